@@ -1,0 +1,153 @@
+"""Every error that txlake raises, grouped by what the caller does next.
+
+    TxlakeError
+    ├── Conflict                      run the transaction again (also DeltaConcurrentModificationException)
+    │   ├── ConcurrentAppendException
+    │   ├── ConcurrentDeleteReadException
+    │   ├── ConcurrentDeleteDeleteException
+    │   ├── MetadataChangedException
+    │   ├── ConcurrentTransactionException
+    │   ├── ProtocolChangedException
+    │   ├── SerializableIsolationViolation        1023
+    │   ├── UpdateConflict                        24556, 24706
+    │   └── Deadlock                              1205
+    ├── Unavailable                   wait and retry
+    │   └── LockTimeout                           1222
+    ├── OutcomeUnknown                look first: the commit may have happened
+    ├── InvalidRequest                change the statement
+    ├── CorruptTable                  repair or restore the table
+    └── UnsupportedFeature            use an engine that knows the feature
+
+The names and the numbers are those of the systems that users come from: Delta Lake's conflict
+exceptions, Redshift's error 1023, Fabric's 24556 and 24706, SQL Server's 1205 and 1222.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Why a transaction lost: the facts of one conflict.
+
+    Attributes:
+        table: the table's name or URL.
+        read_version: the version that the losing transaction read.
+        winning_version: the version of the commit that it lost to.
+        winning_operation: that commit's operation, as its commitInfo names it.
+        winning_timestamp_ms: when that commit was made, milliseconds since the epoch.
+        winning_user: who made it, where its commitInfo says so.
+        rule: the short name of the rule that found the conflict.
+        predicate: the reading predicate that the winner's change matches, as its author wrote it.
+        files: the data files concerned, paths as in the log, decoded.
+        rows: a sample of the rows concerned.
+        isolation: the level that the transaction was checked at.
+        retry: whether running the same transaction again can succeed.
+        advice: one sentence on what to do.
+    """
+
+    table: str
+    read_version: int
+    winning_version: int
+    winning_operation: str | None = None
+    winning_timestamp_ms: int | None = None
+    winning_user: str | None = None
+    rule: str = ""
+    predicate: str | None = None
+    files: tuple[str, ...] = ()
+    rows: tuple[Mapping[str, object], ...] = ()
+    isolation: str = "write_serializable"
+    retry: bool = True
+    advice: str = ""
+
+
+class TxlakeError(Exception):
+    """The root of all errors of txlake. `codes` are the numbers other systems give this error."""
+
+    codes: ClassVar[tuple[int, ...]] = ()
+
+    def __init__(self, message: str) -> None:
+        numbers = ", ".join(str(code) for code in self.codes)
+        super().__init__(f"{message} (error {numbers})" if numbers else message)
+
+
+class Conflict(TxlakeError):
+    """Another transaction committed first and the two can't both stand. Run this one again."""
+
+    def __init__(self, message: str, evidence: Evidence | None = None) -> None:
+        super().__init__(message)
+        self.evidence = evidence
+
+
+class ConcurrentAppendException(Conflict):
+    """A winner added rows that this transaction's reads match."""
+
+
+class ConcurrentDeleteReadException(Conflict):
+    """A winner deleted rows that this transaction read."""
+
+
+class ConcurrentDeleteDeleteException(Conflict):
+    """A winner deleted or rewrote rows that this transaction deletes."""
+
+
+class MetadataChangedException(Conflict):
+    """A winner changed the table's metadata, or a metadata domain that both wrote."""
+
+
+class ConcurrentTransactionException(Conflict):
+    """A winner advanced an application id that this transaction depends on."""
+
+
+class ProtocolChangedException(Conflict):
+    """A winner changed the table's protocol, or created the table that both create."""
+
+
+class SerializableIsolationViolation(Conflict):
+    """Under Serializable, what the transaction read is no longer true."""
+
+    codes = (1023,)
+
+
+class UpdateConflict(Conflict):
+    """Two transactions that don't just append changed one table of granularity `table`."""
+
+    codes = (24556, 24706)
+
+
+class Deadlock(Conflict):
+    """This transaction was chosen as the victim of a deadlock."""
+
+    codes = (1205,)
+
+
+class Unavailable(TxlakeError):
+    """A store, the catalog or Spark can't be reached, or refuses for now. Wait and retry."""
+
+
+class LockTimeout(Unavailable):
+    """A lock was not granted within the session's lock timeout."""
+
+    codes = (1222,)
+
+
+class OutcomeUnknown(TxlakeError):
+    """A commit's reply was lost and looking did not settle it. Look at the table before retrying."""
+
+
+class InvalidRequest(TxlakeError):
+    """The request can't be carried out as it stands; nothing was written."""
+
+
+class CorruptTable(TxlakeError):
+    """The table's log or one of its files is damaged. The message names the file."""
+
+
+class UnsupportedFeature(TxlakeError):
+    """The table needs a table feature that txlake doesn't have. The message names it."""
+
+
+DeltaConcurrentModificationException = Conflict

@@ -1,0 +1,372 @@
+"""The actions of the Delta log as values, and their JSON.
+
+Owns the shape of one line of a commit file; knows nothing of files, versions or state. Names are
+snake_case here and camelCase on the wire. Source: PROTOCOL.md, "Actions".
+
+Fields that this module doesn't know are kept in `extra` and written again, so that a newer
+writer's additions survive a checkpoint rewrite.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias, cast
+
+import msgspec
+
+from txlake.errors import CorruptTable
+
+Json: TypeAlias = object
+JsonObject: TypeAlias = dict[str, object]
+
+# A name that no writer uses: unknown fields are spread beside the known ones, never nested.
+EXTRA = "\u2205extra"
+
+
+class ActionStruct(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename="camel",
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+):
+    """Base of all actions: frozen, keyword-only, camelCase on the wire, None and defaults left out.
+
+    Strict about unknown fields: the decoder falls back to a slower way that keeps them in `extra`.
+    """
+
+    extra: dict[str, object] = msgspec.field(default_factory=dict, name=EXTRA)
+
+
+class Format(ActionStruct, omit_defaults=False):
+    """The encoding of the data files: always Parquet."""
+
+    provider: str = "parquet"
+    options: dict[str, str] = {}
+
+
+class Protocol(ActionStruct):
+    """What a client must know to read and write the table. Source: "Protocol Evolution"."""
+
+    min_reader_version: int
+    min_writer_version: int
+    reader_features: tuple[str, ...] | None = None
+    writer_features: tuple[str, ...] | None = None
+
+
+class Metadata(ActionStruct, omit_defaults=False):
+    """The table's identity, schema and properties. `schema_string` is the schema's JSON."""
+
+    id: str
+    format: Format = msgspec.field(default_factory=Format)
+    schema_string: str | None = None
+    partition_columns: tuple[str, ...] = ()
+    configuration: dict[str, str] = {}
+    name: str | None = None
+    description: str | None = None
+    created_time: int | None = None
+
+
+class DeletionVector(ActionStruct):
+    """Where a file's deleted positions are stored. Source: "Deletion Vector Descriptor Schema".
+
+    `storage_type`: `u` relative file by id, `i` inline, `p` absolute path. Sizes in bytes.
+    """
+
+    storage_type: str
+    path_or_inline_dv: str
+    size_in_bytes: int
+    cardinality: int
+    offset: int | None = None
+
+    @property
+    def unique_id(self) -> str:
+        """The id that, with the file's path, names a logical file."""
+        start = f"{self.storage_type}{self.path_or_inline_dv}"
+        return start if self.offset is None else f"{start}@{self.offset}"
+
+
+class Add(ActionStruct):
+    """A data file joins the table. `path` is as in the log: percent-encoded, relative or absolute."""
+
+    path: str
+    partition_values: dict[str, str | None]
+    size: int
+    modification_time: int
+    data_change: bool
+    stats: str | None = None
+    tags: dict[str, str | None] | None = None
+    deletion_vector: DeletionVector | None = None
+    base_row_id: int | None = None
+    default_row_commit_version: int | None = None
+    clustering_provider: str | None = None
+
+    @property
+    def key(self) -> FileKey:
+        """(path, deletion vector id): the identity of a logical file."""
+        vector = self.deletion_vector
+        return (self.path, None if vector is None else vector.unique_id)
+
+
+class Remove(ActionStruct):
+    """A data file leaves the table; a tombstone until retention ends."""
+
+    path: str
+    data_change: bool
+    deletion_timestamp: int | None = None
+    extended_file_metadata: bool | None = None
+    partition_values: dict[str, str | None] | None = None
+    size: int | None = None
+    stats: str | None = None
+    tags: dict[str, str | None] | None = None
+    deletion_vector: DeletionVector | None = None
+    base_row_id: int | None = None
+    default_row_commit_version: int | None = None
+
+    @property
+    def key(self) -> FileKey:
+        """(path, deletion vector id): the identity of a logical file."""
+        vector = self.deletion_vector
+        return (self.path, None if vector is None else vector.unique_id)
+
+
+class Cdc(ActionStruct):
+    """A change data file. Source: "Add CDC File"."""
+
+    path: str
+    partition_values: dict[str, str | None]
+    size: int
+    data_change: bool
+    tags: dict[str, str | None] | None = None
+
+
+class Txn(ActionStruct):
+    """The newest version that an application has written. Source: "Transaction Identifiers"."""
+
+    app_id: str
+    version: int
+    last_updated: int | None = None
+
+
+class DomainMetadata(ActionStruct):
+    """A named configuration, `delta.` domains are the system's. Source: "Domain Metadata"."""
+
+    domain: str
+    configuration: str
+    removed: bool
+
+
+class CommitInfo(msgspec.Struct, frozen=True):
+    """Provenance of a commit: a free JSON object, kept as it is. Times in milliseconds."""
+
+    values: dict[str, object]
+
+    def text(self, key: str) -> str | None:
+        """The value of `key` when it is text."""
+        value = self.values.get(key)
+        return value if isinstance(value, str) else None
+
+    def number(self, key: str) -> int | None:
+        """The value of `key` when it is a whole number."""
+        value = self.values.get(key)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    def flag(self, key: str) -> bool | None:
+        """The value of `key` when it is a boolean."""
+        value = self.values.get(key)
+        return value if isinstance(value, bool) else None
+
+
+class CheckpointMetadata(ActionStruct):
+    """Only in V2 checkpoints. Source: "Checkpoint Metadata"."""
+
+    version: int
+    tags: dict[str, str | None] | None = None
+
+
+class Sidecar(ActionStruct):
+    """Only in V2 checkpoints: a file in `_delta_log/_sidecars` with more actions."""
+
+    path: str
+    size_in_bytes: int
+    modification_time: int
+    tags: dict[str, str | None] | None = None
+
+
+FileKey: TypeAlias = tuple[str, str | None]
+Action: TypeAlias = (
+    Add
+    | Remove
+    | Metadata
+    | Protocol
+    | Txn
+    | DomainMetadata
+    | Cdc
+    | CommitInfo
+    | CheckpointMetadata
+    | Sidecar
+)
+
+# The action's name on the wire, in the order in which a commit lists them.
+WIRE_NAMES: Mapping[str, type[Action]] = {
+    "commitInfo": CommitInfo,
+    "protocol": Protocol,
+    "metaData": Metadata,
+    "txn": Txn,
+    "domainMetadata": DomainMetadata,
+    "remove": Remove,
+    "add": Add,
+    "cdc": Cdc,
+    "checkpointMetadata": CheckpointMetadata,
+    "sidecar": Sidecar,
+}
+_NAME_OF = {kind: name for name, kind in WIRE_NAMES.items()}
+
+
+class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One line, strictly: an unknown action or field fails, and the slower way takes over."""
+
+    add: Add | None = None
+    remove: Remove | None = None
+    commitInfo: dict[str, object] | None = None  # noqa: N815 - the wire's name
+    metaData: Metadata | None = None  # noqa: N815 - the wire's name
+    protocol: Protocol | None = None
+    txn: Txn | None = None
+    domainMetadata: DomainMetadata | None = None  # noqa: N815 - the wire's name
+    cdc: Cdc | None = None
+    checkpointMetadata: CheckpointMetadata | None = None  # noqa: N815 - the wire's name
+    sidecar: Sidecar | None = None
+
+
+_LINES = msgspec.json.Decoder(_Line)
+_ENCODER = msgspec.json.Encoder()
+
+
+def decode_actions(data: bytes, *, file: str) -> list[Action]:
+    """The actions of a commit, a log compaction or a JSON checkpoint, in order.
+
+    `file` is named in errors. Unknown actions are skipped, unknown fields kept in `extra`.
+    Raises CorruptTable when the bytes are not whole JSON objects or a known field has a wrong type.
+    """
+    try:
+        lines = _LINES.decode_lines(data)
+    except msgspec.MsgspecError:
+        return _decode_leniently(data, file)
+    actions: list[Action] = []
+    for line in lines:
+        if line.add is not None:
+            actions.append(line.add)
+        elif line.remove is not None:
+            actions.append(line.remove)
+        else:
+            actions.extend(_others(line))
+    return actions
+
+
+def _others(line: _Line) -> Iterator[Action]:
+    if line.commitInfo is not None:
+        yield CommitInfo(line.commitInfo)
+    for action in (
+        line.protocol,
+        line.metaData,
+        line.txn,
+        line.domainMetadata,
+        line.cdc,
+        line.checkpointMetadata,
+        line.sidecar,
+    ):
+        if action is not None:
+            yield action
+
+
+def _decode_leniently(data: bytes, file: str) -> list[Action]:
+    """Objects one after the other, whatever white space stands between them."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CorruptTable(f"{file}: not UTF-8 at byte {error.start}") from error
+    decoder = json.JSONDecoder()
+    actions: list[Action] = []
+    position = _skip_white_space(text, 0)
+    while position < len(text):
+        try:
+            value, position = decoder.raw_decode(text, position)
+        except json.JSONDecodeError as error:
+            raise CorruptTable(
+                f"{file}: broken JSON in line {text.count(chr(10), 0, error.pos) + 1}; "
+                "the file is damaged or truncated"
+            ) from error
+        if not isinstance(value, dict):
+            raise CorruptTable(f"{file}: expected a JSON object an action, found {value!r:.80}")
+        actions.extend(actions_from_object(cast(JsonObject, value), file=file))
+        position = _skip_white_space(text, position)
+    return actions
+
+
+def _skip_white_space(text: str, position: int) -> int:
+    while position < len(text) and text[position].isspace():
+        position += 1
+    return position
+
+
+def actions_from_object(line: Mapping[str, Json], *, file: str) -> Iterator[Action]:
+    """The actions of one line given as a dictionary, camelCase as in the log.
+
+    Unknown actions are skipped. Raises CorruptTable naming `file` when a field has a wrong type.
+    """
+    for name, value in line.items():
+        kind = WIRE_NAMES.get(name)
+        if kind is None or value is None:
+            continue
+        if not isinstance(value, dict):
+            raise CorruptTable(f"{file}: {name}: expected an object, found {value!r:.80}")
+        yield CommitInfo(value) if kind is CommitInfo else _struct_from(kind, value, name, file)
+
+
+def _struct_from(kind: type[Action], value: JsonObject, name: str, file: str) -> Action:
+    known, extra = _split(kind, value)
+    vector = known.get("deletionVector")
+    if isinstance(vector, dict):
+        known_vector, extra_vector = _split(DeletionVector, vector)
+        known["deletionVector"] = {**known_vector, EXTRA: extra_vector}
+    form = known.get("format")
+    if isinstance(form, dict):
+        known["format"] = _split(Format, form)[0]
+    try:
+        return msgspec.convert({**known, EXTRA: extra}, kind)
+    except msgspec.ValidationError as error:
+        raise CorruptTable(f"{file}: {name}: {error}") from error
+
+
+def _split(kind: type, value: JsonObject) -> tuple[JsonObject, JsonObject]:
+    names = {field.encode_name for field in msgspec.structs.fields(kind)} - {EXTRA}
+    known = {key: item for key, item in value.items() if key in names}
+    return known, {key: item for key, item in value.items() if key not in names}
+
+
+def action_to_object(action: Action) -> JsonObject:
+    """The action as its line in the log: `{"add": {...}}`, camelCase, without nulls."""
+    name = _NAME_OF[type(action)]
+    if isinstance(action, CommitInfo):
+        return {name: action.values}
+    fields = cast(JsonObject, msgspec.to_builtins(action))
+    vector = fields.get("deletionVector")
+    if isinstance(vector, dict):
+        fields["deletionVector"] = _flat(vector)
+    form = fields.get("format")
+    if isinstance(form, dict):
+        fields["format"] = _flat(form)
+    return {name: _flat(fields)}
+
+
+def _flat(fields: JsonObject) -> JsonObject:
+    extra = fields.pop(EXTRA, None)
+    flat: JsonObject = {key: value for key, value in fields.items() if value is not None}
+    return {**flat, **extra} if isinstance(extra, dict) else flat
+
+
+def encode_actions(actions: Iterable[Action]) -> bytes:
+    """The actions as newline-terminated JSON lines, in the order given."""
+    return b"".join(_ENCODER.encode(action_to_object(action)) + b"\n" for action in actions)

@@ -1,0 +1,308 @@
+"""The schema of a Delta table as values: parsing, printing, and its Arrow form.
+
+Owns the type system of the log's `schemaString`. Column mapping (physical names and ids) is read
+from the fields' metadata here, because every layer above needs it. Source: PROTOCOL.md, "Schema
+Serialization Format" and "Column Mapping".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias, cast
+
+import pyarrow as pa
+
+from txlake.errors import CorruptTable
+from txlake.protocol.actions import Json, JsonObject
+
+PHYSICAL_NAME = "delta.columnMapping.physicalName"
+COLUMN_ID = "delta.columnMapping.id"
+
+_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
+_STRING_LIKE = re.compile(r"(char|varchar)\(\s*\d+\s*\)|string collate \S+", re.IGNORECASE)
+_ARROW_PRIMITIVES: Mapping[str, pa.DataType] = {
+    "string": pa.string(),
+    "long": pa.int64(),
+    "integer": pa.int32(),
+    "short": pa.int16(),
+    "byte": pa.int8(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "void": pa.null(),
+    "variant": pa.struct(
+        [pa.field("value", pa.binary(), False), pa.field("metadata", pa.binary(), False)]
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """A type without parts: `long`, `decimal(10,2)`, `string`, `timestamp_ntz` ..."""
+
+    name: str
+
+    @property
+    def decimal(self) -> tuple[int, int] | None:
+        """(precision, scale) of a decimal; plain `decimal` is (10, 0)."""
+        if self.name == "decimal":
+            return (10, 0)
+        match = _DECIMAL.fullmatch(self.name)
+        return None if match is None else (int(match[1]), int(match[2]))
+
+    @property
+    def is_string(self) -> bool:
+        """Whether values are text: string, char(n), varchar(n), a collated string."""
+        return self.name == "string" or _STRING_LIKE.fullmatch(self.name) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """A list of values of one type."""
+
+    element: DataType
+    contains_null: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """Keys to values."""
+
+    key: DataType
+    value: DataType
+    value_contains_null: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column or a field of a struct. `metadata` is kept as it stands in the log."""
+
+    name: str
+    type: DataType
+    nullable: bool = True
+    metadata: JsonObject = field(default_factory=dict)
+
+    @property
+    def physical_name(self) -> str:
+        """The name in data files, statistics and partition values."""
+        name = self.metadata.get(PHYSICAL_NAME)
+        return name if isinstance(name, str) else self.name
+
+    @property
+    def column_id(self) -> int | None:
+        """The field id in data files, where columns are mapped."""
+        value = self.metadata.get(COLUMN_ID)
+        return value if isinstance(value, int) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """Named fields in order. A table's schema is a Struct."""
+
+    fields: tuple[Field, ...]
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(self.fields)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The fields' logical names, in order."""
+        return tuple(item.name for item in self.fields)
+
+    def find(self, name: str) -> Field | None:
+        """The field of that name; letter case doesn't count, an exact match comes first."""
+        folded = [item for item in self.fields if item.name.lower() == name.lower()]
+        return next((item for item in folded if item.name == name), folded[0] if folded else None)
+
+    def resolve(self, path: tuple[str, ...]) -> Field | None:
+        """The field at a path of names through structs; None when there is none."""
+        found = self.find(path[0]) if path else None
+        if found is None or len(path) == 1:
+            return found
+        return found.type.resolve(path[1:]) if isinstance(found.type, Struct) else None
+
+
+DataType: TypeAlias = Primitive | Struct | Array | Map
+
+
+def parse_schema(schema_string: str | None, *, file: str = "metaData") -> Struct:
+    """The schema from its JSON text; no text is an empty schema.
+
+    Raises CorruptTable naming `file` when the text is no schema.
+    """
+    if not schema_string:
+        return Struct(())
+    try:
+        parsed = type_from_json(json.loads(schema_string))
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptTable(f"{file}: schemaString is not a Delta schema: {error}") from error
+    if not isinstance(parsed, Struct):
+        raise CorruptTable(f"{file}: schemaString: expected a struct, found {schema_string[:80]}")
+    return parsed
+
+
+def type_from_json(value: Json) -> DataType:
+    """The type from its JSON form (text or object). Raises ValueError, KeyError or TypeError."""
+    if isinstance(value, str):
+        return Primitive("timestamp_ntz" if value == "timestampNtz" else value)
+    if not isinstance(value, dict):
+        raise TypeError(f"expected a type, found {value!r}")
+    kind = value["type"]
+    if kind == "struct":
+        return Struct(tuple(_field_from_json(item) for item in value["fields"]))
+    if kind == "array":
+        return Array(type_from_json(value["elementType"]), bool(value.get("containsNull", True)))
+    if kind == "map":
+        nullable = bool(value.get("valueContainsNull", True))
+        return Map(type_from_json(value["keyType"]), type_from_json(value["valueType"]), nullable)
+    if kind == "udt":
+        return type_from_json(value["sqlType"])
+    raise ValueError(f"unknown type {kind!r}")
+
+
+def _field_from_json(value: dict[str, Json]) -> Field:
+    metadata = value.get("metadata")
+    return Field(
+        cast(str, value["name"]),
+        type_from_json(value["type"]),
+        bool(value.get("nullable", True)),
+        metadata if isinstance(metadata, dict) else {},
+    )
+
+
+def type_to_json(data_type: DataType) -> Json:
+    """The type's JSON form, as `schemaString` holds it."""
+    match data_type:
+        case Primitive(name):
+            return name
+        case Array(element, contains_null):
+            return {
+                "type": "array",
+                "elementType": type_to_json(element),
+                "containsNull": contains_null,
+            }
+        case Map(key, value, value_contains_null):
+            return {
+                "type": "map",
+                "keyType": type_to_json(key),
+                "valueType": type_to_json(value),
+                "valueContainsNull": value_contains_null,
+            }
+        case Struct(fields):
+            return {"type": "struct", "fields": [_field_to_json(item) for item in fields]}
+
+
+def _field_to_json(item: Field) -> Json:
+    return {
+        "name": item.name,
+        "type": type_to_json(item.type),
+        "nullable": item.nullable,
+        "metadata": item.metadata,
+    }
+
+
+def schema_to_string(schema: Struct) -> str:
+    """The schema as the text of `schemaString`."""
+    return json.dumps(type_to_json(schema), separators=(",", ":"), ensure_ascii=False)
+
+
+def to_arrow_type(data_type: DataType, *, physical: bool = False) -> pa.DataType:
+    """The Arrow type of a Delta type; struct fields by logical or by physical name.
+
+    Raises ValueError for a type that Arrow has no form for (geometry and geography).
+    """
+    match data_type:
+        case Primitive(name):
+            decimal = data_type.decimal
+            if decimal is not None:
+                return pa.decimal128(*decimal)
+            if data_type.is_string:
+                return pa.string()
+            if name not in _ARROW_PRIMITIVES:
+                raise ValueError(f"type {name!r} has no Arrow form")
+            return _ARROW_PRIMITIVES[name]
+        case Array(element, contains_null):
+            inner = to_arrow_type(element, physical=physical)
+            return pa.list_(pa.field("element", inner, contains_null))
+        case Map(key, value, value_contains_null):
+            values = pa.field(
+                "value", to_arrow_type(value, physical=physical), value_contains_null
+            )
+            return pa.map_(to_arrow_type(key, physical=physical), values)
+        case Struct(fields):
+            return pa.struct([to_arrow_field(item, physical=physical) for item in fields])
+
+
+def to_arrow_field(item: Field, *, physical: bool = False) -> pa.Field:
+    """The Arrow field of a column."""
+    name = item.physical_name if physical else item.name
+    return pa.field(name, to_arrow_type(item.type, physical=physical), item.nullable)
+
+
+def to_arrow_schema(schema: Struct, *, physical: bool = False) -> pa.Schema:
+    """The Arrow schema of a table; columns by logical or by physical name."""
+    return pa.schema([to_arrow_field(item, physical=physical) for item in schema])
+
+
+def from_arrow_type(data_type: pa.DataType) -> DataType:
+    """The Delta type that holds values of an Arrow type. Raises ValueError when none does."""
+    t = pa.types
+    if t.is_dictionary(data_type):
+        return from_arrow_type(data_type.value_type)
+    if t.is_decimal(data_type):
+        return Primitive(f"decimal({data_type.precision},{data_type.scale})")
+    if t.is_timestamp(data_type):
+        return Primitive("timestamp_ntz" if data_type.tz is None else "timestamp")
+    if t.is_struct(data_type):
+        members = (data_type.field(i) for i in range(data_type.num_fields))
+        return Struct(tuple(from_arrow_field(member) for member in members))
+    if t.is_list(data_type) or t.is_large_list(data_type) or t.is_fixed_size_list(data_type):
+        element = data_type.value_field
+        return Array(from_arrow_type(element.type), element.nullable)
+    if t.is_map(data_type):
+        key, item = from_arrow_type(data_type.key_type), from_arrow_type(data_type.item_type)
+        return Map(key, item, data_type.item_field.nullable)
+    for is_type, name in _FROM_ARROW:
+        if is_type(data_type):
+            return Primitive(name)
+    raise ValueError(f"Arrow type {data_type} has no Delta form")
+
+
+_FROM_ARROW = (
+    (pa.types.is_string, "string"),
+    (pa.types.is_large_string, "string"),
+    (pa.types.is_string_view, "string"),
+    (pa.types.is_int64, "long"),
+    (pa.types.is_int32, "integer"),
+    (pa.types.is_int16, "short"),
+    (pa.types.is_int8, "byte"),
+    (pa.types.is_uint8, "short"),
+    (pa.types.is_uint16, "integer"),
+    (pa.types.is_uint32, "long"),
+    (pa.types.is_float32, "float"),
+    (pa.types.is_float16, "float"),
+    (pa.types.is_float64, "double"),
+    (pa.types.is_boolean, "boolean"),
+    (pa.types.is_date, "date"),
+    (pa.types.is_binary, "binary"),
+    (pa.types.is_large_binary, "binary"),
+    (pa.types.is_fixed_size_binary, "binary"),
+    (pa.types.is_null, "void"),
+)
+
+
+def from_arrow_field(item: pa.Field) -> Field:
+    """The Delta field of an Arrow field."""
+    return Field(item.name, from_arrow_type(item.type), item.nullable)
+
+
+def from_arrow_schema(schema: pa.Schema) -> Struct:
+    """The Delta schema that holds tables of an Arrow schema. Raises ValueError when none does."""
+    return Struct(tuple(from_arrow_field(item) for item in schema))

@@ -1,0 +1,35 @@
+"""Frozen settings, passed to constructors. Nothing here reads the environment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrySettings:
+    """How the commit loop and `Lake.run` wait between attempts: growing, jittered, bounded."""
+
+    commit_attempts_max: int = 200
+    wait_ms_min: int = 5
+    wait_ms_max: int = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything that can be tuned, with the defaults that suit a laptop and a cluster alike.
+
+    Attributes:
+        retry: waits between attempts.
+        target_file_bytes: what OPTIMIZE packs small files up to.
+        broadcast_vector_bytes_max: deletion vectors beyond this are read by the executors.
+        scratch_url: a folder that the Spark driver can read, for scan manifests; a temporary
+            folder of this process when None.
+        checkpoint_part_rows_max: rows in one part of a multi-part checkpoint; classic single-file
+            checkpoints below.
+    """
+
+    retry: RetrySettings = field(default_factory=RetrySettings)
+    target_file_bytes: int = 256 * 1024 * 1024
+    broadcast_vector_bytes_max: int = 128 * 1024 * 1024
+    scratch_url: str | None = None
+    checkpoint_part_rows_max: int = 5_000_000

@@ -1,0 +1,82 @@
+#!/bin/sh
+# Makes what every target of the Makefile needs: .venv with the locked packages, and Java 17 or newer.
+# Says what it does; a second run does nothing. On Debian as root it installs what is missing with
+# apt-get, elsewhere it stops with one line that says what to install.
+set -eu
+cd "$(dirname "$0")/.."
+
+say() { printf '%s\n' "txlake setup: $*" >&2; }
+fail() { say "$*"; exit 1; }
+may_install() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; }
+
+apt_update_done=
+# install WHAT PACKAGE...: the first of the packages that this release of Debian has.
+install() {
+    what=$1; shift
+    may_install || fail "$what is missing; install it (on Debian: apt-get install $1) and run again"
+    [ -n "$apt_update_done" ] || { apt-get update -qq >&2 && apt_update_done=1; }
+    for package in "$@"; do
+        if apt-cache show "$package" >/dev/null 2>&1; then
+            say "$what is missing, installing $package"
+            DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >&2 ||
+                fail "apt-get could not install $package; install $what and run again"
+            return 0
+        fi
+    done
+    fail "this release has no package for $what (looked for: $*); install it and run again"
+}
+
+# suits PYTHON: it runs, is new enough, and can make environments.
+suits() {
+    "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 &&
+        "$1" -c 'import ensurepip, venv' >/dev/null 2>&1
+}
+
+python=
+find_python() {
+    for name in python3 python3.13 python3.12 python3.11; do
+        if suits "$name"; then python=$name; return 0; fi
+    done
+    return 1
+}
+
+make_venv() {
+    find_python || {
+        install "Python 3.11 or newer with venv" python3-venv
+        find_python || fail "python3 is older than 3.11; install Python 3.11 or newer and run again"
+    }
+    # An environment that was moved, or whose python is gone, is made anew.
+    if [ ! -x .venv/bin/python ] || ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
+        say "making .venv with $("$python" --version)"
+        "$python" -m venv --clear .venv
+    fi
+    say "installing requirements.lock into .venv"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+}
+
+# The stamp holds what the environment was made from; another place or lock makes it stale.
+wanted=$(pwd; cksum requirements.lock pyproject.toml)
+stamp=.venv/.txlake-stamp
+if [ ! -x .venv/bin/python ] || [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
+    make_venv
+    printf '%s\n' "$wanted" >"$stamp"
+fi
+
+[ "${1-}" = --no-java ] && exit 0
+
+# java_major JAVA: 17 for `openjdk version "17.0.15"`, 1 for the "1.8" of old ones, nothing when it fails.
+java_major() { "$1" -version 2>&1 | sed -n 's/^[^"]* version "\([0-9]*\).*/\1/p' | head -n 1; }
+
+java=java
+[ -z "${JAVA_HOME-}" ] || java=$JAVA_HOME/bin/java
+major=$(java_major "$java" || true)
+if [ "${major:-0}" -lt 17 ]; then
+    if [ -n "${JAVA_HOME-}" ]; then
+        fail "JAVA_HOME ($JAVA_HOME) has no Java 17 or newer; point it at one, or unset it, and run again"
+    fi
+    install "Java 17 or newer" openjdk-17-jre-headless default-jre-headless
+    major=$(java_major java || true)
+    [ "${major:-0}" -ge 17 ] ||
+        fail "java is version ${major:-unknown}, Spark needs 17; select a newer one (update-alternatives --config java)"
+fi

@@ -1,0 +1,111 @@
+"""Statements that steer transactions, as T-SQL, PostgreSQL, Redshift and Databricks write them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from txlake.statements.inspection import Isolation
+from txlake.statements.names import Table
+
+if TYPE_CHECKING:
+    from txlake.statements import Statement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begin:
+    """BEGIN [TRAN[SACTION] | WORK] [name], START TRANSACTION.
+
+    Attributes:
+        isolation: None when none is said, or READ COMMITTED and its like, which change nothing.
+        name: T-SQL's name of the transaction, which ROLLBACK may name.
+    """
+
+    isolation: Isolation | None = None
+    read_only: bool = False
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """COMMIT, END."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """ROLLBACK [TRAN[SACTION] | WORK], ABORT; `name` is a T-SQL transaction or savepoint."""
+
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """SAVEPOINT name, SAVE TRAN[SACTION] name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackTo:
+    """ROLLBACK TO [SAVEPOINT] name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseSavepoint:
+    """RELEASE [SAVEPOINT] name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetIsolation:
+    """SET TRANSACTION ISOLATION LEVEL; `level` is None where `said` leaves it as it is."""
+
+    level: Isolation | None
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetLockTimeout:
+    """SET LOCK_TIMEOUT, milliseconds; -1 waits without end."""
+
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetXactAbort:
+    """SET XACT_ABORT { ON | OFF }."""
+
+    on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LockTable:
+    """LOCK [TABLE] t [, ...]; `mode` as it was said, None when it wasn't."""
+
+    tables: tuple[Table, ...]
+    mode: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Atomic:
+    """BEGIN ATOMIC ... END: all of the statements or none; no transaction statements inside."""
+
+    statements: tuple[Statement, ...]
+
+
+ControlStatement = (
+    Begin
+    | Commit
+    | Rollback
+    | Savepoint
+    | RollbackTo
+    | ReleaseSavepoint
+    | SetIsolation
+    | SetLockTimeout
+    | SetXactAbort
+    | LockTable
+    | Atomic
+)

@@ -1,0 +1,208 @@
+"""Statements that read and write rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from txlake.statements.expressions import (
+    Constant,
+    Default,
+    Expression,
+    NativeFrame,
+    Source,
+    SqlText,
+    Star,
+)
+from txlake.statements.names import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """A query (SELECT, WITH, VALUES, TABLE) whose rows the caller gets."""
+
+    query: SqlText
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionValue:
+    """One column of a PARTITION clause: `p = 1`, or just `p` (dynamic: the source has it)."""
+
+    column: str
+    value: Constant = None
+    dynamic: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Insert:
+    """INSERT INTO, INSERT OVERWRITE, INSERT ... REPLACE WHERE.
+
+    Attributes:
+        columns: the columns that the source's columns go to, in order; None for all.
+        by_name: the source's columns go to the columns of the same names.
+        overwrite: what `partition` selects (all rows without it) is replaced.
+        replace_where: the rows that are replaced; all new rows must match it.
+        partition: the PARTITION clause, None without one.
+        if_not_exists: do nothing where the static partition has rows.
+        schema_evolution: new columns of the source are added to the table.
+    """
+
+    table: Table
+    source: Source
+    columns: tuple[str, ...] | None = None
+    by_name: bool = False
+    overwrite: bool = False
+    replace_where: Expression | None = None
+    partition: tuple[PartitionValue, ...] | None = None
+    if_not_exists: bool = False
+    schema_evolution: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """`lake.write`: rows by column name, creating the table where there is none."""
+
+    table: Table
+    source: NativeFrame
+    mode: Literal["error", "append", "overwrite", "ignore"] = "error"
+    partition_by: tuple[str, ...] | None = None
+    replace_where: Expression | None = None
+    dynamic_partition_overwrite: bool = False
+    overwrite_schema: bool = False
+    merge_schema: bool = False
+    app_id: str | None = None
+    app_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete:
+    """DELETE FROM; every row when there is no condition."""
+
+    table: Table
+    alias: str | None = None
+    condition: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """`column = value`; `column` is a path, ("a", "b") for the field b of the struct a."""
+
+    column: tuple[str, ...]
+    value: Expression | Default
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """UPDATE ... SET."""
+
+    table: Table
+    alias: str | None = None
+    assignments: tuple[Assignment, ...]
+    condition: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchedUpdate:
+    """WHEN MATCHED [AND condition] THEN UPDATE SET ..."""
+
+    assignments: tuple[Assignment, ...] | Star
+    condition: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchedDelete:
+    """WHEN MATCHED [AND condition] THEN DELETE"""
+
+    condition: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotMatchedInsert:
+    """WHEN NOT MATCHED [BY TARGET] [AND condition] THEN INSERT ..."""
+
+    assignments: tuple[Assignment, ...] | Star
+    condition: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BySourceUpdate:
+    """WHEN NOT MATCHED BY SOURCE [AND condition] THEN UPDATE SET ..."""
+
+    assignments: tuple[Assignment, ...]
+    condition: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BySourceDelete:
+    """WHEN NOT MATCHED BY SOURCE [AND condition] THEN DELETE"""
+
+    condition: Expression | None = None
+
+
+MergeClause = MatchedUpdate | MatchedDelete | NotMatchedInsert | BySourceUpdate | BySourceDelete
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merge:
+    """MERGE INTO. Clauses in the order written; of one kind the first that holds is taken.
+
+    Attributes:
+        source_alias: the name of the source in the expressions: its alias, or else its own name.
+    """
+
+    target: Table
+    target_alias: str | None = None
+    source: Source
+    source_alias: str | None = None
+    on: Expression
+    clauses: tuple[MergeClause, ...]
+    schema_evolution: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyInto:
+    """COPY INTO: files of a folder that were not copied before are appended.
+
+    Attributes:
+        location: the folder, file or glob that is read.
+        columns: the target's columns, in the order of the source's; None matches by name.
+        by_position: the source's columns go to the target's in order.
+        select: the select list of `FROM (SELECT ... FROM 'location' [WHERE ...])`, a text in
+            which `location_span` is to be replaced by the rows read.
+        file_format: PARQUET, CSV, JSON, ..., in capitals.
+        files: names below `location`; empty for all.
+        pattern: a glob below `location`.
+        validate_rows: VALIDATE: how many rows to show instead of copying, -1 for all.
+    """
+
+    table: Table
+    location: str
+    file_format: str
+    columns: tuple[str, ...] | None = None
+    by_position: bool = False
+    select: SqlText | None = None
+    location_span: tuple[int, int] | None = None
+    files: tuple[str, ...] = ()
+    pattern: str | None = None
+    validate_rows: int | None = None
+    format_options: tuple[tuple[str, str], ...] = ()
+    copy_options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """TRUNCATE TABLE: removes every row."""
+
+    table: Table
+
+
+@dataclass(frozen=True, slots=True)
+class SparkCommand:
+    """A command of Spark alone (a temporary view, a setting, EXPLAIN), handed on as written."""
+
+    command: SqlText
+
+
+DataStatement = (
+    Select | Insert | Write | Delete | Update | Merge | CopyInto | Truncate | SparkCommand
+)

@@ -1,0 +1,126 @@
+"""What a statement holds besides names: SQL as its author wrote it, constants, PySpark's values."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
+
+from txlake.statements.names import Table, TimeTravel, quoted
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One place in a SQL text where a table is read.
+
+    Attributes:
+        table: the table named there.
+        travel: the moment of it, None for now.
+        start, end: what to replace, positions in the owning text, `end` exclusive: the name with
+            its time travel clause, without its alias.
+        alias: the alias that a replacement needs so that the text's columns still resolve; None
+            where the author gave one.
+        alias_at: where that alias is inserted.
+        qualifiers: (start, end) of the qualifiers of columns (`db.t` in `db.t.id`) that become
+            the alias.
+    """
+
+    table: Table
+    travel: TimeTravel | None
+    start: int
+    end: int
+    alias: str | None = None
+    alias_at: int = 0
+    qualifiers: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SqlText:
+    """An expression or a query as its author wrote it; positions are relative to `text`."""
+
+    text: str
+    references: tuple[Reference, ...] = ()
+
+    def rewritten(self, replacement: Callable[[Reference], str | None]) -> str:
+        """The text with tables replaced; everything else stays as it was written.
+
+        `replacement` gives the SQL that stands for the table (a quoted view name), or None to
+        leave the reference as it is.
+        """
+        edits: list[tuple[int, int, str]] = []
+        for reference in self.references:
+            name = replacement(reference)
+            if name is None:
+                continue
+            edits.append((reference.start, reference.end, name))
+            if reference.alias is not None:
+                alias = quoted(reference.alias, always=True)
+                edits.append((reference.alias_at, reference.alias_at, f" AS {alias}"))
+                edits += [(start, end, alias) for start, end in reference.qualifiers]
+        pieces: list[str] = []
+        position = 0
+        for start, end, new in sorted(edits, key=lambda edit: edit[:2]):
+            pieces += (self.text[position:start], new)
+            position = end
+        return "".join(pieces) + self.text[position:]
+
+
+@dataclass(frozen=True, slots=True)
+class NativeColumn:
+    """A condition or value given as a PySpark `Column`."""
+
+    column: object
+
+
+@dataclass(frozen=True, slots=True)
+class NativeFrame:
+    """Rows given as a DataFrame: of Spark, pandas, pyarrow or polars."""
+
+    frame: object
+
+
+@dataclass(frozen=True, slots=True)
+class NativeType:
+    """A column's type given as a PySpark `DataType`."""
+
+    data_type: object
+
+
+class Default(Enum):
+    """The keyword DEFAULT: the column's default value."""
+
+    DEFAULT = "DEFAULT"
+
+
+class Star(Enum):
+    """The `*` of `UPDATE SET *` and `INSERT *`: every column of the source, by name."""
+
+    STAR = "*"
+
+
+DEFAULT = Default.DEFAULT
+STAR = Star.STAR
+
+Constant = int | float | Decimal | str | bool | bytes | datetime.date | datetime.datetime | None
+"""A literal. A naive datetime is a wall-clock time of the session's time zone."""
+
+Expression = SqlText | NativeColumn
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Rows that a query gives; Spark runs it."""
+
+    sql: SqlText
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Rows of plain constants, all of one length; no Spark is needed for them."""
+
+    rows: tuple[tuple[Constant | Default, ...], ...]
+
+
+Source = Query | NativeFrame | Values

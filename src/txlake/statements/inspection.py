@@ -1,0 +1,129 @@
+"""Statements about names: databases, and what a lake or a table shows of itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from txlake.statements.expressions import SqlText
+from txlake.statements.names import Table
+
+Isolation = Literal["serializable", "write_serializable", "snapshot"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateDatabase:
+    """CREATE { DATABASE | SCHEMA }, Redshift's ISOLATION LEVEL included."""
+
+    name: str
+    if_not_exists: bool = False
+    comment: str | None = None
+    location: str | None = None
+    properties: tuple[tuple[str, str], ...] = ()
+    isolation: Isolation | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropDatabase:
+    """DROP { DATABASE | SCHEMA } [CASCADE]."""
+
+    name: str
+    if_exists: bool = False
+    cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlterDatabase:
+    """ALTER DATABASE ... ISOLATION LEVEL."""
+
+    name: str
+    isolation: Isolation
+
+
+@dataclass(frozen=True, slots=True)
+class UseDatabase:
+    """USE [DATABASE | SCHEMA] name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShowDatabases:
+    """SHOW { DATABASES | SCHEMAS } [[LIKE] 'pattern']."""
+
+    pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowTables:
+    """SHOW TABLES [{ FROM | IN } database] [[LIKE] 'pattern']."""
+
+    database: str | None = None
+    pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowCreateTable:
+    """SHOW CREATE TABLE."""
+
+    table: Table
+
+
+@dataclass(frozen=True, slots=True)
+class ShowProperties:
+    """SHOW TBLPROPERTIES t [(key)]."""
+
+    table: Table
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowColumns:
+    """SHOW COLUMNS { FROM | IN } t."""
+
+    table: Table
+
+
+@dataclass(frozen=True, slots=True)
+class ShowPartitions:
+    """SHOW PARTITIONS t."""
+
+    table: Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeTable:
+    """DESCRIBE [TABLE] [EXTENDED] t [column]."""
+
+    table: Table
+    extended: bool = False
+    column: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeDatabase:
+    """DESCRIBE { DATABASE | SCHEMA } [EXTENDED] name."""
+
+    name: str
+    extended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeQuery:
+    """DESCRIBE [QUERY] SELECT ...: the columns of its result."""
+
+    query: SqlText
+
+
+DatabaseStatement = CreateDatabase | DropDatabase | AlterDatabase | UseDatabase
+InspectionStatement = (
+    ShowDatabases
+    | ShowTables
+    | ShowCreateTable
+    | ShowProperties
+    | ShowColumns
+    | ShowPartitions
+    | DescribeTable
+    | DescribeDatabase
+    | DescribeQuery
+)

@@ -1,0 +1,88 @@
+"""Statements that look after a table's files and history."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from txlake.statements.expressions import Expression
+from txlake.statements.names import Table, TimeTravel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimize:
+    """OPTIMIZE [FULL] t [WHERE partitions] [ZORDER BY columns]."""
+
+    table: Table
+    where: Expression | None = None
+    zorder_by: tuple[str, ...] = ()
+    full: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reorg:
+    """REORG TABLE t [WHERE partitions] APPLY (PURGE): deleted rows leave the files."""
+
+    table: Table
+    where: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vacuum:
+    """VACUUM t [LITE | FULL] [RETAIN hours HOURS] [DRY RUN]."""
+
+    table: Table
+    retain_hours: float | None = None
+    dry_run: bool = False
+    lite: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """RESTORE [TABLE] t TO { VERSION | TIMESTAMP } AS OF."""
+
+    table: Table
+    travel: TimeTravel
+
+
+@dataclass(frozen=True, slots=True)
+class Generate:
+    """GENERATE symlink_format_manifest FOR TABLE t."""
+
+    table: Table
+    mode: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvertToDelta:
+    """CONVERT TO DELTA parquet.`place` [NO STATISTICS] [PARTITIONED BY (p type, ...)]."""
+
+    location: str
+    partition_columns: tuple[tuple[str, str], ...] = ()
+    statistics: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeHistory:
+    """DESCRIBE HISTORY t [LIMIT n], newest first."""
+
+    table: Table
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeDetail:
+    """DESCRIBE DETAIL t."""
+
+    table: Table
+
+
+MaintenanceStatement = (
+    Optimize
+    | Reorg
+    | Vacuum
+    | Restore
+    | Generate
+    | ConvertToDelta
+    | DescribeHistory
+    | DescribeDetail
+)

@@ -1,0 +1,115 @@
+"""How a table and a moment of it are named: a catalog name or a place, a version or a timestamp."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from txlake.errors import InvalidRequest
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_QUOTED_NAME = re.compile(r"\s*(?:\w+|`(?:[^`]|``)+`)(?:\s*\.\s*(?:\w+|`(?:[^`]|``)+`))*\s*")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """A table of a catalog: `("sales", "orders")`, or `("orders",)` in the current database."""
+
+    parts: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The table's own name, the last part."""
+        return self.parts[-1]
+
+    def __str__(self) -> str:
+        return ".".join(quoted(part) for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class TablePath:
+    """A table by its place, a local path or a URL, as its author wrote it."""
+
+    location: str
+
+    def __str__(self) -> str:
+        return f"delta.{quoted(self.location, always=True)}"
+
+
+Table = TableName | TablePath
+
+
+@dataclass(frozen=True, slots=True)
+class TimeTravel:
+    """A moment of a table: exactly one of the three is given.
+
+    Attributes:
+        version: the version of the table.
+        timestamp: a timestamp's text, as in a SQL timestamp literal (`2026-01-01 12:00:00`).
+        timestamp_expression: a constant SQL expression, as its author wrote it.
+    """
+
+    version: int | None = None
+    timestamp: str | None = None
+    timestamp_expression: str | None = None
+
+    def __str__(self) -> str:
+        if self.version is not None:
+            return f"VERSION AS OF {self.version}"
+        if self.timestamp is not None:
+            return f"TIMESTAMP AS OF '{self.timestamp}'"
+        return f"TIMESTAMP AS OF {self.timestamp_expression}"
+
+
+def quoted(part: str, *, always: bool = False) -> str:
+    """One part of a name as SQL writes it: in backquotes where it needs them."""
+    if not always and _PLAIN_NAME.fullmatch(part):
+        return part
+    return "`" + part.replace("`", "``") + "`"
+
+
+def table_of(text: str) -> Table:
+    """The table that a Python call names.
+
+    A place is anything with a `/` or a backslash, with a scheme (`memory:x`), `.` or `..`, or
+    ``delta.`/place` ``; everything else is a name, `table` or `database.table`, whose parts may
+    stand in backquotes.
+
+    Raises:
+        InvalidRequest: the text is empty or no name.
+    """
+    if not text.strip():
+        raise InvalidRequest("a table's name is empty: expected a name, a path or a URL")
+    if "`" in text and (_QUOTED_NAME.fullmatch(text) or not is_place(text)):
+        parts = _quoted_parts(text.strip())
+        if len(parts) == 2 and parts[0].lower() == "delta" and is_place(parts[1]):
+            return TablePath(parts[1])
+        return TableName(parts)
+    if is_place(text):
+        return TablePath(text)
+    parts = tuple(part.strip() for part in text.split("."))
+    if not all(parts):
+        raise InvalidRequest(f"{text!r} is no table name: a part of it is empty")
+    return TableName(parts)
+
+
+def is_place(text: str) -> bool:
+    """Whether a text is a path or a URL rather than a name."""
+    return "/" in text or "\\" in text or text in {".", ".."} or _SCHEME.match(text) is not None
+
+
+def _quoted_parts(text: str) -> tuple[str, ...]:
+    parts: list[str] = []
+    position = 0
+    pattern = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^`.\s]+))\s*(\.|$)")
+    while True:
+        found = pattern.match(text, position)
+        if found is None:
+            raise InvalidRequest(
+                f"{text!r} is no table name: expected `part`.`part` at character {position + 1}"
+            )
+        parts.append(found[1].replace("``", "`") if found[1] is not None else found[2])
+        position = found.end()
+        if not found[3]:
+            return tuple(parts)

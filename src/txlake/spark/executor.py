@@ -1,0 +1,383 @@
+"""What runs inside Spark's tasks: writes Parquet to its final place and reports what it wrote.
+
+This module travels with the job (pickled by value), so a cluster needs no txlake installed. It
+imports pyarrow and numpy; obstore only where the table isn't on a file system.
+
+A task gets Arrow batches whose first columns are the data, in the order of the target schema, and
+whose last columns say what to do with a row (`Layout`). It yields report rows of `REPORT_SCHEMA`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+# One report row. kind: "file" (text: path relative to the table, values: partition values as text,
+# data: Parquet footer, key: size in bytes, count: rows), "rows" (key: file ordinal, data: replaced
+# positions, count: rows reported, duplicates included), "action" (key: action, count: rows),
+# "violation" (text: constraint, values: [row as JSON]).
+REPORT_SCHEMA = (
+    "kind string, key bigint, count bigint, text string, values array<string>, data binary"
+)
+_REPORT = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("key", pa.int64()),
+        ("count", pa.int64()),
+        ("text", pa.string()),
+        ("values", pa.list_(pa.string())),
+        ("data", pa.binary()),
+    ]
+)
+
+# What is done with a row. The ones below FIRST_WITHOUT_IMAGE write an image.
+COPY, INSERT, UPDATE, UPDATE_BY_SOURCE, FIRST_WITHOUT_IMAGE = 0, 1, 2, 3, 10
+DELETE, DELETE_BY_SOURCE = 10, 11
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a batch's control columns stand: indexes of columns, None when absent.
+
+    `partition`: indexes of the partition values as text (not written to the file); `group`: rows of
+    different groups go to different files.
+    """
+
+    data: int
+    action: int | None = None
+    file: int | None = None
+    row: int | None = None
+    violation: int | None = None
+    violation_row: int | None = None
+    partition: tuple[int, ...] = ()
+    group: int | None = None
+
+
+@dataclass(frozen=True)
+class WriteTask:
+    """Everything a task must know. `schema`: the Parquet schema, serialised Arrow.
+
+    `root`: a local path, or a URL for obstore with `storage_options`. `folder_of` names a partition's
+    folder. `rows_max`: rows in one file.
+    """
+
+    schema: bytes
+    layout: Layout
+    root: str
+    is_local: bool
+    job_id: str
+    folder_of: Callable[[tuple[str | None, ...]], str]
+    storage_options: dict[str, str] = field(default_factory=dict)
+    compression: str = "snappy"
+    row_group_rows: int = 1_000_000
+    rows_max: int | None = None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Runs the task over one Spark partition."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        partition = context.partitionId() if context else 0
+        attempt = context.taskAttemptId() if context else 0
+        yield from run(self, batches, f"part-{partition:05d}-{self.job_id}-{attempt}")
+
+
+def run(task: WriteTask, batches: Iterator[pa.RecordBatch], name: str) -> Iterator[pa.RecordBatch]:
+    """Writes the batches to files that start with `name`; yields the report."""
+    output = Output(task, name)
+    replaced = Replaced()
+    actions: dict[int, int] = {}
+    layout = task.layout
+    try:
+        for batch in batches:
+            if batch.num_rows == 0:
+                continue
+            violation = _violation(batch, layout)
+            if violation is not None:
+                output.discard()
+                yield _report([violation])
+                return
+            _count_actions(batch, layout, actions)
+            if layout.file is not None and layout.row is not None:
+                replaced.collect(batch.column(layout.file), batch.column(layout.row))
+            output.write(_images(batch, layout))
+        files = output.close()
+    except BaseException:
+        output.discard()
+        raise
+    rows = replaced.report()
+    counts = [_row("action", key=action, count=count) for action, count in actions.items()]
+    yield _report([*files, *rows, *counts])
+
+
+def _row(
+    kind: str,
+    *,
+    key: int | None = None,
+    count: int | None = None,
+    text: str | None = None,
+    values: list[str | None] | None = None,
+    data: bytes | None = None,
+) -> dict[str, object]:
+    return {
+        "kind": kind, "key": key, "count": count, "text": text, "values": values, "data": data
+    }
+
+
+def _report(rows: list[dict[str, object]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(rows, schema=_REPORT)
+
+
+def _violation(batch: pa.RecordBatch, layout: Layout) -> dict[str, object] | None:
+    if layout.violation is None or layout.violation_row is None:
+        return None
+    names = batch.column(layout.violation)
+    if names.null_count == len(names):
+        return None
+    index = int(np.argmax(pc.is_valid(names).to_numpy(zero_copy_only=False)))
+    row = batch.column(layout.violation_row)[index].as_py()
+    return _row("violation", text=names[index].as_py(), values=[row])
+
+
+def _count_actions(batch: pa.RecordBatch, layout: Layout, actions: dict[int, int]) -> None:
+    if layout.action is None:
+        actions[INSERT] = actions.get(INSERT, 0) + batch.num_rows
+        return
+    for item in pc.value_counts(batch.column(layout.action)).to_pylist():
+        actions[item["values"]] = actions.get(item["values"], 0) + item["counts"]
+
+
+def _images(batch: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
+    if layout.action is None:
+        return batch
+    writes = pc.less(batch.column(layout.action), FIRST_WITHOUT_IMAGE)
+    return batch if pc.all(writes).as_py() else batch.filter(writes)
+
+
+class Replaced:
+    """The positions of rows that are replaced or deleted, by file ordinal."""
+
+    def __init__(self) -> None:
+        self._positions: dict[int, list[np.ndarray]] = {}
+
+    def collect(self, files: pa.Array, rows: pa.Array) -> None:
+        """Adds the rows whose file isn't null."""
+        valid = pc.is_valid(files)
+        ordinals = files.filter(valid).to_numpy(zero_copy_only=False).astype(np.int64)
+        positions = rows.filter(valid).to_numpy(zero_copy_only=False).astype(np.int64)
+        for ordinal in np.unique(ordinals):
+            self._positions.setdefault(int(ordinal), []).append(positions[ordinals == ordinal])
+
+    def report(self) -> list[dict[str, object]]:
+        """A row a file: the smaller of sorted positions and packed bits, by its first byte."""
+        rows = []
+        for ordinal, parts in self._positions.items():
+            every = np.concatenate(parts)
+            rows.append(
+                _row("rows", key=ordinal, count=len(every), data=pack_positions(np.unique(every)))
+            )
+        return rows
+
+
+def pack_positions(positions: np.ndarray) -> bytes:
+    """Sorted distinct positions as bytes: `p` and 64-bit numbers, or `b` and packed bits."""
+    top = int(positions[-1]) if len(positions) else 0
+    if len(positions) * 64 <= top:
+        return b"p" + positions.astype("<i8").tobytes()
+    bits = np.zeros(top + 1, dtype=bool)
+    bits[positions] = True
+    return b"b" + np.packbits(bits, bitorder="little").tobytes()
+
+
+def unpack_positions(data: bytes) -> np.ndarray:
+    """The inverse of `pack_positions`: sorted positions, unsigned 64-bit."""
+    if data[:1] == b"p":
+        return np.frombuffer(data, dtype="<i8", offset=1).astype(np.uint64)
+    bits = np.unpackbits(np.frombuffer(data, dtype=np.uint8, offset=1), bitorder="little")
+    return np.flatnonzero(bits).astype(np.uint64)
+
+
+class Output:
+    """The files that one task writes: one open at a time, a new one at each new partition."""
+
+    def __init__(self, task: WriteTask, name: str) -> None:
+        self._task = task
+        self._name = name
+        self._schema = pa.ipc.read_schema(pa.py_buffer(task.schema))
+        self._key: tuple[object, ...] | None = None
+        self._file: _OpenFile | None = None
+        self._written: list[dict[str, object]] = []
+        self._paths: list[str] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Appends the rows in their order."""
+        layout = self._task.layout
+        indexes = (*layout.partition, *(() if layout.group is None else (layout.group,)))
+        start = 0
+        for end in _run_ends(batch, indexes):
+            key = tuple(batch.column(index)[start].as_py() for index in indexes)
+            self._append(key, batch.slice(start, end - start))
+            start = end
+
+    def _append(self, key: tuple[object, ...], batch: pa.RecordBatch) -> None:
+        if self._file is not None and key != self._key:
+            self._close_file()
+        rows_max = self._task.rows_max
+        while batch.num_rows:
+            if self._file is None:
+                self._key = key
+                self._file = self._open(key)
+            room = batch.num_rows if rows_max is None else rows_max - self._file.rows
+            self._file.append(self._data(batch.slice(0, room)))
+            batch = batch.slice(room)
+            if rows_max is not None and self._file.rows >= rows_max:
+                self._close_file()
+
+    def _data(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [
+            batch.column(i) if batch.column(i).type.equals(wanted.type)
+            else batch.column(i).cast(wanted.type)
+            for i, wanted in enumerate(self._schema)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _open(self, key: tuple[object, ...]) -> _OpenFile:
+        values = tuple(
+            None if item is None else str(item) for item in key[: len(self._task.layout.partition)]
+        )
+        folder = self._task.folder_of(values)
+        name = f"{self._name}.c{len(self._paths):03d}.{self._task.compression}.parquet"
+        path = f"{folder}/{name}" if folder else name
+        self._paths.append(path)
+        return _OpenFile(self._task, self._schema, path, list(values))
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            self._written.append(self._file.close())
+            self._file = None
+
+    def close(self) -> list[dict[str, object]]:
+        """Finishes the last file; a report row a file, in the order written."""
+        self._close_file()
+        return self._written
+
+    def discard(self) -> None:
+        """Drops what was written, as far as that works; the rest are orphans for VACUUM."""
+        if self._file is not None:
+            self._file.abandon()
+            self._file = None
+        for path in self._paths:
+            _remove(self._task, path)
+
+
+def _run_ends(batch: pa.RecordBatch, indexes: tuple[int, ...]) -> list[int]:
+    """The ends of the runs of equal keys."""
+    if not indexes or batch.num_rows == 1:
+        return [batch.num_rows]
+    changed = np.zeros(batch.num_rows - 1, dtype=bool)
+    for index in indexes:
+        codes = pc.dictionary_encode(batch.column(index), null_encoding="encode")
+        numbers = codes.indices.to_numpy(zero_copy_only=False)
+        changed |= numbers[1:] != numbers[:-1]
+    return [*(np.flatnonzero(changed) + 1).tolist(), batch.num_rows]
+
+
+class _OpenFile:
+    """One Parquet file that is being written."""
+
+    def __init__(
+        self, task: WriteTask, schema: pa.Schema, path: str, values: list[str | None]
+    ) -> None:
+        self._task = task
+        self._path = path
+        self._values = values
+        self._footers: list[pq.FileMetaData] = []
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_rows = 0
+        self.rows = 0
+        self._sink = _open_sink(task, path)
+        self._writer = pq.ParquetWriter(
+            self._sink,
+            schema,
+            compression=task.compression,
+            version="2.6",
+            store_schema=False,
+            metadata_collector=self._footers,
+        )
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        self._pending.append(batch)
+        self._pending_rows += batch.num_rows
+        self.rows += batch.num_rows
+        if self._pending_rows >= self._task.row_group_rows:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._pending:
+            table = pa.Table.from_batches(self._pending)
+            self._writer.write_table(table, row_group_size=self._task.row_group_rows)
+            self._pending, self._pending_rows = [], 0
+
+    def close(self) -> dict[str, object]:
+        self._flush()
+        self._writer.close()
+        size = self._sink.tell()
+        _finish_sink(self._task, self._sink, self._path)
+        footer = pa.BufferOutputStream()
+        self._footers[0].write_metadata_file(footer)
+        return _row(
+            "file",
+            key=size,
+            count=self.rows,
+            text=self._path,
+            values=self._values,
+            data=footer.getvalue().to_pybytes(),
+        )
+
+    def abandon(self) -> None:
+        try:
+            self._writer.close()
+            self._sink.close()
+        except Exception:  # the cause of the failure is on its way already
+            return
+
+
+def _open_sink(task: WriteTask, path: str) -> pa.NativeFile:
+    if not task.is_local:
+        return pa.BufferOutputStream()
+    target = os.path.join(task.root, path)
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    return pa.OSFile(target, "wb")
+
+
+def _finish_sink(task: WriteTask, sink: pa.NativeFile, path: str) -> None:
+    if task.is_local:
+        sink.close()
+        descriptor = os.open(os.path.join(task.root, path), os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        return
+    import obstore
+
+    store = obstore.store.from_url(task.root, config=task.storage_options)
+    obstore.put(store, path, sink.getvalue().to_pybytes())
+
+
+def _remove(task: WriteTask, path: str) -> None:
+    try:
+        if task.is_local:
+            os.remove(os.path.join(task.root, path))
+        else:
+            import obstore
+
+            obstore.delete(obstore.store.from_url(task.root, config=task.storage_options), path)
+    except Exception:  # an orphan is harmless
+        return

@@ -1,0 +1,45 @@
+"""What one statement does to one table, as a value that a transaction stages.
+
+The data plane and the DDL handlers make Changes; a `TableTransaction` collects them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from txlake.log.predicates import Predicate
+from txlake.protocol.actions import Action
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """Rows that a change depends on. No predicate: the whole table.
+
+    `text` is the predicate as its author wrote it, for messages and for exact row checks.
+    """
+
+    predicate: Predicate | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """The outcome of a statement, not yet committed.
+
+    Attributes:
+        operation: its name in the table's history (`WRITE`, `DELETE`, `MERGE` ...).
+        parameters: operationParameters; values that are not text are written as JSON.
+        actions: in the order they happen; empty when the statement changed nothing.
+        metrics: operationMetrics.
+        reads: what the actions depend on.
+        affected: counts for the statement's result, named as Databricks names them
+            (`num_affected_rows`, ...), in order.
+    """
+
+    operation: str
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    actions: tuple[Action, ...] = ()
+    metrics: Mapping[str, int] = field(default_factory=dict)
+    reads: tuple[Read, ...] = ()
+    affected: Mapping[str, int] = field(default_factory=dict)

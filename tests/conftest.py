@@ -1,0 +1,105 @@
+"""What all tests share: Spark, the golden tables, and the check that other engines read ours."""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from tests.golden import ARCHIVE
+from tests.interop import check_table, delta_tables
+from tests.spark_session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    import txlake
+
+_reports = pytest.StashKey[pytest.TestReport]()
+
+
+@pytest.fixture(scope="session")
+def spark() -> SparkSession:
+    """The process's Spark session (tests/spark_session.py)."""
+    return spark_session()
+
+
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A folder that all processes of this test run have in common."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base if worker_id == "master" else base.parent) / "shared"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def golden(shared_folder: Path) -> Path:
+    """The folder that the golden tables' paths are relative to. Nothing may write there.
+
+    Unpacked once a test run, by whichever process comes first. tests/golden.py has the manifest.
+    """
+    if not ARCHIVE.exists():
+        pytest.skip(f"no golden tables: {ARCHIVE} isn't there")
+    folder, done = shared_folder / "golden", shared_folder / "golden.done"
+    with (shared_folder / "golden.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            folder.mkdir(exist_ok=True)
+            # tar rather than tarfile: names hold quotes, colons, percent signs.
+            subprocess.run(["tar", "-xzf", str(ARCHIVE), "-C", str(folder)], check=True)
+            done.touch()
+    return folder
+
+
+@cache
+def _reader() -> txlake.Lake:
+    # One lake beside those of the tests reads for all of them: it names tables by place alone.
+    import txlake
+
+    spark = spark_session()
+    warehouse = str(spark.conf.get("spark.sql.warehouse.dir"))
+    return txlake.connect(f"{warehouse}-interop", spark=spark)
+
+
+def _read_rows(table: Path, version: int) -> pa.Table:
+    return _reader().read(str(table), version=version).toArrow()
+
+
+def _read_files(table: Path, version: int) -> list[str]:
+    import txlake
+
+    paths = txlake.Log(str(table)).snapshot(version=version).files().column("path")
+    return [str(path) for path in paths.to_pylist()]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    report = yield
+    if call.when == "call":
+        item.stash[_reports] = report
+    return report
+
+
+@pytest.fixture(autouse=True)
+def _interop(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After each test, every Delta table below its tmp_path is read by delta-rs and compared.
+
+    A test whose tables aren't for others to read (damaged ones, say) says so with its reason:
+    `@pytest.mark.no_interop("the log is damaged on purpose")`.
+    """
+    folder = request.getfixturevalue("tmp_path") if "tmp_path" in request.fixturenames else None
+    yield
+    report = request.node.stash.get(_reports, None)
+    if folder is None or report is None or not report.passed:
+        return
+    if request.node.get_closest_marker("no_interop"):
+        return
+    for table in delta_tables(folder):
+        check_table(table, _read_rows, _read_files)

@@ -1,0 +1,80 @@
+"""The frame itself: what importing costs, what the layers forbid, what the lock may hold."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_importing_txlake_imports_no_spark_and_no_heavy_library() -> None:
+    code = (
+        "import sys, txlake; "
+        "print([m for m in ('pyspark', 'py4j', 'pandas', 'grpc', 'deltalake') if m in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
+def test_lock_has_exact_versions_alone_and_all_that_is_wanted() -> None:
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    pins = [line for line in lines if not line.startswith("#")]
+    assert [
+        line for line in pins if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+", line)
+    ] == []
+
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project = config["project"]
+    wanted = [
+        *project["dependencies"],
+        *(line for lines in project["optional-dependencies"].values() for line in lines),
+        *config["dependency-groups"]["dev"],
+    ]
+    names = {_normal(line.split("==")[0]) for line in pins}
+    assert {_normal(re.split(r"[\[<>=~! ]", line)[0]) for line in wanted} - names == set()
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.mark.parametrize("script", ["tools/setup.sh", "tools/delta_jars.sh", ".ci/run"])
+def test_scripts_can_be_run(script: str) -> None:
+    path = ROOT / script
+    assert path.stat().st_mode & 0o111, f"{script} isn't executable"
+    subprocess.run(["sh" if script.endswith(".sh") else "bash", "-n", str(path)], check=True)
+
+
+@pytest.mark.parametrize(
+    ("module", "text", "named"),
+    [
+        ("protocol/extra.py", "import os", "txlake.protocol.extra -> os"),
+        ("conflict/extra.py", "from time import sleep", "txlake.conflict.extra -> time"),
+        ("log/extra.py", "import pyspark.sql", "txlake.log.extra -> pyspark"),
+        ("protocol/extra.py", "import txlake.log", "txlake.protocol.extra -> txlake.log"),
+        ("storage/extra.py", "import txlake.catalog", "txlake.storage.extra -> txlake.catalog"),
+        ("gadgets.py", "", "- txlake.gadgets"),
+    ],
+)
+def test_layers_are_guarded(tmp_path: Path, module: str, text: str, named: str) -> None:
+    """Each import that DESIGN section 1 forbids turns `make check` red, and so does a new layer."""
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "src" / "txlake" / module).write_text(f'"""A trespasser."""\n\n{text}\n')
+
+    linter = (
+        "import sys; sys.path.insert(0, 'src'); "
+        "from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", linter], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 1
+    assert named in ran.stdout

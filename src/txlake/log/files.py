@@ -1,0 +1,461 @@
+"""The live files of a table version, immutable: a shared block of rows and a small overlay.
+
+Owns the Arrow form of `add` actions (`FILES_SCHEMA`) and how a commit changes the set of live files
+at a cost that depends on the commit, not on the table. Knows nothing of tombstones or versions.
+
+A block is either Arrow (it came from a checkpoint) or a list of `Add` values (it came from JSON); the
+other form and the index by path are made when first asked for, and shared by all later versions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txlake.protocol.actions import Add, DeletionVector, FileKey, JsonObject
+
+STRING_MAP = pa.map_(pa.string(), pa.string())
+VECTOR_TYPE = pa.struct(
+    [
+        ("storage_type", pa.string()),
+        ("path_or_inline_dv", pa.string()),
+        ("size_in_bytes", pa.int32()),
+        ("cardinality", pa.int64()),
+        ("offset", pa.int32()),
+    ]
+)
+FILES_SCHEMA = pa.schema(
+    [
+        ("path", pa.string()),
+        ("partition_values", STRING_MAP),
+        ("size", pa.int64()),
+        ("modification_time", pa.int64()),
+        ("data_change", pa.bool_()),
+        ("stats", pa.string()),
+        ("tags", STRING_MAP),
+        ("deletion_vector", VECTOR_TYPE),
+        ("base_row_id", pa.int64()),
+        ("default_row_commit_version", pa.int64()),
+        ("clustering_provider", pa.string()),
+        ("extra", pa.string()),
+    ]
+)
+"""One row a live file. Paths as in the log (percent-encoded), keys of `partition_values` physical
+names, times in milliseconds, `extra` the JSON object of fields that we don't know, or null."""
+
+_BATCH_ROWS = 65_536
+_OVERLAY_MIN = 2_048
+_SLICES_MAX = 128
+_SCANS_BEFORE_INDEX = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over the live files: bytes, deletion vectors and the rows those delete."""
+
+    files: int = 0
+    size_bytes: int = 0
+    deletion_vectors: int = 0
+    deleted_records: int = 0
+
+    def plus(self, other: Totals, sign: int = 1) -> Totals:
+        """The sums with `other` added, or taken away when `sign` is -1."""
+        return Totals(
+            self.files + sign * other.files,
+            self.size_bytes + sign * other.size_bytes,
+            self.deletion_vectors + sign * other.deletion_vectors,
+            self.deleted_records + sign * other.deleted_records,
+        )
+
+
+class Files:
+    """The live files of one version. Immutable; `apply` gives the next version's.
+
+    What is computed lazily is kept, and reading from several threads is safe.
+    """
+
+    __slots__ = ("_base", "_gone", "_pending", "_table", "_tail", "_tail_by_path")
+
+    def __init__(
+        self,
+        base: _Block,
+        gone: frozenset[int] = frozenset(),
+        pending: frozenset[FileKey] = frozenset(),
+        tail: dict[FileKey, Add] | None = None,
+    ) -> None:
+        self._base = base
+        self._gone = gone  # rows of the base that are live no more
+        self._pending = pending  # keys that may be in the base and, if so, are live no more
+        self._tail = tail or {}  # live files on top of the base
+        self._table: pa.Table | None = None
+        self._tail_by_path: dict[str, Add] | None = None
+
+    @classmethod
+    def of(cls, adds: Iterable[Add]) -> Files:
+        """The files of these adds; of two with one key the later counts."""
+        return cls(_Block(adds=list({add.key: add for add in adds}.values())))
+
+    @classmethod
+    def of_table(cls, table: pa.Table) -> Files:
+        """The files of a table in FILES_SCHEMA, whose keys must be unique. Nothing is copied."""
+        return cls(_Block(table=table))
+
+    def __len__(self) -> int:
+        return len(self._base) - len(self._dead()) + len(self._tail)
+
+    def __contains__(self, key: FileKey) -> bool:
+        return key in self._tail or self._base_row(key) is not None
+
+    def get(self, key: FileKey) -> Add | None:
+        """The live file of that key."""
+        add = self._tail.get(key)
+        if add is not None:
+            return add
+        row = self._base_row(key)
+        return None if row is None else self._base.add_at(row)
+
+    def by_path(self, path: str) -> Add | None:
+        """The live file at a path as in the log, whatever its deletion vector."""
+        if self._tail_by_path is None:
+            self._tail_by_path = {add.path: add for add in self._tail.values()}
+        add = self._tail_by_path.get(path)
+        if add is not None:
+            return add
+        dead = self._dead()
+        for row in self._base.rows_of_path(path):
+            if row not in dead:
+                return self._base.add_at(row)
+        return None
+
+    def adds(self) -> Iterator[Add]:
+        """The live files as actions: those of the checkpoint first, then in commit order."""
+        dead = self._dead()
+        if self._base.has_adds:
+            base = self._base.adds
+            live = base if not dead else (add for row, add in enumerate(base) if row not in dead)
+            return chain(live, self._tail.values())
+        return chain(_iterate(_without(self._base.table, dead)), self._tail.values())
+
+    @property
+    def table(self) -> pa.Table:
+        """The live files in FILES_SCHEMA. Columns of a large base are not copied."""
+        if self._table is None:
+            live = _without(self._base.table, self._dead())
+            if self._tail:
+                tail = files_table(list(self._tail.values()))
+                live = pa.concat_tables([live, tail]) if live.num_rows else tail
+            self._table = live
+        return self._table
+
+    @property
+    def totals(self) -> Totals:
+        """Number, bytes and deletion vectors of the live files."""
+        dead = self._dead()
+        totals = self._base.totals
+        if dead:
+            totals = totals.plus(self._base.totals_of(dead), -1)
+        return totals.plus(_totals_of_adds(self._tail.values()))
+
+    def apply(self, adds: Iterable[Add], removed_keys: Iterable[FileKey]) -> Files:
+        """The files after the removals and then the additions; costs what the change costs.
+
+        A key that isn't live is no error to remove; an add of a live key replaces it.
+        """
+        tail = dict(self._tail)
+        touched: list[FileKey] = []
+        for key in removed_keys:
+            tail.pop(key, None)
+            touched.append(key)
+        for add in adds:
+            key = add.key
+            tail.pop(key, None)
+            tail[key] = add
+            touched.append(key)
+        if not touched:
+            return self
+        pending = self._pending.union(touched) if len(self._base) else frozenset[FileKey]()
+        changed = Files(self._base, self._gone, pending, tail)
+        overlay = len(tail) + len(self._gone) + len(pending)
+        return changed._folded() if overlay > max(_OVERLAY_MIN, len(self._base) // 4) else changed
+
+    def _folded(self) -> Files:
+        """The same files with an empty overlay, so that later changes stay cheap."""
+        if self._base.has_adds or not len(self._base):
+            return Files(_Block(adds=list(self.adds())))
+        return Files(_Block(table=self.table))
+
+    def _dead(self) -> frozenset[int]:
+        if self._pending:
+            found = self._base.find(self._pending)
+            self._gone = self._gone.union(found.values())
+            self._pending = frozenset()
+        return self._gone
+
+    def _base_row(self, key: FileKey) -> int | None:
+        if key in self._pending:
+            return None
+        row = self._base.find((key,)).get(key)
+        return None if row is None or row in self._dead() else row
+
+
+class _Block:
+    """Rows of files that many versions share; Arrow or values, whichever is asked for."""
+
+    __slots__ = ("_adds", "_hashes", "_order", "_rows", "_scans", "_table", "_totals")
+
+    def __init__(self, *, adds: list[Add] | None = None, table: pa.Table | None = None) -> None:
+        self._adds = adds
+        self._table = table
+        self._rows: int = len(adds) if adds is not None else table.num_rows if table else 0
+        self._scans = 0
+        self._hashes: npt.NDArray[np.int64] | None = None
+        self._order: npt.NDArray[np.int64] | None = None
+        self._totals: Totals | None = None
+
+    def __len__(self) -> int:
+        return self._rows
+
+    @property
+    def has_adds(self) -> bool:
+        return self._adds is not None
+
+    @property
+    def adds(self) -> Sequence[Add]:
+        if self._adds is None:
+            self._adds = adds_of(self.table)
+        return self._adds
+
+    @property
+    def table(self) -> pa.Table:
+        if self._table is None:
+            self._table = files_table(self._adds or [])
+        return self._table
+
+    @property
+    def totals(self) -> Totals:
+        if self._totals is None:
+            self._totals = (
+                _totals_of_adds(self._adds)
+                if self._adds is not None
+                else _totals_of_table(self.table)
+            )
+        return self._totals
+
+    def totals_of(self, rows: frozenset[int]) -> Totals:
+        """The sums over some rows."""
+        if self._adds is not None:
+            adds = self._adds
+            return _totals_of_adds(adds[row] for row in rows)
+        columns = self.table.select(["size", "deletion_vector"])
+        return _totals_of_table(columns.take(pa.array(sorted(rows), pa.int64())))
+
+    def add_at(self, row: int) -> Add:
+        if self._adds is not None:
+            return self._adds[row]
+        return adds_of(self.table.slice(row, 1))[0]
+
+    def find(self, keys: Iterable[FileKey]) -> dict[FileKey, int]:
+        """The rows of those of the keys that are here."""
+        wanted = keys if isinstance(keys, frozenset) else frozenset(keys)
+        found: dict[FileKey, int] = {}
+        if self._hashes is None and self._adds is None and self._scan_is_cheaper(len(wanted)):
+            rows: Iterable[int] = self._scan({path for path, _ in wanted})
+        else:
+            rows = chain.from_iterable(self.rows_of_path(path) for path, _ in wanted)
+        for row in rows:
+            key = self._key_at(row)
+            if key in wanted:
+                found[key] = row
+        return found
+
+    def rows_of_path(self, path: str) -> list[int]:
+        """All rows of a path, by the index."""
+        if not self._rows:
+            return []
+        hashes, order = self._index()
+        value = hash(path)
+        start, end = np.searchsorted(hashes, value, "left"), np.searchsorted(hashes, value, "right")
+        return [row for row in order[start:end].tolist() if self._path_at(row) == path]
+
+    def _scan_is_cheaper(self, keys: int) -> bool:
+        self._scans += 1
+        return self._scans <= _SCANS_BEFORE_INDEX and keys <= 1_000
+
+    def _scan(self, paths: set[str]) -> list[int]:
+        mask = pc.is_in(self.table["path"], value_set=pa.array(paths, pa.string()))
+        return cast(list[int], pc.indices_nonzero(mask).to_pylist())
+
+    def _index(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Sorted hashes of the paths and their rows: 16 bytes a file, where a dict takes 200."""
+        if self._hashes is None or self._order is None:
+            hashes = np.fromiter(map(hash, self._paths()), np.int64, self._rows)
+            order = np.argsort(hashes, kind="stable")
+            self._order = order
+            self._hashes = hashes[order]
+        return self._hashes, self._order
+
+    def _paths(self) -> Iterator[str]:
+        if self._adds is not None:
+            return (add.path for add in self._adds)
+        return chain.from_iterable(chunk.to_pylist() for chunk in self.table["path"].chunks)
+
+    def _path_at(self, row: int) -> str:
+        if self._adds is not None:
+            return self._adds[row].path
+        return cast(str, self.table["path"][row].as_py())
+
+    def _key_at(self, row: int) -> FileKey:
+        if self._adds is not None:
+            return self._adds[row].key
+        vector = self.table["deletion_vector"][row].as_py()
+        return (self._path_at(row), None if vector is None else _vector(vector).unique_id)
+
+
+def files_table(adds: Sequence[Add]) -> pa.Table:
+    """The adds as a table in FILES_SCHEMA, in the order given."""
+    if not adds:
+        return FILES_SCHEMA.empty_table()
+    batches = (adds[start : start + _BATCH_ROWS] for start in range(0, len(adds), _BATCH_ROWS))
+    return pa.Table.from_batches([_batch(batch) for batch in batches], schema=FILES_SCHEMA)
+
+
+def _batch(adds: Sequence[Add]) -> pa.RecordBatch:
+    columns = [
+        pa.array([add.path for add in adds], pa.string()),
+        string_maps([add.partition_values for add in adds]),
+        pa.array([add.size for add in adds], pa.int64()),
+        pa.array([add.modification_time for add in adds], pa.int64()),
+        pa.array([add.data_change for add in adds], pa.bool_()),
+        pa.array([add.stats for add in adds], pa.string()),
+        string_maps([add.tags for add in adds]),
+        _vectors([add.deletion_vector for add in adds]),
+        pa.array([add.base_row_id for add in adds], pa.int64()),
+        pa.array([add.default_row_commit_version for add in adds], pa.int64()),
+        pa.array([add.clustering_provider for add in adds], pa.string()),
+        pa.array([_extra_text(add) for add in adds], pa.string()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=FILES_SCHEMA)
+
+
+def string_maps(values: Sequence[dict[str, str | None] | None]) -> pa.Array:
+    """Dictionaries as an Arrow map of strings; None is null."""
+    if all(value is None for value in values):
+        return pa.nulls(len(values), STRING_MAP)
+    lengths = np.fromiter((len(value) if value else 0 for value in values), np.int32, len(values))
+    offsets = np.concatenate([np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)])
+    keys = pa.array(chain.from_iterable(value for value in values if value), pa.string())
+    items = pa.array(
+        chain.from_iterable(value.values() for value in values if value), pa.string()
+    )
+    mask = None
+    if any(value is None for value in values):
+        mask = pa.array([value is None for value in values], pa.bool_())
+    return pa.MapArray.from_arrays(
+        pa.array(offsets, pa.int32()), keys, items, pa.map_(pa.string(), pa.string()), mask=mask
+    )
+
+
+def _vectors(vectors: Sequence[DeletionVector | None]) -> pa.Array:
+    if all(vector is None for vector in vectors):
+        return pa.nulls(len(vectors), VECTOR_TYPE)
+    return pa.array(
+        [
+            None
+            if vector is None
+            else {
+                "storage_type": vector.storage_type,
+                "path_or_inline_dv": vector.path_or_inline_dv,
+                "size_in_bytes": vector.size_in_bytes,
+                "cardinality": vector.cardinality,
+                "offset": vector.offset,
+            }
+            for vector in vectors
+        ],
+        VECTOR_TYPE,
+    )
+
+
+def _extra_text(add: Add) -> str | None:
+    extra = add.extra
+    return json.dumps(extra, separators=(",", ":"), ensure_ascii=False) if extra else None
+
+
+def adds_of(table: pa.Table) -> list[Add]:
+    """The rows of a table in FILES_SCHEMA as add actions, in order."""
+    return list(_iterate(table))
+
+
+def _iterate(table: pa.Table) -> Iterator[Add]:
+    for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
+        columns = [batch.column(name).to_pylist() for name in FILES_SCHEMA.names]
+        for path, parts, size, time, change, stats, tags, dv, row_id, version, provider, extra in (
+            zip(*columns)
+        ):
+            yield Add(
+                path=path,
+                partition_values=dict(parts) if parts else {},
+                size=size,
+                modification_time=time,
+                data_change=change,
+                stats=stats,
+                tags=None if tags is None else dict(tags),
+                deletion_vector=None if dv is None else _vector(dv),
+                base_row_id=row_id,
+                default_row_commit_version=version,
+                clustering_provider=provider,
+                extra=cast(JsonObject, json.loads(extra)) if extra else {},
+            )
+
+
+def _vector(value: dict[str, object]) -> DeletionVector:
+    return DeletionVector(
+        storage_type=cast(str, value["storage_type"]),
+        path_or_inline_dv=cast(str, value["path_or_inline_dv"]),
+        size_in_bytes=cast(int, value["size_in_bytes"]),
+        cardinality=cast(int, value["cardinality"]),
+        offset=cast("int | None", value["offset"]),
+    )
+
+
+def _without(table: pa.Table, dead: frozenset[int]) -> pa.Table:
+    """The table without some rows: slices of it when they are few, else a filtered copy."""
+    if not dead:
+        return table
+    if len(dead) > _SLICES_MAX:
+        keep = np.ones(table.num_rows, np.bool_)
+        keep[list(dead)] = False
+        return table.filter(pa.array(keep))
+    slices: list[pa.Table] = []
+    start = 0
+    for row in (*sorted(dead), table.num_rows):
+        if row > start:
+            slices.append(table.slice(start, row - start))
+        start = row + 1
+    return pa.concat_tables(slices) if slices else table.slice(0, 0)
+
+
+def _totals_of_adds(adds: Iterable[Add]) -> Totals:
+    files = size = vectors = deleted = 0
+    for add in adds:
+        files += 1
+        size += add.size
+        if add.deletion_vector is not None:
+            vectors += 1
+            deleted += add.deletion_vector.cardinality
+    return Totals(files, size, vectors, deleted)
+
+
+def _totals_of_table(table: pa.Table) -> Totals:
+    vectors = table["deletion_vector"]
+    present = table.num_rows - vectors.null_count
+    deleted = pc.sum(pc.struct_field(vectors, "cardinality")).as_py() if present else 0
+    size = pc.sum(table["size"]).as_py()
+    return Totals(table.num_rows, size or 0, present, deleted or 0)

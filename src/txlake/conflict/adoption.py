@@ -1,0 +1,160 @@
+"""Which metadata changes of a winner are harmless to a transaction that changes none itself.
+
+Such a transaction then adopts the new metadata and goes on. Owns that list and nothing else.
+Source: DESIGN section 4, rule 2. Turning a feature on is harmless where what was written before
+is still valid with it; turning one off never is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+import msgspec
+
+from txlake.errors import CorruptTable
+from txlake.protocol.actions import Metadata, Protocol
+from txlake.protocol.features import supported_features
+from txlake.protocol.types import (
+    COLUMN_ID,
+    PHYSICAL_NAME,
+    Array,
+    DataType,
+    Field,
+    Map,
+    Struct,
+    parse_schema,
+)
+
+COLUMN_MAPPING_MODE = "delta.columnMapping.mode"
+IDENTITY_HIGH_WATER_MARK = "delta.identity.highWaterMark"
+
+_Change: TypeAlias = tuple[str | None, str]  # the value before (None: absent) and after
+_Judge: TypeAlias = Callable[[_Change, Mapping[str, str]], bool]
+
+
+def _turned_on(change: _Change, after: Mapping[str, str]) -> bool:
+    return change[1].strip().lower() == "true"
+
+
+def _new(change: _Change, after: Mapping[str, str]) -> bool:
+    return change[0] is None
+
+
+def _named(change: _Change, after: Mapping[str, str]) -> bool:
+    return (change[0] or "none").lower() == "none" and change[1].lower() == "name"
+
+
+def _with_mapping(change: _Change, after: Mapping[str, str]) -> bool:
+    return after.get(COLUMN_MAPPING_MODE, "none").lower() == "name"
+
+
+def _with_row_tracking(change: _Change, after: Mapping[str, str]) -> bool:
+    return after.get("delta.enableRowTracking", "false").strip().lower() == "true"
+
+
+def _v2(change: _Change, after: Mapping[str, str]) -> bool:
+    return change[1].lower() == "v2"
+
+
+# Property: (the feature that the protocol has to list, what the change has to look like).
+_HARMLESS: Mapping[str, tuple[str, _Judge]] = {
+    "delta.enableDeletionVectors": ("deletionVectors", _turned_on),
+    "delta.enableInCommitTimestamps": ("inCommitTimestamp", _turned_on),
+    "delta.inCommitTimestampEnablementVersion": ("inCommitTimestamp", _new),
+    "delta.inCommitTimestampEnablementTimestamp": ("inCommitTimestamp", _new),
+    "delta.checkpointPolicy": ("v2Checkpoint", _v2),
+    "delta.enableRowTracking": ("rowTracking", _turned_on),
+    "delta.rowTracking.materializedRowIdColumnName": ("rowTracking", _with_row_tracking),
+    "delta.rowTracking.materializedRowCommitVersionColumnName": ("rowTracking", _with_row_tracking),
+    COLUMN_MAPPING_MODE: ("columnMapping", _named),
+    "delta.columnMapping.maxColumnId": ("columnMapping", _with_mapping),
+}
+
+
+def is_harmless(
+    before: Metadata, after: Metadata, protocol: Protocol, *, generated_identity: bool = False
+) -> bool:
+    """Whether a transaction prepared under `before` is as good under `after`.
+
+    `protocol` is the one in force with `after`. `generated_identity`: whether the transaction drew
+    identity values, to which a new high-water mark is no harm done.
+    """
+    if not _same_but_schema_and_configuration(before, after):
+        return False
+    if not _harmless_configuration(before.configuration, after.configuration, protocol):
+        return False
+    try:
+        old, new = parse_schema(before.schema_string), parse_schema(after.schema_string)
+    except CorruptTable:
+        return False
+    ignored = frozenset[str]() if generated_identity else frozenset({IDENTITY_HIGH_WATER_MARK})
+    if _mode(before) == "none" and _mode(after) == "name":
+        ignored |= {COLUMN_ID, PHYSICAL_NAME}
+        return _names_kept(new) and _bare(old, ignored) == _bare(new, ignored)
+    return _bare(old, ignored) == _bare(new, ignored)
+
+
+def _mode(metadata: Metadata) -> str:
+    return metadata.configuration.get(COLUMN_MAPPING_MODE, "none").lower()
+
+
+def _same_but_schema_and_configuration(before: Metadata, after: Metadata) -> bool:
+    def rest(metadata: Metadata) -> Metadata:
+        return msgspec.structs.replace(metadata, schema_string=None, configuration={})
+
+    return rest(before) == rest(after)
+
+
+def _harmless_configuration(
+    before: Mapping[str, str], after: Mapping[str, str], protocol: Protocol
+) -> bool:
+    if before.keys() - after.keys():
+        return False
+    features = supported_features(protocol)
+    for key, value in after.items():
+        if before.get(key) == value:
+            continue
+        feature, judge = _HARMLESS.get(key, ("", _new))
+        if feature not in features or not judge((before.get(key), value), after):
+            return False
+    return True
+
+
+def _bare(schema: Struct, ignored: frozenset[str]) -> Struct:
+    """The schema without the field metadata of those names, at every depth."""
+    bare = _bare_type(schema, ignored)
+    return bare if isinstance(bare, Struct) else schema
+
+
+def _bare_type(data_type: DataType, ignored: frozenset[str]) -> DataType:
+    match data_type:
+        case Struct(fields):
+            return Struct(tuple(_bare_field(item, ignored) for item in fields))
+        case Array(element, contains_null):
+            return Array(_bare_type(element, ignored), contains_null)
+        case Map(key, value, contains_null):
+            return Map(_bare_type(key, ignored), _bare_type(value, ignored), contains_null)
+        case _:
+            return data_type
+
+
+def _bare_field(item: Field, ignored: frozenset[str]) -> Field:
+    kept = {name: value for name, value in item.metadata.items() if name not in ignored}
+    return replace(item, type=_bare_type(item.type, ignored), metadata=kept)
+
+
+def _names_kept(data_type: DataType) -> bool:
+    """Whether every field's physical name is its name, as in the files written before mapping."""
+    match data_type:
+        case Struct(fields):
+            return all(
+                item.physical_name == item.name and _names_kept(item.type) for item in fields
+            )
+        case Array(element, _):
+            return _names_kept(element)
+        case Map(key, value, _):
+            return _names_kept(key) and _names_kept(value)
+        case _:
+            return True

@@ -1,0 +1,78 @@
+"""One transaction against the winners, one after the other.
+
+Owns the order of the work: what can't be supported first, then the rules, then the rebase. The
+answer is a value; who called decides what to do with it. Source: DESIGN section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from txlake.conflict.context import Context
+from txlake.conflict.evidence import Conflicted, Fine, Outcome, Rebased
+from txlake.conflict.footprint import Footprint
+from txlake.conflict.rules import RULES, Rule
+from txlake.conflict.winner import Winner
+from txlake.protocol.features import check_readable, check_writable
+
+
+def check(
+    footprint: Footprint, winner: Winner, context: Context, rules: Sequence[Rule] = RULES
+) -> Outcome:
+    """Whether the transaction may still commit after this winner.
+
+    Winners come in the order of their versions, each with the context that the one before gave.
+    A transaction that changes nothing is always fine. Raises UnsupportedFeature when the winner's
+    protocol is one that txlake can't read or write.
+    """
+    if footprint.is_empty:
+        return Fine(context=context.after(winner))
+    _check_supported(winner, context)
+    for rule in rules:
+        found = rule(footprint, winner, context)
+        if found is not None:
+            return found
+    return _rebase(footprint, winner, context)
+
+
+def check_all(
+    footprint: Footprint, winners: Sequence[Winner], context: Context
+) -> Fine | Rebased | Conflicted:
+    """The transaction against several winners in the order of their versions."""
+    adopted: tuple[str, ...] = ()
+    for winner in winners:
+        outcome = check(footprint, winner, context)
+        match outcome:
+            case Conflicted():
+                return outcome
+            case Rebased():
+                footprint = outcome.footprint
+                adopted += outcome.adopted
+        context = outcome.context
+    if adopted:
+        return Rebased(footprint=footprint, context=context, adopted=adopted)
+    return Fine(context=context)
+
+
+def _check_supported(winner: Winner, context: Context) -> None:
+    if winner.protocol is None:
+        return
+    check_readable(winner.protocol, table=context.table)
+    check_writable(winner.protocol, winner.metadata or context.metadata, table=context.table)
+
+
+def _rebase(footprint: Footprint, winner: Winner, context: Context) -> Fine | Rebased:
+    """Takes over what a winner changed around the transaction's own changes.
+
+    Row ids, commit versions and in-commit timestamps are assigned anew at every attempt, from the
+    state that the attempt follows.
+    """
+    adopted: list[str] = []
+    if winner.protocol is not None:
+        adopted.append(f"the protocol of version {winner.version}")
+    if winner.metadata is not None and winner.metadata != context.metadata:
+        adopted.append(f"the metadata of version {winner.version}")
+    after = context.after(winner)
+    if not adopted:
+        return Fine(context=after)
+    return Rebased(footprint=footprint, context=after, adopted=tuple(adopted))

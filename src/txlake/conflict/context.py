@@ -1,0 +1,104 @@
+"""What the rules know besides the two transactions: the state read and how far to look.
+
+Owns the three tiers of "does this file hold rows that this predicate matches": partition values,
+file statistics, then a probe of the rows themselves where one is given. Each tier only removes
+doubt; what can't be decided counts as a match. Source: DESIGN section 4, rule 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol as Port
+
+from txlake.conflict.footprint import Read
+from txlake.conflict.levels import Level
+from txlake.conflict.winner import RowChanges, Winner, row_changes
+from txlake.errors import TxlakeError
+from txlake.log.files import files_table
+from txlake.log.skipping import may_match
+from txlake.log.snapshot import Snapshot
+from txlake.protocol.actions import Add, FileKey, Metadata, Protocol
+
+
+class RowProbe(Port):
+    """Looks at the rows of a few files: the third tier."""
+
+    def may_hold(self, read: Read, files: Sequence[Add]) -> Sequence[bool] | None:
+        """For each file whether a row of it matches the read; None when that can't be told."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """The state that a transaction read, carried along the winners.
+
+    Attributes:
+        base: the snapshot that the transaction read.
+        metadata: the metadata in force: the base's, or one adopted from an earlier winner.
+        protocol: the protocol in force, likewise.
+        level: the level at which reads are checked.
+        table_granularity: whether two transactions that don't just append always conflict.
+        probe: the third tier; None leaves the doubt, and doubt is a conflict.
+        added_since: logical files that earlier winners added.
+        removed_since: logical files that earlier winners removed.
+    """
+
+    base: Snapshot
+    metadata: Metadata
+    protocol: Protocol
+    level: Level = Level.WRITE_SERIALIZABLE
+    table_granularity: bool = False
+    probe: RowProbe | None = None
+    added_since: frozenset[FileKey] = field(default=frozenset())
+    removed_since: frozenset[FileKey] = field(default=frozenset())
+
+    @property
+    def table(self) -> str:
+        """The table's name, for evidence."""
+        return self.base.table
+
+    def is_live(self, key: FileKey) -> bool:
+        """Whether a logical file is in the table after the winners checked so far."""
+        if key in self.added_since:
+            return True
+        return key in self.base.files and key not in self.removed_since
+
+    def changes_of(self, winner: Winner) -> RowChanges:
+        """What became of rows in the next winner."""
+        return row_changes(winner, self.is_live)
+
+    def after(self, winner: Winner) -> Context:
+        """The context for the winner after this one."""
+        added = frozenset(file.key for file in winner.added)
+        removed = frozenset(file.key for file in winner.removed)
+        return replace(
+            self,
+            metadata=winner.metadata or self.metadata,
+            protocol=winner.protocol or self.protocol,
+            added_since=(self.added_since - removed) | added,
+            removed_since=(self.removed_since | removed) - added,
+        )
+
+    def matching(self, read: Read, files: Sequence[Add]) -> tuple[Add, ...]:
+        """Those of the files that may hold rows that the read matches."""
+        if not files:
+            return ()
+        doubtful = tuple(files) if read.predicate is None else self._by_statistics(read, files)
+        if self.probe is None or not doubtful:
+            return doubtful
+        verdicts = self.probe.may_hold(read, doubtful)
+        if verdicts is None:
+            return doubtful
+        return tuple(file for file, holds in zip(doubtful, verdicts, strict=True) if holds)
+
+    def _by_statistics(self, read: Read, files: Sequence[Add]) -> tuple[Add, ...]:
+        if read.predicate is None:
+            return tuple(files)
+        try:
+            kept = may_match(
+                read.predicate, files_table(files), self.base.schema, self.base.partition_columns
+            )
+        except TxlakeError:  # a partition value or a statistic that can't be read: doubt
+            return tuple(files)
+        return tuple(file for file, keep in zip(files, kept.to_pylist(), strict=True) if keep)

@@ -1,0 +1,145 @@
+"""What a check answers, and how a conflict explains itself.
+
+Owns the outcomes of a check and the words of a conflict: every message says the table, the version
+read, who won with what, the rule, the predicate or files, the level, and what to do next. Source:
+DESIGN section 4, "Evidence".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+from txlake.conflict.context import Context
+from txlake.conflict.footprint import Footprint, Read
+from txlake.conflict.winner import Winner
+from txlake.errors import Conflict, Evidence
+from txlake.protocol.actions import Add, Remove
+from txlake.protocol.paths import decode_path
+
+_FILES_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflicted:
+    """The two can't both stand.
+
+    Attributes:
+        error: the exception that users know this conflict by.
+        finding: what the winner did, the middle of the message's sentence.
+        evidence: the facts.
+    """
+
+    error: type[Conflict]
+    finding: str
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fine:
+    """The transaction stands as it is; `context` is the one for the next winner."""
+
+    context: Context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebased:
+    """The transaction stands after it took over what the winner changed.
+
+    Attributes:
+        footprint: the transaction as if it had read the winner's version.
+        context: the one for the next winner, with the metadata and protocol to adopt.
+        adopted: what was taken over, in words, for the log.
+    """
+
+    footprint: Footprint
+    context: Context
+    adopted: tuple[str, ...]
+
+
+Outcome: TypeAlias = Fine | Rebased | Conflicted
+
+
+def conflicted(
+    error: type[Conflict],
+    rule: str,
+    finding: str,
+    footprint: Footprint,
+    winner: Winner,
+    context: Context,
+    *,
+    read: Read | None = None,
+    files: Sequence[Add | Remove] = (),
+    retry: bool = True,
+    advice: str,
+) -> Conflicted:
+    """A conflict with its facts, from what a rule found."""
+    where = _partition(files[0].partition_values, context) if files else ""
+    return Conflicted(
+        error=error,
+        finding=finding + where,
+        evidence=Evidence(
+            table=context.table,
+            read_version=footprint.read_version,
+            winning_version=winner.version,
+            winning_operation=winner.operation,
+            winning_timestamp_ms=winner.timestamp_ms,
+            winning_user=winner.user,
+            rule=rule,
+            predicate=None if read is None else read.text,
+            files=tuple(decode_path(file.path) for file in files),
+            isolation=context.level.value,
+            retry=retry,
+            advice=advice,
+        ),
+    )
+
+
+def _partition(values: Mapping[str, str | None] | None, context: Context) -> str:
+    """` [day=2026-01-05, k=1]`: the first file's partition, where it says one."""
+    fields = (context.base.schema.find(name) for name in context.base.partition_columns)
+    known = [item for item in fields if item is not None]
+    if not values or not known:
+        return ""
+    parts = (f"{item.name}={values.get(item.physical_name) or 'null'}" for item in known)
+    return f" [{', '.join(parts)}]"
+
+
+def conflict_error(conflict: Conflicted) -> Conflict:
+    """The exception of a conflict, with its evidence as an attribute and in the message."""
+    return conflict.error(message_of(conflict), conflict.evidence)
+
+
+def message_of(conflict: Conflicted) -> str:
+    """The conflict in two sentences: what happened, and what to do."""
+    facts = conflict.evidence
+    details = [f"rule {facts.rule}", f"isolation {facts.isolation}"]
+    if facts.predicate is not None:
+        details.append(f"predicate {facts.predicate}")
+    if facts.files:
+        shown = ", ".join(facts.files[:_FILES_SHOWN])
+        more = len(facts.files) - _FILES_SHOWN
+        details.append(f"files {shown}" + (f" and {more} more" if more > 0 else ""))
+    details.append(f"a plain retry {'can' if facts.retry else 'cannot'} succeed")
+    return (
+        f"{facts.table}: this transaction read version {facts.read_version}; since then "
+        f"{_who(facts)} {conflict.finding} ({'; '.join(details)}). {facts.advice}"
+    )
+
+
+def _who(facts: Evidence) -> str:
+    operation = f" ({facts.winning_operation})" if facts.winning_operation else ""
+    user = f" by {facts.winning_user}" if facts.winning_user else ""
+    return f"version {facts.winning_version}{operation}{user}{_at(facts.winning_timestamp_ms)}"
+
+
+def _at(timestamp_ms: int | None) -> str:
+    if timestamp_ms is None:
+        return ""
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return ""
+    return f" at {moment.isoformat(timespec='milliseconds').replace('+00:00', 'Z')}"

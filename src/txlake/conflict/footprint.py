@@ -1,0 +1,134 @@
+"""What a transaction did to one table, relative to the version that it read.
+
+Owns the description that the rules of `rules` decide over, and nothing else. Source: DESIGN
+section 4, the table of a footprint's parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from pyroaring import BitMap64
+
+from txlake.log.predicates import Predicate
+from txlake.protocol.actions import Add, DomainMetadata, Metadata, Protocol, Remove
+
+ROW_TRACKING_DOMAIN = "delta.rowTracking"
+
+
+class ReadKind(Enum):
+    """Why something was read, which decides at which levels it has to stay true."""
+
+    FOR_WRITE = "for_write"  # the transaction's writes depend on it
+    PLAIN = "plain"  # a SELECT: has to stay true under SERIALIZABLE alone
+    GUARD = "guard"  # the commit is valid only while it is true, at every level (ADD CONSTRAINT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """Rows that were read, said by a predicate.
+
+    Attributes:
+        predicate: bound to the schema of the version read; None is the whole table.
+        text: the predicate as its author wrote it, for evidence.
+        kind: why it was read.
+        files: whether the files that may match are read too. Without, only rows that a winner adds
+            count against it (a dynamic partition overwrite, which removes all it finds anyway).
+    """
+
+    predicate: Predicate | None = None
+    text: str | None = None
+    kind: ReadKind = ReadKind.FOR_WRITE
+    files: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewrite:
+    """Where the rows of one output of an order-keeping rewrite came from, in row order.
+
+    Attributes:
+        output: the path of the output, as in the log.
+        sources: (path, deletion vector id or None, first live row, number of live rows) each.
+    """
+
+    output: str
+    sources: tuple[tuple[str, str | None, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """One transaction's reads and changes of one table.
+
+    Attributes:
+        read_version: the version that it read; -1 when the table didn't exist.
+        reads: the predicates it read by.
+        read_files: paths, as in the log, of files that it read without a predicate.
+        read_app_ids: application ids that it depends on, those that it sets included.
+        read_domains: metadata domains that it depends on.
+        reads_elsewhere: whether the transaction read another table; it is not blind then.
+        added: files that it adds.
+        removed: files that it removes, those that come back with a larger deletion vector included.
+        deleted_rows: by path as in the log, the positions of the rows that it deletes, beyond what
+            was deleted already. Empty where only the whole file is known to be touched.
+        rewrites: for changes with `dataChange = false`: which source rows went where.
+        metadata: the metadata that it sets.
+        protocol: the protocol that it sets.
+        app_ids: application ids that it sets.
+        domains: metadata domains that it sets.
+        change_files: whether it adds change data files.
+        generated_identity: whether it drew values of identity columns.
+    """
+
+    read_version: int
+    reads: tuple[Read, ...] = ()
+    read_files: frozenset[str] = frozenset()
+    read_app_ids: frozenset[str] = frozenset()
+    read_domains: frozenset[str] = frozenset()
+    reads_elsewhere: bool = False
+    added: tuple[Add, ...] = ()
+    removed: tuple[Remove, ...] = ()
+    deleted_rows: Mapping[str, BitMap64] = field(default_factory=dict)
+    rewrites: tuple[Rewrite, ...] = ()
+    metadata: Metadata | None = None
+    protocol: Protocol | None = None
+    app_ids: frozenset[str] = frozenset()
+    domains: tuple[DomainMetadata, ...] = ()
+    change_files: bool = False
+    generated_identity: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it changes nothing: such a transaction adds no version."""
+        return not (
+            self.added
+            or self.removed
+            or self.metadata is not None
+            or self.protocol is not None
+            or self.app_ids
+            or self.domains
+            or self.change_files
+        )
+
+    @property
+    def changes_data(self) -> bool:
+        """Whether any row comes or goes."""
+        return any(file.data_change for file in (*self.added, *self.removed))
+
+    @property
+    def read_anything(self) -> bool:
+        """Whether any row of any table was read."""
+        return bool(self.reads or self.read_files or self.reads_elsewhere)
+
+    @property
+    def is_blind_append(self) -> bool:
+        """Whether it only adds files and read no table. Setting an application id is no read."""
+        return not (
+            self.read_anything
+            or self.removed
+            or self.metadata is not None
+            or self.protocol is not None
+            or any(domain.domain != ROW_TRACKING_DOMAIN for domain in self.domains)
+            or self.change_files
+        )

@@ -1,0 +1,79 @@
+"""The isolation levels: their names, their order, and which one a transaction is checked at.
+
+Source: DESIGN section 4, "Levels". Python writes `write_serializable`, table properties
+`WriteSerializable`, a commitInfo `WriteSerializable` and `SnapshotIsolation`, as Delta does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from txlake.errors import InvalidRequest
+
+
+class Level(Enum):
+    """How far concurrent transactions may be seen, from the loosest to the strictest.
+
+    SNAPSHOT: one snapshot is read, and no row is changed by two overlapping transactions.
+    WRITE_SERIALIZABLE: the writes equal some serial order. The default.
+    SERIALIZABLE: everything equals running the transactions one by one in log order.
+    """
+
+    SNAPSHOT = "snapshot"
+    WRITE_SERIALIZABLE = "write_serializable"
+    SERIALIZABLE = "serializable"
+
+    @property
+    def strictness(self) -> int:
+        """Greater is stricter."""
+        return _ORDER.index(self)
+
+    @property
+    def delta_name(self) -> str:
+        """The name that a commitInfo's `isolationLevel` has for it."""
+        return _DELTA_NAMES[self]
+
+
+_ORDER = (Level.SNAPSHOT, Level.WRITE_SERIALIZABLE, Level.SERIALIZABLE)
+_DELTA_NAMES: Mapping[Level, str] = {
+    Level.SNAPSHOT: "SnapshotIsolation",
+    Level.WRITE_SERIALIZABLE: "WriteSerializable",
+    Level.SERIALIZABLE: "Serializable",
+}
+_SPELLINGS: Mapping[str, Level] = {
+    "snapshot": Level.SNAPSHOT,
+    "snapshotisolation": Level.SNAPSHOT,
+    "writeserializable": Level.WRITE_SERIALIZABLE,
+    "serializable": Level.SERIALIZABLE,
+}
+
+
+def parse_level(text: str) -> Level:
+    """The level of that name, in any of its spellings; letter case doesn't count.
+
+    Raises InvalidRequest that lists the levels.
+    """
+    folded = text.strip().lower().replace("_", "").replace("-", "").replace(" ", "")
+    level = _SPELLINGS.get(folded)
+    if level is None:
+        raise InvalidRequest(
+            f"unknown isolation level {text!r}; "
+            "expected serializable, write_serializable or snapshot"
+        )
+    return level
+
+
+def strictest(*levels: Level | None) -> Level:
+    """The strictest of those that were set; WRITE_SERIALIZABLE when none was."""
+    wanted = [level for level in levels if level is not None]
+    return max(wanted, key=lambda level: level.strictness, default=Level.WRITE_SERIALIZABLE)
+
+
+def checked_at(level: Level, *, changes_data: bool) -> Level:
+    """The level at which a transaction's reads are checked.
+
+    One that changes no data (a compaction, a metadata-only commit) is checked at SNAPSHOT: moving
+    it before or after a winner makes no difference to any row.
+    """
+    return level if changes_data else Level.SNAPSHOT

@@ -1,0 +1,130 @@
+"""What a commit that came first did, as far as the rules ask.
+
+Owns the reading of a committed list of actions: which rows it added, which it deleted, and which
+it only moved. Source: PROTOCOL.md, "Add File and Remove File" (`dataChange`) and "Commit
+Provenance Information".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from txlake.conflict.footprint import ROW_TRACKING_DOMAIN
+from txlake.protocol.actions import (
+    Action,
+    Add,
+    CommitInfo,
+    DomainMetadata,
+    FileKey,
+    Metadata,
+    Protocol,
+    Remove,
+    Txn,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Winner:
+    """One committed version that the transaction did not read.
+
+    Attributes:
+        version: the committed version.
+        timestamp_ms: when it was committed, milliseconds since the epoch.
+        operation: as its commitInfo names it.
+        user: who made it, where its commitInfo says so.
+        txn_id: its commitInfo's `txnId`.
+        is_blind_append: what its commitInfo says; False when it says nothing or removes files.
+        added: the files that it lists as added.
+        removed: the files that it lists as removed.
+        metadata: the metadata that it sets.
+        protocol: the protocol that it sets.
+        app_ids: application ids that it sets.
+        domains: names of the metadata domains that it sets; the row id high-water mark is none.
+    """
+
+    version: int
+    timestamp_ms: int | None = None
+    operation: str | None = None
+    user: str | None = None
+    txn_id: str | None = None
+    is_blind_append: bool = False
+    added: tuple[Add, ...] = ()
+    removed: tuple[Remove, ...] = ()
+    metadata: Metadata | None = None
+    protocol: Protocol | None = None
+    app_ids: frozenset[str] = frozenset()
+    domains: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowChanges:
+    """A winner's changes by what became of rows.
+
+    Attributes:
+        added: files whose rows, or some of them, are new.
+        maybe_added: files whose deletion vector was replaced by a larger one: rows were deleted,
+            and only the vectors themselves could tell whether some came back too.
+        deleted: removed files of which rows are gone.
+        moved: removed files whose rows are all still there, in other files.
+    """
+
+    added: tuple[Add, ...] = ()
+    maybe_added: tuple[Add, ...] = ()
+    deleted: tuple[Remove, ...] = ()
+    moved: tuple[Remove, ...] = ()
+
+
+def summarise(version: int, actions: Sequence[Action], timestamp_ms: int | None = None) -> Winner:
+    """The winner that a committed list of actions describes."""
+    info = next((action for action in actions if isinstance(action, CommitInfo)), CommitInfo({}))
+    removed = tuple(action for action in actions if isinstance(action, Remove))
+    domains = (action.domain for action in actions if isinstance(action, DomainMetadata))
+    return Winner(
+        version=version,
+        timestamp_ms=info.number("timestamp") if timestamp_ms is None else timestamp_ms,
+        operation=info.text("operation"),
+        user=info.text("userName") or info.text("userId"),
+        txn_id=info.text("txnId"),
+        is_blind_append=info.values.get("isBlindAppend") is True and not removed,
+        added=tuple(action for action in actions if isinstance(action, Add)),
+        removed=removed,
+        metadata=next((action for action in actions if isinstance(action, Metadata)), None),
+        protocol=next((action for action in actions if isinstance(action, Protocol)), None),
+        app_ids=frozenset(action.app_id for action in actions if isinstance(action, Txn)),
+        domains=frozenset(domains) - {ROW_TRACKING_DOMAIN},
+    )
+
+
+def row_changes(winner: Winner, is_live: Callable[[FileKey], bool]) -> RowChanges:
+    """Sorts a winner's files by what became of their rows.
+
+    `is_live` says whether a logical file was in the table just before the winner: listing such a
+    file again (new statistics, row ids) adds no row. A rewrite flagged `dataChange = false` adds
+    and deletes none either.
+    """
+    removed = {file.path: file for file in winner.removed}
+    listed = {file.key for file in winner.added}
+    added: list[Add] = []
+    maybe_added: list[Add] = []
+    for file in winner.added:
+        before = removed.get(file.path)
+        if not file.data_change:
+            continue
+        if before is None:
+            if not is_live(file.key):
+                added.append(file)
+        elif file.key != before.key and before.deletion_vector is not None:
+            (maybe_added if _vector_grew(before, file) else added).append(file)
+    gone = [file for file in winner.removed if file.key not in listed]
+    return RowChanges(
+        added=tuple(added),
+        maybe_added=tuple(maybe_added),
+        deleted=tuple(file for file in gone if file.data_change),
+        moved=tuple(file for file in gone if not file.data_change),
+    )
+
+
+def _vector_grew(before: Remove, after: Add) -> bool:
+    old, new = before.deletion_vector, after.deletion_vector
+    return old is not None and new is not None and new.cardinality > old.cardinality

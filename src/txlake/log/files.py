@@ -51,10 +51,27 @@ FILES_SCHEMA = pa.schema(
 """One row a live file. Paths as in the log (percent-encoded), keys of `partition_values` physical
 names, times in milliseconds, `extra` the JSON object of fields that we don't know, or null."""
 
+_LOCAL_ROOTS = ("/", "file:")
 _BATCH_ROWS = 65_536
 _OVERLAY_MIN = 2_048
 _SLICES_MAX = 128
 _SCANS_BEFORE_INDEX = 4
+
+
+def canonical_path(path: str) -> str:
+    """One spelling for the ways to write an absolute local path: `/a`, `file:/a`, `file:///a`.
+
+    All other paths are themselves.
+    """
+    if not path.startswith(_LOCAL_ROOTS):
+        return path
+    return "file:///" + path.removeprefix("file:").lstrip("/")
+
+
+def canonical_key(key: FileKey) -> FileKey:
+    """The key by which replay compares logical files."""
+    path = key[0]
+    return (canonical_path(path), key[1]) if path.startswith(_LOCAL_ROOTS) else key
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +118,7 @@ class Files:
     @classmethod
     def of(cls, adds: Iterable[Add]) -> Files:
         """The files of these adds; of two with one key the later counts."""
-        return cls(_Block(adds=list({add.key: add for add in adds}.values())))
+        return cls(_Block(adds=list({canonical_key(add.key): add for add in adds}.values())))
 
     @classmethod
     def of_table(cls, table: pa.Table) -> Files:
@@ -112,10 +129,12 @@ class Files:
         return len(self._base) - len(self._dead()) + len(self._tail)
 
     def __contains__(self, key: FileKey) -> bool:
+        key = canonical_key(key)
         return key in self._tail or self._base_row(key) is not None
 
     def get(self, key: FileKey) -> Add | None:
         """The live file of that key."""
+        key = canonical_key(key)
         add = self._tail.get(key)
         if add is not None:
             return add
@@ -124,8 +143,9 @@ class Files:
 
     def by_path(self, path: str) -> Add | None:
         """The live file at a path as in the log, whatever its deletion vector."""
+        path = canonical_path(path)
         if self._tail_by_path is None:
-            self._tail_by_path = {add.path: add for add in self._tail.values()}
+            self._tail_by_path = {key[0]: add for key, add in self._tail.items()}
         add = self._tail_by_path.get(path)
         if add is not None:
             return add
@@ -171,11 +191,11 @@ class Files:
         """
         tail = dict(self._tail)
         touched: list[FileKey] = []
-        for key in removed_keys:
+        for key in map(canonical_key, removed_keys):
             tail.pop(key, None)
             touched.append(key)
         for add in adds:
-            key = add.key
+            key = canonical_key(add.key)
             tail.pop(key, None)
             tail[key] = add
             touched.append(key)
@@ -209,13 +229,14 @@ class Files:
 class _Block:
     """Rows of files that many versions share; Arrow or values, whichever is asked for."""
 
-    __slots__ = ("_adds", "_hashes", "_order", "_rows", "_scans", "_table", "_totals")
+    __slots__ = ("_adds", "_hashes", "_order", "_plain", "_rows", "_scans", "_table", "_totals")
 
     def __init__(self, *, adds: list[Add] | None = None, table: pa.Table | None = None) -> None:
         self._adds = adds
         self._table = table
         self._rows: int = len(adds) if adds is not None else table.num_rows if table else 0
         self._scans = 0
+        self._plain: bool | None = None
         self._hashes: npt.NDArray[np.int64] | None = None
         self._order: npt.NDArray[np.int64] | None = None
         self._totals: Totals | None = None
@@ -277,7 +298,7 @@ class _Block:
         return found
 
     def rows_of_path(self, path: str) -> list[int]:
-        """All rows of a path, by the index."""
+        """All rows of a canonical path, by the index."""
         if not self._rows:
             return []
         hashes, order = self._index()
@@ -287,7 +308,15 @@ class _Block:
 
     def _scan_is_cheaper(self, keys: int) -> bool:
         self._scans += 1
-        return self._scans <= _SCANS_BEFORE_INDEX and keys <= 1_000
+        return self._scans <= _SCANS_BEFORE_INDEX and keys <= 1_000 and self._is_plain()
+
+    def _is_plain(self) -> bool:
+        """Whether every path is its own canonical form."""
+        if self._plain is None:
+            column = self.table["path"]
+            local = [pc.any(pc.starts_with(column, root)).as_py() for root in _LOCAL_ROOTS]
+            self._plain = not any(local)
+        return self._plain
 
     def _scan(self, paths: set[str]) -> list[int]:
         mask = pc.is_in(self.table["path"], value_set=pa.array(paths, pa.string()))
@@ -304,17 +333,18 @@ class _Block:
 
     def _paths(self) -> Iterator[str]:
         if self._adds is not None:
-            return (add.path for add in self._adds)
-        return chain.from_iterable(chunk.to_pylist() for chunk in self.table["path"].chunks)
+            return (canonical_path(add.path) for add in self._adds)
+        paths = chain.from_iterable(chunk.to_pylist() for chunk in self.table["path"].chunks)
+        return paths if self._is_plain() else map(canonical_path, paths)
 
     def _path_at(self, row: int) -> str:
         if self._adds is not None:
-            return self._adds[row].path
-        return cast(str, self.table["path"][row].as_py())
+            return canonical_path(self._adds[row].path)
+        return canonical_path(cast(str, self.table["path"][row].as_py()))
 
     def _key_at(self, row: int) -> FileKey:
         if self._adds is not None:
-            return self._adds[row].key
+            return canonical_key(self._adds[row].key)
         vector = self.table["deletion_vector"][row].as_py()
         return (self._path_at(row), None if vector is None else _vector(vector).unique_id)
 
@@ -352,9 +382,7 @@ def string_maps(values: Sequence[dict[str, str | None] | None]) -> pa.Array:
     lengths = np.fromiter((len(value) if value else 0 for value in values), np.int32, len(values))
     offsets = np.concatenate([np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)])
     keys = pa.array(chain.from_iterable(value for value in values if value), pa.string())
-    items = pa.array(
-        chain.from_iterable(value.values() for value in values if value), pa.string()
-    )
+    items = pa.array(chain.from_iterable(value.values() for value in values if value), pa.string())
     mask = None
     if any(value is None for value in values):
         mask = pa.array([value is None for value in values], pa.bool_())
@@ -396,9 +424,20 @@ def adds_of(table: pa.Table) -> list[Add]:
 def _iterate(table: pa.Table) -> Iterator[Add]:
     for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
         columns = [batch.column(name).to_pylist() for name in FILES_SCHEMA.names]
-        for path, parts, size, time, change, stats, tags, dv, row_id, version, provider, extra in (
-            zip(*columns)
-        ):
+        for (
+            path,
+            parts,
+            size,
+            time,
+            change,
+            stats,
+            tags,
+            dv,
+            row_id,
+            version,
+            provider,
+            extra,
+        ) in zip(*columns):
             yield Add(
                 path=path,
                 partition_values=dict(parts) if parts else {},

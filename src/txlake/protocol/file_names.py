@@ -1,0 +1,181 @@
+"""The names of files in `_delta_log`, parsed and formatted.
+
+Owns names alone: what a file holds, and whether it is usable, is decided elsewhere. Source:
+PROTOCOL.md, "Delta Log Entries", "Checkpoint Naming Scheme", "Log Compaction Files".
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+LOG_FOLDER = "_delta_log"
+SIDECAR_FOLDER = "_delta_log/_sidecars"
+STAGED_FOLDER = "_delta_log/_staged_commits"
+LAST_CHECKPOINT_PATH = "_delta_log/_last_checkpoint"
+VERSION_MAX = 2**63 - 1
+
+_NAME = re.compile(
+    r"(?P<version>\d{20})\."
+    r"(?:(?P<commit>json)"
+    r"|(?P<checksum>crc)"
+    r"|checkpoint\.(?:"
+    r"(?P<classic>parquet)"
+    r"|(?P<part>\d{10})\.(?P<parts>\d{10})\.parquet"
+    r"|(?P<id>[^./]+)\.(?P<format>json|parquet))"
+    r"|(?P<end>\d{20})\.compacted\.json)"
+)
+_STAGED = re.compile(r"_staged_commits/(?P<version>\d{20})\.(?P<id>[^./]+)\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class CommitFile:
+    """`n.json`: the actions of version n."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicCheckpoint:
+    """`n.checkpoint.parquet`: of either spec."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class MultiPartCheckpoint:
+    """`n.checkpoint.o.p.parquet`: part `part` (from 1) of `parts`."""
+
+    version: int
+    part: int
+    parts: int
+
+
+@dataclass(frozen=True, slots=True)
+class V2Checkpoint:
+    """`n.checkpoint.u.json` or `.parquet`: a manifest that may name sidecars."""
+
+    version: int
+    id: str
+    format: Literal["json", "parquet"]
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """`x.y.compacted.json`: the reconciled actions of versions x to y, both included."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checksum:
+    """`n.crc`: facts about the state at version n."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class LastCheckpoint:
+    """`_last_checkpoint`: a hint where to start listing."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedCommit:
+    """`_staged_commits/n.u.json`: proposed as version n; only the catalog knows whether it holds."""
+
+    version: int
+    id: str
+
+
+LogFile: TypeAlias = (
+    CommitFile
+    | ClassicCheckpoint
+    | MultiPartCheckpoint
+    | V2Checkpoint
+    | Compaction
+    | Checksum
+    | LastCheckpoint
+    | StagedCommit
+)
+
+
+def parse_name(name: str) -> LogFile | None:
+    """What a name, relative to `_delta_log/`, stands for; None when it is none of the log's own.
+
+    `name` may carry the folder (`_delta_log/...`). Versions beyond 2^63 - 1 are no versions.
+    """
+    name = name.removeprefix(f"{LOG_FOLDER}/")
+    if name == "_last_checkpoint":
+        return LastCheckpoint()
+    match = _NAME.fullmatch(name)
+    if match is None:
+        staged = _STAGED.fullmatch(name)
+        return None if staged is None else StagedCommit(int(staged["version"]), staged["id"])
+    version = int(match["version"])
+    if version > VERSION_MAX:
+        return None
+    if match["commit"]:
+        return CommitFile(version)
+    if match["checksum"]:
+        return Checksum(version)
+    if match["classic"]:
+        return ClassicCheckpoint(version)
+    if match["part"]:
+        part, parts = int(match["part"]), int(match["parts"])
+        return MultiPartCheckpoint(version, part, parts) if 1 <= part <= parts else None
+    if match["id"]:
+        return V2Checkpoint(
+            version, match["id"], "json" if match["format"] == "json" else "parquet"
+        )
+    end = int(match["end"])
+    return Compaction(version, end) if version < end <= VERSION_MAX else None
+
+
+def log_path(file: LogFile) -> str:
+    """The file's path relative to the table."""
+    return f"{LOG_FOLDER}/{_name(file)}"
+
+
+def _name(file: LogFile) -> str:
+    match file:
+        case CommitFile(version):
+            return f"{version:020d}.json"
+        case ClassicCheckpoint(version):
+            return f"{version:020d}.checkpoint.parquet"
+        case MultiPartCheckpoint(version, part, parts):
+            return f"{version:020d}.checkpoint.{part:010d}.{parts:010d}.parquet"
+        case V2Checkpoint(version, identifier, form):
+            return f"{version:020d}.checkpoint.{identifier}.{form}"
+        case Compaction(start, end):
+            return f"{start:020d}.{end:020d}.compacted.json"
+        case Checksum(version):
+            return f"{version:020d}.crc"
+        case StagedCommit(version, identifier):
+            return f"_staged_commits/{version:020d}.{identifier}.json"
+        case LastCheckpoint():
+            return "_last_checkpoint"
+
+
+def commit_path(version: int) -> str:
+    """`_delta_log/<20 digits>.json`."""
+    return log_path(CommitFile(version))
+
+
+def checksum_path(version: int) -> str:
+    """`_delta_log/<20 digits>.crc`."""
+    return log_path(Checksum(version))
+
+
+def list_from(version: int) -> str:
+    """What to list after, so that every file of `version` and later is in the listing."""
+    return f"{LOG_FOLDER}/{max(version, 0):020d}"
+
+
+def sidecar_path(path_in_log: str) -> str:
+    """A sidecar's path relative to the table, from its (decoded) path in the manifest.
+
+    Sidecars always lie in `_delta_log/_sidecars`, so that the last segment of the path is enough.
+    """
+    return f"{SIDECAR_FOLDER}/{path_in_log.rsplit('/', 1)[-1]}"

@@ -1,15 +1,14 @@
 """The live files of a table version, immutable: a shared block of rows and a small overlay.
 
-Owns the Arrow form of `add` actions (`FILES_SCHEMA`) and how a commit changes the set of live files
-at a cost that depends on the commit, not on the table. Knows nothing of tombstones or versions.
+Owns how a commit changes the set of live files at a cost that depends on the commit, not on the
+table, and by which key files are the same. Knows nothing of tombstones or versions.
 
-A block is either Arrow (it came from a checkpoint) or a list of `Add` values (it came from JSON); the
-other form and the index by path are made when first asked for, and shared by all later versions.
+A block is either Arrow (it came from a checkpoint) or a list of `Add` values (it came from JSON);
+the other form and the index by path are made when first asked for, and shared by later versions.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -20,39 +19,26 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from txlake.protocol.actions import Add, DeletionVector, FileKey, JsonObject
+from txlake.protocol.actions import Add, FileKey
+from txlake.protocol.file_rows import (
+    FILES_SCHEMA,
+    adds_of,
+    files_table,
+    iterate_adds,
+    vector_of,
+)
 
-STRING_MAP = pa.map_(pa.string(), pa.string())
-VECTOR_TYPE = pa.struct(
-    [
-        ("storage_type", pa.string()),
-        ("path_or_inline_dv", pa.string()),
-        ("size_in_bytes", pa.int32()),
-        ("cardinality", pa.int64()),
-        ("offset", pa.int32()),
-    ]
-)
-FILES_SCHEMA = pa.schema(
-    [
-        ("path", pa.string()),
-        ("partition_values", STRING_MAP),
-        ("size", pa.int64()),
-        ("modification_time", pa.int64()),
-        ("data_change", pa.bool_()),
-        ("stats", pa.string()),
-        ("tags", STRING_MAP),
-        ("deletion_vector", VECTOR_TYPE),
-        ("base_row_id", pa.int64()),
-        ("default_row_commit_version", pa.int64()),
-        ("clustering_provider", pa.string()),
-        ("extra", pa.string()),
-    ]
-)
-"""One row a live file. Paths as in the log (percent-encoded), keys of `partition_values` physical
-names, times in milliseconds, `extra` the JSON object of fields that we don't know, or null."""
+__all__ = [
+    "FILES_SCHEMA",
+    "Files",
+    "Totals",
+    "adds_of",
+    "canonical_key",
+    "canonical_path",
+    "files_table",
+]
 
 _LOCAL_ROOTS = ("/", "file:")
-_BATCH_ROWS = 65_536
 _OVERLAY_MIN = 2_048
 _SLICES_MAX = 128
 _SCANS_BEFORE_INDEX = 4
@@ -118,7 +104,12 @@ class Files:
     @classmethod
     def of(cls, adds: Iterable[Add]) -> Files:
         """The files of these adds; of two with one key the later counts."""
-        return cls(_Block(adds=list({canonical_key(add.key): add for add in adds}.values())))
+        return cls.of_unique(list({canonical_key(add.key): add for add in adds}.values()))
+
+    @classmethod
+    def of_unique(cls, adds: list[Add]) -> Files:
+        """The files of these adds, whose canonical keys are unique."""
+        return cls(_Block(adds=adds))
 
     @classmethod
     def of_table(cls, table: pa.Table) -> Files:
@@ -162,7 +153,7 @@ class Files:
             base = self._base.adds
             live = base if not dead else (add for row, add in enumerate(base) if row not in dead)
             return chain(live, self._tail.values())
-        return chain(_iterate(_without(self._base.table, dead)), self._tail.values())
+        return chain(iterate_adds(_without(self._base.table, dead)), self._tail.values())
 
     @property
     def table(self) -> pa.Table:
@@ -346,122 +337,7 @@ class _Block:
         if self._adds is not None:
             return canonical_key(self._adds[row].key)
         vector = self.table["deletion_vector"][row].as_py()
-        return (self._path_at(row), None if vector is None else _vector(vector).unique_id)
-
-
-def files_table(adds: Sequence[Add]) -> pa.Table:
-    """The adds as a table in FILES_SCHEMA, in the order given."""
-    if not adds:
-        return FILES_SCHEMA.empty_table()
-    batches = (adds[start : start + _BATCH_ROWS] for start in range(0, len(adds), _BATCH_ROWS))
-    return pa.Table.from_batches([_batch(batch) for batch in batches], schema=FILES_SCHEMA)
-
-
-def _batch(adds: Sequence[Add]) -> pa.RecordBatch:
-    columns = [
-        pa.array([add.path for add in adds], pa.string()),
-        string_maps([add.partition_values for add in adds]),
-        pa.array([add.size for add in adds], pa.int64()),
-        pa.array([add.modification_time for add in adds], pa.int64()),
-        pa.array([add.data_change for add in adds], pa.bool_()),
-        pa.array([add.stats for add in adds], pa.string()),
-        string_maps([add.tags for add in adds]),
-        _vectors([add.deletion_vector for add in adds]),
-        pa.array([add.base_row_id for add in adds], pa.int64()),
-        pa.array([add.default_row_commit_version for add in adds], pa.int64()),
-        pa.array([add.clustering_provider for add in adds], pa.string()),
-        pa.array([_extra_text(add) for add in adds], pa.string()),
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=FILES_SCHEMA)
-
-
-def string_maps(values: Sequence[dict[str, str | None] | None]) -> pa.Array:
-    """Dictionaries as an Arrow map of strings; None is null."""
-    if all(value is None for value in values):
-        return pa.nulls(len(values), STRING_MAP)
-    lengths = np.fromiter((len(value) if value else 0 for value in values), np.int32, len(values))
-    offsets = np.concatenate([np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)])
-    keys = pa.array(chain.from_iterable(value for value in values if value), pa.string())
-    items = pa.array(chain.from_iterable(value.values() for value in values if value), pa.string())
-    mask = None
-    if any(value is None for value in values):
-        mask = pa.array([value is None for value in values], pa.bool_())
-    return pa.MapArray.from_arrays(
-        pa.array(offsets, pa.int32()), keys, items, pa.map_(pa.string(), pa.string()), mask=mask
-    )
-
-
-def _vectors(vectors: Sequence[DeletionVector | None]) -> pa.Array:
-    if all(vector is None for vector in vectors):
-        return pa.nulls(len(vectors), VECTOR_TYPE)
-    return pa.array(
-        [
-            None
-            if vector is None
-            else {
-                "storage_type": vector.storage_type,
-                "path_or_inline_dv": vector.path_or_inline_dv,
-                "size_in_bytes": vector.size_in_bytes,
-                "cardinality": vector.cardinality,
-                "offset": vector.offset,
-            }
-            for vector in vectors
-        ],
-        VECTOR_TYPE,
-    )
-
-
-def _extra_text(add: Add) -> str | None:
-    extra = add.extra
-    return json.dumps(extra, separators=(",", ":"), ensure_ascii=False) if extra else None
-
-
-def adds_of(table: pa.Table) -> list[Add]:
-    """The rows of a table in FILES_SCHEMA as add actions, in order."""
-    return list(_iterate(table))
-
-
-def _iterate(table: pa.Table) -> Iterator[Add]:
-    for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
-        columns = [batch.column(name).to_pylist() for name in FILES_SCHEMA.names]
-        for (
-            path,
-            parts,
-            size,
-            time,
-            change,
-            stats,
-            tags,
-            dv,
-            row_id,
-            version,
-            provider,
-            extra,
-        ) in zip(*columns):
-            yield Add(
-                path=path,
-                partition_values=dict(parts) if parts else {},
-                size=size,
-                modification_time=time,
-                data_change=change,
-                stats=stats,
-                tags=None if tags is None else dict(tags),
-                deletion_vector=None if dv is None else _vector(dv),
-                base_row_id=row_id,
-                default_row_commit_version=version,
-                clustering_provider=provider,
-                extra=cast(JsonObject, json.loads(extra)) if extra else {},
-            )
-
-
-def _vector(value: dict[str, object]) -> DeletionVector:
-    return DeletionVector(
-        storage_type=cast(str, value["storage_type"]),
-        path_or_inline_dv=cast(str, value["path_or_inline_dv"]),
-        size_in_bytes=cast(int, value["size_in_bytes"]),
-        cardinality=cast(int, value["cardinality"]),
-        offset=cast("int | None", value["offset"]),
-    )
+        return (self._path_at(row), None if vector is None else vector_of(vector).unique_id)
 
 
 def _without(table: pa.Table, dead: frozenset[int]) -> pa.Table:

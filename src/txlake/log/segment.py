@@ -17,8 +17,10 @@ from txlake.protocol.file_names import (
     ClassicCheckpoint,
     CommitFile,
     Compaction,
+    LastCheckpoint,
     LogFile,
     MultiPartCheckpoint,
+    StagedCommit,
     V2Checkpoint,
     commit_path,
     log_path,
@@ -115,6 +117,8 @@ class Listing:
                     checkpoints.append(Checkpoint(version, (entry,)))
                 case MultiPartCheckpoint(version, part, of):
                     parts[version, of][part] = entry
+                case LastCheckpoint() | StagedCommit():
+                    pass
         broken: list[LogEntry] = []
         for (version, of), found in parts.items():
             if len(found) == of:
@@ -194,23 +198,20 @@ def _deltas(
 ) -> tuple[LogEntry, ...] | int:
     """Commits and compactions from `start` to `target`; or the version at which there is a gap."""
     longest: dict[int, LogEntry] = {}
-    for entry in compactions:
-        file = entry.file
+    for compaction in compactions:
+        file = compaction.file
         if isinstance(file, Compaction) and start <= file.start and file.end <= target:
             known = longest.get(file.start)
             if known is None or _end(known) < file.end:
-                longest[file.start] = entry
+                longest[file.start] = compaction
     deltas: list[LogEntry] = []
     at = start
     while at <= target:
-        entry = longest.get(at)
-        if entry is not None:
-            at = _end(entry) + 1
-        elif (entry := listing.commits.get(at)) is not None:
-            at += 1
-        else:
+        entry: LogEntry | None = longest.get(at) or listing.commits.get(at)
+        if entry is None:
             return at
         deltas.append(entry)
+        at = max(at, _end(entry)) + 1
     return tuple(deltas)
 
 

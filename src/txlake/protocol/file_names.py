@@ -83,7 +83,7 @@ class LastCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class StagedCommit:
-    """`_staged_commits/n.u.json`: proposed as version n; only the catalog knows whether it holds."""
+    """`_staged_commits/n.u.json`: proposed as version n; the catalog knows whether it holds."""
 
     version: int
     id: str

@@ -1,0 +1,241 @@
+"""One version of a table as a value, and what a commit makes of it.
+
+Owns action reconciliation: files, tombstones, application ids and domains by their keys, protocol
+and metadata by the latest. Source: PROTOCOL.md, "Action Reconciliation".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+
+import pyarrow as pa
+
+from txlake.errors import CorruptTable
+from txlake.log.files import Files, canonical_key
+from txlake.log.predicates import Predicate
+from txlake.log.skipping import may_match
+from txlake.log.tombstones import Tombstones
+from txlake.protocol.actions import (
+    Action,
+    Add,
+    CommitInfo,
+    DomainMetadata,
+    FileKey,
+    Metadata,
+    Protocol,
+    Remove,
+    Txn,
+)
+from txlake.protocol.features import supported_features
+from txlake.protocol.properties import TableProperties
+from txlake.protocol.types import Struct, parse_schema, to_arrow_schema
+
+ROW_TRACKING_DOMAIN = "delta.rowTracking"
+_IN_COMMIT_TIMESTAMPS = "delta.enableInCommitTimestamps"
+_NO_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=1)
+_NO_METADATA = Metadata(id="")
+
+_schema_of = lru_cache(maxsize=256)(parse_schema)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Snapshot:
+    """The state of a table at one version, possibly with a transaction's own changes on top.
+
+    Attributes:
+        table: the table's name or URL, for messages.
+        version: the version; -1 for a table that isn't created yet.
+        timestamp_ms: the in-commit timestamp where the table has them, else the time at which the
+            version's commit file was written; milliseconds since the epoch.
+        protocol, metadata: the latest. Placeholders while `is_created` is False.
+        files: the live files.
+        app_transactions: the newest `txn` of each application id.
+        domains: the metadata domains, without removed ones.
+        tombstones: removes of files, read when first looked at.
+        in_commit_timestamp_ms: of the version's commit, where it has one.
+    """
+
+    table: str
+    version: int
+    timestamp_ms: int
+    protocol: Protocol
+    metadata: Metadata
+    files: Files
+    app_transactions: Mapping[str, Txn] = field(default_factory=dict)
+    domains: Mapping[str, DomainMetadata] = field(default_factory=dict)
+    tombstones: Tombstones = field(default_factory=Tombstones)
+    in_commit_timestamp_ms: int | None = None
+
+    @classmethod
+    def empty(cls, table: str) -> Snapshot:
+        """A table before its first commit: version -1, no protocol, no metadata, no files."""
+        return cls(
+            table=table,
+            version=-1,
+            timestamp_ms=0,
+            protocol=_NO_PROTOCOL,
+            metadata=_NO_METADATA,
+            files=Files.of(()),
+        )
+
+    @property
+    def has_protocol(self) -> bool:
+        """Whether a `protocol` action was seen."""
+        return self.protocol is not _NO_PROTOCOL
+
+    @property
+    def has_metadata(self) -> bool:
+        """Whether a `metaData` action was seen."""
+        return self.metadata is not _NO_METADATA
+
+    @property
+    def is_created(self) -> bool:
+        """Whether protocol and metadata are there: what a table must have."""
+        return self.has_protocol and self.has_metadata
+
+    @cached_property
+    def schema(self) -> Struct:
+        """The table's columns. Raises CorruptTable when `schemaString` is no schema."""
+        return _schema_of(self.metadata.schema_string, file=f"{self.table}: metaData")
+
+    @cached_property
+    def arrow_schema(self) -> pa.Schema:
+        """The table's columns as Arrow's, logical names. Raises ValueError for geometry types."""
+        return to_arrow_schema(self.schema)
+
+    @cached_property
+    def properties(self) -> TableProperties:
+        """The table's properties, typed."""
+        return TableProperties.parse(self.metadata.configuration, table=self.table)
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The logical names of the partition columns."""
+        return tuple(self.metadata.partition_columns)
+
+    @cached_property
+    def features(self) -> frozenset[str]:
+        """The table features of the protocol, explicit or implied by its versions."""
+        return supported_features(self.protocol)
+
+    @cached_property
+    def row_id_high_water_mark(self) -> int:
+        """The highest row id assigned so far; -1 when none was. Source: "Row IDs"."""
+        domain = self.domains.get(ROW_TRACKING_DOMAIN)
+        if domain is None:
+            return -1
+        try:
+            mark = json.loads(domain.configuration)["rowIdHighWaterMark"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptTable(
+                f"{self.table} at version {self.version}: domain {ROW_TRACKING_DOMAIN}: expected a "
+                f"rowIdHighWaterMark, found {domain.configuration!r:.80}"
+            ) from error
+        return int(mark)
+
+    def app_version(self, app_id: str) -> int | None:
+        """The newest version that this application has written."""
+        txn = self.app_transactions.get(app_id)
+        return None if txn is None else txn.version
+
+    def select(self, predicate: Predicate | None) -> pa.Table:
+        """The files that may hold rows for which the (bound) predicate is true, in FILES_SCHEMA."""
+        table = self.files.table
+        if predicate is None or not table.num_rows:
+            return table
+        return table.filter(may_match(predicate, table, self.schema, self.partition_columns))
+
+    def apply(
+        self,
+        actions: Iterable[Action],
+        *,
+        version: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Snapshot:
+        """The state after the actions of one commit, or of a transaction's own staged changes.
+
+        Costs what the actions cost. `version` and `timestamp_ms` stay as they are when None; an
+        in-commit timestamp among the actions wins over `timestamp_ms`.
+        """
+        changes = Changes()
+        changes.take(actions)
+        return changes.applied_to(self, version=version, timestamp_ms=timestamp_ms)
+
+
+class Changes:
+    """Actions of one or more commits, in order, reconciled with each other."""
+
+    def __init__(self) -> None:
+        self.adds: dict[FileKey, Add] = {}
+        self.removes: dict[FileKey, Remove] = {}
+        self.protocol: Protocol | None = None
+        self.metadata: Metadata | None = None
+        self.app_transactions: dict[str, Txn] = {}
+        self.domains: dict[str, DomainMetadata] = {}
+        self.in_commit_timestamp_ms: int | None = None
+
+    def take(self, actions: Iterable[Action]) -> None:
+        """Adds the actions of the next commit (or compaction)."""
+        adds, removes = self.adds, self.removes
+        self.in_commit_timestamp_ms = None
+        for action in actions:
+            if isinstance(action, Add):
+                key = canonical_key(action.key)
+                adds[key] = action
+                removes.pop(key, None)
+            elif isinstance(action, Remove):
+                key = canonical_key(action.key)
+                removes[key] = action
+                adds.pop(key, None)
+            elif isinstance(action, Metadata):
+                self.metadata = action
+            elif isinstance(action, Protocol):
+                self.protocol = action
+            elif isinstance(action, Txn):
+                self.app_transactions[action.app_id] = action
+            elif isinstance(action, DomainMetadata):
+                self.domains[action.domain] = action
+            elif isinstance(action, CommitInfo):
+                self.in_commit_timestamp_ms = action.number("inCommitTimestamp")
+
+    def applied_to(
+        self, base: Snapshot, *, version: int | None, timestamp_ms: int | None
+    ) -> Snapshot:
+        """The state after these changes."""
+        metadata = self.metadata or base.metadata
+        in_commit = base.in_commit_timestamp_ms
+        if version is not None:
+            enabled = metadata.configuration.get(_IN_COMMIT_TIMESTAMPS, "").lower() == "true"
+            in_commit = self.in_commit_timestamp_ms if enabled else None
+        if len(base.files):
+            files = base.files.apply(self.adds.values(), self.removes)
+        else:
+            files = Files.of_unique(list(self.adds.values())) if self.adds else base.files
+        domains = base.domains
+        if self.domains:
+            merged = {**domains, **self.domains}
+            domains = {name: domain for name, domain in merged.items() if not domain.removed}
+        app_transactions = base.app_transactions
+        if self.app_transactions:
+            app_transactions = {**app_transactions, **self.app_transactions}
+        return replace(
+            base,
+            version=base.version if version is None else version,
+            timestamp_ms=_first(in_commit if version is not None else None, timestamp_ms, base),
+            protocol=self.protocol or base.protocol,
+            metadata=metadata,
+            files=files,
+            app_transactions=app_transactions,
+            domains=domains,
+            tombstones=base.tombstones.apply(self.removes.values(), self.adds),
+            in_commit_timestamp_ms=in_commit,
+        )
+
+
+def _first(in_commit: int | None, given: int | None, base: Snapshot) -> int:
+    if in_commit is not None:
+        return in_commit
+    return base.timestamp_ms if given is None else given

@@ -1,0 +1,78 @@
+"""The removes that a version still carries, read from the checkpoint only when someone asks.
+
+An open snapshot pays nothing for them: checkpoints and VACUUM do. Source: PROTOCOL.md, "Add File
+and Remove File" (tombstones).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeAlias
+
+from txlake.log.files import canonical_key
+from txlake.protocol.actions import FileKey, Remove
+
+LoadRemoves: TypeAlias = Callable[[], Iterable[Remove]]
+
+_OVERLAY_MIN = 2_048
+
+
+class Tombstones(Mapping[FileKey, Remove]):
+    """Removes by key; expired ones included, until a checkpoint leaves them out. Immutable.
+
+    Looking at them may raise what the loader raises: CorruptTable when the checkpoint is damaged.
+    """
+
+    __slots__ = ("_all", "_changed", "_earlier", "_load")
+
+    def __init__(
+        self,
+        load: LoadRemoves | None = None,
+        *,
+        earlier: Tombstones | None = None,
+        changed: Mapping[FileKey, Remove | None] | None = None,
+    ) -> None:
+        self._load = load
+        self._earlier = earlier
+        self._changed: Mapping[FileKey, Remove | None] = changed or {}  # None: live again
+        self._all: dict[FileKey, Remove] | None = None
+
+    def apply(self, removes: Iterable[Remove], live_again: Iterable[FileKey]) -> Tombstones:
+        """The tombstones after a commit; costs what the commit changes."""
+        change: dict[FileKey, Remove | None] = {canonical_key(key): None for key in live_again}
+        for remove in removes:
+            change[canonical_key(remove.key)] = remove
+        if not change:
+            return self
+        if self._all is not None or self._earlier is None or len(self._changed) > _OVERLAY_MIN:
+            return Tombstones(earlier=self, changed=change)
+        return Tombstones(earlier=self._earlier, changed={**self._changed, **change})
+
+    def _merged(self) -> dict[FileKey, Remove]:
+        if self._all is None:
+            chain: list[Tombstones] = []
+            node: Tombstones | None = self
+            while node is not None and node._all is None:
+                chain.append(node)
+                node = node._earlier
+            merged = {} if node is None or node._all is None else dict(node._all)
+            for link in reversed(chain):
+                if link._load is not None:
+                    for remove in link._load():
+                        merged[canonical_key(remove.key)] = remove
+                for key, change in link._changed.items():
+                    if change is None:
+                        merged.pop(key, None)
+                    else:
+                        merged[key] = change
+            self._all = merged
+        return self._all
+
+    def __getitem__(self, key: FileKey) -> Remove:
+        return self._merged()[canonical_key(key)]
+
+    def __iter__(self) -> Iterator[FileKey]:
+        return iter(self._merged())
+
+    def __len__(self) -> int:
+        return len(self._merged())

@@ -23,6 +23,7 @@ def spark_session() -> SparkSession:
     all of its folders below one that goes when the process ends. Both sides of it are in UTC.
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["TZ"] = "UTC"
     time.tzset()
     # Imported here, so that tests without Spark don't wait for it.

@@ -1,0 +1,1 @@
+"""txlake beside raw Spark and delta-rs, on the same rows: `python -m bench --help`."""

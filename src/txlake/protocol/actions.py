@@ -40,14 +40,14 @@ class ActionStruct(
     extra: dict[str, object] = msgspec.field(default_factory=dict, name=EXTRA)
 
 
-class Format(ActionStruct, omit_defaults=False):
+class Format(ActionStruct, frozen=True, kw_only=True, omit_defaults=False):
     """The encoding of the data files: always Parquet."""
 
     provider: str = "parquet"
     options: dict[str, str] = {}
 
 
-class Protocol(ActionStruct):
+class Protocol(ActionStruct, frozen=True, kw_only=True):
     """What a client must know to read and write the table. Source: "Protocol Evolution"."""
 
     min_reader_version: int
@@ -56,7 +56,7 @@ class Protocol(ActionStruct):
     writer_features: tuple[str, ...] | None = None
 
 
-class Metadata(ActionStruct, omit_defaults=False):
+class Metadata(ActionStruct, frozen=True, kw_only=True, omit_defaults=False):
     """The table's identity, schema and properties. `schema_string` is the schema's JSON."""
 
     id: str
@@ -69,7 +69,7 @@ class Metadata(ActionStruct, omit_defaults=False):
     created_time: int | None = None
 
 
-class DeletionVector(ActionStruct):
+class DeletionVector(ActionStruct, frozen=True, kw_only=True):
     """Where a file's deleted positions are stored. Source: "Deletion Vector Descriptor Schema".
 
     `storage_type`: `u` relative file by id, `i` inline, `p` absolute path. Sizes in bytes.
@@ -88,8 +88,8 @@ class DeletionVector(ActionStruct):
         return start if self.offset is None else f"{start}@{self.offset}"
 
 
-class Add(ActionStruct):
-    """A data file joins the table. `path` is as in the log: percent-encoded, relative or absolute."""
+class Add(ActionStruct, frozen=True, kw_only=True):
+    """A data file joins the table. `path` as in the log: percent-encoded, relative or absolute."""
 
     path: str
     partition_values: dict[str, str | None]
@@ -109,8 +109,24 @@ class Add(ActionStruct):
         vector = self.deletion_vector
         return (self.path, None if vector is None else vector.unique_id)
 
+    def removed(self, *, timestamp_ms: int, data_change: bool = True) -> Remove:
+        """The tombstone of this logical file."""
+        return Remove(
+            path=self.path,
+            data_change=data_change,
+            deletion_timestamp=timestamp_ms,
+            extended_file_metadata=True,
+            partition_values=self.partition_values,
+            size=self.size,
+            stats=self.stats,
+            tags=self.tags,
+            deletion_vector=self.deletion_vector,
+            base_row_id=self.base_row_id,
+            default_row_commit_version=self.default_row_commit_version,
+        )
 
-class Remove(ActionStruct):
+
+class Remove(ActionStruct, frozen=True, kw_only=True):
     """A data file leaves the table; a tombstone until retention ends."""
 
     path: str
@@ -132,7 +148,7 @@ class Remove(ActionStruct):
         return (self.path, None if vector is None else vector.unique_id)
 
 
-class Cdc(ActionStruct):
+class Cdc(ActionStruct, frozen=True, kw_only=True):
     """A change data file. Source: "Add CDC File"."""
 
     path: str
@@ -142,7 +158,7 @@ class Cdc(ActionStruct):
     tags: dict[str, str | None] | None = None
 
 
-class Txn(ActionStruct):
+class Txn(ActionStruct, frozen=True, kw_only=True):
     """The newest version that an application has written. Source: "Transaction Identifiers"."""
 
     app_id: str
@@ -150,7 +166,7 @@ class Txn(ActionStruct):
     last_updated: int | None = None
 
 
-class DomainMetadata(ActionStruct):
+class DomainMetadata(ActionStruct, frozen=True, kw_only=True):
     """A named configuration, `delta.` domains are the system's. Source: "Domain Metadata"."""
 
     domain: str
@@ -179,14 +195,14 @@ class CommitInfo(msgspec.Struct, frozen=True):
         return value if isinstance(value, bool) else None
 
 
-class CheckpointMetadata(ActionStruct):
+class CheckpointMetadata(ActionStruct, frozen=True, kw_only=True):
     """Only in V2 checkpoints. Source: "Checkpoint Metadata"."""
 
     version: int
     tags: dict[str, str | None] | None = None
 
 
-class Sidecar(ActionStruct):
+class Sidecar(ActionStruct, frozen=True, kw_only=True):
     """Only in V2 checkpoints: a file in `_delta_log/_sidecars` with more actions."""
 
     path: str

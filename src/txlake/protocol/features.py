@@ -1,0 +1,386 @@
+"""Table features: which tables may be read and written, and which protocol a table needs.
+
+Owns the names of the features, what the older numbered protocols imply, and the choice of the
+least protocol for a table's metadata. Source: PROTOCOL.md, "Protocol Evolution", "Table Features",
+"Reader Version Requirements", "Writer Version Requirements", "Valid Feature Names".
+
+A feature that is listed but not active (PROTOCOL.md, "Active Features") asks nothing of a writer
+but to look whether it is: so writing is refused only where an unsupported feature is in use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+
+from txlake.errors import CorruptTable, InvalidRequest, UnsupportedFeature
+from txlake.protocol.actions import Metadata, Protocol
+from txlake.protocol.properties import CONSTRAINT_PREFIX, FEATURE_PREFIX
+from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct, parse_schema
+
+# What the numbered protocols imply: the feature, its least reader and writer version.
+_LEGACY: Mapping[str, tuple[int, int]] = {
+    "appendOnly": (1, 2),
+    "invariants": (1, 2),
+    "checkConstraints": (1, 3),
+    "changeDataFeed": (1, 4),
+    "generatedColumns": (1, 4),
+    "columnMapping": (2, 5),
+    "identityColumns": (1, 6),
+}
+
+_READER_WRITER = frozenset(
+    {
+        "catalogManaged",
+        "catalogOwned",
+        "catalogOwned-preview",
+        "columnMapping",
+        "deletionVectors",
+        "geospatial",
+        "geospatial-dev",
+        "timestampNtz",
+        "typeWidening",
+        "typeWidening-preview",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+        "variantShredding",
+        "variantShredding-preview",
+        "variantType",
+        "variantType-preview",
+    }
+)
+READABLE = _READER_WRITER
+"""The reader features that txlake honours. Catalog-managed tables are read as published."""
+
+WRITABLE = frozenset(
+    {
+        "allowColumnDefaults",
+        "appendOnly",
+        "checkConstraints",
+        "clustering",
+        "columnMapping",
+        "deletionVectors",
+        "domainMetadata",
+        "generatedColumns",
+        "inCommitTimestamp",
+        "invariants",
+        "rowTracking",
+        "timestampNtz",
+        "typeWidening",
+        "typeWidening-preview",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+    }
+)
+"""The features of tables that txlake writes."""
+
+_KNOWN = (
+    READABLE
+    | WRITABLE
+    | frozenset(_LEGACY)
+    | {
+        "checkpointProtection",
+        "collations-preview",
+        "coordinatedCommits-preview",
+        "icebergCompatV1",
+        "icebergCompatV2",
+        "icebergCompatV3",
+        "materializePartitionColumns",
+    }
+)
+_BY_FOLDED_NAME = {name.lower(): name for name in sorted(_KNOWN)}
+
+_NEEDS: Mapping[str, tuple[str, ...]] = {
+    "rowTracking": ("domainMetadata",),
+    "clustering": ("domainMetadata",),
+    "icebergCompatV1": ("columnMapping",),
+    "icebergCompatV2": ("columnMapping",),
+    "icebergCompatV3": ("columnMapping", "rowTracking"),
+    "variantShredding": ("variantType",),
+}
+
+
+def check_readable(protocol: Protocol, *, table: str) -> None:
+    """Raises UnsupportedFeature, naming the features or versions, when `table` can't be read."""
+    _check_consistent(protocol, table)
+    missing = sorted(set(protocol.reader_features or ()) - READABLE)
+    too_new = protocol.min_reader_version > 3
+    if missing or too_new:
+        raise UnsupportedFeature(
+            f"{table}: reading needs {_wanted('reader', protocol.min_reader_version, 3, missing)}, "
+            f"which txlake doesn't know; use an engine that does"
+        )
+
+
+def check_writable(protocol: Protocol, metadata: Metadata, *, table: str) -> None:
+    """Raises UnsupportedFeature, naming the features or versions, when `table` can't be written.
+
+    What can't be read can't be written either. Features that are listed but not in use are fine.
+    """
+    check_readable(protocol, table=table)
+    schema = parse_schema(metadata.schema_string, file=table)
+    missing = sorted(
+        name
+        for name in supported_features(protocol) - WRITABLE
+        if _ACTIVE.get(name, _always)(schema, metadata.configuration)
+    )
+    too_new = protocol.min_writer_version > 7
+    if missing or too_new:
+        raise UnsupportedFeature(
+            f"{table}: writing needs {_wanted('writer', protocol.min_writer_version, 7, missing)}, "
+            f"which txlake doesn't write; read it here, and write it with an engine that does"
+        )
+
+
+def _check_consistent(protocol: Protocol, table: str) -> None:
+    reader, writer = protocol.min_reader_version, protocol.min_writer_version
+    listed = protocol.reader_features, protocol.writer_features
+    wrong = None
+    if reader < 1 or writer < 1:
+        wrong = f"versions ({reader}, {writer}) below 1"
+    elif reader == 3 and (listed[0] is None or writer < 7):
+        wrong = "reader version 3 without readerFeatures or without writer version 7"
+    elif writer == 7 and listed[1] is None:
+        wrong = "writer version 7 without writerFeatures"
+    elif reader < 3 and listed[0]:
+        wrong = f"readerFeatures {sorted(listed[0])} with reader version {reader}"
+    elif writer < 7 and listed[1]:
+        wrong = f"writerFeatures {sorted(listed[1])} with writer version {writer}"
+    if wrong is not None:
+        raise UnsupportedFeature(
+            f"{table}: its protocol action is inconsistent: {wrong}; "
+            f"what the table needs can't be known"
+        )
+
+
+def _wanted(side: str, version: int, known: int, features: list[str]) -> str:
+    parts = [f"{side} version {version} (txlake knows up to {known})"] if version > known else []
+    if features:
+        names = ", ".join(features)
+        parts.append(f"the table feature{'s' if len(features) > 1 else ''} {names}")
+    return " and ".join(parts)
+
+
+def supported_features(protocol: Protocol) -> frozenset[str]:
+    """The features that the protocol supports, listed or implied by its numbered versions."""
+    reader, writer = protocol.min_reader_version, protocol.min_writer_version
+    listed = frozenset((*(protocol.reader_features or ()), *(protocol.writer_features or ())))
+    if writer >= 7:
+        return listed
+    return listed | _implied(reader, writer)
+
+
+@lru_cache(maxsize=64)
+def _implied(reader: int, writer: int) -> frozenset[str]:
+    return frozenset(name for name, (r, w) in _LEGACY.items() if reader >= r and writer >= w)
+
+
+def protocol_for(
+    metadata: Metadata, existing: Protocol | None, *, features: Iterable[str] = ()
+) -> Protocol:
+    """The least protocol that suits the metadata: `existing` itself when it does already.
+
+    `features` are wanted besides those that the metadata asks for (`clustering`,
+    `domainMetadata` ... which no metadata shows). Properties `delta.feature.<name>` and
+    `delta.minReaderVersion`, `delta.minWriterVersion` ask too; they aren't to be stored
+    (`properties.stored_configuration`). A protocol is never lowered.
+
+    Raises InvalidRequest for a feature that nobody knows or a bad request for one.
+    """
+    wanted = {_known_name(name) for name in features} | set(_features_of(metadata))
+    for name in tuple(wanted):
+        wanted.update(_needed(name))
+    reader = _asked_version(metadata.configuration, "delta.minReaderVersion")
+    writer = _asked_version(metadata.configuration, "delta.minWriterVersion")
+    if existing is not None:
+        have = supported_features(existing)
+        missing = frozenset(name for name in wanted - have if not _has_sibling(name, have))
+        enough = existing.min_reader_version >= reader and existing.min_writer_version >= writer
+        if not missing and enough:
+            return existing
+        asked = have | missing
+        reader = max(reader, existing.min_reader_version)
+        writer = max(writer, existing.min_writer_version)
+    else:
+        # What every table has had since the first protocol that knows of them.
+        asked = frozenset(wanted) | {"appendOnly", "invariants"}
+    return _least(asked, reader, writer)
+
+
+def _least(features: frozenset[str], reader: int, writer: int) -> Protocol:
+    if writer < 7 and reader < 3:
+        if features <= _implied(reader, writer):
+            return Protocol(min_reader_version=reader, min_writer_version=writer)
+        for r, w in ((1, 2), (1, 3), (2, 5), (2, 6)):
+            if r >= reader and w >= writer and features == _implied(r, w):
+                return Protocol(min_reader_version=r, min_writer_version=w)
+    # An older version that was asked for brings the features that it implies.
+    names = features | (_implied(reader, writer) if writer < 7 else frozenset())
+    read = frozenset(name for name in names if name in _READER_WRITER)
+    if reader >= 3 or read - {"columnMapping"}:
+        return Protocol(
+            min_reader_version=3,
+            min_writer_version=7,
+            reader_features=tuple(sorted(read)),
+            writer_features=tuple(sorted(names)),
+        )
+    return Protocol(
+        min_reader_version=2 if read else reader,
+        min_writer_version=7,
+        writer_features=tuple(sorted(names)),
+    )
+
+
+def _needed(name: str) -> Iterator[str]:
+    for other in _NEEDS.get(name, ()):
+        yield other
+        yield from _needed(other)
+
+
+def _has_sibling(name: str, have: frozenset[str]) -> bool:
+    """Whether the preview of a feature, which has the same meaning, is there already."""
+    return f"{name}-preview" in have
+
+
+def _known_name(name: str) -> str:
+    known = _BY_FOLDED_NAME.get(name.lower())
+    if known is None:
+        raise InvalidRequest(
+            f"table feature {name!r} is unknown: known are {', '.join(sorted(_KNOWN))}"
+        )
+    return known
+
+
+def _asked_version(configuration: Mapping[str, str], key: str) -> int:
+    text = configuration.get(key, "1")
+    limit = 3 if "Reader" in key else 7
+    if not text.isdecimal() or not 1 <= int(text) <= limit:
+        raise InvalidRequest(f"table property {key!r}: expected 1 to {limit}, found {text!r}")
+    return int(text)
+
+
+def _features_of(metadata: Metadata) -> Iterator[str]:
+    configuration = metadata.configuration
+    schema = parse_schema(metadata.schema_string)
+    for key, value in configuration.items():
+        if key.lower().startswith(FEATURE_PREFIX):
+            if value.lower() not in ("supported", "enabled"):
+                raise InvalidRequest(
+                    f"table property {key!r}: expected 'supported', found {value!r}"
+                )
+            yield _known_name(key[len(FEATURE_PREFIX) :])
+    for name, active in _ACTIVE.items():
+        if active(schema, configuration):
+            yield name
+
+
+# --- when a feature is active -------------------------------------------------------------------
+
+_Active = Callable[[Struct, Mapping[str, str]], bool]
+
+
+def _always(schema: Struct, configuration: Mapping[str, str]) -> bool:
+    return True
+
+
+def _property(key: str) -> _Active:
+    def active(schema: Struct, configuration: Mapping[str, str]) -> bool:
+        return configuration.get(key, "").strip().lower() == "true"
+
+    return active
+
+
+def _field_key(*keys: str) -> _Active:
+    def active(schema: Struct, configuration: Mapping[str, str]) -> bool:
+        return any(key in item.metadata for item in _fields(schema) for key in keys)
+
+    return active
+
+
+def _type_named(*starts: str) -> _Active:
+    def active(schema: Struct, configuration: Mapping[str, str]) -> bool:
+        return any(name.startswith(starts) for name in _primitives(schema))
+
+    return active
+
+
+def _mapped(schema: Struct, configuration: Mapping[str, str]) -> bool:
+    return configuration.get("delta.columnMapping.mode", "none").lower() not in ("", "none")
+
+
+def _v2_checkpoints(schema: Struct, configuration: Mapping[str, str]) -> bool:
+    return configuration.get("delta.checkpointPolicy", "classic").lower() == "v2"
+
+
+def _constrained(schema: Struct, configuration: Mapping[str, str]) -> bool:
+    return any(key.lower().startswith(CONSTRAINT_PREFIX) for key in configuration)
+
+
+def _change_data(schema: Struct, configuration: Mapping[str, str]) -> bool:
+    keys = ("delta.enableChangeDataFeed", "delta.enableChangeDataCapture")
+    return any(_property(key)(schema, configuration) for key in keys)
+
+
+_ACTIVE: Mapping[str, _Active] = {
+    "allowColumnDefaults": _field_key("CURRENT_DEFAULT"),
+    "appendOnly": _property("delta.appendOnly"),
+    "changeDataFeed": _change_data,
+    "checkConstraints": _constrained,
+    "columnMapping": _mapped,
+    "deletionVectors": _property("delta.enableDeletionVectors"),
+    "generatedColumns": _field_key("delta.generationExpression"),
+    "geospatial": _type_named("geometry", "geography"),
+    "icebergCompatV1": _property("delta.enableIcebergCompatV1"),
+    "icebergCompatV2": _property("delta.enableIcebergCompatV2"),
+    "icebergCompatV3": _property("delta.enableIcebergCompatV3"),
+    "identityColumns": _field_key("delta.identity.start", "delta.identity.step"),
+    "inCommitTimestamp": _property("delta.enableInCommitTimestamps"),
+    "invariants": _field_key("delta.invariants"),
+    "materializePartitionColumns": _property("delta.enableMaterializePartitionColumnsFeature"),
+    "rowTracking": _property("delta.enableRowTracking"),
+    "timestampNtz": _type_named("timestamp_ntz"),
+    "typeWidening": _property("delta.enableTypeWidening"),
+    "v2Checkpoint": _v2_checkpoints,
+    "variantShredding": _property("delta.enableVariantShredding"),
+    "variantType": _type_named("variant"),
+}
+
+
+def _fields(data_type: DataType) -> Iterator[Field]:
+    match data_type:
+        case Struct(fields):
+            for item in fields:
+                yield item
+                yield from _fields(item.type)
+        case Array(element):
+            yield from _fields(element)
+        case Map(key, value):
+            yield from _fields(key)
+            yield from _fields(value)
+        case Primitive():
+            return
+
+
+def _primitives(data_type: DataType) -> Iterator[str]:
+    match data_type:
+        case Primitive(name):
+            yield name
+        case Struct(fields):
+            for item in fields:
+                yield from _primitives(item.type)
+        case Array(element):
+            yield from _primitives(element)
+        case Map(key, value):
+            yield from _primitives(key)
+            yield from _primitives(value)
+
+
+def column_mapping_mode(protocol: Protocol, configuration: Mapping[str, str]) -> str:
+    """`none`, `name` or `id`: the property counts only where the protocol supports the feature.
+
+    Raises CorruptTable for a mode that there isn't. Source: PROTOCOL.md, "Column Mapping".
+    """
+    mode = configuration.get("delta.columnMapping.mode", "none").lower()
+    if mode not in ("none", "name", "id"):
+        raise CorruptTable(f"table property 'delta.columnMapping.mode': found {mode!r}")
+    return mode if "columnMapping" in supported_features(protocol) else "none"

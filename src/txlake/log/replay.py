@@ -1,0 +1,130 @@
+"""Bytes of log files become a snapshot: a checkpoint's rows, then commits in order.
+
+Pure: the caller reads the files that `segment` chose and hands their bytes over one by one, so that
+only one of them is in memory. Source: PROTOCOL.md, "Action Reconciliation".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from txlake.errors import CorruptTable
+from txlake.log.files import FILES_SCHEMA, Files
+from txlake.log.segment import Checkpoint, LogEntry, Segment
+from txlake.log.snapshot import Changes, Snapshot
+from txlake.log.tombstones import LoadRemoves, Tombstones
+from txlake.protocol.actions import (
+    Action,
+    CheckpointMetadata,
+    CommitInfo,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    Sidecar,
+    Txn,
+    decode_actions,
+)
+from txlake.protocol.checkpoints import CheckpointRows
+
+
+def sidecars_of(checkpoint: Checkpoint, others: Iterable[Action]) -> tuple[Sidecar, ...]:
+    """The sidecars that a checkpoint's own rows name.
+
+    Raises CorruptTable when they are the rows of another version's checkpoint.
+    """
+    sidecars: list[Sidecar] = []
+    for action in others:
+        if isinstance(action, Sidecar):
+            sidecars.append(action)
+        elif isinstance(action, CheckpointMetadata) and action.version != checkpoint.version:
+            raise CorruptTable(
+                f"{checkpoint.paths[0]}: expected the checkpoint of version {checkpoint.version}, "
+                f"found that of {action.version}"
+            )
+    return tuple(sidecars)
+
+
+def state_of_checkpoint(
+    table: str,
+    checkpoint: Checkpoint,
+    rows: Sequence[CheckpointRows],
+    load_removes: LoadRemoves,
+) -> Snapshot:
+    """The state that a checkpoint's files and sidecars hold.
+
+    Raises CorruptTable naming the checkpoint when protocol or metadata is missing.
+    """
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    app_transactions: dict[str, Txn] = {}
+    domains: dict[str, DomainMetadata] = {}
+    for action in (action for part in rows for action in part.others):
+        if isinstance(action, Protocol):
+            protocol = action
+        elif isinstance(action, Metadata):
+            metadata = action
+        elif isinstance(action, Txn):
+            app_transactions[action.app_id] = action
+        elif isinstance(action, DomainMetadata) and not action.removed:
+            domains[action.domain] = action
+    if protocol is None or metadata is None:
+        missing = "protocol" if protocol is None else "metaData"
+        raise CorruptTable(
+            f"{table}: {checkpoint.paths[0]}: the checkpoint of version {checkpoint.version} has "
+            f"no {missing} action"
+        )
+    tables = [part.files for part in rows if part.files.num_rows]
+    return Snapshot(
+        table=table,
+        version=checkpoint.version,
+        timestamp_ms=checkpoint.parts[-1].modified_ms,
+        protocol=protocol,
+        metadata=metadata,
+        files=Files.of_table(pa.concat_tables(tables) if tables else FILES_SCHEMA.empty_table()),
+        app_transactions=app_transactions,
+        domains=domains,
+        tombstones=Tombstones(load_removes),
+    )
+
+
+def replay(base: Snapshot, deltas: Iterable[tuple[LogEntry, bytes]], segment: Segment) -> Snapshot:
+    """The state at the segment's version: `base`, then each commit or compaction in order.
+
+    Raises CorruptTable naming the file that isn't whole actions, or saying that protocol or
+    metadata is missing.
+    """
+    changes = Changes()
+    for entry, data in deltas:
+        changes.take(decode_actions(data, file=f"{base.table}: {entry.path}"))
+    newest = segment.newest
+    timestamp = base.timestamp_ms if newest is None else newest.modified_ms
+    state = changes.applied_to(base, version=segment.version, timestamp_ms=timestamp)
+    require_created(state, segment)
+    return state
+
+
+def require_created(state: Snapshot, segment: Segment) -> None:
+    """Raises CorruptTable when protocol or metadata is missing, naming the files that were read."""
+    if state.is_created:
+        return
+    first = segment.deltas[0].path if segment.deltas else "the checkpoint"
+    missing = "metaData" if state.has_protocol else "protocol"
+    raise CorruptTable(
+        f"{state.table}: version {state.version} can't be built: no {missing} action in {first} or "
+        "any later commit; the first commit of a table must hold protocol and metaData"
+    )
+
+
+def commit_info_of(data: bytes, *, file: str) -> CommitInfo | None:
+    """The commitInfo of a commit's bytes; of a truncated beginning too, where it is first.
+
+    Raises CorruptTable when the first line isn't JSON and no later one is read.
+    """
+    line, _, rest = data.lstrip().partition(b"\n")
+    if line.startswith(b'{"commitInfo"') and (rest or line.rstrip().endswith(b"}}")):
+        actions = decode_actions(line, file=file)
+    else:
+        actions = decode_actions(data, file=file)
+    return next((action for action in actions if isinstance(action, CommitInfo)), None)

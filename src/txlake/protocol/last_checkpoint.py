@@ -1,0 +1,112 @@
+"""`_last_checkpoint`: the hint where to start listing, and its checksum.
+
+A hint is never trusted: it may be stale, damaged or wrong, and says nothing about what is there.
+Source: PROTOCOL.md, "Last Checkpoint File Schema" and "JSON checksum".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import msgspec
+
+from txlake.protocol.actions import Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hint:
+    """A checkpoint that was just written.
+
+    Attributes:
+        version: the table version it holds.
+        actions: how many rows it has, sidecars' rows included.
+        parts: how many files, when it is a multi-part checkpoint.
+        size_bytes: the size of its files, sidecars included.
+        add_files: how many live files it lists.
+        v2_path, v2_size_bytes, v2_modified_ms: name, size and time of a V2 checkpoint's manifest.
+    """
+
+    version: int
+    actions: int
+    parts: int | None = None
+    size_bytes: int | None = None
+    add_files: int | None = None
+    v2_path: str | None = None
+    v2_size_bytes: int = 0
+    v2_modified_ms: int = 0
+
+
+def read_hint(data: bytes) -> int | None:
+    """The version of the hint; None when it is unreadable or its checksum is wrong."""
+    try:
+        value = json.loads(data, object_pairs_hook=_unique)
+    except (ValueError, UnicodeDecodeError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    version, checksum = value.get("version"), value.get("checksum")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 0:
+        return None
+    if checksum is not None and checksum != checksum_of(value):
+        return None
+    return version
+
+
+def write_hint(hint: Hint) -> bytes:
+    """The file's bytes, with checksum."""
+    value: dict[str, Json] = {"version": hint.version, "size": hint.actions}
+    if hint.parts is not None:
+        value["parts"] = hint.parts
+    if hint.size_bytes is not None:
+        value["sizeInBytes"] = hint.size_bytes
+    if hint.add_files is not None:
+        value["numOfAddFiles"] = hint.add_files
+    if hint.v2_path is not None:
+        value["v2Checkpoint"] = {
+            "path": hint.v2_path,
+            "sizeInBytes": hint.v2_size_bytes,
+            "modificationTime": hint.v2_modified_ms,
+        }
+    return msgspec.json.encode({**value, "checksum": checksum_of(value)})
+
+
+def checksum_of(value: Mapping[str, Json]) -> str:
+    """The MD5 of the canonical form of an object, its own `checksum` left out."""
+    return hashlib.md5(canonical_form(value).encode(), usedforsecurity=False).hexdigest()
+
+
+def canonical_form(value: Mapping[str, Json]) -> str:
+    """`"path"+"to"=value` pairs, sorted bytewise by path and joined by commas."""
+    content = {key: item for key, item in value.items() if key != "checksum"}
+    pairs = sorted(_pairs(content, ""), key=lambda pair: pair[0].encode())
+    return ",".join(f"{path}={text}" for path, text in pairs)
+
+
+def _pairs(value: Json, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _pairs(item, _joined(path, _quoted(str(key))))
+    elif isinstance(value, list | tuple):
+        for position, item in enumerate(value):
+            yield from _pairs(item, _joined(path, str(position)))
+    else:
+        yield path, _quoted(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _joined(path: str, segment: str) -> str:
+    return f"{path}+{segment}" if path else segment
+
+
+def _quoted(text: str) -> str:
+    return f'"{quote(text, safe="-._~")}"'
+
+
+def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("duplicate keys")
+    return value

@@ -1,1 +1,48 @@
-"""TBD."""
+"""Stores: bytes under a root folder, local, in memory or in the cloud, as `ports.Store`.
+
+Owns where a location is, durability, put-if-absent, and what the libraries' errors mean. What the
+bytes say is `log`'s and `protocol`'s.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Mapping
+
+from txlake.ports import Store
+from txlake.storage.local import LocalStore
+from txlake.storage.locations import Kind, canonical_url, join_url, local_path, locate
+from txlake.storage.objects import BucketStore, cloud_backend, memory_backend
+from txlake.storage.proof import Proof
+
+__all__ = ["canonical_url", "join_url", "local_path", "open_store"]
+
+
+def open_store(
+    location: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None
+) -> Store:
+    """The store at a folder or URL. Sends nothing and makes nothing: the folder need not exist.
+
+    Local paths are literal text, relative ones below the current folder. URLs are percent-encoded:
+    `file:///folder`, `s3://` (`s3a`), `gs://`, `az://container/`,
+    `abfss://container@account.dfs.core.windows.net/`, and `memory://name`, which is one store for
+    the whole process. `storage_options` go to the cloud store's client, see
+    `txlake.storage.objects.cloud_backend`; others don't look at them.
+
+    Raises:
+        InvalidRequest: the location or an option can't be used.
+    """
+    place = locate(location)
+    match place.kind:
+        case Kind.LOCAL:
+            return LocalStore(place, _local_proof(place.folder))
+        case Kind.MEMORY:
+            return BucketStore(place, memory_backend(place.base))
+        case Kind.CLOUD:
+            return BucketStore(place, cloud_backend(place.base, storage_options or {}))
+
+
+@functools.lru_cache(maxsize=10_000)
+def _local_proof(folder: str) -> Proof:
+    return Proof()

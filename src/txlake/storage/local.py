@@ -1,0 +1,303 @@
+"""The store in a local folder, on the operating system's own calls.
+
+Owns durability: what is there under its final name is whole, and stays there after a power cut.
+obstore has no fsync, and keeps some names with `#` for itself, so it isn't used here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import stat
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+
+from txlake.errors import InvalidRequest, TxlakeError, Unavailable
+from txlake.ports import PutOutcome, StoredObject
+from txlake.storage.locations import Kind, Place, checked_path, joined
+from txlake.storage.proof import PROBE_FOLDER, Proof
+
+# Hidden from every reader of tables (the dot) and from our own listings.
+_TEMPORARY_START = ".txlake-"
+_TEMPORARY_END = ".tmp"
+
+_CREATE_ATTEMPTS_MAX = 5
+
+_NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
+_NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+
+# What the caller can do about it. Everything else may pass by itself: `Unavailable`.
+_ADVICE = {
+    errno.ENOSPC: "free space on the disk and try again",
+    errno.EDQUOT: "free space or raise the quota, and try again",
+    errno.EROFS: "the file system is read-only: mount it writable or use another folder",
+    errno.EACCES: "give this user the permission, or use another folder",
+    errno.EPERM: "give this user the permission, or use another folder",
+    errno.ENAMETOOLONG: "use a shorter path",
+    errno.ENOTDIR: "a file stands where a folder is needed: use another folder",
+    errno.EISDIR: "a folder stands where the file belongs: move it away",
+    errno.ENOTEMPTY: "a folder stands where the file belongs: move it away",
+    errno.EEXIST: "a file stands where a folder is needed: use another folder",
+    errno.ELOOP: "symbolic links go in a circle: repair them",
+    errno.EFBIG: "the file is larger than the file system takes",
+    errno.EILSEQ: "the file system doesn't take this name",
+    errno.EINVAL: "the file system doesn't take this name or operation",
+}
+
+
+class LocalStore:
+    """`ports.Store` on a folder of this machine. Safe to use from many threads and after a fork."""
+
+    __slots__ = ("_proof", "_root", "_url")
+
+    def __init__(self, place: Place, proof: Proof) -> None:
+        self._root = place.folder
+        self._url = place.url
+        self._proof = proof
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    def get(self, path: str) -> bytes:
+        with _reading(self._file(path)) as file, open(file, "rb") as stream:
+            return stream.read()
+
+    def get_range(self, path: str, offset: int, length: int) -> bytes:
+        with _reading(self._file(path)) as file, open(file, "rb", buffering=0) as stream:
+            parts: list[bytes] = []
+            while length > 0 and (part := os.pread(stream.fileno(), length, offset)):
+                parts.append(part)
+                offset += len(part)
+                length -= len(part)
+            return b"".join(parts)
+
+    def head(self, path: str) -> StoredObject | None:
+        file = self._file(path)
+        with _translating("read", file):
+            try:
+                return _stored(path, os.stat(file))
+            except _NOT_THERE:
+                return None
+
+    def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
+        path = prefix.rstrip("/")
+        folder = self._file(path) if path else self._root
+        return _listed(folder, path, start_after or "", frozenset())
+
+    def put(self, path: str, data: bytes) -> None:
+        file = self._file(path)
+        with _translating("write", file), _temporary(file, data) as temporary:
+            os.replace(temporary, file)
+            _sync_folder(os.path.dirname(file))
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        file = self._file(path)
+        with _translating("write", file), _temporary(file, data) as temporary:
+            if not _publish(temporary, file):
+                if os.path.isdir(file):
+                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+                return PutOutcome.EXISTS
+            try:
+                _sync_folder(os.path.dirname(file))
+            except OSError:
+                return PutOutcome.UNKNOWN  # it is visible, but may not outlive a power cut
+            return PutOutcome.CREATED
+
+    def delete(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            file = self._file(path)
+            with _translating("delete", file):
+                try:
+                    os.unlink(file)
+                except _NOT_THERE:
+                    continue
+                except PermissionError:
+                    if not os.path.isdir(file):  # what some systems say of folders
+                        raise
+
+    def ensure_safe(self) -> None:
+        self._proof.ensure(self)
+        with suppress(OSError):
+            os.rmdir(self._file(PROBE_FOLDER))  # only while nobody else is trying
+
+    def at(self, path: str) -> LocalStore:
+        folder = path.rstrip("/")
+        return LocalStore(
+            Place(Kind.LOCAL, "", self._file(folder) if folder else self._root), self._proof
+        )
+
+    def __repr__(self) -> str:
+        return f"LocalStore({self._url!r})"
+
+    def _file(self, path: str) -> str:
+        return os.path.join(self._root, checked_path(path))
+
+
+def translated(error: OSError, action: str, file: str) -> TxlakeError:
+    """The error of ours for one of the operating system's, after a failed `action` on `file`."""
+    reason = error.strerror or str(error)
+    if error.errno in _ADVICE:
+        return InvalidRequest(f"can't {action} {file}: {reason}; {_ADVICE[error.errno]}")
+    return Unavailable(f"can't {action} {file}: {reason}; try again when the disk answers")
+
+
+@contextmanager
+def _translating(action: str, file: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise translated(error, action, file) from error
+
+
+@contextmanager
+def _reading(file: str) -> Iterator[str]:
+    with _translating("read", file):
+        try:
+            yield file
+        except _NOT_THERE as error:
+            missing: OSError = error
+        else:
+            return
+    raise FileNotFoundError(errno.ENOENT, "no such file", file) from missing
+
+
+def _stored(path: str, status: os.stat_result) -> StoredObject | None:
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return StoredObject(path, status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+def _listed(
+    folder: str, path: str, start_after: str, above: frozenset[tuple[int, int]]
+) -> Iterator[StoredObject]:
+    """The files below `folder`, whose path in the store is `path`, in the order of their paths.
+
+    A folder sorts as its name with the slash, so that walking it in place keeps the whole order.
+    `above` has the folders on the way down: a symbolic link back to one of them is not followed.
+    """
+    with _translating("list", folder):
+        try:
+            status = os.stat(folder)
+            with os.scandir(folder) as found:
+                entries = sorted((entry.name + "/" * entry.is_dir(), entry) for entry in found)
+        except _NOT_THERE:
+            return
+    identity = (status.st_dev, status.st_ino)
+    if identity in above:
+        return
+    for name, entry in entries:
+        below = joined(path, name)
+        if name.endswith("/"):
+            if below > start_after or start_after.startswith(below):
+                yield from _listed(entry.path, below[:-1], start_after, above | {identity})
+        elif below > start_after and not _is_temporary(name):
+            with _translating("list", entry.path):
+                try:
+                    found_file = _stored(below, entry.stat())
+                except _NOT_THERE:
+                    continue  # deleted meanwhile, or a link to nothing
+            if found_file is not None:
+                yield found_file
+
+
+def _is_temporary(name: str) -> bool:
+    return name.startswith(_TEMPORARY_START) and name.endswith(_TEMPORARY_END)
+
+
+@contextmanager
+def _temporary(file: str, data: bytes) -> Iterator[str]:
+    """A durable, hidden file with `data` beside `file`, gone afterwards. Makes the folders."""
+    temporary, descriptor = _create_beside(file)
+    try:
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        yield temporary
+    finally:
+        with suppress(OSError):
+            os.unlink(temporary)
+
+
+def _create_beside(file: str) -> tuple[str, int]:
+    folder = os.path.dirname(file)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    for _ in range(_CREATE_ATTEMPTS_MAX):
+        # Not a name that a replay could need: it is gone before anyone can see it.
+        name = f"{_TEMPORARY_START}{os.urandom(12).hex()}{_TEMPORARY_END}"
+        temporary = os.path.join(folder, name)
+        try:
+            return temporary, os.open(temporary, flags, 0o666)
+        except FileNotFoundError:
+            _make_folders(folder)  # again when someone removed the empty folder meanwhile
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
+
+
+def _make_folders(folder: str) -> None:
+    """Makes `folder` and what is missing above it, each one durable."""
+    missing: list[str] = []
+    while not os.path.isdir(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    for each in reversed(missing):
+        try:
+            os.mkdir(each)
+        except FileExistsError:
+            if not os.path.isdir(each):
+                raise
+        _sync_folder(os.path.dirname(each))
+
+
+def _sync_folder(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # File systems that can't sync a folder say so; there is nothing more to ask of them.
+        if error.errno not in {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _publish(temporary: str, file: str) -> bool:
+    """Gives the finished `temporary` its final name, unless that is taken: then False."""
+    try:
+        os.link(temporary, file)
+    except FileExistsError:
+        # On NFS the reply of a link that worked can get lost, and its repetition says this.
+        return os.stat(temporary).st_nlink > 1
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        return _rename_without_replacing(temporary, file)
+    return True
+
+
+def _rename_without_replacing(temporary: str, file: str) -> bool:
+    """The other way to publish at once and never over another, for file systems without links."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None or not sys.platform.startswith("linux"):
+        raise _no_safe_name(file)
+    at_folder, no_replace = -100, 1  # AT_FDCWD, RENAME_NOREPLACE of Linux
+    if rename(at_folder, os.fsencode(temporary), at_folder, os.fsencode(file), no_replace) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number == errno.EEXIST:
+        return False
+    if number in {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}:
+        raise _no_safe_name(file)
+    raise OSError(number, os.strerror(number))
+
+
+def _no_safe_name(file: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"can't write {file}: the file system has neither hard links nor a rename that refuses to "
+        "overwrite, so it is unsafe for commits; use a folder on another file system"
+    )

@@ -1,0 +1,200 @@
+"""Where a store is: paths and URLs as users write them, and their one canonical form.
+
+Owns the rules of encoding. A path is text, taken as it stands; a URL is percent-decoded when it is
+read and percent-encoded when it is made, so that `locate(place.url)` is `place` again.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from dataclasses import dataclass
+from enum import Enum
+from urllib.parse import quote, unquote
+
+from txlake.errors import InvalidRequest
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(.*)", re.DOTALL)
+_SAFE = "/=:@,"
+_CLOUD_SCHEMES = {
+    "s3": "s3",
+    "s3a": "s3",
+    "gs": "gs",
+    "gcs": "gs",
+    "az": "az",
+    "azure": "az",
+    "abfs": "abfss",
+    "abfss": "abfss",
+}
+_MEMORY_NAME = "default"
+
+
+class Kind(Enum):
+    """What keeps the bytes."""
+
+    LOCAL = "local"
+    MEMORY = "memory"
+    CLOUD = "cloud"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A root folder.
+
+    Attributes:
+        kind: what keeps the bytes.
+        base: for the cloud, the URL of the bucket or container; in memory, the store's name; empty
+            for local folders.
+        folder: the folder, decoded: an absolute path for local ones, else relative to the base and
+            without slashes at its ends.
+    """
+
+    kind: Kind
+    base: str
+    folder: str
+
+    @property
+    def url(self) -> str:
+        """The canonical URL, encoded, without a trailing slash (but `file:///` for the root)."""
+        match self.kind:
+            case Kind.LOCAL:
+                return "file://" + _encoded(self.folder)
+            case Kind.MEMORY:
+                return join_url(f"memory://{_encoded(self.base)}", self.folder)
+            case Kind.CLOUD:
+                return join_url(self.base, self.folder)
+
+
+def locate(location: str | os.PathLike[str]) -> Place:
+    """Reads a path or URL. Touches no store.
+
+    Local paths are literal: spaces, percent signs, `#`, quotes and `~` mean themselves. URLs are
+    those of the schemes file, memory, s3 (s3a), gs (gcs), az (azure), abfss (abfs).
+
+    Raises:
+        InvalidRequest: for a location that names no place.
+    """
+    text = os.fspath(location)
+    if not text.strip() or "\0" in text:
+        raise InvalidRequest(f"{text!r} names no place: give a folder or a URL")
+    found = _SCHEME.match(text)
+    if found is None:
+        return _local(text)
+    scheme, rest = found[1].lower(), found[2]
+    if scheme == "file" and rest.startswith("/"):
+        return _file_url(text, rest)
+    if scheme == "memory":
+        return _memory_url(text, rest)
+    if not rest.startswith("//"):
+        return _local(text)  # a folder with a colon in its name
+    if scheme not in _CLOUD_SCHEMES:
+        known = ", ".join(("file", "memory", *_CLOUD_SCHEMES))
+        raise InvalidRequest(
+            f"the scheme {scheme!r} of {_without_user(text)!r} is not known: "
+            f"give a folder, or a URL with one of {known}"
+        )
+    return _cloud_url(text, _CLOUD_SCHEMES[scheme], rest[2:])
+
+
+def canonical_url(location: str | os.PathLike[str]) -> str:
+    """The canonical URL of a path or URL: what `open_store(location).url` is.
+
+    Raises:
+        InvalidRequest: for a location that names no place.
+    """
+    return locate(location).url
+
+
+def local_path(url: str) -> str | None:
+    """The absolute local path, decoded, of a `file:` URL; None for any other text."""
+    found = _SCHEME.match(url)
+    if found is None or found[1].lower() != "file" or not found[2].startswith("/"):
+        return None
+    return _file_url(url, found[2]).folder
+
+
+def join_url(url: str, path: str) -> str:
+    """The URL of `path` (relative, not encoded) below the folder `url` (encoded)."""
+    return f"{url.rstrip('/') if path else url}{'/' if path else ''}{_encoded(path)}"
+
+
+def checked_path(path: str) -> str:
+    """`path` if it names something below a root: relative, no part empty, `.` or `..`.
+
+    Raises:
+        InvalidRequest: when it doesn't.
+    """
+    if "\0" in path or any(part in {"", ".", ".."} for part in path.split("/")):
+        raise InvalidRequest(
+            f"{path!r} is not a path below a table's or store's root: "
+            "it must be relative and without empty parts, '.' and '..'"
+        )
+    return path
+
+
+def joined(folder: str, path: str) -> str:
+    """`path` below `folder`, where either may be empty; not encoded."""
+    return f"{folder}/{path}" if folder and path else folder or path
+
+
+def _local(path: str) -> Place:
+    # abspath keeps two leading slashes, which POSIX leaves undefined
+    return Place(Kind.LOCAL, "", re.sub("^/+", "/", os.path.abspath(path)))
+
+
+def _file_url(url: str, rest: str) -> Place:
+    if rest.startswith("//"):
+        host, slash, path = rest[2:].partition("/")
+        if host not in {"", "localhost"}:
+            raise InvalidRequest(
+                f"{url!r} names the host {host!r}: file URLs are of this machine, file:///folder"
+            )
+        rest = slash + path
+    path = unquote(rest, errors="surrogateescape")
+    if not path or "\0" in path:
+        raise InvalidRequest(f"{url!r} names no folder: write file:///folder")
+    return _local(posixpath.normpath(path))
+
+
+def _memory_url(url: str, rest: str) -> Place:
+    if rest and not rest.startswith("/"):
+        raise InvalidRequest(
+            f"{url!r} is ambiguous: write memory://{rest} for a store in memory, "
+            f"./{url} for a folder of that name"
+        )
+    if rest.startswith("//"):
+        name, _, path = rest[2:].partition("/")
+    else:
+        name, path = "", rest
+    return Place(Kind.MEMORY, unquote(name) or _MEMORY_NAME, _folder(url, path))
+
+
+def _cloud_url(url: str, scheme: str, rest: str) -> Place:
+    bucket, _, path = rest.partition("/")
+    user, at, host = bucket.rpartition("@")
+    if (at and scheme != "abfss") or ":" in user:
+        raise InvalidRequest(
+            f"{_without_user(url)!r} holds credentials: give them in storage_options instead"
+        )
+    if not host or (at and not user):
+        raise InvalidRequest(f"{url!r} names no bucket: write {scheme}://bucket/folder")
+    return Place(Kind.CLOUD, f"{scheme}://{bucket}", _folder(url, path))
+
+
+def _folder(url: str, path: str) -> str:
+    folder = unquote(path).strip("/")
+    if not folder:
+        return ""
+    try:
+        return checked_path(folder)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{_without_user(url)!r} can't be used: {error}") from error
+
+
+def _encoded(path: str) -> str:
+    return quote(path, safe=_SAFE, errors="surrogateescape")
+
+
+def _without_user(url: str) -> str:
+    return re.sub(r"//[^/]*@", "//", url)

@@ -1,0 +1,247 @@
+"""The store in a bucket, or in memory, by obstore.
+
+Owns the difference between a refusal and a lost reply: a put-if-absent is sent once and never
+repeated by the library, since the repetition of one that worked would be refused by our own object.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar, cast
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, GenericError
+from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
+
+from txlake.errors import InvalidRequest
+from txlake.ports import PutOutcome, StoredObject
+from txlake.storage.locations import Place, checked_path, join_url, joined
+from txlake.storage.proof import Proof
+from txlake.storage.translation import (
+    LIBRARY_ERRORS,
+    Verdict,
+    clean,
+    http_status,
+    is_missing_object,
+    secrets_of,
+    translated,
+    verdict_of,
+)
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+    from obstore.store import AzureConfig, GCSConfig, ObjectStore, RetryConfig, S3Config
+
+T = TypeVar("T")
+
+_DELETE_BATCH = 1000
+_RETRIES_OPTION = "max_retries"
+_RETRIES_DEFAULT = "6"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Backend:
+    """One bucket, container or memory, with its options; shared by all stores in it.
+
+    Attributes:
+        patient: repeats requests that failed, where that is harmless.
+        once: sends each request one time.
+        secrets: texts that no message may show.
+        proof: whether put-if-absent was tried here.
+    """
+
+    patient: ObjectStore
+    once: ObjectStore
+    secrets: frozenset[str] = frozenset()
+    proof: Proof = field(default_factory=Proof)
+
+
+@functools.cache
+def memory_backend(name: str) -> Backend:
+    """The one memory of this name in this process."""
+    memory = MemoryStore()
+    return Backend(memory, memory)
+
+
+def cloud_backend(base: str, storage_options: Mapping[str, str]) -> Backend:
+    """The bucket or container at the URL `base`. Sends nothing.
+
+    `storage_options` are obstore's, for the store and for its HTTP client (`aws_access_key_id`,
+    `endpoint`, `allow_http`, `timeout`, ...; capitals don't matter), and `max_retries`: how often a
+    failed read or plain write is repeated.
+
+    Raises:
+        InvalidRequest: an option is not known, or its value can't be used.
+    """
+    return _cloud_backend(base, tuple(sorted(storage_options.items())))
+
+
+class BucketStore:
+    """`ports.Store` on a folder of a `Backend`. Safe to use from many threads; not after a fork."""
+
+    __slots__ = ("_backend", "_folder", "_place", "_url")
+
+    def __init__(self, place: Place, backend: Backend) -> None:
+        self._place = place
+        self._folder = place.folder
+        self._url = place.url
+        self._backend = backend
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    def get(self, path: str) -> bytes:
+        key = self._key(path)
+        return self._call(
+            "read", path, lambda: obstore.get(self._backend.patient, key).bytes().to_bytes()
+        )
+
+    def get_range(self, path: str, offset: int, length: int) -> bytes:
+        key = self._key(path)
+        if length <= 0:
+            return b""
+
+        def work() -> bytes:
+            try:
+                part = obstore.get_range(self._backend.patient, key, start=offset, length=length)
+            except GenericError as error:
+                if http_status(error) == 416 or "StartTooLarge" in str(error):
+                    return b""  # beyond the end, as when reading a file
+                raise
+            return part.to_bytes()
+
+        return self._call("read", path, work)
+
+    def head(self, path: str) -> StoredObject | None:
+        key = self._key(path)
+        try:
+            found = self._call("read", path, lambda: obstore.head(self._backend.patient, key))
+        except FileNotFoundError:
+            return None
+        return StoredObject(path, found["size"], _modified_ms(found))
+
+    def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
+        path = prefix.rstrip("/")
+        folder = self._key(path) if path else self._folder
+        after = joined(self._folder, start_after) if start_after else None
+        begin = len(self._folder) + 1 if self._folder else 0
+
+        def work() -> list[StoredObject]:
+            pages = obstore.list(self._backend.patient, prefix=folder or None, offset=after)
+            return [
+                StoredObject(each["path"][begin:], each["size"], _modified_ms(each))
+                for page in pages
+                for each in page
+                if each["path"] != folder  # the marker that some tools put for a folder
+            ]
+
+        # Most stores list in this order already, but not all promise it.
+        yield from sorted(self._call("list", path, work), key=lambda each: each.path)
+
+    def put(self, path: str, data: bytes) -> None:
+        key = self._key(path)
+        self._call("write", path, lambda: obstore.put(self._backend.patient, key, data))
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        key = self._key(path)
+
+        def work() -> PutOutcome:
+            try:
+                obstore.put(self._backend.once, key, data, mode="create", use_multipart=False)
+            except AlreadyExistsError as error:
+                # S3's 409 says that requests met, not that one of them won.
+                if http_status(error) == 409 and self.head(path) is None:
+                    return PutOutcome.UNKNOWN
+                return PutOutcome.EXISTS
+            except LIBRARY_ERRORS as error:
+                if verdict_of(error) is Verdict.LOST:
+                    return PutOutcome.UNKNOWN
+                raise
+            return PutOutcome.CREATED
+
+        return self._call("write", path, work)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        rest = iter(paths)
+        while batch := list(islice(rest, _DELETE_BATCH)):
+            try:
+                self._delete(batch)
+            except FileNotFoundError:
+                for path in batch:  # stores without bulk deletion stop at one that is gone
+                    with suppress(FileNotFoundError):
+                        self._delete([path])
+
+    def ensure_safe(self) -> None:
+        self._backend.proof.ensure(self)
+
+    def at(self, path: str) -> BucketStore:
+        below = path.rstrip("/")
+        folder = self._key(below) if below else self._folder
+        return BucketStore(Place(self._place.kind, self._place.base, folder), self._backend)
+
+    def __repr__(self) -> str:
+        return f"BucketStore({self._url!r})"
+
+    def _key(self, path: str) -> str:
+        return joined(self._folder, checked_path(path))
+
+    def _delete(self, paths: Sequence[str]) -> None:
+        keys = [self._key(path) for path in paths]
+        self._call("delete", paths[0], lambda: obstore.delete(self._backend.patient, keys))
+
+    def _call(self, action: str, path: str, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except LIBRARY_ERRORS as error:
+            failure = error
+        # Raised out here, so that the original text, credentials and all, is nobody's __context__.
+        cause = clean(failure, self._backend.secrets)
+        url = join_url(self._url, path)
+        if is_missing_object(failure) and action in {"read", "delete"}:
+            raise FileNotFoundError(errno.ENOENT, "no such object", url) from cause
+        raise translated(failure, action, url, self._backend.secrets) from cause
+
+
+@functools.lru_cache(maxsize=64)
+def _cloud_backend(base: str, storage_options: tuple[tuple[str, str], ...]) -> Backend:
+    options = {name: str(value) for name, value in storage_options}
+    secrets = secrets_of(options)
+    retries = options.pop(_RETRIES_OPTION, _RETRIES_DEFAULT)
+    if not retries.isdecimal():
+        raise InvalidRequest(f"storage option {_RETRIES_OPTION} is a whole number, not {retries!r}")
+    try:
+        return Backend(
+            _client(base, options, int(retries)), _client(base, options, 0), secrets=secrets
+        )
+    except LIBRARY_ERRORS as error:
+        failure = error
+    cause = clean(failure, secrets)
+    raise translated(failure, "open", base, secrets) from cause
+
+
+def _client(base: str, options: dict[str, str], retries: int) -> ObjectStore:
+    retry: RetryConfig = {
+        "max_retries": retries,
+        "retry_timeout": timedelta(seconds=60),
+        "backoff": {"max_backoff": timedelta(seconds=5)},
+    }
+    match base.partition("://")[0]:
+        case "s3":
+            return S3Store.from_url(base, config=cast("S3Config", options), retry_config=retry)
+        case "gs":
+            return GCSStore.from_url(base, config=cast("GCSConfig", options), retry_config=retry)
+        case _:
+            return AzureStore.from_url(
+                base, config=cast("AzureConfig", options), retry_config=retry
+            )
+
+
+def _modified_ms(found: ObjectMeta) -> int:
+    return int(found["last_modified"].timestamp() * 1000)

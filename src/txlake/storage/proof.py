@@ -1,0 +1,88 @@
+"""The self-test of a store: does put-if-absent refuse to overwrite?
+
+A commit is a put-if-absent, so on a store that overwrites, two writers would destroy each other's
+commits. What a store promises is not believed; it is tried once, before the first commit.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+
+from txlake.errors import InvalidRequest, Unavailable
+from txlake.ports import PutOutcome, Store
+
+_log = logging.getLogger(__name__)
+
+PROBE_FOLDER = "_txlake_probe"
+
+
+class Proof:
+    """Remembers that a store was tried, for all who share it. Safe to use from many threads."""
+
+    __slots__ = ("_found", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found = False
+
+    def ensure(self, store: Store) -> None:
+        """Tries `store` unless that was done before.
+
+        Raises:
+            InvalidRequest: the store overwrites, or refuses the probe.
+            Unavailable: the store can't be reached, or replies got lost.
+        """
+        if self._found:
+            return
+        with self._lock:
+            if not self._found:
+                try_store(store)
+                self._found = True
+
+
+def try_store(store: Store) -> None:
+    """Puts a probe object twice, if absent, and deletes it.
+
+    Raises:
+        InvalidRequest: the second put was not refused, or it replaced the first one's bytes.
+        Unavailable: the store can't be reached, or replies got lost.
+    """
+    # A name that nobody else tries at the same time. It never reaches a log, so no replay needs it.
+    path = f"{PROBE_FOLDER}/{os.urandom(16).hex()}"
+    first, second = b"first", b"second"
+    try:
+        if store.put_if_absent(path, first) is not PutOutcome.CREATED:
+            raise _undecided(store)
+        match store.put_if_absent(path, second):
+            case PutOutcome.CREATED:
+                raise _unsafe(store, "a second put-if-absent of one object succeeded")
+            case PutOutcome.UNKNOWN:
+                raise _undecided(store)
+            case PutOutcome.EXISTS:
+                kept = store.get(path)
+        if kept != first:
+            raise _unsafe(store, "a refused put-if-absent replaced the object all the same")
+    finally:
+        _clean_up(store, path)
+
+
+def _clean_up(store: Store, path: str) -> None:
+    try:
+        store.delete([path])
+    except (InvalidRequest, Unavailable) as error:
+        # Sites exist where writers may not delete; a probe of 5 bytes left there harms nobody.
+        _log.warning("the probe %s of %s could not be deleted: %s", path, store.url, error)
+
+
+def _undecided(store: Store) -> Unavailable:
+    return Unavailable(f"{store.url}: the self-test of put-if-absent got no clear reply; try again")
+
+
+def _unsafe(store: Store, found: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"the store {store.url} is unsafe: {found}. Expected: the second one is refused. Two "
+        "writers would overwrite each other's commits, so nothing is committed there. Use a store with "
+        "conditional writes (for S3-like ones: If-None-Match on PUT)"
+    )

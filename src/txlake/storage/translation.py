@@ -1,0 +1,148 @@
+"""What obstore's errors mean for the caller, without the credentials that their texts may hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import Enum
+
+from obstore.exceptions import (
+    BaseError,
+    InvalidPathError,
+    NotSupportedError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+    UnknownConfigurationKeyError,
+)
+
+from txlake.errors import InvalidRequest, TxlakeError, Unavailable
+
+LIBRARY_ERRORS = (BaseError, OSError, ValueError, NotImplementedError)
+
+_REASON_CHARACTERS_MAX = 600
+_DEBUG_PART = "\n\nDebug source"
+_STATUS = re.compile(r"status code: (\d{3})")
+_TRANSIENT_STATUSES = {408, 425, 429}
+
+_CONFIDENTIAL_OPTION = re.compile(r"key|secret|token|password|credential|sas|signature", re.I)
+_HIDDEN = "***"
+_CONFIDENTIAL = (
+    # Query parts of signed URLs (S3, GCS, Azure).
+    re.compile(r"(?i)((?:sig|signature|x-(?:amz|goog)-[a-z-]+|awsaccesskeyid)=)[^&\s\"'<>]+"),
+    # What S3 repeats in its error documents.
+    re.compile(
+        r"(?is)(<(AWSAccessKeyId|StringToSign\w*|SignatureProvided|CanonicalRequest\w*|Token"
+        r"[\w-]*)>).*?(?=</\2>|$)"
+    ),
+    re.compile(r"(?i)((?:authorization|bearer|sharedkey)[:= ]+)[^\s\"',<>]+(?: [^\s\"',<>]+)?"),
+    re.compile(r"()\b(?:AKIA|ASIA)[0-9A-Z]{12,}\b"),
+    re.compile(r"(//)[^/@\s]*:[^/@\s]*(?=@)"),
+)
+
+
+class Verdict(Enum):
+    """What an error says about the request that it answers."""
+
+    REFUSED = "refused"  # it was not carried out, and won't be
+    NOT_SENT = "not sent"  # it was not carried out; later it may be
+    LOST = "lost"  # it may have been carried out
+
+
+def verdict_of(error: Exception) -> Verdict:
+    """Sorts an error of obstore's. In doubt the request is lost: it may have been carried out."""
+    text = str(error)
+    status = http_status(error)
+    if isinstance(
+        error,
+        PermissionDeniedError
+        | UnauthenticatedError
+        | NotSupportedError
+        | NotImplementedError
+        | InvalidPathError
+        | UnknownConfigurationKeyError
+        | ValueError
+        | FileNotFoundError,
+    ):
+        return Verdict.REFUSED
+    if "Generic Config error" in text or "redirect without LOCATION" in text:
+        return Verdict.REFUSED
+    if status in {501, 507} or (status is not None and 400 <= status < 500):
+        # S3 also answers 400 when it grew tired of waiting for the body, and 409 to a race.
+        if status in _TRANSIENT_STATUSES or status == 409 or "RequestTimeout" in text:
+            return Verdict.LOST
+        return Verdict.REFUSED
+    if "kind: Connect" in text:
+        return Verdict.NOT_SENT
+    return Verdict.LOST
+
+
+def http_status(error: Exception) -> int | None:
+    """The status that the server answered with, if it did."""
+    found = _STATUS.search(str(error))
+    return int(found[1]) if found else None
+
+
+def is_missing_object(error: Exception) -> bool:
+    """Whether the bucket answered that it has no such object (but that it exists itself)."""
+    return isinstance(error, FileNotFoundError) and not _is_missing_bucket(error)
+
+
+def translated(error: Exception, action: str, url: str, secrets: frozenset[str]) -> TxlakeError:
+    """Our error for one of obstore's, after a failed `action` on the object or folder at `url`."""
+    begin = f"can't {action} {redacted(url, secrets)}: {_reason(error, secrets)}"
+    if verdict_of(error) is Verdict.REFUSED:
+        return InvalidRequest(f"{begin}; {_advice(error)}")
+    return Unavailable(f"{begin}; try again when the store answers")
+
+
+def clean(error: Exception, secrets: frozenset[str]) -> Exception:
+    """`error` when it holds no credentials, else one of its type without them."""
+    text = str(error)
+    shown = redacted(text, secrets)
+    return error if shown == text else type(error)(shown)
+
+
+def redacted(text: str, secrets: frozenset[str]) -> str:
+    """`text` without `secrets`, and without what looks like a credential."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, _HIDDEN)
+    for pattern in _CONFIDENTIAL:
+        text = pattern.sub(rf"\g<1>{_HIDDEN}", text)
+    return text
+
+
+def secrets_of(storage_options: Mapping[str, str]) -> frozenset[str]:
+    """The values among the options that no message may show."""
+    return frozenset(
+        value
+        for name, value in storage_options.items()
+        if _CONFIDENTIAL_OPTION.search(name) and len(value) > 3
+    )
+
+
+def _reason(error: Exception, secrets: frozenset[str]) -> str:
+    # Redact before cutting: half a secret is not recognised.
+    text = redacted(str(error).split(_DEBUG_PART)[0], secrets)
+    return " ".join(text.split())[:_REASON_CHARACTERS_MAX]
+
+
+def _advice(error: Exception) -> str:
+    text = str(error)
+    if _is_missing_bucket(error):
+        return "create the bucket, or correct its name"
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+        return "check the credentials in storage_options and their permissions"
+    if isinstance(error, UnknownConfigurationKeyError) or "Config error" in text:
+        return "correct storage_options"
+    if "redirect without LOCATION" in text:
+        return "give the bucket's region in storage_options"
+    if http_status(error) == 507:
+        return "free space in the store"
+    if http_status(error) == 501 or isinstance(error, NotImplementedError | NotSupportedError):
+        return "the store is unsafe or incomplete: use one that has this operation"
+    return "correct the location or storage_options"
+
+
+def _is_missing_bucket(error: Exception) -> bool:
+    text = str(error)
+    return "NoSuchBucket" in text or "ContainerNotFound" in text or "bucket does not exist" in text

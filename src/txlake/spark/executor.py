@@ -19,11 +19,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 # One report row. kind: "file" (text: path relative to the table, values: partition values as text,
-# data: Parquet footer, key: size in bytes, count: rows), "rows" (key: file ordinal, data: replaced
+# data: Parquet footer, key: size in bytes, count: rows, names: columns that hold NaN, which Parquet
+# leaves out of its bounds, group: the group of its rows), "rows" (key: file ordinal, data: replaced
 # positions, count: rows reported, duplicates included), "action" (key: action, count: rows),
 # "violation" (text: constraint, values: [row as JSON]).
 REPORT_SCHEMA = (
-    "kind string, key bigint, count bigint, text string, values array<string>, data binary"
+    "kind string, key bigint, count bigint, text string, values array<string>, data binary, "
+    "names array<string>, group bigint"
 )
 _REPORT = pa.schema(
     [
@@ -33,6 +35,8 @@ _REPORT = pa.schema(
         ("text", pa.string()),
         ("values", pa.list_(pa.string())),
         ("data", pa.binary()),
+        ("names", pa.list_(pa.string())),
+        ("group", pa.int64()),
     ]
 )
 
@@ -124,9 +128,18 @@ def _row(
     text: str | None = None,
     values: list[str | None] | None = None,
     data: bytes | None = None,
+    names: list[str] | None = None,
+    group: object = None,
 ) -> dict[str, object]:
     return {
-        "kind": kind, "key": key, "count": count, "text": text, "values": values, "data": data
+        "kind": kind,
+        "key": key,
+        "count": count,
+        "text": text,
+        "values": values,
+        "data": data,
+        "names": names,
+        "group": group,
     }
 
 
@@ -241,7 +254,8 @@ class Output:
 
     def _data(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = [
-            batch.column(i) if batch.column(i).type.equals(wanted.type)
+            batch.column(i)
+            if batch.column(i).type.equals(wanted.type)
             else batch.column(i).cast(wanted.type)
             for i, wanted in enumerate(self._schema)
         ]
@@ -255,7 +269,8 @@ class Output:
         name = f"{self._name}.c{len(self._paths):03d}.{self._task.compression}.parquet"
         path = f"{folder}/{name}" if folder else name
         self._paths.append(path)
-        return _OpenFile(self._task, self._schema, path, list(values))
+        group = None if self._task.layout.group is None else key[-1]
+        return _OpenFile(self._task, self._schema, path, list(values), group)
 
     def _close_file(self) -> None:
         if self._file is not None:
@@ -292,15 +307,22 @@ class _OpenFile:
     """One Parquet file that is being written."""
 
     def __init__(
-        self, task: WriteTask, schema: pa.Schema, path: str, values: list[str | None]
+        self,
+        task: WriteTask,
+        schema: pa.Schema,
+        path: str,
+        values: list[str | None],
+        group: object,
     ) -> None:
         self._task = task
         self._path = path
         self._values = values
+        self._group = group
         self._footers: list[pq.FileMetaData] = []
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = 0
         self.rows = 0
+        self._with_nan: set[str] = set()
         self._sink = _open_sink(task, path)
         self._writer = pq.ParquetWriter(
             self._sink,
@@ -315,8 +337,14 @@ class _OpenFile:
         self._pending.append(batch)
         self._pending_rows += batch.num_rows
         self.rows += batch.num_rows
+        self._note_nan(batch)
         if self._pending_rows >= self._task.row_group_rows:
             self._flush()
+
+    def _note_nan(self, batch: pa.RecordBatch) -> None:
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            if name not in self._with_nan and _has_nan(column):
+                self._with_nan.add(name)
 
     def _flush(self) -> None:
         if self._pending:
@@ -338,6 +366,8 @@ class _OpenFile:
             text=self._path,
             values=self._values,
             data=footer.getvalue().to_pybytes(),
+            names=sorted(self._with_nan),
+            group=self._group,
         )
 
     def abandon(self) -> None:
@@ -346,6 +376,14 @@ class _OpenFile:
             self._sink.close()
         except Exception:  # the cause of the failure is on its way already
             return
+
+
+def _has_nan(column: pa.Array) -> bool:
+    if pa.types.is_floating(column.type):
+        return bool(pc.any(pc.is_nan(column)).as_py())
+    if pa.types.is_struct(column.type):
+        return any(_has_nan(part) for part in column.flatten())
+    return False
 
 
 def _open_sink(task: WriteTask, path: str) -> pa.NativeFile:

@@ -1,0 +1,138 @@
+"""Deleted positions become actions: deletion vectors where the table has them, else rewritten files.
+
+Owns what happens to the files that lose rows. Both ways start from the same bitmaps, so a statement
+doesn't know which one the table uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyroaring import BitMap64
+from pyspark.sql import functions as F
+
+from txlake.log.files import adds_of
+from txlake.protocol.actions import Action, Add
+from txlake.protocol.statistics import FileStatistics, loosen
+from txlake.spark.executor import COPY
+from txlake.spark.scan import selected
+from txlake.spark.vectors import union_with_deleted, write_vectors
+from txlake.spark.work import Work
+from txlake.spark.writing import ACTION, write_frame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deletions:
+    """The actions that delete rows, and their counts."""
+
+    actions: tuple[Action, ...] = ()
+    files_removed: int = 0
+    files_added: int = 0
+    vectors_added: int = 0
+    vectors_removed: int = 0
+    rows_copied: int = 0
+    bytes_removed: int = 0
+    bytes_added: int = 0
+
+
+def delete_positions(work: Work, files: pa.Table, replaced: Mapping[int, BitMap64]) -> Deletions:
+    """Deletes rows by position; `replaced` has them by the files' ordinals."""
+    adds = adds_of(files)
+    touched = {ordinal: adds[ordinal] for ordinal in sorted(replaced)}
+    deleted = union_with_deleted(work.store, touched, replaced)
+    whole = [ordinal for ordinal in touched if _covers(adds[ordinal], deleted[ordinal])]
+    partly = [ordinal for ordinal in touched if ordinal not in whole]
+    removed = remove_files(work, [adds[ordinal] for ordinal in whole])
+    rest = (_mark if work.uses_vectors else _rewrite)(work, files, adds, partly, deleted)
+    return Deletions(
+        actions=(*removed.actions, *rest.actions),
+        files_removed=removed.files_removed + rest.files_removed,
+        files_added=rest.files_added,
+        vectors_added=rest.vectors_added,
+        vectors_removed=removed.vectors_removed + rest.vectors_removed,
+        rows_copied=rest.rows_copied,
+        bytes_removed=removed.bytes_removed + rest.bytes_removed,
+        bytes_added=rest.bytes_added,
+    )
+
+
+def remove_files(work: Work, adds: list[Add]) -> Deletions:
+    """Removes whole files."""
+    now_ms = work.system.now_ms()
+    return Deletions(
+        actions=tuple(add.removed(timestamp_ms=now_ms) for add in adds),
+        files_removed=len(adds),
+        vectors_removed=sum(add.deletion_vector is not None for add in adds),
+        bytes_removed=sum(add.size for add in adds),
+    )
+
+
+def _covers(add: Add, deleted: BitMap64) -> bool:
+    statistics = FileStatistics.from_json(add.stats)
+    return statistics is not None and statistics.num_records == len(deleted)
+
+
+def _mark(
+    work: Work,
+    files: pa.Table,
+    adds: list[Add],
+    ordinals: list[int],
+    deleted: Mapping[int, BitMap64],
+) -> Deletions:
+    """The same files again, each with a larger deletion vector."""
+    now_ms = work.system.now_ms()
+    vectors = write_vectors(work.store, work.system, [deleted[i] for i in ordinals])
+    actions: list[Action] = []
+    for ordinal, vector in zip(ordinals, vectors, strict=True):
+        add = adds[ordinal]
+        marked = Add(
+            path=add.path,
+            partition_values=add.partition_values,
+            size=add.size,
+            modification_time=add.modification_time,
+            data_change=True,
+            stats=None if add.stats is None else loosen(add.stats),
+            tags=add.tags,
+            deletion_vector=vector,
+            base_row_id=add.base_row_id,
+            default_row_commit_version=add.default_row_commit_version,
+            clustering_provider=add.clustering_provider,
+        )
+        actions += [add.removed(timestamp_ms=now_ms), marked]
+    return Deletions(
+        actions=tuple(actions),
+        vectors_added=len(ordinals),
+        vectors_removed=sum(adds[i].deletion_vector is not None for i in ordinals),
+    )
+
+
+def _rewrite(
+    work: Work,
+    files: pa.Table,
+    adds: list[Add],
+    ordinals: list[int],
+    deleted: Mapping[int, BitMap64],
+) -> Deletions:
+    """New files with the rows that are left."""
+    if not ordinals:
+        return Deletions()
+    survivors = work.scan(
+        selected(files, ordinals),
+        positions=work.tracks_rows,
+        deleted={place: deleted[ordinal] for place, ordinal in enumerate(ordinals)},
+    )
+    survivors = survivors.drop("__txlake_file", "__txlake_row")
+    written = write_frame(survivors.withColumn(ACTION, F.lit(COPY).cast("int")), work.target())
+    now_ms = work.system.now_ms()
+    removes = [adds[ordinal].removed(timestamp_ms=now_ms) for ordinal in ordinals]
+    return Deletions(
+        actions=(*removes, *written.adds),
+        files_removed=len(removes),
+        files_added=len(written.adds),
+        vectors_removed=sum(adds[i].deletion_vector is not None for i in ordinals),
+        rows_copied=written.actions.get(COPY, 0),
+        bytes_removed=sum(adds[ordinal].size for ordinal in ordinals),
+        bytes_added=sum(add.size for add in written.adds),
+    )

@@ -1,0 +1,248 @@
+"""DELETE and UPDATE: one Spark job that finds the rows, writes their images and reports positions.
+
+Owns the two statements; how deleted positions become actions is `deletions`' business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from txlake.errors import InvalidRequest
+from txlake.log.files import adds_of
+from txlake.log.predicates import Predicate
+from txlake.log.skipping import must_match
+from txlake.protocol.actions import Add
+from txlake.protocol.types import DataType, Field, Primitive, Struct
+from txlake.spark import rows
+from txlake.spark.deletions import Deletions, delete_positions, remove_files
+from txlake.spark.executor import DELETE, UPDATE
+from txlake.spark.scan import FILE, ROW, ROW_ID, ROW_VERSION, add_rows, quote, selected
+from txlake.spark.types import delta_schema, spark_type
+from txlake.spark.work import Work, condition_text
+from txlake.spark.writing import ACTION, Written, write_frame
+from txlake.statements import Assignment, Default, Expression
+from txlake.transaction.change import Change
+
+
+def delete(work: Work, condition: Expression | None, alias: str | None = None) -> Change:
+    """Deletes the rows for which the condition is true; all rows without one."""
+    read = work.read(condition, alias)
+    files = work.snapshot.select(read.predicate)
+    whole, partly = _split(work, read.predicate, files)
+    removed = remove_files(work, whole)
+    rows_removed = sum(add_rows(add) or 0 for add in whole)
+    deletions = Deletions()
+    counted = 0
+    if partly.num_rows:
+        assert condition is not None
+        frame = work.qualified(work.scan(partly, positions=True), alias)
+        found = frame.where(work.column_of(condition)).select(
+            F.lit(DELETE).cast("int").alias(ACTION), F.col(FILE), F.col(ROW)
+        )
+        written = write_frame(found, work.target(), images=False)
+        counted = sum(len(bitmap) for bitmap in written.replaced.values())
+        deletions = delete_positions(work, partly, written.replaced)
+    count = rows_removed + counted
+    return Change(
+        operation="DELETE",
+        parameters={"predicate": [] if condition is None else [condition_text(condition)]},
+        actions=(*removed.actions, *deletions.actions),
+        metrics={
+            "numRemovedFiles": removed.files_removed + deletions.files_removed,
+            "numRemovedBytes": removed.bytes_removed + deletions.bytes_removed,
+            "numCopiedRows": deletions.rows_copied,
+            "numDeletedRows": count,
+            "numDeletionVectorsAdded": deletions.vectors_added,
+            "numDeletionVectorsRemoved": removed.vectors_removed + deletions.vectors_removed,
+            "numDeletionVectorsUpdated": 0,
+            "numAddedFiles": deletions.files_added,
+            "numAddedBytes": deletions.bytes_added,
+            "numAddedChangeFiles": 0,
+        },
+        reads=(read,),
+        affected={"num_affected_rows": count},
+    )
+
+
+def _split(work: Work, predicate: Predicate | None, files: pa.Table) -> tuple[list[Add], pa.Table]:
+    """Files whose rows all match, if they can be counted without reading, and the others."""
+    adds = adds_of(files)
+    if predicate is None:
+        certain = [True] * len(adds)
+    else:
+        snapshot = work.snapshot
+        certain = must_match(
+            predicate, files, snapshot.schema, snapshot.partition_columns
+        ).to_pylist()
+    whole = [
+        place
+        for place, add in enumerate(adds)
+        if certain[place] and (predicate is None or add_rows(add) is not None)
+    ]
+    chosen = set(whole)
+    rest = [place for place in range(len(adds)) if place not in chosen]
+    return [adds[place] for place in whole], selected(files, rest)
+
+
+def update(
+    work: Work,
+    assignments: tuple[Assignment, ...],
+    condition: Expression | None,
+    alias: str | None = None,
+) -> Change:
+    """Changes the rows for which the condition is true; all rows without one."""
+    read = work.read(condition, alias)
+    files = work.snapshot.select(read.predicate)
+    resolved = resolve_assignments(work, assignments, alias)
+    written = Written()
+    if files.num_rows:
+        frame = work.qualified(work.scan(files, positions=True), alias)
+        if condition is not None:
+            frame = frame.where(work.column_of(condition))
+        images = updated(work, frame, resolved, carried=(FILE, ROW))
+        images = images.withColumn(ACTION, F.lit(UPDATE).cast("int"))
+        checked = rows.checked(images, work.snapshot, given=set(resolved))
+        written = write_frame(checked, work.target())
+    deletions = delete_positions(work, files, written.replaced)
+    count = sum(len(bitmap) for bitmap in written.replaced.values())
+    return Change(
+        operation="UPDATE",
+        parameters={} if condition is None else {"predicate": [condition_text(condition)]},
+        actions=(*deletions.actions, *written.adds),
+        metrics={
+            "numRemovedFiles": deletions.files_removed,
+            "numRemovedBytes": deletions.bytes_removed,
+            "numCopiedRows": deletions.rows_copied,
+            "numUpdatedRows": count,
+            "numDeletionVectorsAdded": deletions.vectors_added,
+            "numDeletionVectorsRemoved": deletions.vectors_removed,
+            "numDeletionVectorsUpdated": 0,
+            "numAddedFiles": deletions.files_added + len(written.adds),
+            "numAddedBytes": deletions.bytes_added + sum(add.size for add in written.adds),
+            "numAddedChangeFiles": 0,
+        },
+        reads=(read,),
+        affected={"num_affected_rows": count},
+    )
+
+
+Assigned = dict[str, list[tuple[tuple[str, ...], Expression | Default]]]
+
+
+def resolve_assignments(
+    work: Work, assignments: tuple[Assignment, ...], alias: str | None
+) -> Assigned:
+    """The assignments by column; each with its path inside the column.
+
+    Raises InvalidRequest for a column that isn't there, a path that leads into something that is
+    no struct, a column assigned twice.
+    """
+    schema = work.snapshot.schema
+    resolved: Assigned = {}
+    for assignment in assignments:
+        path = column_path(work, assignment.column, alias)
+        column = schema.find(path[0])
+        if column is None or schema.resolve(path) is None:
+            raise rows.unknown_column(".".join(assignment.column), work.snapshot)
+        entries = resolved.setdefault(column.name, [])
+        inner = path[1:]
+        for other, _ in entries:
+            shorter = min(len(other), len(inner))
+            if _folded(other[:shorter]) == _folded(inner[:shorter]):
+                raise InvalidRequest(
+                    f"{work.snapshot.table}: column {'.'.join(path)!r} is assigned twice"
+                )
+        entries.append((inner, assignment.value))
+    return resolved
+
+
+def _folded(path: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(part.lower() for part in path)
+
+
+def column_path(work: Work, path: tuple[str, ...], alias: str | None) -> tuple[str, ...]:
+    """The path without the table's alias or name in front of it."""
+    names = {name.lower() for name in (alias, work.name) if name is not None}
+    qualified = len(path) > 1 and path[0].lower() in names
+    if qualified and work.snapshot.schema.find(path[0]) is None:
+        return path[1:]
+    if qualified and work.snapshot.schema.resolve(path) is None:
+        return path[1:]
+    return path
+
+
+def updated(
+    work: Work, frame: DataFrame, assigned: Assigned, carried: tuple[str, ...]
+) -> DataFrame:
+    """The rows with their new values: the table's columns, row ids, and what is carried along."""
+    prefix = [F.col(name) for name in carried]
+    if work.tracks_rows:
+        prefix += [F.col(ROW_ID), F.lit(None).cast("bigint").alias(ROW_VERSION)]
+    values: dict[str, Column] = {}
+    resolved = _resolved(work, frame, assigned)
+    for item in work.snapshot.schema:
+        if item.name in assigned:
+            values[item.name] = assigned_value(
+                work, item, F.col(quote(item.name)), assigned[item.name], resolved
+            )
+        elif rows.GENERATION_EXPRESSION not in item.metadata:
+            values[item.name] = F.col(quote(item.name))
+    return rows.filled(frame, values, work.snapshot, prefix)
+
+
+Resolved = Mapping[int, tuple[Column, DataType]]
+"""The column and type of each assigned expression, by the expression's identity."""
+
+
+def _resolved(work: Work, frame: DataFrame, assigned: Assigned) -> Resolved:
+    expressions = [
+        value
+        for entries in assigned.values()
+        for _, value in entries
+        if not isinstance(value, Default)
+    ]
+    columns = [work.column_of(value) for value in expressions]
+    aliased = [column.alias(f"c{i}") for i, column in enumerate(columns)]
+    schema = delta_schema(frame.select(*aliased).schema) if columns else Struct(())
+    return {
+        id(value): (column, item.type)
+        for value, column, item in zip(expressions, columns, schema.fields, strict=True)
+    }
+
+
+def assigned_value(
+    work: Work,
+    item: Field,
+    current: Column,
+    entries: list[tuple[tuple[str, ...], Expression | Default]],
+    resolved: Resolved,
+) -> Column:
+    """A column's new value; a path replaces one field and keeps the others."""
+    if entries[0][0] == ():
+        value = entries[0][1]
+        if isinstance(value, Default):
+            return rows.default_value(item)
+        column, source = resolved[id(value)]
+        return rows.storable(column, source, item, work.snapshot)
+    assert isinstance(item.type, Struct)
+    members = []
+    for inner in item.type:
+        member = current.getField(inner.name)
+        below = [
+            (path[1:], value) for path, value in entries if path[0].lower() == inner.name.lower()
+        ]
+        if below:
+            member = assigned_value(work, inner, member, below, resolved)
+        members.append(member.alias(inner.name))
+    return F.struct(*members)
+
+
+def null_of(item: Field) -> Column:
+    """A null of the column's type."""
+    if item.type == Primitive("void"):
+        return F.lit(None)
+    return F.lit(None).cast(spark_type(item.type))

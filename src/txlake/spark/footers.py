@@ -1,0 +1,137 @@
+"""A data file's statistics from its Parquet footer.
+
+Owns which columns get statistics; their JSON is `protocol.statistics`' business. Source:
+PROTOCOL.md, "Per-file Statistics".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import pyarrow.parquet as pq
+
+from txlake.protocol.properties import TableProperties
+from txlake.protocol.statistics import FileStatistics
+from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
+
+_WITHOUT_BOUNDS = frozenset({"boolean", "binary", "variant", "void"})
+
+
+def statistics_of(
+    footer: pq.FileMetaData,
+    schema: Struct,
+    partition_columns: Collection[str],
+    properties: TableProperties,
+    with_nan: Collection[str],
+) -> FileStatistics:
+    """The statistics of a file that holds `schema` without its partition columns, in order.
+
+    `with_nan`: top-level columns with a NaN, physical names; they get no bounds.
+    """
+    columns = [item for item in schema if item.name not in partition_columns]
+    wanted = indexed_columns(columns, properties)
+    minimum: dict[str, object] = {}
+    maximum: dict[str, object] = {}
+    nulls: dict[str, object] = {}
+    for index, (path, logical, data_type) in enumerate(_leaves(columns)):
+        if path is None or logical not in wanted:
+            continue
+        found = _bounds(footer, index, data_type)
+        if found.null_count is not None:
+            _put(nulls, path, found.null_count)
+        bounded = isinstance(data_type, Primitive) and data_type.name not in _WITHOUT_BOUNDS
+        if bounded and found.minimum is not None and path[0] not in with_nan:
+            _put(minimum, path, found.minimum)
+            _put(maximum, path, found.maximum)
+    return FileStatistics(
+        num_records=footer.num_rows,
+        min_values=minimum,
+        max_values=maximum,
+        null_count=nulls,
+        tight_bounds=True,
+    )
+
+
+def indexed_columns(columns: list[Field], properties: TableProperties) -> set[tuple[str, ...]]:
+    """The leaf columns, as logical paths, that the table's properties give statistics to."""
+    leaves = [logical for path, logical, _ in _leaves(columns) if path is not None]
+    named = properties.data_skipping_stats_columns
+    if named is not None:
+        chosen = [tuple(part.strip("`").lower() for part in name) for name in map(_parts, named)]
+        return {
+            leaf
+            for leaf in leaves
+            if any(tuple(p.lower() for p in leaf[: len(name)]) == name for name in chosen)
+        }
+    limit = properties.data_skipping_num_indexed_cols
+    return set(leaves if limit < 0 else leaves[:limit])
+
+
+def _parts(name: str) -> list[str]:
+    return name.strip().split(".")
+
+
+class _Bounds:
+    __slots__ = ("maximum", "minimum", "null_count")
+
+    def __init__(self) -> None:
+        self.minimum: object = None
+        self.maximum: object = None
+        self.null_count: int | None = 0
+
+
+def _bounds(footer: pq.FileMetaData, index: int, data_type: DataType) -> _Bounds:
+    found = _Bounds()
+    for group in range(footer.num_row_groups):
+        chunk = footer.row_group(group).column(index)
+        statistics = chunk.statistics
+        if statistics is None or not statistics.has_null_count:
+            found.null_count = None
+        elif found.null_count is not None:
+            found.null_count += statistics.null_count
+        if statistics is None or not statistics.has_min_max:
+            if statistics is None or statistics.null_count != chunk.num_values:
+                found.minimum = found.maximum = None
+                break
+            continue
+        low, high = statistics.min, statistics.max
+        found.minimum = low if found.minimum is None else min(found.minimum, low)  # type: ignore[call-overload]
+        found.maximum = high if found.maximum is None else max(found.maximum, high)  # type: ignore[call-overload]
+    return found
+
+
+def _put(values: dict[str, object], path: tuple[str, ...], value: object) -> None:
+    for part in path[:-1]:
+        inner = values.setdefault(part, {})
+        assert isinstance(inner, dict)
+        values = inner
+    values[path[-1]] = value
+
+
+_Leaf = tuple[tuple[str, ...] | None, tuple[str, ...], DataType]
+
+
+def _leaves(columns: list[Field]) -> Iterator[_Leaf]:
+    """Each Parquet leaf in file order: its physical path, None inside a list or map; logical path."""
+    for item in columns:
+        yield from _leaves_of(item.type, (item.physical_name,), (item.name,))
+
+
+def _leaves_of(
+    data_type: DataType, path: tuple[str, ...] | None, logical: tuple[str, ...]
+) -> Iterator[_Leaf]:
+    match data_type:
+        case Struct(fields):
+            for item in fields:
+                inner = None if path is None else (*path, item.physical_name)
+                yield from _leaves_of(item.type, inner, (*logical, item.name))
+        case Array(element, _):
+            yield from _leaves_of(element, None, logical)
+        case Map(key, value, _):
+            yield from _leaves_of(key, None, logical)
+            yield from _leaves_of(value, None, logical)
+        case Primitive("variant"):
+            yield None, logical, data_type
+            yield None, logical, data_type
+        case _:
+            yield path, logical, data_type

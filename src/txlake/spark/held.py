@@ -1,0 +1,215 @@
+"""Rows that the driver already holds: constants, pandas, pyarrow, polars, made to fit a table.
+
+Owns the way without Spark: only conversions that are exact in Arrow are done here. Anything else
+(rounding, text of numbers, computed columns, constraints) answers None, and Spark does it.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txlake.errors import InvalidRequest
+from txlake.log.snapshot import Snapshot
+from txlake.protocol.types import Field, Primitive, Struct, from_arrow_schema, to_arrow_type
+from txlake.spark import rows
+from txlake.spark.types import can_store, same_type
+from txlake.statements import Constant, Default, Values
+
+
+def as_arrow(frame: object) -> pa.Table | None:
+    """The rows of a pandas, pyarrow or polars frame; None for anything else."""
+    if isinstance(frame, pa.Table):
+        return _plain(frame)
+    if isinstance(frame, pa.RecordBatch):
+        return _plain(pa.Table.from_batches([frame]))
+    if isinstance(frame, pa.RecordBatchReader):
+        return _plain(frame.read_all())
+    module = type(frame).__module__.partition(".")[0]
+    if module == "pandas":
+        return _plain(pa.Table.from_pandas(frame, preserve_index=False))
+    if module == "polars":
+        collected = frame.collect() if type(frame).__name__ == "LazyFrame" else frame  # type: ignore[attr-defined]
+        return _plain(collected.to_arrow())
+    return None
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """The table without dictionaries, views and large offsets, times in microseconds."""
+    wanted = pa.schema(
+        [pa.field(item.name, _plain_type(item.type), item.nullable) for item in table.schema]
+    )
+    return table.cast(wanted, safe=False) if wanted != table.schema else table
+
+
+def _plain_type(data_type: pa.DataType) -> pa.DataType:
+    t = pa.types
+    if t.is_dictionary(data_type):
+        return _plain_type(data_type.value_type)
+    if t.is_large_string(data_type) or t.is_string_view(data_type):
+        return pa.string()
+    if t.is_large_binary(data_type) or t.is_fixed_size_binary(data_type):
+        return pa.binary()
+    if t.is_binary_view(data_type):
+        return pa.binary()
+    if t.is_timestamp(data_type):
+        return pa.timestamp("us", tz=None if data_type.tz is None else "UTC")
+    if t.is_date64(data_type):
+        return pa.date32()
+    if t.is_large_list(data_type) or t.is_fixed_size_list(data_type) or t.is_list(data_type):
+        return pa.list_(_plain_type(data_type.value_type))
+    if t.is_struct(data_type):
+        return pa.struct(
+            [
+                pa.field(item.name, _plain_type(item.type), item.nullable)
+                for item in (data_type.field(i) for i in range(data_type.num_fields))
+            ]
+        )
+    if t.is_map(data_type):
+        return pa.map_(_plain_type(data_type.key_type), _plain_type(data_type.item_type))
+    if t.is_uint8(data_type) or t.is_uint16(data_type):
+        return pa.int32()
+    if t.is_uint32(data_type):
+        return pa.int64()
+    if t.is_float16(data_type):
+        return pa.float32()
+    return data_type
+
+
+def fit_by_name(table: pa.Table, snapshot: Snapshot) -> pa.Table | None:
+    """The table's columns from the rows' columns of the same names, absent ones null.
+
+    Raises InvalidRequest as `rows.by_name` does. None when Spark must do it.
+    """
+    if rows.has_rules(snapshot):
+        return None
+    source = from_arrow_schema(table.schema)
+    if any(snapshot.schema.find(name) is None for name in source.names):
+        return None
+    if len({name.lower() for name in source.names}) < len(source.names):
+        return None
+    arrays = []
+    for item in snapshot.schema:
+        found = source.find(item.name)
+        if found is None:
+            array = pa.chunked_array([pa.nulls(table.num_rows, to_arrow_type(item.type))])
+        else:
+            fitted = _fit(table.column(found.name), found, item, snapshot)
+            if fitted is None:
+                return None
+            array = fitted
+        _refuse_nulls(array, item, snapshot)
+        arrays.append(array)
+    return pa.Table.from_arrays(arrays, names=list(snapshot.schema.names))
+
+
+def _fit(
+    column: pa.ChunkedArray, source: Field, target: Field, snapshot: Snapshot
+) -> pa.ChunkedArray | None:
+    if not can_store(source.type, target.type):
+        raise InvalidRequest(
+            f"{snapshot.table}: column {target.name!r} is {rows.type_text(target.type)}, "
+            f"the value is {rows.type_text(source.type)}, which can't be stored there; cast it"
+        )
+    wanted = to_arrow_type(target.type)
+    if same_type(source.type, target.type):
+        return column if column.type.equals(wanted) else column.cast(wanted)
+    if not isinstance(source.type, Primitive) or not isinstance(target.type, Primitive):
+        return None
+    if target.type.is_string or source.type.name in {"timestamp", "timestamp_ntz"}:
+        return None
+    try:
+        return column.cast(wanted, safe=True)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+
+
+def _refuse_nulls(column: pa.ChunkedArray, item: Field, snapshot: Snapshot) -> None:
+    if item.nullable or column.null_count == 0:
+        return
+    place = pc.index(column.is_null(), True).as_py()
+    raise InvalidRequest(
+        f"{snapshot.table}: NOT NULL of column {item.name!r} is violated by row {place + 1} of "
+        f"{len(column)}; nothing was written"
+    )
+
+
+def table_of_values(
+    values: Values, names: Sequence[str], zone: Callable[[], str]
+) -> tuple[pa.Table, frozenset[tuple[int, str]]]:
+    """Constants as columns of these names, and the cells (row, column) that say DEFAULT.
+
+    `zone` gives the time zone of timestamps without one.
+    """
+    arrays = []
+    defaults: set[tuple[int, str]] = set()
+    for position, name in enumerate(names):
+        cells: list[Constant] = []
+        for number, row in enumerate(values.rows):
+            cell = row[position]
+            if isinstance(cell, Default):
+                defaults.add((number, name))
+                cell = None
+            cells.append(cell)
+        arrays.append(_array(cells, name, zone))
+    return pa.Table.from_arrays(arrays, names=list(names)), frozenset(defaults)
+
+
+def _array(cells: list[Constant], name: str, zone: Callable[[], str]) -> pa.Array:
+    kinds = {type(cell) for cell in cells if cell is not None}
+    if kinds <= {int} and kinds:
+        small = all(cell is None or -(2**31) <= cell < 2**31 for cell in cells)  # type: ignore[operator]
+        return _checked(cells, pa.int32() if small else pa.int64(), name)
+    if kinds <= {int, Decimal} and kinds:
+        decimals = [None if cell is None else Decimal(cell) for cell in cells]  # type: ignore[arg-type]
+        scale = max(-int(d.as_tuple().exponent) for d in decimals if d is not None)
+        digits = max(len(d.as_tuple().digits) for d in decimals if d is not None)
+        scale = max(scale, 0)
+        return _checked(decimals, pa.decimal128(min(38, max(digits, scale) + 1), scale), name)
+    if kinds <= {int, Decimal, float} and kinds:
+        floats = [None if cell is None else float(cell) for cell in cells]  # type: ignore[arg-type]
+        return pa.array(floats, pa.float64())
+    if kinds == {datetime.datetime}:
+        zoned = [
+            None if cell is None else _zoned(cell, zone)  # type: ignore[arg-type]
+            for cell in cells
+        ]
+        return pa.array(zoned, pa.timestamp("us", tz="UTC"))
+    if len(kinds) > 1:
+        raise InvalidRequest(
+            f"VALUES: column {name!r} mixes {', '.join(sorted(kind.__name__ for kind in kinds))}; "
+            "give every row a value of one type"
+        )
+    return pa.array(cells) if kinds else pa.nulls(len(cells))
+
+
+def _checked(cells: Sequence[object], data_type: pa.DataType, name: str) -> pa.Array:
+    try:
+        return pa.array(cells, data_type)
+    except (pa.ArrowInvalid, OverflowError) as error:
+        raise InvalidRequest(f"VALUES: column {name!r}: {error}") from error
+
+
+def _zoned(value: datetime.datetime, zone: Callable[[], str]) -> datetime.datetime:
+    if value.tzinfo is not None:
+        return value
+    from zoneinfo import ZoneInfo
+
+    return value.replace(tzinfo=ZoneInfo(zone()))
+
+
+def schema_of(table: pa.Table) -> Struct:
+    """The Delta schema for rows that create a table; every column nullable but where it says so.
+
+    Raises InvalidRequest naming a column whose type Delta doesn't have.
+    """
+    for item in table.schema:
+        try:
+            from_arrow_schema(pa.schema([item]))
+        except ValueError as error:
+            raise InvalidRequest(f"column {item.name!r}: {error}") from error
+    return from_arrow_schema(table.schema)

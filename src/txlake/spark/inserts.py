@@ -1,0 +1,211 @@
+"""Rows join a table: append, overwrite, replace_where, dynamic partition overwrite.
+
+Owns which files the new rows replace. The rows may be Spark's or the driver's own; the latter are
+written without a Spark job wherever that is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from txlake.errors import InvalidRequest
+from txlake.log.files import adds_of
+from txlake.log.predicates import And, Comparison, IsNull, Or, Predicate
+from txlake.log.snapshot import Snapshot
+from txlake.protocol.actions import Action, Add
+from txlake.protocol.partition_values import parse_value
+from txlake.spark import dml, held, rows
+from txlake.spark.deletions import remove_files
+from txlake.spark.executor import INSERT
+from txlake.spark.scan import quote
+from txlake.spark.work import Work, condition_text
+from txlake.spark.writing import VIOLATION, VIOLATION_ROW, Written, write_arrow, write_frame
+from txlake.statements import Expression, Values
+from txlake.transaction.change import Change, Read
+
+Rows = DataFrame | pa.Table | Values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Which of the table's columns the rows' columns go to: by name, or in the order of `columns`."""
+
+    by_name: bool = True
+    columns: tuple[str, ...] | None = None
+
+
+def append(work: Work, new: Rows, placement: Placement) -> Change:
+    """Adds the rows."""
+    written = write_rows(work, new, placement)
+    return _change(work, "Append", written, (), ())
+
+
+def overwrite(work: Work, new: Rows, placement: Placement) -> Change:
+    """Replaces every row."""
+    written = write_rows(work, new, placement)
+    removed = remove_files(work, list(work.snapshot.files.adds()))
+    return _change(work, "Overwrite", written, removed.actions, (Read(),))
+
+
+def replace_where(work: Work, new: Rows, placement: Placement, condition: Expression) -> Change:
+    """Replaces the rows for which the condition is true. All new rows must match it.
+
+    Raises InvalidRequest with the row that doesn't; nothing is written.
+    """
+    written = write_rows(work, new, placement, must_match=condition)
+    deleted = dml.delete(work, condition)
+    change = _change(work, "Overwrite", written, deleted.actions, deleted.reads)
+    parameters = {**change.parameters, "predicate": condition_text(condition)}
+    metrics = {**deleted.metrics, **change.metrics}
+    return Change(
+        operation=change.operation,
+        parameters=parameters,
+        actions=change.actions,
+        metrics=metrics,
+        reads=change.reads,
+        affected=change.affected,
+    )
+
+
+def overwrite_partitions(work: Work, new: Rows, placement: Placement) -> Change:
+    """Replaces the partitions that the rows fall into, and no others."""
+    if not work.snapshot.partition_columns:
+        return overwrite(work, new, placement)
+    written = write_rows(work, new, placement)
+    keys = {_partition_key(add) for add in written.adds}
+    replaced = [add for add in work.snapshot.files.adds() if _partition_key(add) in keys]
+    removed = remove_files(work, replaced)
+    reads = tuple(
+        Read(predicate=predicate, text="dynamic partition overwrite")
+        for predicate in _partition_predicates(work.snapshot, written.adds)
+    )
+    return _change(work, "Overwrite", written, removed.actions, reads)
+
+
+def _partition_key(add: Add) -> tuple[tuple[str, str | None], ...]:
+    return tuple(sorted((name, value or None) for name, value in add.partition_values.items()))
+
+
+def _partition_predicates(snapshot: Snapshot, adds: Sequence[Add]) -> tuple[Predicate, ...]:
+    """One predicate that holds for just the partitions of these files."""
+    partitions: list[Predicate] = []
+    for key in sorted({_partition_key(add) for add in adds}, key=repr):
+        values = dict(key)
+        parts: list[Predicate] = []
+        for name in snapshot.partition_columns:
+            item = snapshot.schema.find(name)
+            assert item is not None
+            value = parse_value(values.get(item.physical_name), item.type)
+            if value is None:
+                parts.append(IsNull((item.name,)))
+            else:
+                parts.append(Comparison((item.name,), "=", value))
+        partitions.append(parts[0] if len(parts) == 1 else And(tuple(parts)))
+    if not partitions:
+        return ()
+    return (partitions[0] if len(partitions) == 1 else Or(tuple(partitions)),)
+
+
+def _change(
+    work: Work,
+    mode: str,
+    written: Written,
+    removed: Sequence[Action],
+    reads: tuple[Read, ...],
+) -> Change:
+    count = written.actions.get(INSERT, 0)
+    size = sum(add.size for add in written.adds)
+    return Change(
+        operation="WRITE",
+        parameters={"mode": mode, "partitionBy": list(work.snapshot.partition_columns)},
+        actions=(*removed, *written.adds),
+        metrics={"numFiles": len(written.adds), "numOutputRows": count, "numOutputBytes": size},
+        reads=reads,
+        affected={"num_affected_rows": count, "num_inserted_rows": count},
+    )
+
+
+def write_rows(
+    work: Work, new: Rows, placement: Placement, must_match: Expression | None = None
+) -> Written:
+    """Writes the rows as data files of the table, not yet part of it.
+
+    Raises InvalidRequest for a column that doesn't fit or a row that violates a constraint.
+    """
+    if isinstance(new, Values):
+        new = _values(work, new, placement)
+        placement = Placement(by_name=True)
+    if isinstance(new, pa.Table):
+        fitted = None
+        if must_match is None and placement.by_name:
+            fitted = held.fit_by_name(new, work.snapshot)
+        if fitted is not None:
+            return write_arrow(fitted, work.target())
+        new = work.spark.createDataFrame(new)
+    given = None
+    if placement.by_name:
+        given = {item.name for item in work.snapshot.schema if _has(new, item.name)}
+        frame = rows.by_name(new, work.snapshot)
+    else:
+        frame = rows.by_position(new, work.snapshot, placement.columns)
+    frame = rows.checked(frame, work.snapshot, given=given)
+    if must_match is not None:
+        frame = _matching(work, frame, must_match)
+    return write_frame(frame, work.target())
+
+
+def _has(frame: DataFrame, name: str) -> bool:
+    return any(column.lower() == name.lower() for column in frame.columns)
+
+
+def _values(work: Work, values: Values, placement: Placement) -> pa.Table | DataFrame:
+    """Constants as named columns: Arrow, or a Spark frame where a cell asks for a computed default."""
+    names = placement.columns or work.snapshot.schema.names
+    width = len(values.rows[0]) if values.rows else len(names)
+    if width != len(names):
+        raise InvalidRequest(
+            f"{work.snapshot.table}: expected {len(names)} values a row ({', '.join(names)}), "
+            f"found {width}"
+        )
+    for name in names:
+        if work.snapshot.schema.find(name) is None:
+            raise rows.unknown_column(name, work.snapshot)
+    table, defaults = held.table_of_values(values, names, lambda: session_zone(work))
+    if not defaults:
+        return table
+    frame = work.spark.createDataFrame(
+        table.append_column("__row", pa.array(range(table.num_rows), pa.int64()))
+    )
+    columns = []
+    for name in names:
+        item = work.snapshot.schema.find(name)
+        assert item is not None
+        asking = [number for number, column in defaults if column == name]
+        column = F.col(quote(name))
+        if asking:
+            computed = F.col("__row").isin(asking)
+            column = F.when(computed, rows.default_value(item)).otherwise(column)
+        columns.append(column.alias(name))
+    return frame.select(*columns)
+
+
+def session_zone(work: Work) -> str:
+    """The time zone of timestamps that name none: Spark's setting."""
+    zone = work.spark.conf.get("spark.sql.session.timeZone")
+    return zone or "UTC"
+
+
+def _matching(work: Work, frame: DataFrame, condition: Expression) -> DataFrame:
+    """The frame with a violation for each row that the condition isn't true for."""
+    label = F.lit(f"replace_where {condition_text(condition)}")
+    matches = F.coalesce(work.column_of(condition), F.lit(False))
+    outside = F.when(~matches, label)
+    before = F.col(VIOLATION) if VIOLATION in frame.columns else F.lit(None).cast("string")
+    row = F.to_json(F.struct(*[F.col(quote(name)) for name in work.snapshot.schema.names]))
+    frame = work.qualified(frame, None).withColumn(VIOLATION, F.coalesce(before, outside))
+    return frame.withColumn(VIOLATION_ROW, F.when(F.col(VIOLATION).isNotNull(), row))

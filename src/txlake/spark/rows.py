@@ -1,0 +1,251 @@
+"""Rows are made to fit a table: columns, types, defaults, generated values, constraints.
+
+Owns the checks on rows before they are written. A row that violates a constraint is found by the
+writing job itself: `checked` adds a column that names the constraint.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from txlake.errors import InvalidRequest
+from txlake.log.snapshot import Snapshot
+from txlake.protocol.types import DataType, Field, Primitive, Struct, type_to_json
+from txlake.spark.executor import FIRST_WITHOUT_IMAGE
+from txlake.spark.scan import quote
+from txlake.spark.types import can_store, delta_schema, spark_type, stored
+from txlake.spark.writing import ACTION, VIOLATION, VIOLATION_ROW
+
+GENERATION_EXPRESSION = "delta.generationExpression"
+CURRENT_DEFAULT = "CURRENT_DEFAULT"
+_INVARIANTS = "delta.invariants"
+_CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
+_LENGTH = re.compile(r"(char|varchar)\(\s*(\d+)\s*\)", re.IGNORECASE)
+
+
+def type_text(data_type: DataType) -> str:
+    """A type as messages name it."""
+    value = type_to_json(data_type)
+    return value if isinstance(value, str) else spark_type(data_type).simpleString()
+
+
+def by_name(frame: DataFrame, snapshot: Snapshot) -> DataFrame:
+    """The table's columns from a frame's columns of the same names; absent ones get their default.
+
+    Raises InvalidRequest for a column that the table doesn't have, or of a type that can't be
+    stored, naming it.
+    """
+    source = delta_schema(frame.schema)
+    _refuse_ambiguous(source, snapshot)
+    unknown = [item.name for item in source if snapshot.schema.find(item.name) is None]
+    if unknown:
+        raise InvalidRequest(
+            f"{snapshot.table}: the rows have column{'s' if len(unknown) > 1 else ''} "
+            f"{', '.join(map(repr, unknown))}, the table has {', '.join(snapshot.schema.names)}; "
+            "use merge_schema=True (WITH SCHEMA EVOLUTION) to add columns"
+        )
+    values: dict[str, Column] = {}
+    for item in snapshot.schema:
+        found = source.find(item.name)
+        if found is not None:
+            values[item.name] = storable(F.col(quote(found.name)), found.type, item, snapshot)
+    return filled(frame, values, snapshot)
+
+
+def by_position(frame: DataFrame, snapshot: Snapshot, columns: Sequence[str] | None) -> DataFrame:
+    """The table's columns from a frame's columns in order; `columns` names where they go.
+
+    Raises InvalidRequest when the numbers differ or a type can't be stored.
+    """
+    source = delta_schema(frame.schema)
+    names = list(columns) if columns is not None else list(snapshot.schema.names)
+    targets = []
+    for name in names:
+        found = snapshot.schema.find(name)
+        if found is None:
+            raise unknown_column(name, snapshot)
+        targets.append(found)
+    if len({item.name for item in targets}) < len(targets):
+        raise InvalidRequest(f"{snapshot.table}: a column is named twice in {names}")
+    if len(source.fields) != len(targets):
+        fitting = columns is None and len(source.fields) < len(targets)
+        rest = targets[len(source.fields) :]
+        if not (fitting and all(_fills_itself(item) for item in rest)):
+            raise InvalidRequest(
+                f"{snapshot.table}: expected {len(targets)} columns ({', '.join(names)}), "
+                f"found {len(source.fields)} ({', '.join(source.names)})"
+            )
+        targets = targets[: len(source.fields)]
+    positions = [f"__c{position}" for position in range(len(targets))]
+    renamed = frame.toDF(*positions)
+    values = {
+        target.name: storable(F.col(position), item.type, target, snapshot)
+        for position, item, target in zip(positions, source, targets, strict=True)
+    }
+    return filled(renamed, values, snapshot)
+
+
+def _fills_itself(item: Field) -> bool:
+    return GENERATION_EXPRESSION in item.metadata or CURRENT_DEFAULT in item.metadata
+
+
+def unknown_column(name: str, snapshot: Snapshot) -> InvalidRequest:
+    """The error for a column that the table doesn't have."""
+    return InvalidRequest(
+        f"{snapshot.table}: there is no column {name!r}; "
+        f"the table has {', '.join(snapshot.schema.names)}"
+    )
+
+
+def _refuse_ambiguous(source: Struct, snapshot: Snapshot) -> None:
+    folded: dict[str, str] = {}
+    for name in source.names:
+        other = folded.setdefault(name.lower(), name)
+        if other is not name:
+            raise InvalidRequest(
+                f"{snapshot.table}: the rows have two columns {other!r} and {name!r}; "
+                "letter case doesn't tell columns apart"
+            )
+
+
+def storable(value: Column, source: DataType, target: Field, snapshot: Snapshot) -> Column:
+    """The value as the column stores it. Raises InvalidRequest when the types don't fit."""
+    if not can_store(source, target.type):
+        raise InvalidRequest(
+            f"{snapshot.table}: column {target.name!r} is {type_text(target.type)}, "
+            f"the value is {type_text(source)}, which can't be stored there; cast it"
+        )
+    return stored(value, source, target.type)
+
+
+def default_value(item: Field) -> Column:
+    """A column's default, null when it has none."""
+    text = item.metadata.get(CURRENT_DEFAULT)
+    value = F.expr(text) if isinstance(text, str) else F.lit(None)
+    return value.cast(spark_type(item.type))
+
+
+def filled(
+    frame: DataFrame, values: dict[str, Column], snapshot: Snapshot, carried: Sequence[Column] = ()
+) -> DataFrame:
+    """All columns of the table in order, then `carried`: given, generated or default.
+
+    A generated column that isn't given is computed from the columns that its expression names.
+    """
+    schema = snapshot.schema
+    given = {
+        item.name: values.get(item.name, default_value(item)).alias(item.name)
+        for item in schema
+        if item.name in values or GENERATION_EXPRESSION not in item.metadata
+    }
+    first = frame.select(*given.values(), *carried)
+    if len(given) == len(schema.fields):
+        return first
+    columns = [
+        F.col(quote(item.name))
+        if item.name in given
+        else F.expr(str(item.metadata[GENERATION_EXPRESSION]))
+        .cast(spark_type(item.type))
+        .alias(item.name)
+        for item in schema
+    ]
+    rest = first.columns[len(given) :]
+    return first.select(*columns, *[F.col(quote(name)) for name in rest])
+
+
+def checked(
+    frame: DataFrame, snapshot: Snapshot, *, given: Collection[str] | None = None
+) -> DataFrame:
+    """The frame with VIOLATION and VIOLATION_ROW, where the table has anything to check.
+
+    `given`: the columns whose values the caller gave; generated ones among them are checked. None
+    for all. Rows whose ACTION writes no image are not checked.
+    """
+    rules = _rules(snapshot, given)
+    if not rules:
+        return frame
+    violated: Column = F.lit(None).cast("string")
+    for name, holds in reversed(rules):
+        violated = F.when(~F.coalesce(holds, F.lit(False)), F.lit(name)).otherwise(violated)
+    if ACTION in frame.columns:
+        violated = F.when(F.col(ACTION) < FIRST_WITHOUT_IMAGE, violated)
+    frame = frame.withColumn(VIOLATION, violated)
+    row = F.to_json(F.struct(*[F.col(quote(name)) for name in snapshot.schema.names]))
+    return frame.withColumn(VIOLATION_ROW, F.when(F.col(VIOLATION).isNotNull(), row))
+
+
+def has_rules(snapshot: Snapshot) -> bool:
+    """Whether rows must be checked or completed by Spark: more than NOT NULL at the top level."""
+    return any(_needs_spark(item) for item in snapshot.schema) or bool(
+        snapshot.properties.constraints
+    )
+
+
+def _needs_spark(item: Field) -> bool:
+    keys = (GENERATION_EXPRESSION, CURRENT_DEFAULT, _INVARIANTS, _CHAR_VARCHAR)
+    nested_not_null = isinstance(item.type, Struct) and any(
+        True for _ in _not_null(item.type, (item.name,))
+    )
+    return nested_not_null or any(key in item.metadata for key in keys) or _length(item) is not None
+
+
+def _rules(snapshot: Snapshot, given: Collection[str] | None) -> list[tuple[str, Column]]:
+    """Each rule with its name; a row must make it true (null is not)."""
+    rules: list[tuple[str, Column]] = []
+    for item in snapshot.schema:
+        column = F.col(quote(item.name))
+        if not item.nullable:
+            rules.append((f"NOT NULL of column {item.name!r}", column.isNotNull()))
+        if isinstance(item.type, Struct):
+            for path, rule in _not_null(item.type, (item.name,)):
+                rules.append((f"NOT NULL of column {'.'.join(path)!r}", rule))
+        text = _invariant(item)
+        if text is not None:
+            rules.append((f"invariant {text!r} of column {item.name!r}", F.expr(text)))
+        generated = item.metadata.get(GENERATION_EXPRESSION)
+        if isinstance(generated, str) and (given is None or item.name in given):
+            same = column.eqNullSafe(F.expr(generated).cast(spark_type(item.type)))
+            rules.append((f"generated column {item.name!r} = {generated}", same))
+        length = _length(item)
+        if length is not None:
+            fits = column.isNull() | (F.char_length(column) <= F.lit(length))
+            rules.append((f"length {length} of column {item.name!r}", fits))
+    for name, text in snapshot.properties.constraints.items():
+        rules.append((f"CHECK constraint {name} ({text})", F.expr(text)))
+    return rules
+
+
+def _not_null(struct: Struct, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], Column]]:
+    """Fields that may not be null where their struct isn't."""
+    parent = F.col(".".join(map(quote, path)))
+    rules = []
+    for item in struct:
+        inner = (*path, item.name)
+        if not item.nullable:
+            rule = parent.isNull() | F.col(".".join(map(quote, inner))).isNotNull()
+            rules.append((inner, rule))
+        if isinstance(item.type, Struct):
+            rules += _not_null(item.type, inner)
+    return rules
+
+
+def _invariant(item: Field) -> str | None:
+    text = item.metadata.get(_INVARIANTS)
+    if not isinstance(text, str):
+        return None
+    parsed = json.loads(text)
+    expression = parsed.get("expression", {}).get("expression")
+    return expression if isinstance(expression, str) else None
+
+
+def _length(item: Field) -> int | None:
+    text = item.metadata.get(_CHAR_VARCHAR)
+    if text is None and isinstance(item.type, Primitive):
+        text = item.type.name
+    match = _LENGTH.fullmatch(text) if isinstance(text, str) else None
+    return None if match is None else int(match[2])

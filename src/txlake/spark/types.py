@@ -1,0 +1,177 @@
+"""Delta's types as PySpark's, and the rules by which a value may be stored in a column.
+
+Owns `StructType` conversions and ANSI store assignment; knows nothing of files.
+"""
+
+from __future__ import annotations
+
+import json
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from txlake.errors import UnsupportedFeature
+from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct, type_from_json
+
+_HIDDEN_METADATA = ("delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT", "__CHAR_VARCHAR", "parquet.")
+_NUMERIC_RANK = {"byte": 0, "short": 1, "integer": 2, "long": 3, "float": 5, "double": 6}
+_DATETIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
+
+
+def spark_type(data_type: DataType, *, physical: bool = False) -> T.DataType:
+    """The PySpark type that holds a Delta type; struct fields by logical or physical name.
+
+    Raises UnsupportedFeature for a type that Spark doesn't know.
+    """
+    match data_type:
+        case Primitive(name):
+            if data_type.is_string:
+                return T.StringType()
+            decimal = data_type.decimal
+            if decimal is not None:
+                return T.DecimalType(*decimal)
+            if name == "void":
+                return T.NullType()
+            try:
+                return T.StructType.fromJson(
+                    {"fields": [{"name": "c", "type": name, "nullable": True, "metadata": {}}]}
+                )[0].dataType
+            except Exception as error:
+                raise UnsupportedFeature(f"type {name!r} is not known to Spark") from error
+        case Array(element, contains_null):
+            return T.ArrayType(spark_type(element, physical=physical), contains_null)
+        case Map(key, value, value_contains_null):
+            return T.MapType(
+                spark_type(key, physical=physical),
+                spark_type(value, physical=physical),
+                value_contains_null,
+            )
+        case Struct():
+            return spark_schema(data_type, physical=physical)
+
+
+def spark_schema(schema: Struct, *, physical: bool = False) -> T.StructType:
+    """The PySpark schema of a table, without metadata."""
+    return T.StructType(
+        [
+            T.StructField(
+                item.physical_name if physical else item.name,
+                spark_type(item.type, physical=physical),
+                item.nullable,
+            )
+            for item in schema
+        ]
+    )
+
+
+def visible_metadata(item: Field) -> dict[str, object]:
+    """A column's metadata without what the log alone needs."""
+    return {
+        key: value for key, value in item.metadata.items() if not key.startswith(_HIDDEN_METADATA)
+    }
+
+
+def delta_schema(schema: T.StructType) -> Struct:
+    """A DataFrame's schema as Delta's, nullable everywhere but where it says otherwise."""
+    parsed = type_from_json(json.loads(schema.json()))
+    assert isinstance(parsed, Struct)
+    return parsed
+
+
+def same_type(left: DataType, right: DataType) -> bool:
+    """Whether values need no conversion: equal but for nullability, metadata and name case."""
+    match left, right:
+        case Primitive(), Primitive():
+            return spark_type(left) == spark_type(right)
+        case Array(one, _), Array(other, _):
+            return same_type(one, other)
+        case Map(key, value, _), Map(other_key, other_value, _):
+            return same_type(key, other_key) and same_type(value, other_value)
+        case Struct(fields), Struct(others):
+            return len(fields) == len(others) and all(
+                one.name == other.name and same_type(one.type, other.type)
+                for one, other in zip(fields, others, strict=True)
+            )
+        case _:
+            return False
+
+
+def can_store(source: DataType, target: DataType) -> bool:
+    """Whether ANSI store assignment lets a source's value into a target column.
+
+    Numbers go to numbers (overflow fails at run time), anything simple goes to text, dates and
+    timestamps to each other; text goes to nothing else. Source: Spark, "Store Assignment".
+    """
+    match source, target:
+        case Primitive("void"), _:
+            return True
+        case Primitive(), Primitive():
+            return _can_store_primitive(source, target)
+        case Array(one, _), Array(other, _):
+            return can_store(one, other)
+        case Map(key, value, _), Map(other_key, other_value, _):
+            return can_store(key, other_key) and can_store(value, other_value)
+        case Struct(fields), Struct():
+            return all(
+                (wanted := target.find(item.name)) is not None and can_store(item.type, wanted.type)
+                for item in fields
+            )
+        case _:
+            return False
+
+
+def _can_store_primitive(source: Primitive, target: Primitive) -> bool:
+    if spark_type(source) == spark_type(target):
+        return True
+    if _is_numeric(source) and _is_numeric(target):
+        return True
+    if target.is_string:
+        return source.name != "binary"
+    return source.name in _DATETIMES and target.name in _DATETIMES
+
+
+def _is_numeric(primitive: Primitive) -> bool:
+    return primitive.name in _NUMERIC_RANK or primitive.decimal is not None
+
+
+def stored(value: Column, source: DataType, target: DataType, *, physical: bool = False) -> Column:
+    """The value converted to the target's type; structs by field name, missing fields null.
+
+    With `physical`, nested fields get the names that the data files use.
+    """
+    if not physical and same_type(source, target):
+        return value
+    match source, target:
+        case Struct(), Struct(fields):
+            members = []
+            for wanted in fields:
+                found = source.find(wanted.name)
+                name = wanted.physical_name if physical else wanted.name
+                member = (
+                    F.lit(None).cast(spark_type(wanted.type, physical=physical))
+                    if found is None
+                    else stored(
+                        value.getField(found.name), found.type, wanted.type, physical=physical
+                    )
+                )
+                members.append(member.alias(name))
+            return F.when(value.isNotNull(), F.struct(*members))
+        case Array(one, _), Array(other, _) if not isinstance(one, Primitive):
+            return F.transform(value, lambda item: stored(item, one, other, physical=physical))
+        case Map(key, item, _), Map(other_key, other_item, _) if not (
+            isinstance(key, Primitive) and isinstance(item, Primitive)
+        ):
+            entries = F.transform(
+                F.map_entries(value),
+                lambda entry: F.struct(
+                    stored(entry.getField("key"), key, other_key, physical=physical).alias("key"),
+                    stored(entry.getField("value"), item, other_item, physical=physical).alias(
+                        "value"
+                    ),
+                ),
+            )
+            return F.map_from_entries(entries)
+        case _:
+            wanted_type = spark_type(target, physical=physical)
+            return value if same_type(source, target) else value.cast(wanted_type)

@@ -1,0 +1,99 @@
+"""Deletion vectors on their way between the table's files, the driver and Spark.
+
+Owns loading the vectors of a scan, their broadcast form, and writing the vectors of a change. The
+bytes themselves are `protocol.deletion_vectors`' business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from pyroaring import BitMap64
+
+from txlake.errors import CorruptTable
+from txlake.ports import Store, System
+from txlake.protocol import deletion_vectors as codec
+from txlake.protocol.actions import Add, DeletionVector
+from txlake.spark.executor import unpack_positions
+
+_READERS = 8
+
+
+def load_vectors(store: Store, files: Iterable[tuple[int, DeletionVector]]) -> dict[int, BitMap64]:
+    """The deleted positions of each file (ordinal, vector), read in parallel.
+
+    Raises CorruptTable naming the vector's file when it is gone or damaged.
+    """
+    wanted = list(files)
+    if len(wanted) < 2:
+        return {ordinal: load_vector(store, vector) for ordinal, vector in wanted}
+    with ThreadPoolExecutor(_READERS) as pool:
+        bitmaps = pool.map(lambda item: load_vector(store, item[1]), wanted)
+        return dict(zip((ordinal for ordinal, _ in wanted), bitmaps, strict=True))
+
+
+def load_vector(store: Store, vector: DeletionVector) -> BitMap64:
+    """The deleted positions that one descriptor names."""
+    if vector.storage_type == "i":
+        return codec.decode_inline(vector)
+    path = codec.vector_path(vector, store.url)
+    offset, length = codec.slice_range(vector)
+    try:
+        data = store.get_range(path, offset, length)
+    except FileNotFoundError as error:
+        raise CorruptTable(f"{store.url}: deletion vector file {path} is missing") from error
+    return codec.read_from_file(data, vector, file=path)
+
+
+def as_words(bitmap: BitMap64) -> list[int]:
+    """Packed bits as signed 64-bit words: bit `p & 63` of word `p >> 6` says that p is deleted."""
+    positions = as_array(bitmap)
+    bits = np.zeros((int(positions[-1]) // 64 + 1) * 64 if len(positions) else 64, dtype=bool)
+    bits[positions] = True
+    words: list[int] = np.packbits(bits, bitorder="little").view("<i8").tolist()
+    return words
+
+
+def as_array(bitmap: BitMap64) -> np.ndarray:
+    """The positions in ascending order, unsigned 64-bit."""
+    return np.fromiter(bitmap, dtype=np.uint64, count=len(bitmap))
+
+
+def from_report(data: bytes) -> BitMap64:
+    """The positions that a task reported."""
+    return BitMap64(unpack_positions(data).tolist())
+
+
+def write_vectors(
+    store: Store, system: System, bitmaps: Sequence[BitMap64]
+) -> list[DeletionVector]:
+    """Writes the bitmaps to one new file of the table; a descriptor each, in order."""
+    if not bitmaps:
+        return []
+    name = system.new_id()
+    data, places = codec.vector_file(bitmaps)
+    store.put(codec.relative_file_name(name), data)
+    return [
+        codec.relative_vector(name, "", offset, size, len(bitmap))
+        for (offset, size), bitmap in zip(places, bitmaps, strict=True)
+    ]
+
+
+def union_with_deleted(
+    store: Store, files: Mapping[int, Add], deleted: Mapping[int, BitMap64]
+) -> dict[int, BitMap64]:
+    """For each file with new deletions, all its deleted positions, old and new."""
+    old = load_vectors(
+        store,
+        (
+            (ordinal, vector)
+            for ordinal, add in files.items()
+            if ordinal in deleted and (vector := add.deletion_vector) is not None
+        ),
+    )
+    return {
+        ordinal: bitmap | old[ordinal] if ordinal in old else bitmap
+        for ordinal, bitmap in deleted.items()
+    }

@@ -1,0 +1,133 @@
+"""What every operation of the data plane works with: one table at one moment, and Spark.
+
+Owns the pairing of a statement's expressions with Spark columns and with the predicates that
+conflict checks and file skipping use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+from pyroaring import BitMap64
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from txlake.log.predicates import Opaque, Predicate, bind, parse_predicate
+from txlake.log.snapshot import Snapshot
+from txlake.ports import Store, System
+from txlake.protocol.actions import Action
+from txlake.settings import Settings
+from txlake.spark.manifest import Manifests
+from txlake.spark.scan import Scan, scan_frame
+from txlake.spark.writing import Target
+from txlake.statements import Expression, NativeColumn, SqlText
+from txlake.transaction.change import Read
+
+
+def plain_column(expression: Expression) -> Column:
+    """The Spark column of an expression that names no other table."""
+    if isinstance(expression, NativeColumn):
+        assert isinstance(expression.column, Column)
+        return expression.column
+    return F.expr(expression.text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One table as a statement sees it, and the means to read and write its rows.
+
+    Attributes:
+        column_of: the Spark column of an expression; tables named in it are replaced by views.
+        name: what qualifies the table's columns when the statement gives no alias.
+    """
+
+    spark: SparkSession
+    manifests: Manifests
+    system: System
+    settings: Settings
+    snapshot: Snapshot
+    store: Store
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+    column_of: Callable[[Expression], Column] = plain_column
+    name: str | None = None
+
+    def scan(
+        self,
+        files: pa.Table,
+        *,
+        positions: bool = False,
+        deleted: Mapping[int, BitMap64] | None = None,
+    ) -> DataFrame:
+        """The rows of these files; with positions also row ids where the table tracks rows."""
+        return scan_frame(
+            self.spark,
+            self.manifests,
+            Scan(
+                snapshot=self.snapshot,
+                store=self.store,
+                files=files,
+                positions=positions,
+                row_ids=positions and self.tracks_rows,
+                deleted=deleted,
+            ),
+        )
+
+    @property
+    def tracks_rows(self) -> bool:
+        """Whether moved rows must keep their ids."""
+        properties = self.snapshot.properties
+        return properties.row_tracking and properties.materialized_row_id_column is not None
+
+    @property
+    def uses_vectors(self) -> bool:
+        """Whether deleted rows are marked in deletion vectors, not rewritten."""
+        return (
+            self.snapshot.properties.enable_deletion_vectors
+            and "deletionVectors" in self.snapshot.features
+        )
+
+    def target(self, *, data_change: bool = True) -> Target:
+        """Where new rows go."""
+        return Target(
+            snapshot=self.snapshot,
+            store=self.store,
+            system=self.system,
+            storage_options=self.storage_options,
+            data_change=data_change,
+        )
+
+    def after(self, actions: tuple[Action, ...]) -> Work:
+        """The same work on the table as these actions leave it."""
+        return replace(self, snapshot=self.snapshot.apply(actions))
+
+    def qualified(self, frame: DataFrame, alias: str | None) -> DataFrame:
+        """The frame under the alias by which the statement names its columns."""
+        name = alias or self.name
+        return frame if name is None else frame.alias(name)
+
+    def predicate(self, expression: Expression | None, alias: str | None) -> Predicate | None:
+        """What skipping and conflict checks know of a condition; None for every row.
+
+        Raises InvalidRequest for a column that the table doesn't have.
+        """
+        if expression is None:
+            return None
+        if isinstance(expression, NativeColumn) or expression.references:
+            return Opaque(condition_text(expression))
+        aliases = tuple(name for name in (alias, self.name) if name is not None)
+        return bind(parse_predicate(expression.text, aliases=aliases), self.snapshot.schema)
+
+    def read(self, expression: Expression | None, alias: str | None) -> Read:
+        """The read that a condition makes a statement depend on."""
+        predicate = self.predicate(expression, alias)
+        return Read(
+            predicate=predicate,
+            text=None if expression is None else condition_text(expression),
+        )
+
+
+def condition_text(expression: Expression) -> str:
+    """A condition as its author wrote it, for messages and history."""
+    return expression.text if isinstance(expression, SqlText) else str(expression.column)

@@ -1,0 +1,355 @@
+"""Rows become data files: by Spark's tasks, or by the driver for what it already holds.
+
+Owns the way from rows in the table's logical columns to finished `add` actions. Which rows, and
+whether they fit the table, is decided before (`rows`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyroaring import BitMap64
+from pyspark import cloudpickle
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from txlake.errors import InvalidRequest
+from txlake.log.snapshot import Snapshot
+from txlake.ports import Store, System
+from txlake.protocol import paths
+from txlake.protocol.actions import Add
+from txlake.protocol.partition_values import format_value
+from txlake.protocol.types import Field, Primitive, Struct, to_arrow_field
+from txlake.spark import executor
+from txlake.spark.footers import statistics_of
+from txlake.spark.scan import FILE, ROW, ROW_ID, ROW_VERSION, quote
+from txlake.spark.types import spark_type, stored
+from txlake.spark.vectors import from_report
+
+ACTION = "__txlake_action"
+VIOLATION = "__txlake_violation"
+VIOLATION_ROW = "__txlake_violation_row"
+GROUP = "__txlake_group"
+_BATCH_ROWS = 131_072
+
+cloudpickle.register_pickle_by_value(executor)
+cloudpickle.register_pickle_by_value(paths)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The table that rows are written to, as it will be once the change is committed.
+
+    `storage_options` travel with the tasks; `rows_max` bounds the rows of one file.
+    """
+
+    snapshot: Snapshot
+    store: Store
+    system: System
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+    data_change: bool = True
+    rows_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What was written.
+
+    Attributes:
+        adds: the new files.
+        groups: each new file's GROUP, where the rows had one.
+        replaced: positions of the rows replaced or deleted, by file ordinal of the scan.
+        replaced_rows: how many rows named those positions; more than positions when two rows
+            named one.
+        actions: rows by action (`executor.COPY`, `INSERT`, ...).
+    """
+
+    adds: tuple[Add, ...] = ()
+    groups: tuple[int, ...] = ()
+    replaced: Mapping[int, BitMap64] = field(default_factory=dict)
+    replaced_rows: int = 0
+    actions: Mapping[int, int] = field(default_factory=dict)
+
+
+def write_frame(
+    frame: DataFrame, target: Target, *, images: bool = True, keep_order: bool = False
+) -> Written:
+    """Runs one Spark job that writes the rows and reports on them.
+
+    Without `images` only the control columns are read, and nothing is written.
+
+    `frame` has the table's columns by logical name, of the types that `rows` gave them, and any of the
+    control columns ACTION, FILE, ROW, VIOLATION, VIOLATION_ROW, GROUP, ROW_ID, ROW_VERSION.
+
+    Raises InvalidRequest with the row when one violates a constraint; nothing stays written.
+    """
+    snapshot = target.snapshot
+    present = set(frame.columns)
+    partitions = _partition_fields(snapshot) if images else []
+    data = _data_fields(snapshot) if images else []
+    columns: list[Column] = [
+        stored(F.col(quote(item.name)), item.type, item.type, physical=_renames(item)).alias(
+            item.physical_name
+        )
+        for item in data
+    ]
+    columns += [
+        F.col(control).alias(name)
+        for control, name in _tracking(snapshot)
+        if name is not None and control in present
+    ]
+    layout: dict[str, int] = {"data": len(columns)}
+    partition_indexes = []
+    for position, item in enumerate(partitions):
+        partition_indexes.append(len(columns))
+        columns.append(partition_text(F.col(quote(item.name)), item).alias(f"__p{position}"))
+    for key, name in (
+        ("action", ACTION),
+        ("file", FILE),
+        ("row", ROW),
+        ("violation", VIOLATION),
+        ("violation_row", VIOLATION_ROW),
+        ("group", GROUP),
+    ):
+        if name in present:
+            layout[key] = len(columns)
+            columns.append(F.col(name))
+    selected = frame.select(*columns)
+    if partitions and not keep_order:
+        selected = selected.sortWithinPartitions(
+            *[F.col(f"__p{position}") for position in range(len(partitions))]
+        )
+    task = _task(
+        target,
+        _arrow_schema(data, _tracked_names(snapshot, present)),
+        executor.Layout(partition=tuple(partition_indexes), **layout),
+    )
+    reports = selected.mapInArrow(task, executor.REPORT_SCHEMA).collect()
+    return _written(target, (row.asDict() for row in reports))
+
+
+def write_arrow(table: pa.Table, target: Target) -> Written:
+    """Writes rows that the driver holds, without Spark; columns as the table's logical schema."""
+    snapshot = target.snapshot
+    data = _data_fields(snapshot)
+    partitions = _partition_fields(snapshot)
+    schema = _arrow_schema(data, [])
+    arrays = [
+        _physical(table.column(item.name), wanted.type)
+        for item, wanted in zip(data, schema, strict=True)
+    ]
+    names = list(schema.names)
+    for position, item in enumerate(partitions):
+        arrays.append(_texts(table.column(item.name), item))
+        names.append(f"__p{position}")
+    rows = pa.Table.from_arrays(arrays, names=names)
+    indexes = tuple(range(len(data), len(data) + len(partitions)))
+    if partitions:
+        keys = [(names[index], "ascending") for index in indexes]
+        rows = rows.take(pc.sort_indices(rows, sort_keys=keys))
+    task = _task(target, schema, executor.Layout(data=len(data), partition=indexes))
+    reports: list[dict[str, object]] = []
+    name = f"part-00000-{task.job_id}"
+    for batch in executor.run(task, iter(rows.to_batches(_BATCH_ROWS)), name):
+        reports += batch.to_pylist()
+    return _written(target, reports)
+
+
+def _physical(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    """The same values with the field names of the data files."""
+    return pa.chunked_array([_renamed(chunk, wanted) for chunk in column.chunks], wanted)
+
+
+def _renamed(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    if array.type.equals(wanted):
+        return array
+    if pa.types.is_struct(wanted):
+        parts = [
+            _renamed(array.field(index), wanted.field(index).type)
+            for index in range(wanted.num_fields)
+        ]
+        mask = array.is_null() if array.null_count else None
+        return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=mask)
+    if pa.types.is_list(wanted):
+        return pa.ListArray.from_arrays(
+            array.offsets, _renamed(array.values, wanted.value_type), type=wanted
+        )
+    if pa.types.is_map(wanted):
+        return pa.MapArray.from_arrays(
+            array.offsets,
+            _renamed(array.keys, wanted.key_type),
+            _renamed(array.items, wanted.item_type),
+            type=wanted,
+        )
+    return array.cast(wanted)
+
+
+def _texts(column: pa.ChunkedArray, item: Field) -> pa.Array:
+    encoded = column.combine_chunks().dictionary_encode()
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.combine_chunks()
+    texts = [format_value(value, item.type) for value in encoded.dictionary.to_pylist()]
+    return pa.array(texts, pa.string()).take(encoded.indices)
+
+
+def _partition_fields(snapshot: Snapshot) -> list[Field]:
+    found = [snapshot.schema.find(name) for name in snapshot.partition_columns]
+    return [item for item in found if item is not None]
+
+
+def _data_fields(snapshot: Snapshot) -> list[Field]:
+    return [
+        item
+        for item in snapshot.schema
+        if item.name not in snapshot.partition_columns and item.type != Primitive("void")
+    ]
+
+
+def _renames(item: Field) -> bool:
+    return not isinstance(item.type, Primitive) and spark_type(item.type) != spark_type(
+        item.type, physical=True
+    )
+
+
+def _tracking(snapshot: Snapshot) -> tuple[tuple[str, str | None], ...]:
+    properties = snapshot.properties
+    return (
+        (ROW_ID, properties.materialized_row_id_column),
+        (ROW_VERSION, properties.materialized_row_commit_version_column),
+    )
+
+
+def _tracked_names(snapshot: Snapshot, present: Iterable[str]) -> list[str]:
+    return [
+        name for control, name in _tracking(snapshot) if name is not None and control in present
+    ]
+
+
+def _arrow_schema(data: list[Field], tracked: list[str]) -> pa.Schema:
+    fields = [_with_field_id(item) for item in data]
+    return pa.schema([*fields, *(pa.field(name, pa.int64()) for name in tracked)])
+
+
+def _with_field_id(item: Field) -> pa.Field:
+    """The Arrow field of a data file, with Parquet field ids where columns are mapped.
+
+    Parquet itself leaves a column nullable: the log's schema says what may be null.
+    """
+    made = to_arrow_field(item, physical=True)
+    if item.column_id is None:
+        return made.with_nullable(True)
+    data_type = made.type
+    if isinstance(item.type, Struct):
+        data_type = pa.struct([_with_field_id(inner) for inner in item.type])
+    metadata = {"PARQUET:field_id": str(item.column_id)}
+    return pa.field(made.name, data_type, True, metadata)
+
+
+def _task(target: Target, schema: pa.Schema, layout: executor.Layout) -> executor.WriteTask:
+    url = target.store.url
+    local = paths.decode_path(url.removeprefix("file://")) if url.startswith("file://") else None
+    names = [item.physical_name for item in _partition_fields(target.snapshot)]
+    return executor.WriteTask(
+        schema=schema.serialize().to_pybytes(),
+        layout=layout,
+        root=local or url,
+        is_local=local is not None,
+        job_id=target.system.new_id(),
+        folder_of=_folder_namer(names),
+        storage_options=dict(target.storage_options),
+        rows_max=target.rows_max,
+    )
+
+
+def _folder_namer(names: list[str]) -> Callable[[tuple[str | None, ...]], str]:
+    def folder_of(values: tuple[str | None, ...]) -> str:
+        return paths.partition_folder(list(zip(names, values, strict=True)))
+
+    return folder_of
+
+
+def partition_text(value: Column, item: Field) -> Column:
+    """A partition value as the log writes it; the empty string is null.
+
+    Source: PROTOCOL.md, "Partition Value Serialization".
+    """
+    name = item.type.name if isinstance(item.type, Primitive) else ""
+    if name == "timestamp":
+        utc = F.to_utc_timestamp(value, F.current_timezone())
+        return F.date_format(utc, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'")
+    if name == "timestamp_ntz":
+        return F.date_format(value, "yyyy-MM-dd HH:mm:ss.SSSSSS")
+    return F.nullif(value.cast("string"), F.lit(""))
+
+
+def _written(target: Target, reports: Iterable[Mapping[str, object]]) -> Written:
+    adds: list[Add] = []
+    groups: list[int] = []
+    replaced: dict[int, BitMap64] = {}
+    replaced_rows = 0
+    actions: dict[int, int] = {}
+    violations: list[tuple[str, str]] = []
+    now_ms = target.system.now_ms()
+    for report in reports:
+        key, count = report["key"], report["count"]
+        match report["kind"]:
+            case "file":
+                adds.append(_add(target, report, now_ms))
+                group = report["group"]
+                if isinstance(group, int):
+                    groups.append(group)
+            case "rows":
+                assert isinstance(key, int) and isinstance(count, int)
+                data = report["data"]
+                assert isinstance(data, bytes | bytearray)
+                bitmap = from_report(bytes(data))
+                replaced[key] = replaced[key] | bitmap if key in replaced else bitmap
+                replaced_rows += count
+            case "action":
+                assert isinstance(key, int) and isinstance(count, int)
+                actions[key] = actions.get(key, 0) + count
+            case "violation":
+                values = report["values"]
+                assert isinstance(values, list)
+                violations.append((str(report["text"]), str(values[0])))
+    if violations:
+        target.store.delete(paths.decode_path(add.path) for add in adds)
+        constraint, row = violations[0]
+        raise InvalidRequest(
+            f"{target.snapshot.table}: {constraint} is violated by the row {row}; "
+            "nothing was written"
+        )
+    return Written(
+        adds=tuple(adds),
+        groups=tuple(groups),
+        replaced=replaced,
+        replaced_rows=replaced_rows,
+        actions=actions,
+    )
+
+
+def _add(target: Target, report: Mapping[str, object], now_ms: int) -> Add:
+    snapshot = target.snapshot
+    values, names, data = report["values"], report["names"], report["data"]
+    assert isinstance(values, list) and isinstance(names, list)
+    assert isinstance(data, bytes | bytearray)
+    footer = pq.read_metadata(pa.BufferReader(bytes(data)))
+    columns = Struct(tuple(item for item in snapshot.schema if item.type != Primitive("void")))
+    statistics = statistics_of(
+        footer, columns, snapshot.partition_columns, snapshot.properties, names
+    )
+    size = report["key"]
+    assert isinstance(size, int)
+    physical = [item.physical_name for item in _partition_fields(snapshot)]
+    return Add(
+        path=paths.encode_path(str(report["text"])),
+        partition_values=dict(zip(physical, values, strict=True)),
+        size=size,
+        modification_time=now_ms,
+        data_change=target.data_change,
+        stats=statistics.to_json(),
+    )

@@ -93,8 +93,8 @@ from txlake.statements.names import (
 from txlake.statements.tables import (
     AddColumns,
     AddConstraint,
-    AddFeature,
     AddedColumn,
+    AddFeature,
     After,
     AlterColumn,
     AlterStatement,

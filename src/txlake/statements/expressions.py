@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import Enum
 
@@ -35,13 +35,30 @@ class Reference:
     alias_at: int = 0
     qualifiers: tuple[tuple[int, int], ...] = ()
 
+    def moved(self, by: int) -> Reference:
+        """The same reference in a text that has `by` characters more in front."""
+        return replace(
+            self,
+            start=self.start + by,
+            end=self.end + by,
+            alias_at=self.alias_at + by,
+            qualifiers=tuple((start + by, end + by) for start, end in self.qualifiers),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class SqlText:
-    """An expression or a query as its author wrote it; positions are relative to `text`."""
+    """An expression or a query as its author wrote it; positions are relative to `text`.
+
+    Attributes:
+        references: the tables that it reads, in the order of the text.
+        qualifiers: (start, end, name) of the full names of a DML statement's own target before
+            columns (`db.t` in `db.t.id`): what they become, the target's alias.
+    """
 
     text: str
     references: tuple[Reference, ...] = ()
+    qualifiers: tuple[tuple[int, int, str], ...] = ()
 
     def rewritten(self, replacement: Callable[[Reference], str | None]) -> str:
         """The text with tables replaced; everything else stays as it was written.
@@ -49,7 +66,7 @@ class SqlText:
         `replacement` gives the SQL that stands for the table (a quoted view name), or None to
         leave the reference as it is.
         """
-        edits: list[tuple[int, int, str]] = []
+        edits = [(start, end, quoted(name, always=True)) for start, end, name in self.qualifiers]
         for reference in self.references:
             name = replacement(reference)
             if name is None:

@@ -1,0 +1,197 @@
+"""ALTER TABLE and its kin: ALTER DATABASE, COMMENT ON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from txlake.sql.clauses import constant_expression, database, properties, property_key
+from txlake.sql.columns import column, data_type, definition, position
+from txlake.sql.creation import check_constraint, cluster_columns, database_isolation
+from txlake.sql.cursor import Cursor
+from txlake.statements import (
+    AddColumns,
+    AddConstraint,
+    AddedColumn,
+    AlterColumn,
+    AlterDatabase,
+    ClusterBy,
+    DropColumns,
+    DropConstraint,
+    DropFeature,
+    RenameColumn,
+    RenameTable,
+    ReplaceColumns,
+    SetComment,
+    SetProperties,
+    Statement,
+    Table,
+    TableName,
+    TablePath,
+    UnsetProperties,
+)
+
+
+def alter(cursor: Cursor) -> Statement:
+    """ALTER TABLE, ALTER DATABASE ... ISOLATION LEVEL"""
+    cursor.expect("ALTER")
+    if cursor.accept_any("DATABASE", "SCHEMA"):
+        name = database(cursor)
+        cursor.accept("SET")
+        cursor.expect("ISOLATION", "LEVEL")
+        level = database_isolation(cursor)
+        cursor.expect_end()
+        return AlterDatabase(name, level)
+    if not cursor.accept("TABLE"):
+        cursor.fail("TABLE, DATABASE or SCHEMA")
+    table = cursor.table()
+    word = cursor.expect_any(*_ACTIONS)
+    statement = _ACTIONS[word](cursor, table)
+    if not cursor.at_end:
+        cursor.fail("the end of the statement (one change at a time)")
+    return statement
+
+
+def comment_on(cursor: Cursor) -> Statement:
+    """COMMENT ON { TABLE t | COLUMN t.column } IS { 'text' | NULL }"""
+    cursor.expect("COMMENT", "ON")
+    kind = cursor.expect_any("TABLE", "COLUMN")
+    if kind == "TABLE":
+        table = cursor.table()
+        statement: Statement = SetComment(table, _comment(cursor))
+    else:
+        start = cursor.token
+        parts = cursor.path("a column with its table")
+        if len(parts) < 2:
+            cursor.refuse("expected table.column", start)
+        owner: Table = TableName(parts[:-1])
+        if len(parts) == 3 and start.upper == "DELTA":
+            owner = TablePath(parts[1])
+        elif len(parts) > 3:
+            cursor.refuse("expected table.column or database.table.column", start)
+        # No comment is the empty one: Spark's way to take a column's comment off.
+        statement = AlterColumn(table=owner, column=parts[-1:], comment=_comment(cursor) or "")
+    cursor.expect_end()
+    return statement
+
+
+def _comment(cursor: Cursor) -> str | None:
+    cursor.expect("IS")
+    return None if cursor.accept("NULL") else cursor.string("the comment in quotes, or NULL")
+
+
+def _set(cursor: Cursor, table: Table) -> Statement:
+    if not cursor.accept("TBLPROPERTIES"):
+        cursor.fail("TBLPROPERTIES")
+    return SetProperties(table, properties(cursor))
+
+
+def _unset(cursor: Cursor, table: Table) -> Statement:
+    cursor.expect("TBLPROPERTIES")
+    if_exists = cursor.accept("IF", "EXISTS")
+    return UnsetProperties(table, cursor.enclosed(lambda: property_key(cursor)), if_exists)
+
+
+def _add(cursor: Cursor, table: Table) -> Statement:
+    if cursor.at("CONSTRAINT") or cursor.at("CHECK"):
+        return AddConstraint(table, check_constraint(cursor))
+    if cursor.accept_any("COLUMN", "COLUMNS") is None:
+        cursor.fail("COLUMN, COLUMNS or CONSTRAINT")
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+
+    def one() -> AddedColumn:
+        path = cursor.path("a column's name")
+        spec = definition(cursor, path[-1])
+        return AddedColumn(column=spec, parent=path[:-1], position=position(cursor))
+
+    columns = cursor.enclosed(one) if cursor.at("(") else cursor.listed(one)
+    return AddColumns(table, columns, if_not_exists)
+
+
+def _drop(cursor: Cursor, table: Table) -> Statement:
+    if cursor.accept("CONSTRAINT"):
+        if_exists = cursor.accept("IF", "EXISTS")
+        name = cursor.name("the constraint's name")
+        return DropConstraint(table, name, if_exists)
+    if cursor.accept("FEATURE"):
+        feature = cursor.name("a feature's name")
+        return DropFeature(table, feature, cursor.accept("TRUNCATE", "HISTORY"))
+    if cursor.accept_any("COLUMN", "COLUMNS") is None:
+        cursor.fail("COLUMN, COLUMNS, CONSTRAINT or FEATURE")
+    if_exists = cursor.accept("IF", "EXISTS")
+    columns = cursor.enclosed(cursor.path) if cursor.at("(") else cursor.listed(cursor.path)
+    return DropColumns(table, columns, if_exists)
+
+
+def _rename(cursor: Cursor, table: Table) -> Statement:
+    if cursor.accept("COLUMN"):
+        path = cursor.path()
+        cursor.expect("TO")
+        start = cursor.token
+        new = cursor.path("the new name")
+        if len(new) > 1:
+            cursor.refuse("the new name is the column's alone, without its struct", start)
+        return RenameColumn(table, path, new[0])
+    if not cursor.accept("TO"):
+        cursor.fail("COLUMN or TO")
+    return RenameTable(table, cursor.table())
+
+
+def _replace(cursor: Cursor, table: Table) -> Statement:
+    cursor.expect_any("COLUMNS", "COLUMN")
+    return ReplaceColumns(table, cursor.enclosed(lambda: column(cursor)))
+
+
+def _alter(cursor: Cursor, table: Table) -> Statement:
+    cursor.accept("COLUMN")
+    path = cursor.path()
+    if cursor.accept("COMMENT"):
+        return AlterColumn(table=table, column=path, comment=cursor.string("the comment"))
+    if cursor.accept("TYPE") or cursor.accept("SET", "DATA", "TYPE"):
+        return AlterColumn(table=table, column=path, data_type=data_type(cursor))
+    if cursor.accept("SET", "NOT", "NULL"):
+        return AlterColumn(table=table, column=path, nullable=False)
+    if cursor.accept("DROP", "NOT", "NULL"):
+        return AlterColumn(table=table, column=path, nullable=True)
+    if cursor.accept("SET", "DEFAULT"):
+        return AlterColumn(table=table, column=path, default=constant_expression(cursor))
+    if cursor.accept("DROP", "DEFAULT"):
+        return AlterColumn(table=table, column=path, drop_default=True)
+    place = position(cursor)
+    if place is None:
+        cursor.fail("TYPE, COMMENT, SET or DROP (NOT NULL, DEFAULT), FIRST or AFTER")
+    return AlterColumn(table=table, column=path, position=place)
+
+
+def _change(cursor: Cursor, table: Table) -> Statement:
+    """Hive's way: CHANGE [COLUMN] name [name] type [COMMENT '...'] [FIRST | AFTER c]."""
+    mark = cursor.mark
+    cursor.accept("COLUMN")
+    path = cursor.path()
+    if cursor.at_any("COMMENT", "TYPE", "SET", "DROP", "FIRST", "AFTER"):
+        cursor.back(mark)
+        return _alter(cursor, table)
+    if cursor.token.name.lower() == path[-1].lower():
+        cursor.advance()
+    kind = data_type(cursor)
+    comment = cursor.string("the comment") if cursor.accept("COMMENT") else None
+    return AlterColumn(
+        table=table, column=path, data_type=kind, comment=comment, position=position(cursor)
+    )
+
+
+def _cluster(cursor: Cursor, table: Table) -> Statement:
+    cursor.back(cursor.mark - 1)
+    return ClusterBy(table, cluster_columns(cursor))
+
+
+_ACTIONS: dict[str, Callable[[Cursor, Table], Statement]] = {
+    "SET": _set,
+    "UNSET": _unset,
+    "ADD": _add,
+    "DROP": _drop,
+    "RENAME": _rename,
+    "REPLACE": _replace,
+    "ALTER": _alter,
+    "CHANGE": _change,
+    "CLUSTER": _cluster,
+}

@@ -1,0 +1,153 @@
+"""Column definitions: types, constraints of a column, defaults, generation."""
+
+from __future__ import annotations
+
+from txlake.sql.clauses import constant_expression
+from txlake.sql.cursor import Cursor
+from txlake.sql.tokens import Kind, words
+from txlake.statements import After, ColumnSpec, First, Identity, Position
+
+_TYPES = words(
+    "ARRAY BIGINT BINARY BOOLEAN BYTE CHAR CHARACTER DATE DEC DECIMAL DOUBLE FLOAT GEOGRAPHY"
+    " GEOMETRY INT INTEGER INTERVAL LONG MAP NUMERIC OBJECT REAL SHORT SMALLINT STRING STRUCT TIME"
+    " TIMESTAMP TIMESTAMP_LTZ TIMESTAMP_NTZ TINYINT VARCHAR VARIANT VOID"
+)
+_INTERVAL = words("YEAR MONTH DAY HOUR MINUTE SECOND TO")
+_AFTER_DEFAULT = words(
+    "COMMENT NOT GENERATED CONSTRAINT PRIMARY REFERENCES CHECK COLLATE FIRST AFTER"
+)
+
+
+def column(cursor: Cursor) -> ColumnSpec:
+    """`name type [NOT NULL] [COMMENT '...'] [DEFAULT ...] [GENERATED ...]`"""
+    return definition(cursor, cursor.name("a column's name"))
+
+
+def definition(cursor: Cursor, name: str) -> ColumnSpec:
+    """A column's definition after its name, which may end in a colon."""
+    cursor.accept(":")
+    kind = data_type(cursor)
+    nullable = True
+    comment: str | None = None
+    generated: str | None = None
+    default: str | None = None
+    identity: Identity | None = None
+    seen: set[str] = set()
+    while True:
+        start = cursor.token
+        if cursor.accept("NOT", "NULL"):
+            clause = "NOT NULL"
+            nullable = False
+        elif cursor.accept("NULL"):
+            clause = "NOT NULL"
+        elif cursor.accept("COMMENT"):
+            clause = "COMMENT"
+            comment = cursor.string("the comment in quotes")
+        elif cursor.accept("DEFAULT"):
+            clause = "a default or a generation"
+            default = constant_expression(cursor, _AFTER_DEFAULT)
+        elif cursor.accept("GENERATED"):
+            clause = "a default or a generation"
+            generated, identity = _generated(cursor)
+        elif cursor.at_any("PRIMARY", "REFERENCES", "FOREIGN", "UNIQUE", "CONSTRAINT", "MASK"):
+            cursor.refuse(
+                f"a column can't have {cursor.token.upper} here: NOT NULL, COMMENT, DEFAULT and "
+                "GENERATED are known, and CONSTRAINT name CHECK (...) beside the columns"
+            )
+        else:
+            return ColumnSpec(
+                name=name,
+                data_type=kind,
+                nullable=nullable,
+                comment=comment,
+                generated=generated,
+                default=default,
+                identity=identity,
+            )
+        if clause in seen:
+            cursor.refuse(f"column {name} has {clause} twice", start)
+        seen.add(clause)
+
+
+def data_type(cursor: Cursor) -> str:
+    """A type's text, as it was written."""
+    first = cursor.token
+    if first.kind is not Kind.WORD or first.upper not in _TYPES:
+        cursor.fail("a type (INT, STRING, DECIMAL(p, s), ARRAY<...>, STRUCT<name: ...>, ...)")
+    end = cursor.advance().end
+    if first.upper == "INTERVAL":
+        while cursor.at_any(*_INTERVAL):
+            end = cursor.advance().end
+    if cursor.at("("):
+        opening = cursor.advance()
+        cursor.skip()
+        end = cursor.token.end
+        if not cursor.accept(")"):
+            cursor.refuse("this ( is never closed", opening)
+    elif first.upper in {"ARRAY", "MAP", "STRUCT"}:
+        end = _angles(cursor)
+    if cursor.accept("COLLATE"):
+        cursor.path("a collation")
+        end = cursor.ahead(-1).end
+    return cursor.source.text[first.start : end]
+
+
+def position(cursor: Cursor) -> Position | None:
+    """`FIRST` or `AFTER column`, if one comes next."""
+    if cursor.accept("FIRST"):
+        return First()
+    if cursor.accept("AFTER"):
+        return After(cursor.name("a column"))
+    return None
+
+
+def _angles(cursor: Cursor) -> int:
+    opening = cursor.token
+    if cursor.accept("<>"):
+        return opening.end
+    if not cursor.at("<"):
+        cursor.fail("<")
+    depth = 0
+    while True:
+        if cursor.at_end:
+            cursor.refuse("this < is never closed", opening)
+        token = cursor.advance()
+        if token.kind is Kind.SYMBOL:
+            depth += token.text.count("<") - token.text.count(">")
+        if depth <= 0:
+            return token.end
+
+
+def _generated(cursor: Cursor) -> tuple[str | None, Identity | None]:
+    always = True
+    if not cursor.accept("ALWAYS"):
+        cursor.expect("BY", "DEFAULT")
+        always = False
+    cursor.expect("AS")
+    if cursor.accept("IDENTITY"):
+        return None, _identity(cursor, always)
+    if not always:
+        cursor.fail("IDENTITY")
+    opening = cursor.token
+    cursor.expect("(")
+    text = constant_expression(cursor)
+    if not cursor.accept(")"):
+        cursor.refuse("this ( is never closed", opening)
+    return text, None
+
+
+def _identity(cursor: Cursor, always: bool) -> Identity:
+    start, step = 1, 1
+    if not cursor.accept("("):
+        return Identity(always)
+    while not cursor.accept(")"):
+        if cursor.accept("START", "WITH"):
+            start = cursor.integer()
+        elif cursor.accept("INCREMENT", "BY"):
+            place = cursor.token
+            step = cursor.integer()
+            if step == 0:
+                cursor.refuse("an identity's step can't be 0", place)
+        else:
+            cursor.fail("START WITH n, INCREMENT BY n or )")
+    return Identity(always, start, step)

@@ -1,0 +1,158 @@
+"""Literals as Python values: the rows of VALUES that need no Spark, and constants in clauses."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from decimal import Decimal
+
+from txlake.sql.cursor import Cursor
+from txlake.sql.tokens import Kind
+from txlake.statements import DEFAULT, Constant, Default, Values
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d:\d\d)(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?")
+_INTEGER_BITS = {"L": 64, "S": 16, "Y": 8}
+_DECIMAL_DIGITS_MAX = 38
+
+
+class NotConstantError(Exception):
+    """What stands there isn't a plain literal; the caller falls back to an expression."""
+
+
+def values_rows(cursor: Cursor) -> Values | None:
+    """The rows of `VALUES (...), ...` when every cell is a literal or DEFAULT and nothing follows.
+
+    None, with the cursor where it was, when Spark has to evaluate them.
+
+    Raises:
+        InvalidRequest: rows of different lengths.
+    """
+    mark = cursor.mark
+    if not cursor.accept("VALUES"):
+        return None
+    rows: list[tuple[Constant | Default, ...]] = []
+    try:
+        while True:
+            start = cursor.token
+            row = _row(cursor)
+            if rows and len(row) != len(rows[0]):
+                cursor.refuse(
+                    f"row {len(rows) + 1} has {len(row)} values, the first has {len(rows[0])}",
+                    start,
+                )
+            rows.append(row)
+            if not cursor.accept(","):
+                break
+        if not cursor.at_end:
+            raise NotConstantError
+    except NotConstantError:
+        cursor.back(mark)
+        return None
+    return Values(tuple(rows))
+
+
+def constant(cursor: Cursor) -> Constant:
+    """One literal. Raises NotConstantError, with the cursor anywhere, when there is none."""
+    token = cursor.token
+    if cursor.accept("("):
+        value = constant(cursor)
+        if not cursor.accept(")"):
+            raise NotConstantError
+        return value
+    if token.kind is Kind.STRING:
+        return cursor.string()
+    if token.kind is Kind.BYTES:
+        cursor.advance()
+        try:
+            return bytes.fromhex(token.text[2:-1])
+        except ValueError:
+            raise NotConstantError from None
+    if cursor.accept("NULL"):
+        return None
+    if cursor.at_any("TRUE", "FALSE"):
+        return cursor.advance().upper == "TRUE"
+    if cursor.at_any("DATE", "TIMESTAMP", "TIMESTAMP_NTZ"):
+        return _time(cursor)
+    if cursor.at("CAST", "("):
+        return _special_double(cursor)
+    sign = "-" if cursor.accept("-") else ""
+    point = "." if cursor.accept(".") else ""
+    if cursor.token.kind is not Kind.NUMBER:
+        raise NotConstantError
+    return _number(sign, point + cursor.advance().text)
+
+
+def _row(cursor: Cursor) -> tuple[Constant | Default, ...]:
+    if not cursor.accept("("):
+        return (_cell(cursor),)
+    cells = [_cell(cursor)]
+    while cursor.accept(","):
+        cells.append(_cell(cursor))
+    if not cursor.accept(")"):
+        raise NotConstantError
+    return tuple(cells)
+
+
+def _cell(cursor: Cursor) -> Constant | Default:
+    value = DEFAULT if cursor.accept("DEFAULT") else constant(cursor)
+    if not cursor.at_any(",", ")") and not cursor.at_end:
+        raise NotConstantError
+    return value
+
+
+def _number(sign: str, text: str) -> int | float | Decimal:
+    suffix = re.search(r"[A-Za-z]+$", text)
+    kind = suffix[0].upper() if suffix is not None else ""
+    digits = text[: -len(kind)] if kind else text
+    if kind in _INTEGER_BITS:
+        value = int(sign + digits)
+        if not -(2 ** (_INTEGER_BITS[kind] - 1)) <= value < 2 ** (_INTEGER_BITS[kind] - 1):
+            raise NotConstantError  # Spark's own message says it best
+        return value
+    if kind == "F":
+        raise NotConstantError  # a float of 32 bits
+    if kind == "D" or (not kind and "e" in digits.lower()):
+        return float(sign + digits)
+    if not kind and digits.isdecimal() and -(2**63) <= int(sign + digits) < 2**63:
+        return int(sign + digits)
+    number = Decimal(sign + digits)
+    exponent = number.as_tuple().exponent
+    if not isinstance(exponent, int) or exponent > 0:
+        raise NotConstantError
+    if max(len(number.as_tuple().digits), -exponent) > _DECIMAL_DIGITS_MAX:
+        raise NotConstantError
+    return number
+
+
+def _time(cursor: Cursor) -> datetime.date | datetime.datetime:
+    kind = cursor.advance().upper
+    if cursor.token.kind is not Kind.STRING:
+        raise NotConstantError
+    text = cursor.string()
+    try:
+        if kind == "DATE":
+            if _DATE.fullmatch(text) is None:
+                raise NotConstantError
+            return datetime.date.fromisoformat(text)
+        found = _TIMESTAMP.fullmatch(text)
+        if found is None or (kind == "TIMESTAMP_NTZ" and found[4]):
+            raise NotConstantError
+        fraction = (found[3] or ".0").ljust(7, "0")
+        zone = "+00:00" if found[4] == "Z" else found[4] or ""
+        return datetime.datetime.fromisoformat(
+            f"{found[1]}T{found[2] or '00:00:00'}{fraction}{zone}"
+        )
+    except ValueError:
+        raise NotConstantError from None
+
+
+def _special_double(cursor: Cursor) -> float:
+    """What `sql_literal` writes for numbers without a literal: CAST('nan' AS DOUBLE)."""
+    cursor.expect("CAST", "(")
+    if cursor.token.kind is not Kind.STRING:
+        raise NotConstantError
+    text = cursor.string().lower()
+    if text not in {"nan", "inf", "-inf"} or not cursor.accept("AS", "DOUBLE", ")"):
+        raise NotConstantError
+    return float(text)

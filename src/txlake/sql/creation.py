@@ -1,0 +1,330 @@
+"""CREATE and DROP of tables, databases and temporary views; CLONE."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from txlake.sql.clauses import (
+    QUERY_WORDS,
+    database,
+    expression,
+    properties,
+    rest_query,
+    time_travel,
+)
+from txlake.sql.columns import column, data_type
+from txlake.sql.control import isolation_level
+from txlake.sql.cursor import Cursor
+from txlake.sql.spark import spark_command
+from txlake.sql.tokens import Kind
+from txlake.statements import (
+    CheckConstraint,
+    Clone,
+    ColumnSpec,
+    CreateDatabase,
+    CreateTable,
+    CreateTableLike,
+    DropDatabase,
+    DropTable,
+    Isolation,
+    Properties,
+    Statement,
+    Table,
+)
+from txlake.statements.tables import CreateMode
+
+
+def create(cursor: Cursor) -> Statement:
+    """CREATE [OR REPLACE] TABLE, CREATE DATABASE, CREATE TEMPORARY VIEW or FUNCTION"""
+    start = cursor.token
+    cursor.expect("CREATE")
+    or_replace = cursor.accept("OR", "REPLACE")
+    if cursor.at_any("DATABASE", "SCHEMA") and not or_replace:
+        return _create_database(cursor)
+    if cursor.at_any("TEMP", "TEMPORARY", "GLOBAL"):
+        return _temporary(cursor)
+    if cursor.at_any("VIEW", "MATERIALIZED", "FUNCTION"):
+        cursor.refuse("the lake keeps tables: only CREATE TEMPORARY VIEW or FUNCTION is known")
+    external = cursor.accept("EXTERNAL")
+    if not cursor.accept("TABLE"):
+        cursor.fail("TABLE, DATABASE, SCHEMA or TEMPORARY VIEW")
+    mode: CreateMode = "or_replace" if or_replace else "create"
+    if cursor.at("IF", "NOT", "EXISTS"):
+        if or_replace:
+            cursor.refuse("OR REPLACE and IF NOT EXISTS exclude each other")
+        cursor.expect("IF", "NOT", "EXISTS")
+        mode = "if_not_exists"
+    statement = _table(cursor, mode)
+    if external and not isinstance(statement, Clone) and statement.location is None:
+        cursor.refuse("an EXTERNAL table needs a LOCATION", start)
+    return statement
+
+
+def replace_table(cursor: Cursor) -> Statement:
+    """REPLACE TABLE, of a table that exists"""
+    cursor.expect("REPLACE", "TABLE")
+    return _table(cursor, "replace")
+
+
+def drop(cursor: Cursor) -> Statement:
+    """DROP TABLE, DROP DATABASE; views, functions and variables are Spark's"""
+    cursor.expect("DROP")
+    if cursor.accept("TABLE"):
+        if_exists = cursor.accept("IF", "EXISTS")
+        table = cursor.table()
+        purge = cursor.accept("PURGE")
+        cursor.expect_end()
+        return DropTable(table=table, if_exists=if_exists, purge=purge)
+    if cursor.accept_any("DATABASE", "SCHEMA"):
+        if_exists = cursor.accept("IF", "EXISTS")
+        name = database(cursor)
+        cascade = cursor.accept_any("RESTRICT", "CASCADE") == "CASCADE"
+        cursor.expect_end()
+        return DropDatabase(name=name, if_exists=if_exists, cascade=cascade)
+    if not cursor.at_any("VIEW", "TEMPORARY", "TEMP"):
+        cursor.fail("TABLE, DATABASE, SCHEMA, VIEW or TEMPORARY")
+    return spark_command(cursor)
+
+
+@dataclass(slots=True)
+class _Clauses:
+    columns: list[ColumnSpec] = field(default_factory=list)
+    constraints: list[CheckConstraint] = field(default_factory=list)
+    partition_by: tuple[str, ...] | None = None
+    cluster_by: tuple[str, ...] | None = None
+    properties: Properties = ()
+    location: str | None = None
+    comment: str | None = None
+
+
+def _table(cursor: Cursor, mode: CreateMode) -> CreateTable | CreateTableLike | Clone:
+    table = cursor.table()
+    if cursor.at_any("SHALLOW", "DEEP", "CLONE"):
+        return _clone(cursor, table, mode)
+    if cursor.accept("LIKE"):
+        return _like(cursor, table, mode)
+    clauses = _Clauses()
+    if cursor.at("(") and cursor.ahead().upper not in QUERY_WORDS:
+        cursor.enclosed(lambda: _element(cursor, clauses))
+    _table_clauses(cursor, clauses)
+    query = None
+    if cursor.accept("AS") or cursor.at_any(*QUERY_WORDS) or cursor.at("("):
+        if clauses.columns:
+            cursor.refuse("CREATE TABLE AS SELECT takes its columns from the query alone")
+        query = rest_query(cursor)
+    if not cursor.at_end:
+        cursor.fail("a clause of CREATE TABLE, AS, or the end of the statement")
+    return CreateTable(
+        table=table,
+        columns=tuple(clauses.columns),
+        partition_by=clauses.partition_by,
+        cluster_by=clauses.cluster_by,
+        properties=clauses.properties,
+        constraints=tuple(clauses.constraints),
+        location=clauses.location,
+        comment=clauses.comment,
+        mode=mode,
+        query=query,
+    )
+
+
+def _element(cursor: Cursor, clauses: _Clauses) -> None:
+    if cursor.at("CONSTRAINT") or cursor.at("CHECK", "("):
+        clauses.constraints.append(check_constraint(cursor))
+        return
+    if cursor.at("PRIMARY", "KEY") or cursor.at("FOREIGN", "KEY") or cursor.at("UNIQUE", "("):
+        cursor.refuse("keys are not known: CONSTRAINT name CHECK (condition) is")
+    start = cursor.token
+    added = column(cursor)
+    if any(added.name.lower() == known.name.lower() for known in clauses.columns):
+        cursor.refuse(f"column {added.name} is there twice", start)
+    clauses.columns.append(added)
+
+
+def check_constraint(cursor: Cursor) -> CheckConstraint:
+    """`CONSTRAINT name CHECK (condition)`"""
+    if not cursor.accept("CONSTRAINT"):
+        cursor.refuse("a CHECK needs a name: CONSTRAINT name CHECK (condition)")
+    name = cursor.name("the constraint's name")
+    if cursor.at_any("PRIMARY", "FOREIGN", "UNIQUE"):
+        cursor.refuse("keys are not known: CONSTRAINT name CHECK (condition) is")
+    cursor.expect("CHECK", "(")
+    start = cursor.token
+    condition = expression(cursor, what="a condition")
+    if condition.references:
+        cursor.refuse("a constraint's condition can't have a query", start)
+    cursor.expect(")")
+    cursor.accept("ENFORCED")
+    return CheckConstraint(name, condition)
+
+
+def _table_clauses(cursor: Cursor, clauses: _Clauses) -> None:
+    seen: set[str] = set()
+    while True:
+        start = cursor.token
+        if cursor.accept("USING"):
+            clause = "USING"
+            provider = cursor.token
+            if cursor.name("DELTA").lower() != "delta":
+                cursor.refuse("the lake's tables are Delta tables: USING DELTA", provider)
+        elif cursor.accept("PARTITIONED", "BY"):
+            clause = "PARTITIONED BY"
+            clauses.partition_by = cursor.enclosed(lambda: _partition_column(cursor, clauses))
+        elif cursor.at("CLUSTER", "BY"):
+            clause = "CLUSTER BY"
+            clauses.cluster_by = cluster_columns(cursor)
+        elif cursor.accept("TBLPROPERTIES"):
+            clause = "TBLPROPERTIES"
+            clauses.properties = properties(cursor)
+        elif cursor.accept("LOCATION"):
+            clause = "LOCATION"
+            clauses.location = cursor.string("the place in quotes")
+        elif cursor.accept("COMMENT"):
+            clause = "COMMENT"
+            clauses.comment = cursor.string("the comment in quotes")
+        elif cursor.at_any("OPTIONS", "CLUSTERED", "STORED", "ROW", "SKEWED", "DEFAULT"):
+            cursor.refuse(f"{cursor.token.upper} is no clause of a Delta table")
+        else:
+            break
+        if clause in seen:
+            cursor.refuse(f"{clause} is given twice", start)
+        seen.add(clause)
+    if clauses.partition_by and clauses.cluster_by:
+        cursor.refuse("a table is PARTITIONED BY or CLUSTER BY, not both")
+
+
+def _partition_column(cursor: Cursor, clauses: _Clauses) -> str:
+    start = cursor.token
+    name = cursor.name("a column")
+    if cursor.at("(") or cursor.at("."):
+        cursor.refuse("a partition column is a whole column of the table; generate one", start)
+    if not cursor.at_any(",", ")"):
+        # Hive's way: the column is declared where it partitions.
+        clauses.columns.append(ColumnSpec(name=name, data_type=data_type(cursor)))
+        if cursor.accept("COMMENT"):
+            cursor.string()
+    return name
+
+
+def cluster_columns(cursor: Cursor) -> tuple[str, ...]:
+    """`CLUSTER BY (columns)` or `CLUSTER BY NONE`"""
+    cursor.expect("CLUSTER", "BY")
+    if cursor.accept("NONE"):
+        return ()
+    if cursor.at("AUTO"):
+        cursor.refuse("CLUSTER BY AUTO is not known: name the columns")
+    return cursor.enclosed(lambda: ".".join(cursor.path()))
+
+
+def _clone(cursor: Cursor, table: Table, mode: CreateMode) -> Clone:
+    shallow = cursor.accept_any("SHALLOW", "DEEP") == "SHALLOW"
+    cursor.expect("CLONE")
+    source = cursor.table()
+    travel = time_travel(cursor)
+    given: Properties = ()
+    location = None
+    while not cursor.at_end:
+        if cursor.accept("TBLPROPERTIES"):
+            given = properties(cursor)
+        elif cursor.accept("LOCATION"):
+            location = cursor.string("the place in quotes")
+        else:
+            cursor.fail("TBLPROPERTIES, LOCATION or the end of the statement")
+    return Clone(
+        table=table,
+        source=source,
+        travel=travel,
+        shallow=shallow,
+        mode=mode,
+        properties=given,
+        location=location,
+    )
+
+
+def _like(cursor: Cursor, table: Table, mode: CreateMode) -> CreateTableLike:
+    if mode not in {"create", "if_not_exists"}:
+        cursor.refuse("CREATE TABLE ... LIKE can't replace a table")
+    source = cursor.table()
+    clauses = _Clauses()
+    _table_clauses(cursor, clauses)
+    if clauses.partition_by or clauses.cluster_by or clauses.comment:
+        cursor.refuse("CREATE TABLE ... LIKE takes USING, TBLPROPERTIES and LOCATION")
+    cursor.expect_end()
+    return CreateTableLike(
+        table=table,
+        source=source,
+        mode=mode,
+        location=clauses.location,
+        properties=clauses.properties,
+    )
+
+
+def _create_database(cursor: Cursor) -> CreateDatabase:
+    cursor.expect_any("DATABASE", "SCHEMA")
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    name = database(cursor)
+    comment: str | None = None
+    location: str | None = None
+    given: Properties = ()
+    isolation: Isolation | None = None
+    while not cursor.at_end:
+        if cursor.accept("COMMENT"):
+            comment = cursor.string("the comment in quotes")
+        elif cursor.accept("LOCATION") or cursor.accept("MANAGED", "LOCATION"):
+            location = cursor.string("the place in quotes")
+        elif cursor.accept("WITH", "DBPROPERTIES") or cursor.accept("DBPROPERTIES"):
+            given = properties(cursor)
+        elif cursor.accept("ISOLATION", "LEVEL"):
+            isolation = database_isolation(cursor)
+        elif cursor.at("WITH", "ISOLATION"):
+            cursor.advance()  # Redshift's optional WITH
+        else:
+            cursor.fail("COMMENT, LOCATION, WITH DBPROPERTIES, ISOLATION LEVEL or the end")
+    return CreateDatabase(
+        name=name,
+        if_not_exists=if_not_exists,
+        comment=comment,
+        location=location,
+        properties=given,
+        isolation=isolation,
+    )
+
+
+def database_isolation(cursor: Cursor) -> Isolation:
+    """The level of a database, of those that txlake knows."""
+    start = cursor.token
+    level, said = isolation_level(cursor)
+    if level is None:
+        cursor.refuse(f"a database's level is SNAPSHOT or SERIALIZABLE, found {said}", start)
+    return level
+
+
+def _temporary(cursor: Cursor) -> Statement:
+    start = cursor.mark
+    cursor.accept("GLOBAL")
+    cursor.expect_any("TEMP", "TEMPORARY")
+    if cursor.at("TABLE"):
+        cursor.refuse("a temporary table is not known: CREATE TEMPORARY VIEW is")
+    if cursor.at("FUNCTION"):
+        cursor.back(start)
+        return spark_command(cursor)
+    cursor.expect("VIEW")
+    cursor.accept("IF", "NOT", "EXISTS")
+    cursor.path("the view's name")
+    if cursor.at("("):
+        cursor.advance()
+        cursor.skip()
+        cursor.expect(")")
+    while cursor.at_any("COMMENT", "TBLPROPERTIES", "USING"):
+        if cursor.accept("USING"):
+            cursor.skip()
+            return spark_command(cursor)
+        if cursor.accept("COMMENT"):
+            cursor.string("the comment in quotes")
+        else:
+            cursor.advance()
+            properties(cursor)
+    cursor.expect("AS")
+    if cursor.token.kind is Kind.END:
+        cursor.fail("a query")
+    return spark_command(cursor, query=True)

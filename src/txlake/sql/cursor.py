@@ -1,0 +1,220 @@
+"""A cursor over one statement's tokens: the small words of every grammar rule here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NoReturn, TypeVar
+
+from txlake.sql.strings import string_value
+from txlake.sql.tokens import Kind, SourceText, Token, describe
+from txlake.statements import Table, TableName, TablePath
+
+T = TypeVar("T")
+
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+
+
+class Cursor:
+    """The tokens of one statement, read from left to right. The last one is of kind END."""
+
+    def __init__(self, source: SourceText, tokens: tuple[Token, ...]) -> None:
+        self.source = source
+        self._tokens = tokens
+        self._index = 0
+
+    # --- looking ------------------------------------------------------------------------------
+
+    @property
+    def first(self) -> Token:
+        """The statement's first token."""
+        return self._tokens[0]
+
+    @property
+    def token(self) -> Token:
+        """The next token."""
+        return self._tokens[self._index]
+
+    def ahead(self, distance: int = 1) -> Token:
+        """The token `distance` after the next."""
+        return self._tokens[min(self._index + distance, len(self._tokens) - 1)]
+
+    def at(self, *words: str) -> bool:
+        """Whether the next tokens are these words or signs."""
+        return all(self._is(self.ahead(i), word) for i, word in enumerate(words))
+
+    def at_any(self, *words: str) -> bool:
+        """Whether the next token is one of these."""
+        return any(self._is(self.token, word) for word in words)
+
+    @property
+    def at_end(self) -> bool:
+        """Whether nothing is left."""
+        return self.token.kind is Kind.END
+
+    @property
+    def mark(self) -> int:
+        """The place, for `back`."""
+        return self._index
+
+    def back(self, mark: int) -> None:
+        """Returns to a place."""
+        self._index = mark
+
+    # --- taking -------------------------------------------------------------------------------
+
+    def advance(self) -> Token:
+        """Takes the next token."""
+        token = self.token
+        if token.kind is not Kind.END:
+            self._index += 1
+        return token
+
+    def accept(self, *words: str) -> bool:
+        """Takes these words if they are next, all or none."""
+        if not self.at(*words):
+            return False
+        self._index += len(words)
+        return True
+
+    def accept_any(self, *words: str) -> str | None:
+        """Takes the next token if it is one of these, and says which."""
+        return self.advance().upper if self.at_any(*words) else None
+
+    def expect(self, *words: str) -> None:
+        """Takes these words, or raises."""
+        for word in words:
+            if not self.accept(word):
+                self.fail(word)
+
+    def expect_any(self, *words: str) -> str:
+        """Takes one of these words, or raises."""
+        found = self.accept_any(*words)
+        if found is None:
+            self.fail(" or ".join(words))
+        return found
+
+    def expect_end(self) -> None:
+        """Nothing may be left."""
+        if not self.at_end:
+            self.fail("the end of the statement")
+
+    def fail(self, expected: str, token: Token | None = None) -> NoReturn:
+        """Raises: expected this, found that, there."""
+        found = token or self.token
+        raise self.source.error(f"expected {expected}, found {describe(found)}", found.start)
+
+    def refuse(self, problem: str, token: Token | None = None) -> NoReturn:
+        """Raises: understood, but it can't be done."""
+        raise self.source.error(problem, (token or self.token).start)
+
+    # --- values -------------------------------------------------------------------------------
+
+    def name(self, what: str = "a name") -> str:
+        """One identifier, plain or in backquotes."""
+        if self.token.kind not in {Kind.WORD, Kind.QUOTED}:
+            self.fail(what)
+        return self.advance().name
+
+    def path(self, what: str = "a column") -> tuple[str, ...]:
+        """Identifiers joined by dots."""
+        parts = [self.name(what)]
+        while self.accept("."):
+            parts.append(self.name(what))
+        return tuple(parts)
+
+    def string(self, what: str = "a string") -> str:
+        """A string literal's value."""
+        if self.token.kind is not Kind.STRING:
+            self.fail(what)
+        tokens = [self.advance()]
+        while self.token.kind is Kind.STRING:
+            tokens.append(self.advance())
+        return string_value(tokens)
+
+    def integer(self, what: str = "a whole number") -> int:
+        """A whole number, with or without a sign."""
+        negative = self.accept("-")
+        if self.token.kind is not Kind.NUMBER or not self.token.text.isdecimal():
+            self.fail(what)
+        value = int(self.advance().text)
+        return -value if negative else value
+
+    def table(self, what: str = "a table's name") -> Table:
+        """A table: its name, or ``delta.`/place` ``."""
+        first = self.token
+        parts = self.path(what)
+        quoted_place = self._tokens[self._index - 1].kind is Kind.QUOTED
+        if len(parts) == 2 and first.upper == "DELTA" and quoted_place:
+            return TablePath(parts[1])
+        if len(parts) > 2:
+            self.refuse(
+                f"a table's name has one or two parts, found {len(parts)} in {'.'.join(parts)}",
+                first,
+            )
+        return TableName(parts)
+
+    def listed(self, element: Callable[[], T]) -> tuple[T, ...]:
+        """Elements separated by commas, at least one."""
+        elements = [element()]
+        while self.accept(","):
+            elements.append(element())
+        return tuple(elements)
+
+    def enclosed(self, element: Callable[[], T]) -> tuple[T, ...]:
+        """Elements separated by commas in parentheses, at least one."""
+        self.expect("(")
+        elements = self.listed(element)
+        if not self.accept(")"):
+            self.fail(", or )")
+        return elements
+
+    # --- ranges -------------------------------------------------------------------------------
+
+    def skip(self, stops: Iterable[str] = (), *, comma: bool = False) -> tuple[Token, ...]:
+        """Takes tokens up to one of the stops (or a comma) outside parentheses and CASE ... END.
+
+        A closing parenthesis that isn't opened here stops too.
+        """
+        stopping = frozenset(stops)
+        start = self._index
+        open_signs: list[Token] = []
+        cases = 0
+        while not self.at_end:
+            token = self.token
+            if token.text in _CLOSING:
+                open_signs.append(token)
+            elif token.text in {")", "]", "}"}:
+                if not open_signs:
+                    break
+                if _CLOSING[open_signs[-1].text] != token.text:
+                    self.fail(_CLOSING[open_signs[-1].text])
+                open_signs.pop()
+            elif not open_signs and not (self._index > start and self._after_dot()):
+                if token.upper == "CASE" and token.kind is Kind.WORD:
+                    cases += 1
+                elif token.upper == "END" and token.kind is Kind.WORD and cases:
+                    cases -= 1
+                elif not cases and (
+                    (comma and token.text == ",")
+                    or (token.kind is Kind.WORD and token.upper in stopping)
+                ):
+                    break
+            self._index += 1
+        if open_signs:
+            self.refuse(f"this {open_signs[-1].text} is never closed", open_signs[-1])
+        return self._tokens[start : self._index]
+
+    def since(self, mark: int) -> tuple[Token, ...]:
+        """What was taken since a place."""
+        return self._tokens[mark : self._index]
+
+    def remaining(self) -> tuple[Token, ...]:
+        """What is left, without END; nothing is taken."""
+        return self._tokens[self._index : -1]
+
+    def _after_dot(self) -> bool:
+        return self._tokens[self._index - 1].text == "."
+
+    @staticmethod
+    def _is(token: Token, word: str) -> bool:
+        return token.kind in {Kind.WORD, Kind.SYMBOL} and token.upper == word

@@ -1,0 +1,247 @@
+"""INSERT, with all of its clauses, and COPY INTO."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+from txlake.sql.clauses import (
+    QUERY_WORDS,
+    expression,
+    properties,
+    rest_query,
+    scope_of,
+)
+from txlake.sql.constants import NotConstantError, constant, values_rows
+from txlake.sql.cursor import Cursor
+from txlake.sql.references import query_text
+from txlake.sql.tokens import Kind, Token
+from txlake.statements import (
+    CopyInto,
+    Insert,
+    PartitionValue,
+    Query,
+    Source,
+    SqlText,
+    Values,
+)
+
+
+def insert(cursor: Cursor, with_tokens: tuple[Token, ...] = ()) -> Insert:
+    """INSERT; `with_tokens` is the WITH clause that stood before it and belongs to its query."""
+    start = cursor.token
+    cursor.expect("INSERT")
+    schema_evolution = cursor.accept("WITH", "SCHEMA", "EVOLUTION")
+    overwrite = cursor.expect_any("INTO", "OVERWRITE") == "OVERWRITE"
+    if overwrite and cursor.at_any("DIRECTORY", "LOCAL"):
+        cursor.refuse("INSERT OVERWRITE DIRECTORY writes no table")
+    if cursor.at("TABLE"):
+        cursor.advance()
+    table = cursor.table()
+    partition = _partition(cursor) if cursor.accept("PARTITION") else None
+    if_not_exists = cursor.at("IF")
+    if if_not_exists:
+        if partition is None or not overwrite:
+            cursor.refuse("IF NOT EXISTS goes with INSERT OVERWRITE ... PARTITION (...)")
+        cursor.expect("IF", "NOT", "EXISTS")
+    columns = None
+    by_name = cursor.accept("BY", "NAME")
+    if not by_name and cursor.at("(") and not _at_query(cursor):
+        columns = _columns(cursor)
+    replace_where = None
+    if cursor.at("REPLACE"):
+        place = cursor.advance()
+        if overwrite or partition is not None:
+            cursor.refuse("REPLACE WHERE goes with INSERT INTO, without PARTITION", place)
+        if cursor.at_any("USING", "ON"):
+            cursor.refuse("INSERT has REPLACE WHERE; use MERGE for rows matched by columns")
+        cursor.expect("WHERE")
+        replace_where = expression(
+            cursor, scope_of(table, None), ["SELECT", "WITH", "VALUES", "TABLE"], what="a condition"
+        )
+    source = _source(cursor, start, with_tokens, columns)
+    return Insert(
+        table=table,
+        source=source,
+        columns=columns,
+        by_name=by_name,
+        overwrite=overwrite,
+        replace_where=replace_where,
+        partition=partition,
+        if_not_exists=if_not_exists,
+        schema_evolution=schema_evolution,
+    )
+
+
+def copy_into(cursor: Cursor) -> CopyInto:
+    """COPY INTO t [(columns) | BY POSITION] FROM source FILEFORMAT = format [options]"""
+    cursor.expect("COPY", "INTO")
+    table = cursor.table()
+    by_position = cursor.accept("BY", "POSITION")
+    columns = _columns(cursor) if not by_position and cursor.at("(") else None
+    cursor.expect("FROM")
+    statement = CopyInto(
+        table=table, location="", file_format="", columns=columns, by_position=by_position
+    )
+    if cursor.token.kind is Kind.STRING:
+        statement = replace(statement, location=cursor.string())
+    else:
+        statement = _copy_select(cursor, statement)
+    cursor.expect("FILEFORMAT", "=")
+    statement = replace(statement, file_format=cursor.name("a file format").upper())
+    return _copy_options(cursor, statement)
+
+
+def _copy_options(cursor: Cursor, statement: CopyInto) -> CopyInto:
+    seen: set[str] = set()
+    while not cursor.at_end:
+        start = cursor.token
+        word = cursor.expect_any("VALIDATE", "FILES", "PATTERN", "FORMAT_OPTIONS", "COPY_OPTIONS")
+        if word in seen or {word, *seen} >= {"FILES", "PATTERN"}:
+            cursor.refuse(f"{word} can't be given here again, or beside FILES or PATTERN", start)
+        seen.add(word)
+        if word == "VALIDATE":
+            rows = -1
+            if not cursor.accept("ALL") and cursor.token.kind is Kind.NUMBER:
+                rows = cursor.integer()
+                cursor.expect("ROWS")
+            statement = replace(statement, validate_rows=rows)
+        elif word == "FILES":
+            cursor.expect("=")
+            statement = replace(statement, files=cursor.enclosed(cursor.string))
+        elif word == "PATTERN":
+            cursor.expect("=")
+            statement = replace(statement, pattern=cursor.string())
+        elif word == "FORMAT_OPTIONS":
+            statement = replace(statement, format_options=properties(cursor))
+        else:
+            statement = replace(statement, copy_options=properties(cursor))
+    return statement
+
+
+def _copy_select(cursor: Cursor, statement: CopyInto) -> CopyInto:
+    """`(SELECT ... FROM 'location' [WHERE ...])`: the place stands where a table would."""
+    if not cursor.at("(", "SELECT"):
+        cursor.fail("a place in quotes, or (SELECT ... FROM 'place')")
+    cursor.advance()
+    tokens = cursor.skip()
+    cursor.expect(")")
+    place = next(
+        (
+            token
+            for before, token in pairwise(tokens)
+            if before.upper == "FROM" and token.kind is Kind.STRING
+        ),
+        None,
+    )
+    if place is None:
+        cursor.refuse("this query must read FROM 'place'", tokens[0])
+    # To sqlglot the place is a table's name of the same length.
+    named = replace(
+        cursor.source,
+        text=cursor.source.text[: place.start]
+        + "`" + "x" * (place.end - place.start - 2) + "`"
+        + cursor.source.text[place.end :],
+    )  # fmt: skip
+    kept = tuple(
+        replace(token, kind=Kind.QUOTED, text=named.text[token.start : token.end])
+        if token is place
+        else token
+        for token in tokens
+    )
+    sql = query_text(named, kept)
+    if len(sql.references) != 1:
+        cursor.refuse("this query may read nothing but its place", tokens[0])
+    start = tokens[0].start
+    return replace(
+        statement,
+        location=_string(cursor, place),
+        select=SqlText(cursor.source.text[start : tokens[-1].end]),
+        location_span=(place.start - start, place.end - start),
+    )
+
+
+def _string(cursor: Cursor, token: Token) -> str:
+    return Cursor(cursor.source, (token, replace(token, kind=Kind.END))).string()
+
+
+def _columns(cursor: Cursor) -> tuple[str, ...]:
+    seen: set[str] = set()
+
+    def column() -> str:
+        start = cursor.token
+        path = cursor.path()
+        if len(path) > 1:
+            cursor.refuse("an INSERT names whole columns, no fields of structs", start)
+        if path[0].lower() in seen:
+            cursor.refuse(f"column {path[0]} is named twice", start)
+        seen.add(path[0].lower())
+        return path[0]
+
+    return cursor.enclosed(column)
+
+
+def _partition(cursor: Cursor) -> tuple[PartitionValue, ...]:
+    def one() -> PartitionValue:
+        column = cursor.name("a partition column")
+        if not cursor.accept("="):
+            return PartitionValue(column, dynamic=True)
+        start = cursor.token
+        try:
+            return PartitionValue(column, constant(cursor))
+        except NotConstantError:
+            cursor.refuse("the value of a partition column is a literal", start)
+
+    return cursor.enclosed(one)
+
+
+def _at_query(cursor: Cursor) -> bool:
+    """Whether the parenthesis that comes next opens a query rather than a list of columns."""
+    word, following = cursor.ahead(1), cursor.ahead(2)
+    if word.text == "(":
+        return True
+    return word.kind is Kind.WORD and word.upper in QUERY_WORDS and following.text not in {",", ")"}
+
+
+def _source(
+    cursor: Cursor,
+    insert_word: Token,
+    with_tokens: tuple[Token, ...],
+    columns: tuple[str, ...] | None,
+) -> Source:
+    start = cursor.token
+    if not with_tokens:
+        values = values_rows(cursor)
+        if values is not None:
+            _check_width(cursor, values, columns, start)
+            return values
+        if start.upper == "VALUES":
+            _refuse_default(cursor)
+        return Query(rest_query(cursor))
+    if not (cursor.at_any(*QUERY_WORDS) or cursor.at("(")):
+        cursor.fail("a query (SELECT, WITH, VALUES, TABLE, FROM)")
+    # The query's text is WITH ... and the query; the INSERT between them becomes blanks.
+    text = cursor.source.text
+    blanks = " " * (start.start - insert_word.start)
+    joined = replace(cursor.source, text=text[: insert_word.start] + blanks + text[start.start :])
+    tokens = cursor.skip()
+    cursor.expect_end()
+    return Query(query_text(joined, (*with_tokens, *tokens)))
+
+
+def _check_width(
+    cursor: Cursor, values: Values, columns: tuple[str, ...] | None, start: Token
+) -> None:
+    if columns is not None and len(values.rows[0]) != len(columns):
+        cursor.refuse(f"{len(columns)} columns, but {len(values.rows[0])} values", start)
+
+
+def _refuse_default(cursor: Cursor) -> None:
+    """DEFAULT among values that Spark must evaluate would reach Spark as a column's name."""
+    for before, token in pairwise(cursor.remaining()):
+        if token.upper == "DEFAULT" and token.kind is Kind.WORD and before.text in {"(", ","}:
+            cursor.refuse(
+                "DEFAULT stands among literals only here: name the other columns, and leave this "
+                "one out",
+                token,
+            )

@@ -1,0 +1,133 @@
+"""SHOW, DESCRIBE and USE."""
+
+from __future__ import annotations
+
+from txlake.sql.clauses import QUERY_WORDS, database, property_key, rest_query, table_or_place
+from txlake.sql.cursor import Cursor
+from txlake.sql.spark import spark_command
+from txlake.sql.tokens import Kind
+from txlake.statements import (
+    DescribeDatabase,
+    DescribeDetail,
+    DescribeHistory,
+    DescribeQuery,
+    DescribeTable,
+    ShowColumns,
+    ShowCreateTable,
+    ShowDatabases,
+    ShowPartitions,
+    ShowProperties,
+    ShowTables,
+    Statement,
+    Table,
+    TableName,
+    UseDatabase,
+)
+
+
+def show(cursor: Cursor) -> Statement:
+    """SHOW TABLES, DATABASES, CREATE TABLE, TBLPROPERTIES, COLUMNS, PARTITIONS"""
+    cursor.expect("SHOW")
+    statement: Statement
+    if cursor.accept("TABLES"):
+        name = database(cursor) if cursor.accept_any("FROM", "IN") else None
+        statement = ShowTables(name, _pattern(cursor))
+    elif cursor.accept_any("DATABASES", "SCHEMAS"):
+        statement = ShowDatabases(_pattern(cursor))
+    elif cursor.accept("CREATE"):
+        cursor.expect("TABLE")
+        statement = ShowCreateTable(cursor.table())
+    elif cursor.accept("TBLPROPERTIES"):
+        table = cursor.table()
+        key = None
+        if cursor.accept("("):
+            key = property_key(cursor)
+            cursor.expect(")")
+        statement = ShowProperties(table, key)
+    elif cursor.accept("COLUMNS"):
+        cursor.expect_any("FROM", "IN")
+        statement = ShowColumns(_in_database(cursor, cursor.table()))
+    elif cursor.accept("PARTITIONS"):
+        statement = ShowPartitions(cursor.table())
+    elif cursor.at_any("VIEWS", "FUNCTIONS", "USER", "SYSTEM", "ALL"):
+        return spark_command(cursor)
+    else:
+        cursor.fail(
+            "TABLES, DATABASES, CREATE TABLE, TBLPROPERTIES, COLUMNS, PARTITIONS, VIEWS or "
+            "FUNCTIONS"
+        )
+    cursor.expect_end()
+    return statement
+
+
+def describe(cursor: Cursor) -> Statement:
+    """DESCRIBE [HISTORY | DETAIL | DATABASE | QUERY | [TABLE] [EXTENDED]]"""
+    cursor.expect_any("DESCRIBE", "DESC")
+    statement: Statement
+    # A table may be called history or detail.
+    names = cursor.ahead().kind in {Kind.WORD, Kind.QUOTED, Kind.STRING}
+    if cursor.at("FUNCTION") and names:
+        return spark_command(cursor)
+    if cursor.at("HISTORY") and names:
+        cursor.advance()
+        table = table_or_place(cursor)
+        limit = cursor.integer("a number of versions") if cursor.accept("LIMIT") else None
+        statement = DescribeHistory(table, limit)
+    elif cursor.at("DETAIL") and names:
+        cursor.advance()
+        statement = DescribeDetail(table_or_place(cursor))
+    elif cursor.at_any("DATABASE", "SCHEMA") and names:
+        cursor.advance()
+        extended = cursor.accept("EXTENDED")
+        statement = DescribeDatabase(database(cursor), extended)
+    elif cursor.accept("QUERY") or cursor.at_any(*(QUERY_WORDS - {"TABLE"})):
+        return DescribeQuery(rest_query(cursor))
+    else:
+        statement = _describe_table(cursor)
+    cursor.expect_end()
+    return statement
+
+
+def use(cursor: Cursor) -> UseDatabase:
+    """USE [DATABASE | SCHEMA] name"""
+    cursor.expect("USE")
+    if cursor.at_any("DATABASE", "SCHEMA", "NAMESPACE") and cursor.ahead().kind is not Kind.END:
+        cursor.advance()
+    if cursor.at("CATALOG") and cursor.ahead().kind is not Kind.END:
+        cursor.refuse("a lake has one catalog: USE names a database")
+    name = database(cursor)
+    cursor.expect_end()
+    return UseDatabase(name)
+
+
+def _describe_table(cursor: Cursor) -> DescribeTable:
+    names = {Kind.WORD, Kind.QUOTED}
+    if cursor.at("TABLE") and cursor.ahead().kind in names:
+        cursor.advance()
+    extended = False
+    if cursor.at_any("EXTENDED", "FORMATTED") and cursor.ahead().kind in names:
+        cursor.advance()
+        extended = True
+    table = cursor.table()
+    if cursor.at("PARTITION"):
+        cursor.refuse("a partition of a Delta table has no description of its own")
+    column = None if cursor.at_end or cursor.at("AS") else cursor.path()
+    if cursor.at("AS"):
+        cursor.refuse("DESCRIBE ... AS JSON is not known")
+    return DescribeTable(table=table, extended=extended, column=column)
+
+
+def _pattern(cursor: Cursor) -> str | None:
+    if cursor.accept("LIKE") or cursor.token.kind is Kind.STRING:
+        return cursor.string("a pattern in quotes")
+    return None
+
+
+def _in_database(cursor: Cursor, table: Table) -> Table:
+    if not cursor.accept_any("FROM", "IN"):
+        return table
+    start = cursor.token
+    name = database(cursor)
+    if not isinstance(table, TableName) or len(table.parts) > 1:
+        cursor.refuse("the table has its database already", start)
+    return TableName((name, *table.parts))

@@ -1,0 +1,170 @@
+"""Parameters: `:name` and `?` in a SQL text become literals, at the markers' own places."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import numbers
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+
+from txlake.errors import InvalidRequest
+from txlake.sql.tokens import Kind, SourceText, Token, tokenize, words
+
+Arguments = Mapping[str, object] | Sequence[object]
+
+
+def bind(text: str, arguments: Arguments | None) -> SourceText:
+    """The text with every parameter replaced by its value as a SQL literal.
+
+    A mapping fills `:name` markers, a sequence `?` markers in order. A marker stands where an
+    operand may: `column:field` and `struct<a: int>` are left alone.
+
+    Raises:
+        InvalidRequest: a marker has no value, a value no marker, or a value no SQL literal.
+    """
+    source = SourceText(text, text)
+    if isinstance(arguments, (str, bytes)):
+        raise InvalidRequest("the arguments of a statement are a mapping or a sequence, not a text")
+    named = arguments if isinstance(arguments, Mapping) else None
+    ordered = list(arguments) if arguments is not None and named is None else None
+    if ":" not in text and "?" not in text and not arguments:
+        return source
+    used: set[str] = set()
+    count = 0
+    pieces: list[str] = []
+    edits: list[tuple[int, int, int, int]] = []
+    position = 0
+    length = 0
+    for name, start, end in _markers(source, named or {}):
+        if name is None:
+            if ordered is None or count >= len(ordered):
+                raise source.error(
+                    f"marker {count + 1} (?) has no value; give a sequence with a value for each",
+                    start,
+                )
+            value = ordered[count]
+            count += 1
+        else:
+            if named is None or name not in named:
+                raise source.error(
+                    f"parameter :{name} has no value; give a mapping that has {name!r}", start
+                )
+            value = named[name]
+            used.add(name)
+        literal = sql_literal(value, f":{name}" if name is not None else f"marker {count} (?)")
+        if text[max(0, start - 1) : start].isalnum():
+            literal = " " + literal  # `IN:p`
+        if text[end : end + 1].isalnum():
+            literal += " "
+        pieces += (text[position:start], literal)
+        length += start - position
+        edits.append((length, length + len(literal), start, end))
+        length += len(literal)
+        position = end
+    unused = [name for name in (named or {}) if name not in used]
+    if unused:
+        raise InvalidRequest(f"the statement has no parameter :{unused[0]}, but a value was given")
+    if ordered is not None and count < len(ordered):
+        raise InvalidRequest(f"{len(ordered)} values were given for {count} markers (?)")
+    return SourceText("".join(pieces) + text[position:], text, tuple(edits))
+
+
+def sql_literal(value: object, name: str = "the value") -> str:
+    """A Python value as a SQL literal of the same type; `name` is for the message.
+
+    Raises:
+        InvalidRequest: there is no literal for it.
+    """
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return "TRUE" if value else "FALSE"
+        case numbers.Integral():
+            number = int(value)
+            if -(2**63) <= number < 2**63:
+                return _signed(str(number))
+            return _decimal(Decimal(number), name)
+        case float():
+            if math.isfinite(value):
+                return _signed(f"{float.__repr__(value)}D")
+            return f"CAST('{float.__repr__(value)}' AS DOUBLE)"
+        case Decimal():
+            return _decimal(value, name)
+        case str():
+            return _text(value)
+        case bytes() | bytearray():
+            return f"X'{value.hex()}'"
+        case datetime.datetime():
+            return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+        case datetime.date():
+            return f"DATE '{value.isoformat()}'"
+        case list() | tuple():
+            return f"array({', '.join(sql_literal(element, name) for element in value)})"
+        case _:
+            raise InvalidRequest(
+                f"{name} is a {type(value).__name__}, which has no SQL literal: expected None, "
+                "bool, int, float, Decimal, str, bytes, date, datetime, or a list of them"
+            )
+
+
+def _decimal(value: Decimal, name: str) -> str:
+    if not value.is_finite():
+        raise InvalidRequest(f"{name} is the decimal {value}, which SQL can't hold")
+    plain = f"{value:f}"
+    digits = len(plain.replace("-", "").replace(".", "").lstrip("0"))
+    if digits > 38:
+        raise InvalidRequest(f"{name} has {digits} digits: a SQL decimal has at most 38")
+    return _signed(f"{plain}BD")
+
+
+def _signed(number: str) -> str:
+    # `a-:p` must not become `a--1`, which is a comment.
+    return f"({number})" if number.startswith("-") else number
+
+
+def _text(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _markers(
+    source: SourceText, named: Mapping[str, object]
+) -> Iterator[tuple[str | None, int, int]]:
+    tokens = tokenize(source)
+    previous: Token | None = None
+    for index, token in enumerate(tokens):
+        if token.text == "?":
+            yield None, token.start, token.end
+        elif token.text == ":":
+            following = tokens[index + 1]
+            if (
+                following.kind is Kind.WORD
+                and following.start == token.end
+                and (
+                    not _ends_operand(previous)
+                    # `RETAIN :hours HOURS`, but not `column:field`.
+                    or (following.name in named and not _adjacent(previous, token))
+                )
+            ):
+                yield following.name, token.start, following.end
+        previous = token
+
+
+_BEFORE_OPERANDS = words(
+    "ALL AND ANY AS BETWEEN BY CASE DISTINCT DIV ELSE ESCAPE FOR FROM HAVING ILIKE IN IS LIKE LIMIT"
+    " NOT OF OFFSET ON OR REGEXP RLIKE SELECT SET SOME THEN USING VALUES WHEN WHERE"
+)
+
+
+def _ends_operand(token: Token | None) -> bool:
+    if token is None:
+        return False
+    if token.kind is Kind.WORD:
+        return token.upper not in _BEFORE_OPERANDS
+    return token.kind is Kind.QUOTED or token.text in {")", "]", "}"}
+
+
+def _adjacent(previous: Token | None, token: Token) -> bool:
+    return previous is not None and previous.end == token.start

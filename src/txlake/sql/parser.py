@@ -1,0 +1,199 @@
+"""From SQL text to statements: splits the text, finds each statement's kind, binds parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from txlake.sql import (
+    alteration,
+    changes,
+    control,
+    creation,
+    inserts,
+    inspection,
+    spark,
+    upkeep,
+)
+from txlake.sql.clauses import QUERY_WORDS, rest_query
+from txlake.sql.cursor import Cursor
+from txlake.sql.markers import Arguments, bind
+from txlake.sql.tokens import Kind, SourceText, Token, tokenize
+from txlake.statements import Atomic, Select, SparkCommand, Statement
+from txlake.statements.control import ControlStatement
+
+
+def parse(text: str, args: Arguments | None = None) -> tuple[Statement, ...]:
+    """The statements of a SQL text, separated by `;`; none for a text without any.
+
+    Args:
+        text: one or several statements.
+        args: values for `:name` markers (a mapping) or `?` markers (a sequence).
+
+    Raises:
+        InvalidRequest: what isn't understood, with its line and column; a marker without a
+            value, a value without a marker.
+    """
+    source = bind(text, args)
+    return tuple(_statements(source, tokenize(source)))
+
+
+def _statements(source: SourceText, tokens: tuple[Token, ...]) -> Iterator[Statement]:
+    parts = _split(tokens)
+    index = 0
+    while index < len(parts):
+        part = parts[index]
+        index += 1
+        if len(part) == 1:
+            continue
+        if _upper(part, 0) == "BEGIN" and _upper(part, 1) == "ATOMIC":
+            block, index = _atomic(source, parts, index - 1)
+            yield block
+        else:
+            yield _statement(source, part)
+
+
+def _split(tokens: tuple[Token, ...]) -> list[tuple[Token, ...]]:
+    """The tokens of each statement, closed by an END of its own."""
+    parts: list[tuple[Token, ...]] = []
+    start = 0
+    for index, token in enumerate(tokens):
+        if token.text == ";" or token.kind is Kind.END:
+            place = tokens[index - 1].end if index > start else token.start
+            parts.append((*tokens[start:index], Token(Kind.END, "", place, place)))
+            start = index + 1
+    return parts
+
+
+def _atomic(source: SourceText, parts: list[tuple[Token, ...]], index: int) -> tuple[Atomic, int]:
+    """BEGIN ATOMIC statement; ... END, and the index after it."""
+    begin = parts[index][0]
+    inner = [parts[index][2:]]
+    while True:
+        index += 1
+        if index == len(parts):
+            raise source.error("this block is never closed: expected END after a ;", begin.start)
+        part = parts[index]
+        if _upper(part, 0) == "END":
+            Cursor(source, part[1:]).expect_end()
+            break
+        if _upper(part, 0) == "BEGIN" and _upper(part, 1) == "ATOMIC":
+            raise source.error("a BEGIN ATOMIC block can't hold another", part[0].start)
+        inner.append(part)
+    statements: list[Statement] = []
+    for part in inner:
+        if len(part) == 1:
+            continue
+        statement = _statement(source, part)
+        if isinstance(statement, ControlStatement):
+            raise source.error(
+                "a BEGIN ATOMIC block is one transaction: no transaction statements inside",
+                part[0].start,
+            )
+        statements.append(statement)
+    return Atomic(tuple(statements)), index + 1
+
+
+def _statement(source: SourceText, tokens: tuple[Token, ...]) -> Statement:
+    cursor = Cursor(source, tokens)
+    first = cursor.token
+    if first.text == "(":
+        return Select(rest_query(cursor))
+    word = first.upper if first.kind is Kind.WORD else ""
+    if word == "WITH":
+        return _with(cursor)
+    if word in QUERY_WORDS:
+        return Select(rest_query(cursor))
+    rule = _RULES.get(word)
+    if rule is None:
+        cursor.fail("a statement (SELECT, INSERT, UPDATE, DELETE, MERGE, CREATE, BEGIN, ...)")
+    statement = rule(cursor)
+    if not cursor.at_end:
+        cursor.fail("the end of the statement")
+    return statement
+
+
+def _with(cursor: Cursor) -> Statement:
+    """WITH ... before a query, or before an INSERT whose query it belongs to."""
+    mark = cursor.mark
+    cursor.expect("WITH")
+    cursor.accept("RECURSIVE")
+    cursor.listed(lambda: _common_table(cursor))
+    with_tokens = cursor.since(mark)
+    if cursor.at("INSERT"):
+        return inserts.insert(cursor, with_tokens)
+    if cursor.at_any("UPDATE", "DELETE", "MERGE"):
+        cursor.refuse(f"WITH can't stand before {cursor.token.upper}: put the query inside")
+    cursor.back(mark)
+    return Select(rest_query(cursor))
+
+
+def _common_table(cursor: Cursor) -> None:
+    """`name [(columns)] [MAX RECURSION LEVEL n] [AS] (query)`, passed over."""
+    cursor.name("the name of a common table expression")
+    if cursor.at("("):
+        _group(cursor)
+    if cursor.accept("MAX", "RECURSION", "LEVEL"):
+        cursor.integer()
+    if cursor.accept("AS") or cursor.at("("):
+        _group(cursor)
+
+
+def _group(cursor: Cursor) -> None:
+    opening = cursor.token
+    cursor.expect("(")
+    cursor.skip()
+    if not cursor.accept(")"):
+        cursor.refuse("this ( is never closed", opening)
+
+
+def _spark(cursor: Cursor) -> SparkCommand:
+    return spark.spark_command(cursor)
+
+
+_RULES: Mapping[str, Callable[[Cursor], Statement]] = {
+    "INSERT": inserts.insert,
+    "COPY": inserts.copy_into,
+    "UPDATE": changes.update,
+    "DELETE": changes.delete,
+    "MERGE": changes.merge,
+    "TRUNCATE": changes.truncate,
+    "CREATE": creation.create,
+    "REPLACE": creation.replace_table,
+    "DROP": creation.drop,
+    "ALTER": alteration.alter,
+    "COMMENT": alteration.comment_on,
+    "OPTIMIZE": upkeep.optimize,
+    "REORG": upkeep.reorg,
+    "VACUUM": upkeep.vacuum,
+    "RESTORE": upkeep.restore,
+    "GENERATE": upkeep.generate,
+    "CONVERT": upkeep.convert,
+    "SHOW": inspection.show,
+    "DESCRIBE": inspection.describe,
+    "DESC": inspection.describe,
+    "USE": inspection.use,
+    "BEGIN": control.begin,
+    "START": control.begin,
+    "COMMIT": control.commit,
+    "END": control.commit,
+    "ROLLBACK": control.rollback,
+    "ABORT": control.rollback,
+    "SAVEPOINT": control.savepoint,
+    "SAVE": control.savepoint,
+    "RELEASE": control.release,
+    "LOCK": control.lock,
+    "SET": control.set_statement,
+    "EXPLAIN": spark.explain,
+    "CACHE": spark.cache,
+    "UNCACHE": _spark,
+    "CLEAR": _spark,
+    "RESET": _spark,
+    "REFRESH": _spark,
+    "DECLARE": _spark,
+}
+
+
+def _upper(tokens: tuple[Token, ...], index: int) -> str | None:
+    if index >= len(tokens) or tokens[index].kind is not Kind.WORD:
+        return None
+    return tokens[index].upper

@@ -1,0 +1,328 @@
+"""From a range of tokens to a SQL text with the tables that it reads, found by sqlglot.
+
+The text stays as it was written. What sqlglot sees is a copy of equal length in which Spark's own
+clauses that it doesn't know (time travel, options, TABLE) are blanks, so that positions hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel, ParseError, TokenError
+
+from txlake.sql.dialect import DIALECT
+from txlake.sql.tokens import Kind, SourceText, Token
+from txlake.sql.travel import Clause, clauses, path_suffix
+from txlake.statements import (
+    Reference,
+    SqlText,
+    Table,
+    TableName,
+    TablePath,
+    TimeTravel,
+    is_place,
+)
+
+Scope = tuple[tuple[TableName, str], ...]
+"""Tables of the statement itself that an expression may name in full, and what stands for each."""
+
+_FILE_FORMATS = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "binaryfile", "xml"})
+_BEFORE_TABLE = frozenset({"(", ")", "UNION", "ALL", "DISTINCT", "EXCEPT", "INTERSECT", "MINUS"})
+_QUERY = ("", "")
+_EXPRESSION = ("SELECT 1 WHERE (", "\n)")
+_RELATION = ("SELECT * FROM ", "")
+_CONTEXT = 10**9
+
+
+def query_text(source: SourceText, tokens: Sequence[Token]) -> SqlText:
+    """A query.
+
+    Raises:
+        InvalidRequest: it isn't one, pointing at the place.
+    """
+    part = _Slice(source, tokens, *_QUERY)
+    if not isinstance(part.tree, (exp.Query, exp.Values)):
+        raise source.error("expected a query", part.start)
+    return part.sql_text()
+
+
+def expression_text(source: SourceText, tokens: Sequence[Token], scope: Scope = ()) -> SqlText:
+    """A condition or a value. Raises as `query_text` does."""
+    part = _Slice(source, tokens, *_EXPRESSION)
+    where = part.tree.args.get("where")
+    paren = where.this if isinstance(where, exp.Where) else None
+    inside = paren.this if isinstance(paren, exp.Paren) else None
+    if not isinstance(inside, exp.Expr) or isinstance(
+        inside, (exp.Alias, exp.Aliases, exp.Tuple, exp.Star, exp.Query)
+    ):
+        raise source.error("expected one expression", part.start)
+    return part.sql_text(scope)
+
+
+def relation_query(source: SourceText, tokens: Sequence[Token]) -> tuple[SqlText, str | None]:
+    """A table or a subquery with its alias, as the query of all its rows; and its name.
+
+    The name is its alias, or else the table's own name. Raises as `query_text` does.
+    """
+    part = _Slice(source, tokens, *_RELATION)
+    clause = part.tree.args.get("from_") or part.tree.args.get("from")
+    relation = clause.this if isinstance(clause, exp.From) else None
+    if not isinstance(relation, (exp.Table, exp.Subquery, exp.Values)) or any(
+        part.tree.args.get(key) for key in ("where", "joins", "group", "laterals", "order", "limit")
+    ):
+        raise source.error("expected one table or one query in parentheses", part.start)
+    sql = part.sql_text()
+    name = relation.alias or (relation.name if isinstance(relation, exp.Table) else "")
+    if not relation.alias and sql.references and isinstance(sql.references[0].table, TablePath):
+        name = ""
+    shift = len(_RELATION[0])
+    references = tuple(reference.moved(shift) for reference in sql.references)
+    return SqlText(_RELATION[0] + sql.text, references), name or None
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    table: exp.Table
+    start: int
+    end: int
+    parts: tuple[str, ...]
+
+
+class _Slice:
+    """One range of tokens; positions below are those of the whole text until the very end."""
+
+    def __init__(
+        self, source: SourceText, tokens: Sequence[Token], prefix: str, suffix: str
+    ) -> None:
+        self.source = source
+        self.tokens = tokens
+        self.start = tokens[0].start
+        self.end = tokens[-1].end
+        self.offset = self.start - len(prefix)  # from a position that sqlglot gives to ours
+        self.index_by_end = {token.end: index for index, token in enumerate(tokens)}
+        self.travels = {clause.after: clause for clause in clauses(source, tokens)}
+        self.bare: set[int] = set()  # where the names after the keyword TABLE start
+        self.tree = self._parse(prefix + self._masked() + suffix)
+
+    def sql_text(self, scope: Scope = ()) -> SqlText:
+        text = self.source.text[self.start : self.end]
+        found = sorted(_tables(self.tree, self.offset), key=lambda table: table.start)
+        columns = list(_columns(self.tree, self.offset))
+        references: list[Reference] = []
+        claimed: set[int] = set()
+        seen: set[int] = set()
+        for table in found:
+            if table.start in seen:
+                continue
+            seen.add(table.start)
+            reference = self._reference(table, found, columns, claimed)
+            if reference is not None:
+                references.append(reference)
+        for clause in self.travels.values():
+            raise self.source.error(
+                "time travel goes after the name of a table, and this is none", clause.start
+            )
+        qualifiers = [
+            (start - self.start, end - self.start, alias)
+            for name, alias in scope
+            for start, end in _qualified(columns, name.parts, claimed)
+        ]
+        return SqlText(text, tuple(references), tuple(sorted(qualifiers)))
+
+    def _masked(self) -> str:
+        text = self.source.text
+        pieces = list(text[self.start : self.end])
+
+        def blank(start: int, end: int) -> None:
+            pieces[start - self.start : end - self.start] = " " * (end - start)
+
+        for clause in self.travels.values():
+            blank(clause.start, clause.end)
+        for index, token in enumerate(self.tokens):
+            following = self.tokens[index + 1] if index + 1 < len(self.tokens) else None
+            if token.kind is not Kind.WORD or following is None:
+                continue
+            if token.upper == "TABLE" and following.kind in {Kind.WORD, Kind.QUOTED}:
+                if index == 0 or self.tokens[index - 1].upper in _BEFORE_TABLE:
+                    pieces[token.start - self.start : token.end - self.start] = "FROM "
+                    self.bare.add(following.start)
+            elif token.upper == "WITH" and following.text == "(":
+                blank(token.start, self.tokens[self._group_end(index + 1) - 1].end)
+        return "".join(pieces)
+
+    def _parse(self, sql: str) -> exp.Expr:
+        parser = DIALECT.parser(error_level=ErrorLevel.IMMEDIATE, error_message_context=_CONTEXT)
+        try:
+            trees = parser.parse(DIALECT.tokenize(sql), sql)
+        except ParseError as error:
+            detail = error.errors[0]
+            place = len(str(detail.get("start_context") or "")) + self.offset
+            raise self._error(str(detail.get("description") or ""), place) from error
+        except (TokenError, RecursionError) as error:
+            raise self.source.error("this can't be parsed", self.start) from error
+        tree = trees[0] if len(trees) == 1 else None
+        if tree is None:
+            raise self.source.error("expected a query or an expression", self.start)
+        return tree
+
+    def _error(self, description: str, place: int) -> Exception:
+        if place >= self.end:
+            place = self.end
+            found = "the end"
+        else:
+            place = max(place, self.start)
+            token = next((t for t in self.tokens if t.end > place), self.tokens[-1])
+            place, found = token.start, repr(token.text)
+        if description.startswith("Expecting "):
+            return self.source.error(f"expected {description[10:]}, found {found}", place)
+        if description.startswith("Required keyword"):
+            return self.source.error(f"something is missing at {found}", place)
+        return self.source.error(f"unexpected {found}", place)
+
+    def _reference(
+        self,
+        found: _Found,
+        all_found: Sequence[_Found],
+        columns: Sequence[_Column],
+        claimed: set[int],
+    ) -> Reference | None:
+        last = self.index_by_end.get(found.end)
+        if last is None:
+            return None
+        clause = self.travels.pop(found.end, None)
+        travel = clause.travel if clause is not None else None
+        table: Table = TableName(found.parts)
+        quoted_place = self.tokens[last].kind is Kind.QUOTED and len(found.parts) == 2
+        if quoted_place and found.parts[0].lower() == "delta":
+            table, travel = self._path(found, travel, clause)
+        elif quoted_place and found.parts[0].lower() in _FILE_FORMATS and is_place(found.parts[1]):
+            return None
+        index = last + 1
+        if clause is not None:
+            index = self.index_by_end[clause.end] + 1
+        if self._word(index) == "WITH" and self._text(index + 1) == "(":
+            index = self._group_end(index + 1)
+        end = self.tokens[index - 1].end
+        while self._word(index) in {"TABLESAMPLE", "REPEATABLE"} and self._text(index + 1) == "(":
+            index = self._group_end(index + 1)
+        alias = None
+        qualifiers: list[tuple[int, int]] = []
+        if not found.table.alias and found.start not in self.bare and isinstance(table, TableName):
+            alias = table.name
+            if len(table.parts) > 1:
+                qualifiers = list(_qualified(columns, table.parts, claimed))
+            if qualifiers and any(_same_name(found, other) for other in all_found):
+                alias = ".".join(table.parts)
+        return Reference(
+            table,
+            travel,
+            found.start - self.start,
+            end - self.start,
+            alias,
+            self.tokens[index - 1].end - self.start,
+            tuple((start - self.start, stop - self.start) for start, stop in qualifiers),
+        )
+
+    def _path(
+        self, found: _Found, travel: TimeTravel | None, clause: Clause | None
+    ) -> tuple[TablePath, TimeTravel | None]:
+        location, suffix = path_suffix(found.parts[1])
+        if suffix is not None and travel is not None:
+            assert clause is not None
+            raise self.source.error("the table has a moment already, by its @", clause.start)
+        return TablePath(location), travel or suffix
+
+    def _group_end(self, index: int) -> int:
+        """The index after the closing parenthesis of the one at `index`."""
+        depth = 0
+        for position in range(index, len(self.tokens)):
+            depth += {"(": 1, ")": -1}.get(self.tokens[position].text, 0)
+            if depth == 0:
+                return position + 1
+        raise self.source.error("this ( is never closed", self.tokens[index].start)
+
+    def _word(self, index: int) -> str | None:
+        if index >= len(self.tokens) or self.tokens[index].kind is not Kind.WORD:
+            return None
+        return self.tokens[index].upper
+
+    def _text(self, index: int) -> str | None:
+        return self.tokens[index].text if index < len(self.tokens) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    parts: tuple[tuple[str, int, int], ...]  # name in lower case, start, end
+
+
+def _tables(tree: exp.Expr, offset: int) -> Iterator[_Found]:
+    """The tables of a tree that no common table expression in sight provides."""
+    stack: list[tuple[exp.Expr, frozenset[str]]] = [(tree, frozenset())]
+    while stack:
+        node, visible = stack.pop()
+        with_clause = node.args.get("with_") or node.args.get("with")
+        if isinstance(with_clause, exp.With):
+            for cte in with_clause.expressions:
+                name = frozenset({cte.alias.lower()})
+                # A CTE doesn't see itself: `WITH t AS (SELECT * FROM t)` reads the table t.
+                recursive = with_clause.args.get("recursive")
+                stack.append((cte.this, visible | name if recursive else visible))
+                visible |= name
+        if isinstance(node, exp.Table):
+            found = _found(node, offset)
+            if found is not None and not (
+                len(found.parts) == 1 and found.parts[0].lower() in visible
+            ):
+                yield found
+        stack += [(child, visible) for child in node.iter_expressions() if child is not with_clause]
+
+
+def _found(table: exp.Table, offset: int) -> _Found | None:
+    identifiers = [
+        table.args[key] for key in ("catalog", "db", "this") if table.args.get(key) is not None
+    ]
+    if not all(
+        isinstance(part, exp.Identifier) and part.meta.get("end") is not None
+        for part in identifiers
+    ):
+        return None  # a table function, or a name that sqlglot made up
+    return _Found(
+        table,
+        identifiers[0].meta["start"] + offset,
+        identifiers[-1].meta["end"] + 1 + offset,
+        tuple(part.name for part in identifiers),
+    )
+
+
+def _columns(tree: exp.Expr, offset: int) -> Iterator[_Column]:
+    for column in tree.find_all(exp.Column):
+        parts = column.parts
+        if len(parts) > 2 and all(part.meta.get("start") is not None for part in parts[:-1]):
+            yield _Column(
+                tuple(
+                    (part.name.lower(), part.meta["start"] + offset, part.meta["end"] + 1 + offset)
+                    for part in parts[:-1]
+                )
+            )
+
+
+def _qualified(
+    columns: Sequence[_Column], name: Sequence[str], claimed: set[int]
+) -> Iterator[tuple[int, int]]:
+    """Where columns are qualified by the table's full name, each place once."""
+    wanted = [part.lower() for part in name]
+    if len(wanted) < 2:
+        return
+    for column in columns:
+        start = column.parts[0][1]
+        if start not in claimed and [part[0] for part in column.parts[: len(wanted)]] == wanted:
+            claimed.add(start)
+            yield start, column.parts[len(wanted) - 1][2]
+
+
+def _same_name(found: _Found, other: _Found) -> bool:
+    parts = tuple(part.lower() for part in found.parts)
+    others = tuple(part.lower() for part in other.parts)
+    return not other.table.alias and others != parts and others[-1] == parts[-1]

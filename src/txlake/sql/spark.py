@@ -1,0 +1,45 @@
+"""Commands that Spark carries out as they are written: views, settings, EXPLAIN."""
+
+from __future__ import annotations
+
+from txlake.sql.clauses import rest_query
+from txlake.sql.cursor import Cursor
+from txlake.statements import SparkCommand, SqlText
+
+
+def spark_command(cursor: Cursor, *, query: bool = False) -> SparkCommand:
+    """The whole statement for Spark; with `query`, the cursor stands at the query that ends it."""
+    first = cursor.first
+    if not query:
+        cursor.skip()
+        cursor.expect_end()
+        return SparkCommand(SqlText(cursor.source.text[first.start : cursor.token.end]))
+    shift = cursor.token.start - first.start
+    sql = rest_query(cursor)
+    references = tuple(reference.moved(shift) for reference in sql.references)
+    return SparkCommand(
+        SqlText(cursor.source.text[first.start : first.start + shift] + sql.text, references)
+    )
+
+
+def explain(cursor: Cursor) -> SparkCommand:
+    """EXPLAIN [EXTENDED | CODEGEN | COST | FORMATTED] query"""
+    cursor.expect("EXPLAIN")
+    cursor.accept_any("EXTENDED", "CODEGEN", "COST", "FORMATTED")
+    if cursor.at_any("INSERT", "UPDATE", "DELETE", "MERGE", "CREATE"):
+        cursor.refuse("EXPLAIN shows the plan of a query only")
+    return spark_command(cursor, query=True)
+
+
+def cache(cursor: Cursor) -> SparkCommand:
+    """CACHE [LAZY] TABLE name [OPTIONS (...)] [AS query]"""
+    cursor.expect("CACHE")
+    cursor.accept("LAZY")
+    cursor.expect("TABLE")
+    cursor.path("a name")
+    if cursor.accept("OPTIONS"):
+        cursor.expect("(")
+        cursor.skip()
+        cursor.expect(")")
+    cursor.accept("AS")
+    return spark_command(cursor, query=not cursor.at_end)

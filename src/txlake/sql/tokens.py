@@ -1,0 +1,182 @@
+"""A SQL text as tokens with their places, and errors that point at a place in it."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+from enum import Enum
+
+from sqlglot import Token as SqlglotToken
+from sqlglot import TokenType
+from sqlglot.errors import TokenError
+
+from txlake.errors import InvalidRequest
+from txlake.sql.dialect import DIALECT
+
+_WORD = re.compile(r"\w+")
+_NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?:[lLsSyYdDfF]|[bB][dD])?")
+_STRINGS = {
+    TokenType.STRING,
+    TokenType.RAW_STRING,
+    TokenType.NATIONAL_STRING,
+}
+_SKIPPED = re.compile(
+    r"""'(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | `[^`]*` | --[^\n]* | /\*.*?\*/""",
+    re.VERBOSE | re.DOTALL,
+)
+_OPENING = re.compile(r"'|\"|`|/\*")
+
+
+def words(text: str) -> frozenset[str]:
+    """A set of words, written as one text."""
+    return frozenset(text.split())
+
+
+class Kind(Enum):
+    """What a token is."""
+
+    WORD = "a word"
+    QUOTED = "a name in backquotes"
+    STRING = "a string"
+    BYTES = "bytes"
+    NUMBER = "a number"
+    SYMBOL = "a sign"
+    END = "the end"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token and its place: `text` is what stands from `start` to `end` (exclusive).
+
+    `name` is the identifier of a word or a quoted name; `upper` the word in capitals, else `text`.
+    """
+
+    kind: Kind
+    text: str
+    start: int
+    end: int
+    name: str = ""
+    upper: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceText:
+    """The SQL that is parsed, with the way back to what the author wrote.
+
+    Attributes:
+        text: the SQL after parameters were put in.
+        original: the SQL as it was given.
+        edits: (start in `text`, end in `text`, start in `original`, end in `original`) of each
+            parameter, ascending.
+    """
+
+    text: str
+    original: str
+    edits: tuple[tuple[int, int, int, int], ...] = ()
+
+    def original_position(self, position: int) -> int:
+        """The place in `original` of a place in `text`; of a parameter, its marker."""
+        shift = 0
+        for start, end, original_start, original_end in self.edits:
+            if position < start:
+                break
+            if position < end:
+                return original_start
+            shift = original_end - end
+        return position + shift
+
+    def error(self, problem: str, position: int) -> InvalidRequest:
+        """An error that shows the place: line, column, the line itself and a caret."""
+        place = self.original_position(position)
+        starts = [0, *(found.end() for found in re.finditer(r"\n", self.original))]
+        line = bisect_right(starts, place)
+        column = place - starts[line - 1] + 1
+        shown = self.original[starts[line - 1] :].split("\n", 1)[0].rstrip()
+        first = max(0, column - 81)
+        window = shown[first : first + 120].replace("\t", " ")
+        cut = "..." if first else ""
+        caret = " " * (len(cut) + column - 1 - first) + "^"
+        return InvalidRequest(
+            f"the SQL is not understood at line {line}, column {column}: {problem}\n"
+            f"  {cut}{window}\n  {caret}"
+        )
+
+
+def tokenize(source: SourceText) -> tuple[Token, ...]:
+    """The tokens of a text without its comments, closed by one of kind END.
+
+    Raises:
+        InvalidRequest: a string, a quoted name or a comment isn't closed.
+    """
+    text = source.text
+    try:
+        raw = DIALECT.tokenize(text)
+    except TokenError as error:
+        position = _unclosed(text)
+        sign = text[position : position + 2] if text[position] == "/" else text[position]
+        problem = f"what {sign} opens here is never closed"
+        raise source.error(problem, position) from error
+    tokens: list[Token] = []
+    position = 0
+    for token in raw:
+        if token.start < position:
+            continue  # the type that sqlglot makes of a number's suffix has the number's place
+        for made in _tokens(text, token):
+            tokens.append(made)
+            position = made.end
+    end = tokens[-1].end if tokens else len(text)
+    return (*tokens, Token(Kind.END, "", end, end))
+
+
+def describe(token: Token) -> str:
+    """How a message names a token."""
+    if token.kind is Kind.END:
+        return "the end of the statement"
+    return repr(token.text if len(token.text) <= 40 else token.text[:37] + "...")
+
+
+def _tokens(text: str, token: SqlglotToken) -> list[Token]:
+    start, end = token.start, token.end + 1
+    piece = text[start:end]
+    if token.token_type is TokenType.IDENTIFIER:
+        return [Token(Kind.QUOTED, piece, start, end, name=token.text, upper=piece)]
+    if token.token_type in _STRINGS:
+        return [Token(Kind.STRING, piece, start, end, upper=piece)]
+    if token.token_type is TokenType.HEX_STRING:
+        return [Token(Kind.BYTES, piece, start, end, upper=piece)]
+    if token.token_type is TokenType.NUMBER and _NUMBER.fullmatch(piece):
+        return [Token(Kind.NUMBER, piece, start, end, upper=piece)]
+    words = list(_WORD.finditer(piece))
+    if words and re.fullmatch(r"\w+(\s+\w+)*", piece):
+        return [
+            Token(
+                Kind.WORD,
+                word[0],
+                start + word.start(),
+                start + word.end(),
+                name=word[0],
+                upper=word[0].upper(),
+            )
+            for word in words
+        ]
+    return [Token(Kind.SYMBOL, piece, start, end, upper=piece)]
+
+
+def _unclosed(text: str) -> int:
+    position = 0
+    while True:
+        opening = _OPENING.search(text, position)
+        comment = text.find("--", position)
+        if comment >= 0 and (opening is None or comment < opening.start()):
+            line_end = text.find("\n", comment)
+            if line_end < 0:
+                return comment
+            position = line_end
+            continue
+        if opening is None:
+            return max(0, len(text) - 1)
+        closed = _SKIPPED.match(text, opening.start())
+        if closed is None:
+            return opening.start()
+        position = closed.end()

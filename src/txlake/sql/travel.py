@@ -1,0 +1,157 @@
+"""Time travel in a query's tokens: which clause stands where, and what moment it names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from txlake.sql.strings import string_value
+from txlake.sql.tokens import Kind, SourceText, Token, words
+from txlake.statements import TimeTravel
+
+_VERSION = frozenset({"VERSION", "SYSTEM_VERSION"})
+_TIMESTAMP = frozenset({"TIMESTAMP", "SYSTEM_TIME"})
+_PATH_SUFFIX = re.compile(r"(.+)@(?:v(\d+)|(\d{17}))", re.DOTALL | re.IGNORECASE)
+_NO_NAMES = words("SELECT DISTINCT ALL WHERE AND OR NOT ON BY HAVING WHEN THEN ELSE")
+_ENDS = words(
+    "ANTI AS CLUSTER CROSS DISTRIBUTE EXCEPT FULL GROUP HAVING INNER INTERSECT JOIN LATERAL LEFT"
+    " LIMIT MINUS NATURAL OFFSET ON ORDER PIVOT QUALIFY RIGHT SEMI SET SORT TABLESAMPLE UNION"
+    " UNPIVOT USING WHEN WHERE WINDOW WITH"
+)
+_OPERATORS = frozenset({"+", "-", "*", "/", "%", "||", "|", "&", "^", "~", "::", "."})
+_UNITS = re.compile(r"(?:YEAR|QUARTER|MONTH|WEEK|DAY|HOUR|MINUTE|SECOND|MILLISECOND|MICROSECOND)S?")
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A time travel clause.
+
+    Attributes:
+        after: where the name before it ends.
+        start, end: its place, `end` exclusive.
+    """
+
+    travel: TimeTravel
+    after: int
+    start: int
+    end: int
+
+
+def clauses(source: SourceText, tokens: Sequence[Token]) -> list[Clause]:
+    """The time travel clauses of a query, in order. `tokens` has no END."""
+    found: list[Clause] = []
+    for index in range(1, len(tokens)):
+        name = tokens[index - 1]
+        if name.kind is not Kind.QUOTED and (name.kind is not Kind.WORD or name.upper in _NO_NAMES):
+            continue
+        clause = _suffix(tokens, index)
+        if clause is None:
+            taken = parse_clause(source, tokens, index)
+            if taken is not None:
+                travel, end = taken
+                clause = Clause(travel, name.end, tokens[index].start, tokens[end - 1].end)
+        if clause is not None:
+            found.append(clause)
+    return found
+
+
+def parse_clause(
+    source: SourceText, tokens: Sequence[Token], index: int
+) -> tuple[TimeTravel, int] | None:
+    """The `[FOR] { VERSION | TIMESTAMP } AS OF ...` at `index`, and the index after it."""
+    start = index
+    if _upper(tokens, index) == "FOR":
+        index += 1
+    kind = _upper(tokens, index)
+    if kind not in _VERSION | _TIMESTAMP:
+        return None
+    if _upper(tokens, index + 1) != "AS" or _upper(tokens, index + 2) != "OF":
+        return None
+    index += 3
+    if index >= len(tokens) or tokens[index].text == "," or _upper(tokens, index) in {"FROM", "AS"}:
+        return None  # `SELECT x version AS of FROM t` is an alias
+    value = tokens[index]
+    if kind in _VERSION:
+        text = string_value([value]) if value.kind is Kind.STRING else value.text
+        if value.kind not in {Kind.STRING, Kind.NUMBER} or not text.isdecimal():
+            raise source.error("a version is a whole number, 0 or more", value.start)
+        return TimeTravel(version=int(text)), index + 1
+    end = _expression_end(tokens, index)
+    if end == index:
+        raise source.error("expected a timestamp", tokens[start].start)
+    if any(token.upper == "SELECT" for token in tokens[index:end]):
+        raise source.error("the timestamp of a time travel is a constant, no query", value.start)
+    if end == index + 1 and value.kind is Kind.STRING:
+        return TimeTravel(timestamp=string_value([value])), end
+    text = source.text[value.start : tokens[end - 1].end]
+    return TimeTravel(timestamp_expression=text), end
+
+
+def path_suffix(location: str) -> tuple[str, TimeTravel | None]:
+    """A place without its `@v3` or `@20260101000000000`, and the moment that these name."""
+    found = _PATH_SUFFIX.fullmatch(location)
+    if found is None:
+        return location, None
+    return found[1], _moment(found[2], found[3])
+
+
+def _suffix(tokens: Sequence[Token], index: int) -> Clause | None:
+    if tokens[index].text != "@" or index + 1 >= len(tokens):
+        return None
+    name, sign, moment = tokens[index - 1], tokens[index], tokens[index + 1]
+    if name.end != sign.start or sign.end != moment.start:
+        return None
+    found = re.fullmatch(r"v(\d+)|(\d{17})", moment.text, re.IGNORECASE)
+    if found is None:
+        return None
+    return Clause(_moment(found[1], found[2]), name.end, sign.start, moment.end)
+
+
+def _moment(version: str | None, digits: str) -> TimeTravel:
+    if version is not None:
+        return TimeTravel(version=int(version))
+    day = f"{digits[:4]}-{digits[4:6]}-{digits[6:8]}"
+    return TimeTravel(
+        timestamp=f"{day} {digits[8:10]}:{digits[10:12]}:{digits[12:14]}.{digits[14:]}"
+    )
+
+
+def _expression_end(tokens: Sequence[Token], index: int) -> int:
+    """Where a value ends: before a keyword, a comma, or a word that can only be an alias."""
+    depth = 0
+    complete = False  # an operand just ended, so only an operator continues the value
+    while index < len(tokens):
+        token = tokens[index]
+        word = token.kind is Kind.WORD
+        if token.text in {"(", "["}:
+            depth += 1
+        elif token.text in {")", "]"}:
+            if depth == 0:
+                break
+            depth -= 1
+        elif depth == 0:
+            if token.text in {",", ";", "|>"} or (word and token.upper in _ENDS):
+                break
+            if word and token.upper in {"DATE", "TIMESTAMP", "INTERVAL", "TIMESTAMP_NTZ"}:
+                complete = False
+                index += 1
+                continue
+            if word and complete and token.upper == "DIV":
+                complete = False
+                index += 1
+                continue
+            if complete and (word or token.kind is Kind.QUOTED):
+                interval = any(t.upper == "INTERVAL" for t in tokens[max(0, index - 4) : index])
+                if not (interval and _UNITS.fullmatch(token.upper)):
+                    break
+        if depth == 0:
+            complete = token.text not in _OPERATORS
+        index += 1
+    return index
+
+
+def _upper(tokens: Sequence[Token], index: int) -> str | None:
+    if index >= len(tokens) or tokens[index].kind is not Kind.WORD:
+        return None
+    return tokens[index].upper

@@ -1,0 +1,117 @@
+"""OPTIMIZE, VACUUM, RESTORE, GENERATE, CONVERT, REORG."""
+
+from __future__ import annotations
+
+from txlake.sql.clauses import expression, scope_of, table_or_place, time_travel
+from txlake.sql.columns import data_type
+from txlake.sql.cursor import Cursor
+from txlake.sql.tokens import Kind
+from txlake.statements import (
+    ConvertToDelta,
+    Generate,
+    Optimize,
+    Reorg,
+    Restore,
+    Vacuum,
+)
+
+
+def optimize(cursor: Cursor) -> Optimize:
+    """OPTIMIZE t [FULL] [WHERE condition] [ZORDER BY (columns)]"""
+    cursor.expect("OPTIMIZE")
+    table = table_or_place(cursor)
+    full = cursor.accept("FULL")
+    where = None
+    if cursor.accept("WHERE"):
+        where = expression(cursor, scope_of(table, None), ["ZORDER"], what="a condition")
+    zorder_by: tuple[str, ...] = ()
+    if cursor.accept("ZORDER"):
+        cursor.expect("BY")
+
+        def one() -> str:
+            return ".".join(cursor.path())
+
+        zorder_by = cursor.enclosed(one) if cursor.at("(") else cursor.listed(one)
+    if not cursor.at_end:
+        cursor.fail("FULL, WHERE, ZORDER BY or the end of the statement")
+    return Optimize(table=table, where=where, zorder_by=zorder_by, full=full)
+
+
+def reorg(cursor: Cursor) -> Reorg:
+    """REORG TABLE t [WHERE condition] APPLY (PURGE)"""
+    cursor.expect("REORG", "TABLE")
+    table = table_or_place(cursor)
+    where = None
+    if cursor.accept("WHERE"):
+        where = expression(cursor, scope_of(table, None), ["APPLY"], what="a condition")
+    cursor.expect("APPLY", "(")
+    if cursor.at("UPGRADE"):
+        cursor.refuse("REORG ... APPLY (UPGRADE UNIFORM) is not known: APPLY (PURGE) is")
+    cursor.expect("PURGE", ")")
+    cursor.expect_end()
+    return Reorg(table=table, where=where)
+
+
+def vacuum(cursor: Cursor) -> Vacuum:
+    """VACUUM t [FULL | LITE] [RETAIN n HOURS] [DRY RUN]"""
+    cursor.expect("VACUUM")
+    table = table_or_place(cursor)
+    retain_hours: float | None = None
+    dry_run = False
+    kind: str | None = None
+    while not cursor.at_end:
+        if kind is None and cursor.at_any("FULL", "LITE"):
+            kind = cursor.advance().upper
+        elif retain_hours is None and cursor.accept("RETAIN"):
+            token = cursor.token
+            if token.kind is not Kind.NUMBER or not token.text.replace(".", "", 1).isdecimal():
+                cursor.fail("a number of hours, 0 or more")
+            retain_hours = float(cursor.advance().text)
+            cursor.expect_any("HOURS", "HOUR")
+        elif not dry_run and cursor.at("DRY"):
+            cursor.expect("DRY", "RUN")
+            dry_run = True
+        elif cursor.at("USING"):
+            cursor.refuse("VACUUM USING INVENTORY is not known")
+        else:
+            cursor.fail("FULL, LITE, RETAIN n HOURS, DRY RUN or the end of the statement")
+    return Vacuum(table=table, retain_hours=retain_hours, dry_run=dry_run, lite=kind == "LITE")
+
+
+def restore(cursor: Cursor) -> Restore:
+    """RESTORE [TABLE] t [TO] { VERSION | TIMESTAMP } AS OF moment"""
+    cursor.expect("RESTORE")
+    if cursor.at("TABLE") and cursor.ahead().text != ".":
+        cursor.advance()
+    table = table_or_place(cursor)
+    cursor.accept("TO")
+    travel = time_travel(cursor)
+    if travel is None:
+        cursor.fail("TO VERSION AS OF n, or TO TIMESTAMP AS OF '...'")
+    cursor.expect_end()
+    return Restore(table, travel)
+
+
+def generate(cursor: Cursor) -> Generate:
+    """GENERATE symlink_format_manifest FOR TABLE t"""
+    cursor.expect("GENERATE")
+    mode = cursor.name("symlink_format_manifest")
+    cursor.expect("FOR", "TABLE")
+    table = table_or_place(cursor)
+    cursor.expect_end()
+    return Generate(table, mode)
+
+
+def convert(cursor: Cursor) -> ConvertToDelta:
+    """CONVERT TO DELTA parquet.`place` [NO STATISTICS] [PARTITIONED BY (column type, ...)]"""
+    cursor.expect("CONVERT", "TO", "DELTA")
+    start = cursor.token
+    parts = cursor.path("parquet.`place`")
+    if len(parts) != 2 or parts[0].lower() != "parquet":
+        cursor.refuse("expected parquet.`place`: a folder of Parquet files", start)
+    statistics = not cursor.accept("NO", "STATISTICS")
+    columns: tuple[tuple[str, str], ...] = ()
+    if cursor.accept("PARTITIONED", "BY"):
+        columns = cursor.enclosed(lambda: (cursor.name("a column"), data_type(cursor)))
+    cursor.expect_end()
+    return ConvertToDelta(location=parts[1], partition_columns=columns, statistics=statistics)

@@ -1,0 +1,120 @@
+"""Column mapping: giving columns their ids and physical names.
+
+Owns the assignment; reading them is `types.Field.physical_name` and `.column_id`. Source:
+PROTOCOL.md, "Column Mapping".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from txlake.protocol.types import (
+    COLUMN_ID,
+    PHYSICAL_NAME,
+    Array,
+    DataType,
+    Field,
+    Map,
+    Primitive,
+    Struct,
+)
+
+MODE_PROPERTY = "delta.columnMapping.mode"
+MAX_ID_PROPERTY = "delta.columnMapping.maxColumnId"
+NESTED_IDS = "delta.columnMapping.nested.ids"
+_KEYS = (COLUMN_ID, PHYSICAL_NAME, NESTED_IDS, "parquet.field.id", "parquet.field.nested.ids")
+
+
+def map_fields(data_type: DataType, change: Callable[[Field], Field]) -> DataType:
+    """The type with every struct field of it changed, outer fields before inner ones."""
+    match data_type:
+        case Primitive():
+            return data_type
+        case Array(element, contains_null):
+            return Array(map_fields(element, change), contains_null)
+        case Map(key, value, contains_null):
+            return Map(map_fields(key, change), map_fields(value, change), contains_null)
+        case Struct(fields):
+            return Struct(tuple(_map_field(item, change) for item in fields))
+
+
+def _map_field(item: Field, change: Callable[[Field], Field]) -> Field:
+    changed = change(item)
+    return replace(changed, type=map_fields(changed.type, change))
+
+
+def map_schema(schema: Struct, change: Callable[[Field], Field]) -> Struct:
+    """The schema with every field of it changed, nested ones too, outer before inner."""
+    return Struct(tuple(_map_field(item, change) for item in schema))
+
+
+def all_fields(data_type: DataType) -> Iterator[Field]:
+    """Every struct field of the type, nested ones too, outer before inner."""
+    match data_type:
+        case Primitive():
+            return
+        case Array(element, _):
+            yield from all_fields(element)
+        case Map(key, value, _):
+            yield from all_fields(key)
+            yield from all_fields(value)
+        case Struct(fields):
+            for item in fields:
+                yield item
+                yield from all_fields(item.type)
+
+
+def max_column_id(schema: Struct) -> int:
+    """The greatest id in use, 0 where no column has one."""
+    highest = 0
+    for item in all_fields(schema):
+        highest = max(highest, item.column_id or 0)
+        nested = item.metadata.get(NESTED_IDS)
+        if isinstance(nested, dict):
+            highest = max([highest, *(value for value in nested.values() if type(value) is int)])
+    return highest
+
+
+def assign_column_ids(
+    schema: Struct,
+    max_id: int,
+    new_id: Callable[[], str],
+    *,
+    keep_names: bool = False,
+) -> tuple[Struct, int]:
+    """Gives an id and a physical name to every field, nested ones too, that has none.
+
+    Args:
+        schema: fields that have an id or a physical name keep them.
+        max_id: the table's `delta.columnMapping.maxColumnId`, 0 without one; ids go on from it.
+        new_id: a new UUID for each call; physical names are `col-<uuid>`.
+        keep_names: the table has data files without mapping, so that physical names are the
+            logical ones.
+
+    Returns:
+        The schema and the new maximum id, never less than `max_id`.
+    """
+    highest = max(max_id, max_column_id(schema))
+
+    def assign(item: Field) -> Field:
+        nonlocal highest
+        metadata = dict(item.metadata)
+        if COLUMN_ID not in metadata:
+            highest += 1
+            metadata[COLUMN_ID] = highest
+        if PHYSICAL_NAME not in metadata:
+            metadata[PHYSICAL_NAME] = item.name if keep_names else f"col-{new_id()}"
+        return replace(item, metadata=metadata)
+
+    return map_schema(schema, assign), highest
+
+
+def without_column_ids(schema: Struct) -> Struct:
+    """The schema without ids and physical names."""
+
+    def strip(item: Field) -> Field:
+        kept = {key: value for key, value in item.metadata.items() if key not in _KEYS}
+        return replace(item, metadata=kept)
+
+    return map_schema(schema, strip)

@@ -1,0 +1,399 @@
+"""How a table's schema may change: evolution by a write, and the column DDL.
+
+Everything takes a schema and gives the new one, or raises `InvalidRequest` that names the column,
+what was found and what was expected. Ids and physical names of new columns are given afterwards
+(`column_mapping.assign_column_ids`). A column is named by its path, where `element`, `key` and
+`value` lead into arrays and maps. Source: PROTOCOL.md, "Schema Serialization Format", "Type
+Widening", "Column Mapping".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from txlake.errors import InvalidRequest
+from txlake.protocol.schema_rules import Path, check_duplicates, column_text
+from txlake.protocol.type_text import CHAR_VARCHAR_TYPE, COMMENT, quoted_name, short_text
+from txlake.protocol.type_widening import (
+    is_evolution,
+    is_widening,
+    same_primitive,
+    with_type,
+)
+from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
+
+# Of a new column that a write brings, only what its author said about it is kept.
+_KEPT_METADATA = (COMMENT, CHAR_VARCHAR_TYPE)
+
+
+def merge_schemas(
+    table: Struct,
+    incoming: Struct,
+    *,
+    allow_type_widening: bool,
+    keep_types: bool = False,
+) -> Struct:
+    """The table's schema after schema evolution by rows of another schema.
+
+    Columns match by name, in any letter case, and keep the table's name, nullability and metadata.
+    New ones are appended in their order, nullable; fields of structs likewise, also inside arrays
+    and maps. A narrower incoming type keeps the table's.
+
+    Args:
+        table: the table's schema.
+        incoming: the rows'; its nullability doesn't count.
+        allow_type_widening: the table's property `delta.enableTypeWidening`: wider types are
+            adopted and recorded in the field's metadata.
+        keep_types: where types differ otherwise, the table's stays and the writer casts.
+
+    Raises:
+        InvalidRequest: types that can't be merged, naming the column and both types; a column
+            twice in `incoming`.
+    """
+    check_duplicates(incoming, "the incoming rows")
+    return _merge_structs(table, incoming, (), _Merging(allow_type_widening, keep_types))
+
+
+class _Merging:
+    """How types merge in one evolution."""
+
+    __slots__ = ("keep_types", "widen")
+
+    def __init__(self, widen: bool, keep_types: bool) -> None:
+        self.widen = widen
+        self.keep_types = keep_types
+
+
+def _merge_structs(table: Struct, incoming: Struct, path: Path, how: _Merging) -> Struct:
+    by_name = {item.name.lower(): item for item in incoming}
+    known = {item.name.lower() for item in table}
+    merged = []
+    for item in table:
+        other = by_name.get(item.name.lower())
+        if other is None:
+            merged.append(item)
+        else:
+            new = _merge_types(item.type, other.type, (*path, item.name), how)
+            merged.append(with_type(item, new))
+    added = [_as_new_column(item) for item in incoming if item.name.lower() not in known]
+    return Struct((*merged, *added))
+
+
+def _merge_types(old: DataType, new: DataType, path: Path, how: _Merging) -> DataType:
+    match old, new:
+        case Struct(), Struct():
+            return _merge_structs(old, new, path, how)
+        case Array(), Array():
+            merged = _merge_types(old.element, new.element, (*path, "element"), how)
+            return replace(old, element=merged)
+        case Map(), Map():
+            return replace(
+                old,
+                key=_merge_types(old.key, new.key, (*path, "key"), how),
+                value=_merge_types(old.value, new.value, (*path, "value"), how),
+            )
+        case Primitive(), Primitive():
+            return _merge_primitives(old, new, path, how)
+        case Primitive("void"), _:
+            return _nullable(new)
+        case _, Primitive("void"):
+            return old
+        case _:
+            raise _incompatible(old, new, path)
+
+
+def _merge_primitives(old: Primitive, new: Primitive, path: Path, how: _Merging) -> Primitive:
+    if same_primitive(old, new) or new.name == "void":
+        return old
+    if old.name == "void":
+        return new
+    if how.widen and is_evolution(old, new):
+        return new
+    if how.keep_types or is_widening(new, old) or (old.is_string and new.is_string):
+        return old
+    raise _incompatible(old, new, path)
+
+
+def _incompatible(old: DataType, new: DataType, path: Path) -> InvalidRequest:
+    wider = isinstance(old, Primitive) and isinstance(new, Primitive) and is_evolution(old, new)
+    advice = (
+        "set the table property delta.enableTypeWidening to true, or cast the rows"
+        if wider
+        else "cast the rows"
+    )
+    return InvalidRequest(
+        f"column {column_text(path)}: the table has type {short_text(old)}, the incoming rows "
+        f"have {short_text(new)}, and the two can't be merged; {advice}"
+    )
+
+
+def _as_new_column(item: Field) -> Field:
+    kept = {key: value for key, value in item.metadata.items() if key in _KEPT_METADATA}
+    return Field(item.name, _nullable(item.type), True, kept)
+
+
+def _nullable(data_type: DataType) -> DataType:
+    """The type with every part of it nullable and without the metadata of others."""
+    match data_type:
+        case Primitive():
+            return data_type
+        case Array(element, _):
+            return Array(_nullable(element), True)
+        case Map(key, value, _):
+            return Map(_nullable(key), _nullable(value), True)
+        case Struct(fields):
+            return Struct(tuple(_as_new_column(item) for item in fields))
+
+
+def as_table_schema(rows: Struct) -> Struct:
+    """The schema of a new table that takes rows of this schema: all nullable, comments kept."""
+    return Struct(tuple(_as_new_column(item) for item in rows))
+
+
+# --- column DDL -----------------------------------------------------------------------------------
+
+
+def add_column(
+    schema: Struct,
+    column: Field,
+    *,
+    parent: Path = (),
+    first: bool = False,
+    after: str | None = None,
+) -> Struct:
+    """The schema with a new column, last unless `first` or `after` says where.
+
+    Raises InvalidRequest: the column exists, `parent` is no struct, `after` isn't there, or the
+    column is NOT NULL, which the rows that are there can't be.
+    """
+    if not column.nullable:
+        raise InvalidRequest(
+            f"column {column_text((*parent, column.name))}: a column that is added to a table "
+            "can't be NOT NULL, the rows that are there have no value; add it without"
+        )
+
+    def add(struct: Struct) -> Struct:
+        if struct.find(column.name) is not None:
+            raise InvalidRequest(f"column {column_text((*parent, column.name))} exists already")
+        position = _position(struct, parent, first=first, after=after)
+        fields = struct.fields
+        return Struct((*fields[:position], column, *fields[position:]))
+
+    return _change_struct(schema, parent, add)
+
+
+def drop_column(schema: Struct, path: Path) -> Struct:
+    """The schema without a column.
+
+    Raises InvalidRequest: not there, or the only one of its struct.
+    """
+
+    def drop(struct: Struct) -> Struct:
+        gone = _member(struct, path)
+        kept = tuple(item for item in struct if item is not gone)
+        if not kept:
+            raise InvalidRequest(
+                f"column {column_text(path)} is the only one of its struct and can't be dropped"
+            )
+        return Struct(kept)
+
+    return _change_struct(schema, path[:-1], drop)
+
+
+def rename_column(schema: Struct, path: Path, new_name: str) -> Struct:
+    """The schema with a column renamed. Raises InvalidRequest: not there, or the name is taken."""
+
+    def rename(struct: Struct) -> Struct:
+        old = _member(struct, path)
+        taken = next(
+            (i for i in struct if i.name.lower() == new_name.lower() and i is not old), None
+        )
+        if taken is not None:
+            raise InvalidRequest(
+                f"column {column_text(path)} can't be renamed to {quoted_name(new_name)}: "
+                f"there is a column {quoted_name(taken.name)}"
+            )
+        return Struct(tuple(replace(i, name=new_name) if i is old else i for i in struct))
+
+    return _change_struct(schema, path[:-1], rename)
+
+
+def move_column(
+    schema: Struct, path: Path, *, first: bool = False, after: str | None = None
+) -> Struct:
+    """The schema with a column at another place of its struct. Raises InvalidRequest."""
+
+    def move(struct: Struct) -> Struct:
+        moved = _member(struct, path)
+        rest = Struct(tuple(item for item in struct if item is not moved))
+        if after is not None and after.lower() == moved.name.lower():
+            return struct
+        position = _position(rest, path[:-1], first=first, after=after)
+        return Struct((*rest.fields[:position], moved, *rest.fields[position:]))
+
+    return _change_struct(schema, path[:-1], move)
+
+
+def change_field(schema: Struct, path: Path, change: Callable[[Field], Field]) -> Struct:
+    """The schema with one field changed. Raises InvalidRequest: not there, or no field."""
+
+    def apply(struct: Struct) -> Struct:
+        old = _member(struct, path)
+        return Struct(tuple(change(item) if item is old else item for item in struct))
+
+    return _change_struct(schema, path[:-1], apply)
+
+
+def change_type(
+    schema: Struct, path: Path, new_type: DataType, *, allow_type_widening: bool
+) -> Struct:
+    """The schema with a column, or an array's or map's part, of another type.
+
+    Without type widening only changes that need no rewriting of files are taken: the same type,
+    another bound of a text (`varchar`, which the caller's field metadata says), `void` to anything.
+
+    Raises InvalidRequest: not there, or a change that isn't allowed, naming both types.
+    """
+
+    def change(old: DataType) -> DataType:
+        return _changed_type(old, new_type, path, allow_type_widening)
+
+    *outer, last = path if path else ("",)
+    if last.lower() not in ("element", "key", "value") or _is_field(schema, path):
+        return change_field(schema, path, lambda item: with_type(item, change(item.type)))
+    # The type change is recorded by the nearest field around.
+    depth = len(outer)
+    while depth and not _is_field(schema, tuple(outer[:depth])):
+        depth -= 1
+    if depth == 0:
+        raise _no_such_column(path, schema)
+    inside = path[depth:]
+    return change_field(
+        schema,
+        path[:depth],
+        lambda item: with_type(item, _change_inside(item.type, inside, change, path)),
+    )
+
+
+def _changed_type(old: DataType, new: DataType, path: Path, widen: bool) -> DataType:
+    match old, new:
+        case Primitive(), Primitive():
+            if same_primitive(old, new) or (old.is_string and new.is_string):
+                return old if same_primitive(old, new) else new
+            if old.name == "void" or (widen and is_widening(old, new)):
+                return new
+        case Array(), Array():
+            element = _changed_type(old.element, new.element, (*path, "element"), widen)
+            return replace(old, element=element)
+        case Map(), Map():
+            key = _changed_type(old.key, new.key, (*path, "key"), widen)
+            value = _changed_type(old.value, new.value, (*path, "value"), widen)
+            return replace(old, key=key, value=value)
+        case Struct(), Struct():
+            if [i.name.lower() for i in old] == [i.name.lower() for i in new]:
+                fields = (
+                    with_type(i, _changed_type(i.type, j.type, (*path, i.name), widen))
+                    for i, j in zip(old, new, strict=True)
+                )
+                return Struct(tuple(fields))
+        case Primitive("void"), _:
+            return _nullable(new)
+        case _:
+            pass
+    could = isinstance(old, Primitive) and isinstance(new, Primitive) and is_widening(old, new)
+    advice = (
+        "; set the table property delta.enableTypeWidening to true first"
+        if could
+        else "; write the rows to a new table, or overwrite this one with its new schema"
+    )
+    raise InvalidRequest(
+        f"column {column_text(path)}: its type can't change from {short_text(old)} to "
+        f"{short_text(new)}{advice}"
+    )
+
+
+# --- paths ----------------------------------------------------------------------------------------
+
+
+def _member(struct: Struct, path: Path) -> Field:
+    found = struct.find(path[-1]) if path else None
+    if found is None:
+        raise _no_such_column(path, struct)
+    return found
+
+
+def _no_such_column(path: Path, struct: Struct) -> InvalidRequest:
+    known = ", ".join(quoted_name(item.name) for item in struct)
+    return InvalidRequest(f"there is no column {column_text(path)}; there are: {known}")
+
+
+def _position(struct: Struct, parent: Path, *, first: bool, after: str | None) -> int:
+    if first:
+        return 0
+    if after is None:
+        return len(struct.fields)
+    neighbour = _member(struct, (*parent, after))
+    return next(i for i, item in enumerate(struct) if item is neighbour) + 1
+
+
+def _is_field(schema: Struct, path: Path) -> bool:
+    """Whether a path leads to a struct's field rather than to an array's or map's part."""
+    here: DataType = schema
+    is_field = False
+    for part in path:
+        match here:
+            case Struct():
+                found = here.find(part)
+                if found is None:
+                    return False
+                here, is_field = found.type, True
+            case Array() if part.lower() == "element":
+                here, is_field = here.element, False
+            case Map() if part.lower() in ("key", "value"):
+                here, is_field = (here.key if part.lower() == "key" else here.value), False
+            case _:
+                return False
+    return is_field
+
+
+def _change_struct(schema: Struct, path: Path, change: Callable[[Struct], Struct]) -> Struct:
+    """The schema with the struct at a path changed; () is the schema itself."""
+
+    def apply(data_type: DataType) -> DataType:
+        if not isinstance(data_type, Struct):
+            raise InvalidRequest(
+                f"{column_text(path)} has type {short_text(data_type)}; expected a struct"
+            )
+        return change(data_type)
+
+    changed = _change_inside(schema, path, apply, path)
+    assert isinstance(changed, Struct)
+    return changed
+
+
+def _change_inside(
+    data_type: DataType, path: Path, change: Callable[[DataType], DataType], full: Path
+) -> DataType:
+    if not path:
+        return change(data_type)
+    step = path[0].lower()
+    match data_type:
+        case Struct(fields):
+            found = _member(data_type, (*full[: len(full) - len(path)], path[0]))
+            new = _change_inside(found.type, path[1:], change, full)
+            return Struct(tuple(replace(i, type=new) if i is found else i for i in fields))
+        case Array() if step == "element":
+            return replace(
+                data_type, element=_change_inside(data_type.element, path[1:], change, full)
+            )
+        case Map() if step == "key":
+            return replace(data_type, key=_change_inside(data_type.key, path[1:], change, full))
+        case Map() if step == "value":
+            new = _change_inside(data_type.value, path[1:], change, full)
+            return replace(data_type, value=new)
+        case _:
+            here = column_text(full[: len(full) - len(path)])
+            raise InvalidRequest(
+                f"there is no column {column_text(full)}: {here} has type {short_text(data_type)}"
+            )

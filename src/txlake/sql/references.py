@@ -52,10 +52,13 @@ def expression_text(source: SourceText, tokens: Sequence[Token], scope: Scope = 
     """A condition or a value. Raises as `query_text` does."""
     part = _Slice(source, tokens, *_EXPRESSION)
     where = part.tree.args.get("where")
-    paren = where.this if isinstance(where, exp.Where) else None
-    inside = paren.this if isinstance(paren, exp.Paren) else None
+    inside = where.this if isinstance(where, exp.Where) else None
+    if isinstance(inside, exp.Paren):
+        inside = inside.this
+    elif not (isinstance(inside, exp.Subquery) and tokens[0].text == "("):
+        inside = None  # a query without the parentheses that make it a value
     if not isinstance(inside, exp.Expr) or isinstance(
-        inside, (exp.Alias, exp.Aliases, exp.Tuple, exp.Star, exp.Query)
+        inside, (exp.Alias, exp.Aliases, exp.Tuple, exp.Star)
     ):
         raise source.error("expected one expression", part.start)
     return part.sql_text(scope)

@@ -41,18 +41,14 @@ class Clause:
 def clauses(source: SourceText, tokens: Sequence[Token]) -> list[Clause]:
     """The time travel clauses of a query, in order. `tokens` has no END."""
     found: list[Clause] = []
-    for index in range(1, len(tokens)):
-        name = tokens[index - 1]
-        if name.kind is not Kind.QUOTED and (name.kind is not Kind.WORD or name.upper in _NO_NAMES):
-            continue
-        clause = _suffix(tokens, index)
-        if clause is None:
-            taken = parse_clause(source, tokens, index)
-            if taken is not None:
-                travel, end = taken
-                clause = Clause(travel, name.end, tokens[index].start, tokens[end - 1].end)
+    index = 1
+    while index < len(tokens):
+        clause = _clause(source, tokens, index)
+        index += 1
         if clause is not None:
             found.append(clause)
+            while index < len(tokens) and tokens[index].start < clause.end:
+                index += 1
     return found
 
 
@@ -94,6 +90,20 @@ def path_suffix(location: str) -> tuple[str, TimeTravel | None]:
     if found is None:
         return location, None
     return found[1], _moment(found[2], found[3])
+
+
+def _clause(source: SourceText, tokens: Sequence[Token], index: int) -> Clause | None:
+    name = tokens[index - 1]
+    if name.kind is not Kind.QUOTED and (name.kind is not Kind.WORD or name.upper in _NO_NAMES):
+        return None
+    suffix = _suffix(tokens, index)
+    if suffix is not None:
+        return suffix
+    taken = parse_clause(source, tokens, index)
+    if taken is None:
+        return None
+    travel, end = taken
+    return Clause(travel, name.end, tokens[index].start, tokens[end - 1].end)
 
 
 def _suffix(tokens: Sequence[Token], index: int) -> Clause | None:

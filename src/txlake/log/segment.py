@@ -159,12 +159,13 @@ def choose_segment(
     *,
     table: str,
     version: int | None = None,
+    after: int | None = None,
     unusable: frozenset[CheckpointName] = frozenset(),
-    without_compactions: bool = False,
 ) -> Segment:
     """The files that build `version` (the latest when None) with the fewest reads.
 
-    `unusable` names checkpoints (by their paths) that turned out damaged.
+    `after` is a version whose state is known, to which only commits are added. `unusable` names
+    checkpoints (by their paths) that turned out damaged.
     Raises InvalidRequest when the version isn't in the log (never was, or cleaned up), and
     CorruptTable when a file between the checkpoint and the version is missing, naming it.
     """
@@ -175,15 +176,15 @@ def choose_segment(
         (
             item
             for item in reversed(listing.checkpoints)
-            if item.version <= target and item.paths not in unusable
+            if after is None and item.version <= target and item.paths not in unusable
         ),
         None,
     )
-    start = 0 if checkpoint is None else checkpoint.version + 1
-    compactions = () if without_compactions else listing.compactions
-    deltas = _deltas(listing, compactions, start, target)
+    known = after if checkpoint is None else checkpoint.version
+    start = 0 if known is None else known + 1
+    deltas = _deltas(listing, listing.compactions, start, target)
     if isinstance(deltas, int):
-        raise _gap(listing, table, checkpoint, missing=deltas, target=target, asked=version)
+        raise _gap(listing, table, known, missing=deltas, target=target, asked=version)
     return Segment(
         target,
         checkpoint,
@@ -222,7 +223,7 @@ def _end(entry: LogEntry) -> int:
 def _gap(
     listing: Listing,
     table: str,
-    checkpoint: Checkpoint | None,
+    known: int | None,
     *,
     missing: int,
     target: int,
@@ -231,10 +232,10 @@ def _gap(
     """The error for a commit that isn't there: cleaned up, or lost."""
     earliest = listing.earliest_version
     first = listing.earliest_commit
-    if asked is not None and checkpoint is None and earliest is not None and target < earliest:
+    if asked is not None and known is None and earliest is not None and target < earliest:
         return InvalidRequest(_no_such_version(listing, table, target))
-    if checkpoint is not None:
-        expected = f"every commit from the checkpoint at {checkpoint.version} to {target}"
+    if known is not None and known >= 0:
+        expected = f"every commit from {known + 1} to {target}"
     elif first is None or missing < first:
         expected = f"a usable checkpoint, or every commit from 0 to {target}"
     else:

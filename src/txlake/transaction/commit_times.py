@@ -1,0 +1,138 @@
+"""When each version was committed, and which version was the newest at a time.
+
+In-commit timestamps where the table has them, else the times of the commit files, made strictly
+increasing as Delta does. Owns no cache. Source: PROTOCOL.md, "In-Commit Timestamps".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from txlake.errors import CorruptTable, InvalidRequest
+from txlake.log.segment import Listing
+from txlake.protocol.properties import TableProperties
+
+ReadInCommitTimestamp = Callable[[int], int | None]
+
+
+def increasing_file_times(listing: Listing) -> dict[int, int]:
+    """The commit files' times by version: each at least 1 ms after the one before."""
+    times: dict[int, int] = {}
+    previous: int | None = None
+    for version in sorted(listing.commits):
+        time = listing.commits[version].modified_ms
+        if previous is not None and time <= previous:
+            time = previous + 1
+        times[version] = previous = time
+    return times
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTimes:
+    """The times of the commits of one listing.
+
+    Attributes:
+        table: for messages.
+        listing: all files of the log.
+        properties: of the latest version: they say from which version on commits carry times.
+        read: the in-commit timestamp of a version, from its commit file.
+    """
+
+    table: str
+    listing: Listing
+    properties: TableProperties
+    read: ReadInCommitTimestamp
+
+    @property
+    def first_in_commit(self) -> int | None:
+        """The first version with an in-commit timestamp; None when there is none."""
+        if not self.properties.in_commit_timestamps:
+            return None
+        return self.properties.in_commit_timestamp_enablement_version or 0
+
+    def of(self, versions: Sequence[int]) -> Mapping[int, int]:
+        """The times of these versions; those whose commit file is gone are left out."""
+        first = self.first_in_commit
+        files = increasing_file_times(self.listing)
+        times: dict[int, int] = {}
+        for version in versions:
+            if first is not None and version >= first:
+                if version in self.listing.commits:
+                    times[version] = self._in_commit(version)
+            elif version in files:
+                times[version] = files[version]
+        return times
+
+    def version_at(self, timestamp_ms: int, *, newest_if_later: bool = False) -> int:
+        """The newest version committed at or before a time.
+
+        Raises InvalidRequest when the time is before the oldest version that can be rebuilt, or
+        after the latest (unless `newest_if_later`), and says which times there are.
+        """
+        versions = self._recreatable()
+        first = self.first_in_commit
+        files = increasing_file_times(self.listing)
+        since = self.properties.in_commit_timestamp_enablement_timestamp_ms
+        with_times = [version for version in versions if first is not None and version >= first]
+        without = [version for version in versions if first is None or version < first]
+        if with_times and (not without or (since is not None and timestamp_ms >= since)):
+            candidates = with_times
+            time_of: Callable[[int], int] = self._in_commit
+        else:
+            candidates = without
+            time_of = files.__getitem__
+        oldest, latest = candidates[0], candidates[-1]
+        if timestamp_ms < time_of(oldest):
+            raise InvalidRequest(
+                f"{self.table}: {_iso(timestamp_ms)} is before the oldest version that can be "
+                f"read: version {oldest} of {_iso(time_of(oldest))}. Ask for that time or later"
+            )
+        low, high = 0, len(candidates) - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            if time_of(candidates[middle]) <= timestamp_ms:
+                low = middle
+            else:
+                high = middle - 1
+        found = candidates[low]
+        is_latest = found == latest and latest == versions[-1]
+        if is_latest and timestamp_ms > time_of(latest) and not newest_if_later:
+            raise InvalidRequest(
+                f"{self.table}: {_iso(timestamp_ms)} is after the latest version: version {latest} "
+                f"of {_iso(time_of(latest))}. Ask for that time or earlier, or for no time"
+            )
+        return found
+
+    def _recreatable(self) -> list[int]:
+        """The versions that can be rebuilt and whose time is known, oldest first."""
+        earliest = self.listing.earliest_version
+        versions = [
+            version
+            for version in sorted(self.listing.commits)
+            if earliest is not None and version >= earliest
+        ]
+        if not versions:
+            raise InvalidRequest(
+                f"{self.table}: no commit file is left in the log, so the times of its versions "
+                "aren't known. Ask for a version instead of a time"
+            )
+        return versions
+
+    def _in_commit(self, version: int) -> int:
+        time = self.read(version)
+        if time is None:
+            raise CorruptTable(
+                f"{self.table}: {self.listing.commits[version].path}: expected an "
+                "inCommitTimestamp in commitInfo (delta.enableInCommitTimestamps is on), found none"
+            )
+        return time
+
+
+def _iso(timestamp_ms: int) -> str:
+    try:
+        time = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms"
+    return time.isoformat(sep=" ", timespec="milliseconds").replace("+00:00", " UTC")

@@ -1,0 +1,106 @@
+"""A table's history: one row a commit, with delta-spark's columns.
+
+Owns what the columns are and where their values come from. Source: the columns of `DESCRIBE
+HISTORY` in Delta's documentation, and PROTOCOL.md, "Commit Provenance Information".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import cast
+
+import pyarrow as pa
+
+from txlake.protocol.actions import CommitInfo
+
+_TEXTS = pa.map_(pa.string(), pa.string())
+HISTORY_SCHEMA = pa.schema(
+    [
+        ("version", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("userId", pa.string()),
+        ("userName", pa.string()),
+        ("operation", pa.string()),
+        ("operationParameters", _TEXTS),
+        (
+            "job",
+            pa.struct(
+                [
+                    ("jobId", pa.string()),
+                    ("jobName", pa.string()),
+                    ("jobRunId", pa.string()),
+                    ("runId", pa.string()),
+                    ("jobOwnerId", pa.string()),
+                    ("triggerType", pa.string()),
+                ]
+            ),
+        ),
+        ("notebook", pa.struct([("notebookId", pa.string())])),
+        ("clusterId", pa.string()),
+        ("readVersion", pa.int64()),
+        ("isolationLevel", pa.string()),
+        ("isBlindAppend", pa.bool_()),
+        ("operationMetrics", _TEXTS),
+        ("userMetadata", pa.string()),
+        ("engineInfo", pa.string()),
+    ]
+)
+"""The columns of a history, newest commit first."""
+
+HistoryRow = Mapping[str, object]
+
+
+def history_row(version: int, info: CommitInfo | None, timestamp_ms: int) -> HistoryRow:
+    """One commit's row; `timestamp` in milliseconds since the epoch, absent facts are None."""
+    about = info or CommitInfo({})
+    return {
+        "version": version,
+        "timestamp": timestamp_ms,
+        "userId": about.text("userId"),
+        "userName": about.text("userName"),
+        "operation": about.text("operation"),
+        "operationParameters": _texts(about.values.get("operationParameters")),
+        "job": _struct(about.values.get("job"), "job"),
+        "notebook": _struct(about.values.get("notebook"), "notebook"),
+        "clusterId": about.text("clusterId"),
+        "readVersion": about.number("readVersion"),
+        "isolationLevel": about.text("isolationLevel"),
+        "isBlindAppend": about.flag("isBlindAppend"),
+        "operationMetrics": _texts(about.values.get("operationMetrics")),
+        "userMetadata": about.text("userMetadata"),
+        "engineInfo": about.text("engineInfo"),
+    }
+
+
+def history_table(rows: list[HistoryRow]) -> pa.Table:
+    """The rows as an Arrow table in HISTORY_SCHEMA."""
+    times = [cast(int, row["timestamp"]) * 1000 for row in rows]
+    columns = {name: [row[name] for row in rows] for name in HISTORY_SCHEMA.names}
+    columns["timestamp"] = cast("list[object]", times)
+    for name in ("operationParameters", "operationMetrics"):
+        columns[name] = [
+            list(value.items()) if isinstance(value, Mapping) else None for value in columns[name]
+        ]
+    arrays = [pa.array(columns[item.name], item.type) for item in HISTORY_SCHEMA]
+    return pa.Table.from_arrays(arrays, schema=HISTORY_SCHEMA)
+
+
+def _texts(value: object) -> dict[str, str | None] | None:
+    """A JSON object as text by text: what isn't text is written as JSON."""
+    if not isinstance(value, Mapping):
+        return None
+    return {str(key): _text(item) for key, item in value.items()}
+
+
+def _text(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def _struct(value: object, column: str) -> dict[str, str | None] | None:
+    if not isinstance(value, Mapping):
+        return None
+    members = HISTORY_SCHEMA.field(column).type
+    return {member.name: _text(value.get(member.name)) for member in members}

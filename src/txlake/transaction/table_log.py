@@ -1,0 +1,427 @@
+"""The log of one table: which versions there are, what each holds, and the next one written.
+
+Owns the I/O of reading a table's state and the cache of the latest. Decisions are `log`'s, who may
+commit is the commit loop's. Nothing here starts Spark.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from txlake.errors import CorruptTable, InvalidRequest
+from txlake.log.replay import commit_info_of, replay, sidecars_of, state_of_checkpoint
+from txlake.log.segment import (
+    Checkpoint,
+    CheckpointName,
+    Listing,
+    LogEntry,
+    Segment,
+    choose_segment,
+)
+from txlake.log.snapshot import Snapshot
+from txlake.ports import PutOutcome, Store, System
+from txlake.protocol.actions import Action, CommitInfo, Remove, decode_actions, encode_actions
+from txlake.protocol.checkpoints import CheckpointRows, read_checkpoint, read_removes
+from txlake.protocol.checksums import StateFacts, read_checksum
+from txlake.protocol.features import check_readable
+from txlake.protocol.file_names import (
+    LAST_CHECKPOINT_PATH,
+    LOG_FOLDER,
+    Compaction,
+    commit_path,
+    list_from,
+    parse_name,
+    sidecar_path,
+)
+from txlake.protocol.last_checkpoint import read_hint
+from txlake.protocol.paths import decode_path
+from txlake.settings import Settings
+from txlake.transaction.commit_times import CommitTimes
+from txlake.transaction.history import HistoryRow, history_row
+
+_log = logging.getLogger(__name__)
+
+_OLD_SNAPSHOTS = 4
+_CATCH_UP_COMMITS_MAX = 100
+_HEAD_BYTES = 64 * 1024
+_CHECKSUM_BYTES_MAX = 256 * 1024
+_READERS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit as it stands in the log. `timestamp_ms` is its in-commit timestamp, else the time
+    that its commitInfo says, else that of the file; milliseconds since the epoch.
+    """
+
+    version: int
+    actions: tuple[Action, ...]
+    info: CommitInfo | None
+    timestamp_ms: int
+
+
+class TableLog:
+    """The log of the table that lies at a store's root. The latest snapshot is kept and refreshed.
+
+    Every method that reads state raises InvalidRequest when there is no Delta table, CorruptTable
+    naming the file when the log is damaged, UnsupportedFeature when its protocol is beyond us, and
+    Unavailable when the store can't be reached.
+    """
+
+    def __init__(
+        self, store: Store, system: System, settings: Settings, *, name: str | None = None
+    ) -> None:
+        self.store = store
+        self.system = system
+        self.settings = settings
+        self.name = name or store.url
+        self._latest: Snapshot | None = None
+        self._latest_entry: LogEntry | None = None  # the latest's commit file as it was read
+        self._old: OrderedDict[int, Snapshot] = OrderedDict()
+        # A simulated store is read in one thread, so that its runs can be replayed.
+        self._is_remote = not store.url.startswith(("file:", "memory:"))
+
+    def exists(self) -> bool:
+        """Whether there is a Delta table: a commit or a checkpoint in `_delta_log`."""
+        return self._latest is not None or self.listing().latest_version >= 0
+
+    def latest(self) -> Snapshot:
+        """The newest version. Costs one listing and the commits that are new since the last."""
+        known = self._latest
+        if known is None:
+            return self._open()
+        listing = self.listing(known.version)
+        entry = listing.commits.get(known.version)
+        was = self._latest_entry
+        is_same = entry == was if was else listing.latest_version >= known.version
+        new = listing.latest_version - known.version
+        if not is_same or new > _CATCH_UP_COMMITS_MAX:
+            self.forget()
+            return self._open()
+        if new > 0:
+            segment = choose_segment(
+                Listing(commits=listing.commits), table=self.name, after=known.version
+            )
+            self._keep(self._replayed(known, segment), segment.newest)
+        else:
+            self._latest_entry = entry
+        return self._latest or known
+
+    def snapshot(
+        self,
+        version: int | None = None,
+        timestamp_ms: int | None = None,
+        *,
+        newest_if_later: bool = False,
+    ) -> Snapshot:
+        """A version, or the newest one committed at or before a time; the latest when neither.
+
+        Raises InvalidRequest when both are given, the version never was or was cleaned up, or the
+        time is before the oldest or (unless `newest_if_later`) after the newest commit.
+        """
+        if version is not None and timestamp_ms is not None:
+            raise InvalidRequest(f"{self.name}: give a version or a timestamp, not both")
+        if timestamp_ms is not None:
+            version = self.version_at(timestamp_ms, newest_if_later=newest_if_later)
+        if version is None:
+            return self.latest()
+        if self._latest is not None and version == self._latest.version:
+            return self._latest
+        known = self._old.get(version)
+        if known is not None:
+            self._old.move_to_end(version)
+            return known
+        state, _ = self._load(self.listing(), version)
+        self._old[version] = state
+        while len(self._old) > _OLD_SNAPSHOTS:
+            self._old.popitem(last=False)
+        return state
+
+    def version_at(self, timestamp_ms: int, *, newest_if_later: bool = False) -> int:
+        """The version that `snapshot(timestamp_ms=...)` reads."""
+        return self._times().version_at(timestamp_ms, newest_if_later=newest_if_later)
+
+    def commits(self, after: int, up_to: int | None = None) -> Iterator[Commit]:
+        """The commits of versions `after` + 1 to `up_to` (both included), or as many as there are.
+
+        Raises CorruptTable when one up to `up_to` is missing or damaged.
+        """
+        version = after + 1
+        while up_to is None or version <= up_to:
+            commit = self.commit(version)
+            if commit is None:
+                if up_to is None:
+                    return
+                raise CorruptTable(
+                    f"{self.name}: {commit_path(version)} is missing (expected every commit from "
+                    f"{after + 1} to {up_to}); restore the file, or read a version after it"
+                )
+            yield commit
+            version += 1
+
+    def commit(self, version: int) -> Commit | None:
+        """One commit; None when its file isn't there."""
+        path = commit_path(version)
+        try:
+            data = self.store.get(path)
+        except FileNotFoundError:
+            return None
+        actions = tuple(decode_actions(data, file=f"{self.name}: {path}"))
+        info = next((action for action in actions if isinstance(action, CommitInfo)), None)
+        time = None
+        if info is not None:
+            time = info.number("inCommitTimestamp") or info.number("timestamp")
+        if time is None:
+            stored = self.store.head(path)
+            time = 0 if stored is None else stored.modified_ms
+        return Commit(version, actions, info, time)
+
+    def history(self, limit: int | None = None) -> list[HistoryRow]:
+        """The newest `limit` commits (all when None), newest first, with delta-spark's columns."""
+        if limit is not None and limit < 1:
+            raise InvalidRequest(f"{self.name}: history limit: expected at least 1, found {limit}")
+        latest = self.latest().version
+        times = self._times()
+        start = 0 if limit is None else max(0, latest - limit + 1)
+        versions = [v for v in sorted(times.listing.commits) if start <= v <= latest]
+        rows: list[HistoryRow] = []
+        at = times.of(versions)
+        for version in reversed(versions):
+            try:
+                info = self.commit_info(version)
+            except FileNotFoundError:
+                continue  # cleaned up since the listing
+            rows.append(history_row(version, info, at[version]))
+        return rows
+
+    def write_commit(self, version: int, actions: Iterable[Action]) -> PutOutcome:
+        """Creates the commit file of a version unless there is one.
+
+        Raises InvalidRequest naming the store when it doesn't refuse to overwrite.
+        """
+        self.store.ensure_safe()
+        return self.store.put_if_absent(commit_path(version), encode_actions(actions))
+
+    def find_txn_id(self, version: int) -> str | None:
+        """The `txnId` of the commit at a version; None when there is no commit or it has none."""
+        try:
+            info = self.commit_info(version)
+        except FileNotFoundError:
+            return None
+        return None if info is None else info.text("txnId")
+
+    def commit_info(self, version: int) -> CommitInfo | None:
+        """The commitInfo of a version, reading little of the file. Raises FileNotFoundError."""
+        path = commit_path(version)
+        file = f"{self.name}: {path}"
+        head = self.store.get_range(path, 0, _HEAD_BYTES)
+        if len(head) == _HEAD_BYTES and not (head.startswith(b'{"commitInfo"') and b"\n" in head):
+            head = self.store.get(path)
+        return commit_info_of(head, file=file)
+
+    def adopt(self, snapshot: Snapshot) -> None:
+        """Takes a snapshot that follows from an own commit as the latest, without reading it."""
+        if self._latest is None or snapshot.version > self._latest.version:
+            self._keep(snapshot, None)
+
+    def forget(self) -> None:
+        """Drops what is cached; the next read starts from the store."""
+        self._latest = self._latest_entry = None
+        self._old.clear()
+
+    def listing(self, from_version: int | None = None) -> Listing:
+        """The log's files; only those of `from_version` and later when it is given."""
+        after = None if from_version is None else list_from(from_version)
+        objects = self.store.list(LOG_FOLDER, after)
+        return Listing.of((item.path, item.size_bytes, item.modified_ms) for item in objects)
+
+    def _keep(self, snapshot: Snapshot, entry: LogEntry | None) -> None:
+        self._latest_entry = entry
+        self._latest = snapshot
+
+    def _open(self) -> Snapshot:
+        """The latest version from the store alone; by the hint where it helps."""
+        state: Snapshot | None = None
+        hint = self._hint()
+        if hint is not None:
+            listing = self.listing(hint)
+            if any(item.version >= hint for item in listing.checkpoints):
+                try:
+                    state, segment = self._load(listing, None, is_whole=False)
+                except CorruptTable as error:
+                    _log.info("%s: listing from the hint failed, listing all: %s", self.name, error)
+        if state is None:
+            listing = self.listing()
+            if listing.latest_version < 0:
+                raise self._not_a_table(listing)
+            state, segment = self._load(listing, None)
+        self._keep(state, segment.newest)
+        return state
+
+    def _hint(self) -> int | None:
+        try:
+            return read_hint(self.store.get(LAST_CHECKPOINT_PATH))
+        except FileNotFoundError:
+            return None
+
+    def _not_a_table(self, listing: Listing) -> InvalidRequest | CorruptTable:
+        parts = ", ".join(sorted(entry.path for entry in listing.broken_checkpoints)[:5])
+        if parts or listing.compactions or listing.checksums:
+            return CorruptTable(
+                f"{self.name}: _delta_log has neither a commit nor a whole checkpoint"
+                + (f"; incomplete checkpoint: only {parts}" if parts else "")
+            )
+        return InvalidRequest(
+            f"{self.name} is not a Delta table: no commit and no checkpoint in _delta_log. "
+            "Check the path, or create the table first"
+        )
+
+    def _load(
+        self, listing: Listing, version: int | None, *, is_whole: bool = True
+    ) -> tuple[Snapshot, Segment]:
+        """A version from the files of a listing. A damaged checkpoint gives way to an older one."""
+        if listing.latest_version < 0:
+            raise self._not_a_table(listing)
+        unusable: set[CheckpointName] = set()
+        first_error: CorruptTable | None = None
+        while True:
+            try:
+                segment = choose_segment(
+                    listing, table=self.name, version=version, unusable=frozenset(unusable)
+                )
+                base = self._base(segment.checkpoint)
+            except (CorruptTable, InvalidRequest) as error:
+                if first_error is not None:
+                    raise first_error from error
+                raise
+            except _DamagedCheckpoint as damaged:
+                _log.warning("%s: checkpoint not usable: %s", self.name, damaged.error)
+                unusable.add(damaged.checkpoint.paths)
+                first_error = first_error or damaged.error
+                continue
+            return self._built(base, segment, listing), segment
+
+    def _built(self, base: Snapshot, segment: Segment, listing: Listing) -> Snapshot:
+        try:
+            state = self._replayed(base, segment)
+        except CorruptTable:
+            if not any(isinstance(entry.file, Compaction) for entry in segment.deltas):
+                raise
+            plain = choose_segment(
+                Listing(commits=listing.commits),
+                table=self.name,
+                version=segment.version,
+                after=base.version,
+            )
+            state = self._replayed(base, plain)
+        self._compare(state, segment)
+        return state
+
+    def _base(self, checkpoint: Checkpoint | None) -> Snapshot:
+        if checkpoint is None:
+            return Snapshot.empty(self.name)
+        try:
+            rows = list(self._rows(checkpoint.paths))
+            own = [action for part in rows for action in part.others]
+            sidecars = [
+                sidecar_path(decode_path(item.path)) for item in sidecars_of(checkpoint, own)
+            ]
+            rows += self._rows(sidecars)
+            paths = (*checkpoint.paths, *sidecars)
+            return state_of_checkpoint(self.name, checkpoint, rows, lambda: self._removes(paths))
+        except CorruptTable as error:
+            raise _DamagedCheckpoint(checkpoint, error) from error
+
+    def _rows(self, paths: Sequence[str]) -> Iterator[CheckpointRows]:
+        for path, data in self._read(paths):
+            yield read_checkpoint(data, file=f"{self.name}: {path}")
+
+    def _removes(self, paths: Sequence[str]) -> Iterator[Remove]:
+        for path, data in self._read(paths):
+            yield from read_removes(data, file=f"{self.name}: {path}")
+
+    def _replayed(self, base: Snapshot, segment: Segment) -> Snapshot:
+        entries = segment.deltas
+        contents = self._read([entry.path for entry in entries])
+        pairs = ((entry, data) for entry, (_, data) in zip(entries, contents))
+        state = replay(base, pairs, segment)
+        check_readable(state.protocol, table=self.name)
+        if state.properties.in_commit_timestamps and state.in_commit_timestamp_ms is None:
+            return self._with_in_commit_timestamp(state, segment)
+        return state
+
+    def _with_in_commit_timestamp(self, state: Snapshot, segment: Segment) -> Snapshot:
+        """A checkpoint and a compaction hold no commitInfo: the commit itself does."""
+        if segment.newest is None:
+            return state
+        try:
+            info = self.commit_info(state.version)
+        except FileNotFoundError:
+            return state
+        return state.apply(() if info is None else (info,), version=state.version)
+
+    def _read(self, paths: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+        """The files in order; several at once where each costs a round trip."""
+        if len(paths) > 1 and self._is_remote:
+            with ThreadPoolExecutor(min(_READERS, len(paths))) as pool:
+                yield from zip(paths, pool.map(self._get, paths))
+        else:
+            for path in paths:
+                yield path, self._get(path)
+
+    def _get(self, path: str) -> bytes:
+        try:
+            return self.store.get(path)
+        except FileNotFoundError as error:
+            kind = "sidecar" if parse_name(path) is None else "file"
+            raise CorruptTable(
+                f"{self.name}: {path} is missing: the {kind} is named by the log but isn't there"
+            ) from error
+
+    def _compare(self, state: Snapshot, segment: Segment) -> None:
+        """Tells when the checksum file contradicts what was read; a read never fails for it."""
+        entry = segment.checksum
+        if entry is None or entry.size_bytes > _CHECKSUM_BYTES_MAX:
+            return
+        try:
+            expected = read_checksum(self.store.get(entry.path))
+        except FileNotFoundError:
+            return
+        if expected is not None:
+            for difference in expected.contradictions(facts_of(state)):
+                _log.warning("%s: %s: %s", self.name, entry.path, difference)
+
+    def _times(self) -> CommitTimes:
+        latest = self.latest()
+        return CommitTimes(self.name, self.listing(), latest.properties, self._in_commit_timestamp)
+
+    def _in_commit_timestamp(self, version: int) -> int | None:
+        try:
+            info = self.commit_info(version)
+        except FileNotFoundError:
+            return None
+        return None if info is None else info.number("inCommitTimestamp")
+
+
+class _DamagedCheckpoint(Exception):
+    def __init__(self, checkpoint: Checkpoint, error: CorruptTable) -> None:
+        super().__init__(str(error))
+        self.checkpoint = checkpoint
+        self.error = error
+
+
+def facts_of(state: Snapshot) -> StateFacts:
+    """What a checksum file says of a state."""
+    totals = state.files.totals
+    has_vectors = "deletionVectors" in state.features
+    return StateFacts(
+        table_size_bytes=totals.size_bytes,
+        files=totals.files,
+        table_id=state.metadata.id,
+        deletion_vectors=totals.deletion_vectors if has_vectors else None,
+        deleted_records=totals.deleted_records if has_vectors else None,
+    )

@@ -12,8 +12,10 @@ wanted=$(cksum <tools/delta_jars.pom.xml)
 if ! command -v mvn >/dev/null 2>&1; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
         say "mvn is missing, installing maven"
+        mkdir -p .cache
         { apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
-            apt-get install -y -qq --no-install-recommends maven; } >&2 || true
+            apt-get install -y -qq --no-install-recommends maven; } \
+            >.cache/setup.log 2>&1 </dev/null || true
     fi
     command -v mvn >/dev/null 2>&1 || { say "no mvn, so their tests are skipped"; exit 0; }
 fi

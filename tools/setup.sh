@@ -9,17 +9,22 @@ say() { printf '%s\n' "txlake setup: $*" >&2; }
 fail() { say "$*"; exit 1; }
 may_install() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; }
 
+log=.cache/setup.log
 apt_update_done=
 # install WHAT PACKAGE...: the first of the packages that this release of Debian has.
 install() {
     what=$1; shift
     may_install || fail "$what is missing; install it (on Debian: apt-get install $1) and run again"
-    [ -n "$apt_update_done" ] || { apt-get update -qq >&2 && apt_update_done=1; }
+    mkdir -p .cache
+    [ -n "$apt_update_done" ] || apt-get update -qq >"$log" 2>&1 ||
+        fail "apt-get update failed ($log); install $what and run again"
+    apt_update_done=1
     for package in "$@"; do
         if apt-cache show "$package" >/dev/null 2>&1; then
             say "$what is missing, installing $package"
-            DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >&2 ||
-                fail "apt-get could not install $package; install $what and run again"
+            DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" \
+                >>"$log" 2>&1 </dev/null ||
+                fail "apt-get could not install $package ($log); install $what and run again"
             return 0
         fi
     done

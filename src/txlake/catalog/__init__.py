@@ -1,1 +1,7 @@
-"""TBD."""
+"""Names and places of a lake's databases and tables, kept in a database."""
+
+from __future__ import annotations
+
+from txlake.catalog.catalog import Catalog, DatabaseEntry, TableEntry
+
+__all__ = ["Catalog", "DatabaseEntry", "TableEntry"]

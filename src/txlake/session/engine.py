@@ -1,0 +1,149 @@
+"""The parts that the sessions of one lake share: stores, logs, the catalog, Spark.
+
+Owns wiring and caches; knows no statement.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+
+from txlake.catalog import Catalog, TableEntry
+from txlake.errors import InvalidRequest
+from txlake.ports import Store, System
+from txlake.settings import Settings
+from txlake.spark.manifest import Manifests
+from txlake.statements import Table, TableName, TablePath
+from txlake.storage import open_store
+from txlake.transaction.table_log import TableLog
+
+DEFAULT_DATABASE = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handle:
+    """A table that was found, or the place where it would be.
+
+    Attributes:
+        name: as messages name it.
+        entry: the catalog's entry; None for a table named by its place.
+    """
+
+    table: Table
+    name: str
+    log: TableLog
+    store: Store
+    entry: TableEntry | None = None
+
+    @property
+    def qualifier(self) -> str | None:
+        """What qualifies the table's columns when a statement gives no alias."""
+        return self.table.name if isinstance(self.table, TableName) else None
+
+
+@dataclass(kw_only=True)
+class Engine:
+    """Shared by all sessions of a lake; safe to use from many threads.
+
+    Attributes:
+        warehouse: the store of the lake's own folder; None where only places are known.
+        catalog: the names; None where only places are known.
+        make_spark: gives the Spark session when the first statement needs one.
+    """
+
+    system: System
+    settings: Settings
+    make_spark: Callable[[], SparkSession]
+    warehouse: Store | None = None
+    catalog: Catalog | None = None
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+    _logs: dict[str, TableLog] = field(default_factory=dict)
+    _spark: SparkSession | None = None
+    _manifests: Manifests | None = None
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session, started or found on first use."""
+        with self._lock:
+            if self._spark is None:
+                self._spark = self.make_spark()
+            return self._spark
+
+    @property
+    def manifests(self) -> Manifests:
+        """Where scan manifests are written."""
+        with self._lock:
+            if self._manifests is None:
+                scratch = self.settings.scratch_url
+                store = None if scratch is None else open_store(scratch, self.storage_options)
+                self._manifests = Manifests(self.system, store)
+            return self._manifests
+
+    def close(self) -> None:
+        """Releases what the engine holds; Spark stays, it may be another's."""
+        with self._lock:
+            if self._manifests is not None:
+                self._manifests.close()
+            if self.catalog is not None:
+                self.catalog.close()
+
+    def at(self, location: str, table: Table, entry: TableEntry | None = None) -> Handle:
+        """The table at a place, whether it exists or not."""
+        store = open_store(location, self.storage_options)
+        name = str(table) if isinstance(table, TableName) else store.url
+        with self._lock:
+            log = self._logs.get(store.url)
+            if log is None:
+                log = TableLog(store, self.system, self.settings, name=name)
+                self._logs[store.url] = log
+        return Handle(table=table, name=name, log=log, store=store, entry=entry)
+
+    def forget(self, handle: Handle) -> None:
+        """Drops what is cached of a table that is gone."""
+        with self._lock:
+            self._logs.pop(handle.store.url, None)
+
+    def find(self, table: Table, database: str) -> Handle | None:
+        """The table; None for a name that the lake doesn't have.
+
+        A place is found whether or not there is a table. Raises InvalidRequest for a name of three
+        or more parts.
+        """
+        if isinstance(table, TablePath):
+            return self.at(table.location, table)
+        if self.catalog is None:
+            return None
+        owner, name = self.qualified(table, database)
+        entry = self.catalog.find(owner, name)
+        if entry is None:
+            return None
+        return self.at(entry.location, TableName((owner, name)), entry)
+
+    def qualified(self, table: TableName, database: str) -> tuple[str, str]:
+        """(database, table) of a name."""
+        parts = table.parts
+        if len(parts) > 2:
+            raise InvalidRequest(
+                f"{table}: expected table or database.table, found {len(parts)} parts"
+            )
+        return (database, parts[0]) if len(parts) == 1 else (parts[0], parts[1])
+
+    def place_of(self, database: str, name: str) -> str:
+        """Where a new table of the lake is put: a folder of the warehouse.
+
+        Raises InvalidRequest for a name that would leave the warehouse.
+        """
+        if self.warehouse is None:
+            raise InvalidRequest(
+                f"{name}: there is no lake to hold named tables; name the table by its path, or "
+                "connect to a lake with txlake.connect"
+            )
+        for part in (database, name):
+            if not part or part in {".", ".."} or set(part) & set("/\\\0"):
+                raise InvalidRequest(f"{part!r} can't name a database or table: it is no file name")
+        folder = name if database == DEFAULT_DATABASE else f"{database}.db/{name}"
+        return self.warehouse.at(folder).url

@@ -1,0 +1,178 @@
+"""A transaction as a session holds it: the tables it opened, their staged changes, one commit.
+
+Owns the states of a transaction and its savepoints; the commit of one table is
+`transaction.table_transaction`'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from txlake.conflict.levels import Level
+from txlake.errors import InvalidRequest
+from txlake.session.engine import Engine, Handle
+from txlake.transaction.change import Change
+from txlake.transaction.table_transaction import Committed, TableTransaction, Token
+
+
+class State(Enum):
+    """Where a transaction stands."""
+
+    ACTIVE = "active"
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled back"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """A savepoint: each open table's token, and how many effects there were."""
+
+    name: str
+    tokens: dict[str, Token]
+    effects: int
+
+
+@dataclass(kw_only=True)
+class Transaction:
+    """All that was read and staged between BEGIN and COMMIT; used by one thread at a time.
+
+    Attributes:
+        id: a UUID.
+        level: the isolation level asked for; None leaves it to the tables.
+        explicit: whether a user began it; autocommit statements have transactions of their own.
+    """
+
+    id: str
+    engine: Engine
+    level: Level | None = None
+    read_only: bool = False
+    explicit: bool = True
+    name: str | None = None
+    state: State = State.ACTIVE
+    cause: str | None = None
+    user_metadata: str | None = None
+    _tables: dict[str, TableTransaction] = field(default_factory=dict)
+    _names: dict[str, str] = field(default_factory=dict)
+    _marks: list[_Mark] = field(default_factory=list)
+    _effects: list[Callable[[], None]] = field(default_factory=list)
+
+    def require_active(self) -> None:
+        """Raises InvalidRequest unless statements may still run in it."""
+        if self.state is State.FAILED:
+            raise InvalidRequest(
+                f"transaction {self.id} was rolled back because a statement failed ({self.cause}); "
+                "end it with ROLLBACK, then begin again"
+            )
+        if self.state is not State.ACTIVE:
+            raise InvalidRequest(f"transaction {self.id} is {self.state.value}; begin a new one")
+
+    def open(self, handle: Handle) -> TableTransaction:
+        """The transaction's part on one table; its snapshot is pinned by the first call."""
+        self.require_active()
+        found = self._tables.get(handle.store.url)
+        if found is None:
+            base = handle.log.latest() if handle.log.exists() else None
+            found = TableTransaction(handle.log, base, self.level)
+            if self._tables:
+                found.read_elsewhere()
+                for other in self._tables.values():
+                    other.read_elsewhere()
+            self._tables[handle.store.url] = found
+            self._names[handle.store.url] = handle.name
+        return found
+
+    def stage(self, handle: Handle, change: Change) -> None:
+        """Adds what a statement did. Raises InvalidRequest in a read-only transaction."""
+        table = self.open(handle)
+        for read in change.reads:
+            table.read(read.predicate, read.text, files=read.files)
+        if not change.actions:
+            return
+        if self.read_only:
+            raise InvalidRequest(
+                f"{handle.name}: {change.operation} in a read-only transaction; begin one that "
+                "may write"
+            )
+        written = [url for url, other in self._tables.items() if other.has_changes]
+        if written and handle.store.url not in written:
+            names = f"{self._names[written[0]]} and {handle.name}"
+            raise InvalidRequest(
+                f"a transaction can write one table, this one would write {names}; commit them "
+                "one after the other"
+            )
+        table.stage(
+            change.actions,
+            operation=change.operation,
+            parameters=change.parameters,
+            metrics=change.metrics,
+        )
+
+    def after_commit(self, effect: Callable[[], None]) -> None:
+        """What is done once the commit stands: names registered, folders removed."""
+        self._effects.append(effect)
+
+    def savepoint(self, name: str) -> None:
+        """Marks this moment; a name used again marks a new one."""
+        self.require_active()
+        tokens = {url: table.savepoint() for url, table in self._tables.items()}
+        self._marks.append(_Mark(name, tokens, len(self._effects)))
+
+    def has_savepoint(self, name: str) -> bool:
+        """Whether there is such a savepoint; letter case doesn't count."""
+        return any(mark.name.lower() == name.lower() for mark in self._marks)
+
+    def rollback_to(self, name: str) -> None:
+        """Undoes what was staged since the savepoint; what was read stays read."""
+        self.require_active()
+        place = self._place_of(name)
+        mark = self._marks[place]
+        for url, table in self._tables.items():
+            table.rollback_to(mark.tokens.get(url))
+        del self._effects[mark.effects :]
+        del self._marks[place + 1 :]
+
+    def release(self, name: str) -> None:
+        """Forgets a savepoint and those after it."""
+        self.require_active()
+        del self._marks[self._place_of(name) :]
+
+    def _place_of(self, name: str) -> int:
+        for place in range(len(self._marks) - 1, -1, -1):
+            if self._marks[place].name.lower() == name.lower():
+                return place
+        known = ", ".join(mark.name for mark in self._marks) or "none"
+        raise InvalidRequest(f"there is no savepoint {name!r}; there are: {known}")
+
+    def commit(self) -> Committed | None:
+        """Makes the changes visible, all or nothing; None when nothing changed.
+
+        Raises a Conflict when a concurrent transaction stands in the way; the transaction is then
+        rolled back.
+        """
+        self.require_active()
+        committed = None
+        try:
+            for table in self._tables.values():
+                if table.has_changes:
+                    committed = table.commit(user_metadata=self.user_metadata)
+            for effect in self._effects:
+                effect()
+        except BaseException:
+            self.state = State.ROLLED_BACK
+            raise
+        self.state = State.COMMITTED
+        return committed
+
+    def rollback(self) -> None:
+        """Forgets everything; files already written are orphans for VACUUM."""
+        if self.state in {State.ACTIVE, State.FAILED}:
+            self.state = State.ROLLED_BACK
+
+    def fail(self, cause: BaseException) -> None:
+        """A statement failed: nothing of the transaction will be committed."""
+        if self.state is State.ACTIVE:
+            self.state = State.FAILED
+            self.cause = f"{type(cause).__name__}: {str(cause).splitlines()[0]:.200}"

@@ -20,7 +20,8 @@ install() {
         fail "apt-get update failed ($log); install $what and run again"
     apt_update_done=1
     for package in "$@"; do
-        if apt-cache show "$package" >/dev/null 2>&1; then
+        # A name that other packages only refer to has no candidate.
+        if LC_ALL=C apt-cache policy "$package" | grep -q 'Candidate: [^(]'; then
             say "$what is missing, installing $package"
             DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" \
                 >>"$log" 2>&1 </dev/null ||

@@ -29,6 +29,7 @@ from txlake.storage.translation import (
     clean,
     http_status,
     is_missing_object,
+    reason_of,
     secrets_of,
     translated,
     verdict_of,
@@ -142,8 +143,11 @@ class BucketStore:
                 if each["path"] != folder  # the marker that some tools put for a folder
             ]
 
-        # Most stores list in this order already, but not all promise it.
-        yield from sorted(self._call("list", path, work), key=lambda each: each.path)
+        # Most stores list in this order already, but not all promise it; and obstore takes the
+        # slash off an offset that ends with one.
+        for each in sorted(self._call("list", path, work), key=lambda each: each.path):
+            if start_after is None or each.path > start_after:
+                yield each
 
     def put(self, path: str, data: bytes) -> None:
         key = self._key(path)
@@ -222,8 +226,9 @@ def _cloud_backend(base: str, storage_options: tuple[tuple[str, str], ...]) -> B
         )
     except LIBRARY_ERRORS as error:
         failure = error
-    cause = clean(failure, secrets)
-    raise translated(failure, "open", base, secrets) from cause
+    raise InvalidRequest(
+        f"can't open {base}: {reason_of(failure, secrets)}; correct storage_options"
+    ) from clean(failure, secrets)
 
 
 def _client(base: str, options: dict[str, str], retries: int) -> ObjectStore:
@@ -232,15 +237,30 @@ def _client(base: str, options: dict[str, str], retries: int) -> ObjectStore:
         "retry_timeout": timedelta(seconds=60),
         "backoff": {"max_backoff": timedelta(seconds=5)},
     }
-    match base.partition("://")[0]:
+    scheme, _, bucket = base.partition("://")
+    # The constructors take the HTTP client's options among the others; `from_url` panics on them.
+    match scheme:
         case "s3":
-            return S3Store.from_url(base, config=cast("S3Config", options), retry_config=retry)
+            return S3Store(bucket, config=cast("S3Config", options), retry_config=retry)
         case "gs":
-            return GCSStore.from_url(base, config=cast("GCSConfig", options), retry_config=retry)
+            return GCSStore(bucket, config=cast("GCSConfig", options), retry_config=retry)
         case _:
-            return AzureStore.from_url(
-                base, config=cast("AzureConfig", options), retry_config=retry
-            )
+            container, _, host = bucket.partition("@")
+            config = cast("AzureConfig", _account_options(host) | options)
+            return AzureStore(container, config=config, retry_config=retry)
+
+
+def _account_options(host: str) -> dict[str, str]:
+    """What the host in an abfss URL says: `account.dfs.core.windows.net`, Fabric's, or another."""
+    if not host:
+        return {}
+    account, _, domain = host.partition(".")
+    options = {"azure_storage_account_name": account}
+    if domain == "dfs.fabric.microsoft.com":
+        options["azure_use_fabric_endpoint"] = "true"
+    elif domain not in {"", "dfs.core.windows.net", "blob.core.windows.net"}:
+        options["azure_endpoint"] = f"https://{account}.{domain.replace('dfs.', 'blob.', 1)}"
+    return options
 
 
 def _modified_ms(found: ObjectMeta) -> int:

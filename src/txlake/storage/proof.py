@@ -83,6 +83,6 @@ def _undecided(store: Store) -> Unavailable:
 def _unsafe(store: Store, found: str) -> InvalidRequest:
     return InvalidRequest(
         f"the store {store.url} is unsafe: {found}. Expected: the second one is refused. Two "
-        "writers would overwrite each other's commits, so nothing is committed there. Use a store with "
-        "conditional writes (for S3-like ones: If-None-Match on PUT)"
+        "writers would overwrite each other's commits, so nothing is committed there. Use a "
+        "store with conditional writes (for S3-like ones: If-None-Match on PUT)"
     )

@@ -89,10 +89,17 @@ def is_missing_object(error: Exception) -> bool:
 
 def translated(error: Exception, action: str, url: str, secrets: frozenset[str]) -> TxlakeError:
     """Our error for one of obstore's, after a failed `action` on the object or folder at `url`."""
-    begin = f"can't {action} {redacted(url, secrets)}: {_reason(error, secrets)}"
+    begin = f"can't {action} {redacted(url, secrets)}: {reason_of(error, secrets)}"
     if verdict_of(error) is Verdict.REFUSED:
         return InvalidRequest(f"{begin}; {_advice(error)}")
     return Unavailable(f"{begin}; try again when the store answers")
+
+
+def reason_of(error: Exception, secrets: frozenset[str]) -> str:
+    """The error's own words on one line, bounded, without credentials and the library's dump."""
+    # Redact before cutting: half a secret is not recognised.
+    text = redacted(str(error).split(_DEBUG_PART)[0], secrets)
+    return " ".join(text.split())[:_REASON_CHARACTERS_MAX]
 
 
 def clean(error: Exception, secrets: frozenset[str]) -> Exception:
@@ -118,12 +125,6 @@ def secrets_of(storage_options: Mapping[str, str]) -> frozenset[str]:
         for name, value in storage_options.items()
         if _CONFIDENTIAL_OPTION.search(name) and len(value) > 3
     )
-
-
-def _reason(error: Exception, secrets: frozenset[str]) -> str:
-    # Redact before cutting: half a secret is not recognised.
-    text = redacted(str(error).split(_DEBUG_PART)[0], secrets)
-    return " ".join(text.split())[:_REASON_CHARACTERS_MAX]
 
 
 def _advice(error: Exception) -> str:

@@ -14,22 +14,26 @@ apt_update_done=
 # install WHAT PACKAGE...: the first of the packages that this release of Debian has.
 install() {
     what=$1; shift
-    may_install || fail "$what is missing; install it (on Debian: apt-get install $1) and run again"
     mkdir -p .cache
-    [ -n "$apt_update_done" ] || apt-get update -qq >"$log" 2>&1 ||
-        fail "apt-get update failed ($log); install $what and run again"
-    apt_update_done=1
+    if may_install && [ -z "$apt_update_done" ]; then
+        apt-get update -qq >"$log" 2>&1 ||
+            fail "apt-get update failed ($log); install $what and run again"
+        apt_update_done=1
+    fi
+    chosen=
     for package in "$@"; do
         # A name that other packages only refer to has no candidate.
-        if LC_ALL=C apt-cache policy "$package" | grep -q 'Candidate: [^(]'; then
-            say "$what is missing, installing $package"
-            DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" \
-                >>"$log" 2>&1 </dev/null ||
-                fail "apt-get could not install $package ($log); install $what and run again"
-            return 0
+        if LC_ALL=C apt-cache policy "$package" 2>/dev/null | grep -q 'Candidate: [^(]'; then
+            chosen=$package
+            break
         fi
     done
-    fail "this release has no package for $what (looked for: $*); install it and run again"
+    may_install || fail "$what is missing; install it (on Debian: apt-get install ${chosen:-$1}) and run again"
+    [ -n "$chosen" ] || fail "this release has no package for $what (looked for: $*); install it and run again"
+    say "$what is missing, installing $chosen"
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$chosen" \
+        >>"$log" 2>&1 </dev/null ||
+        fail "apt-get could not install $chosen ($log); install $what and run again"
 }
 
 # suits PYTHON: it runs, is new enough, and can make environments.

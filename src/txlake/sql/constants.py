@@ -105,13 +105,13 @@ def _number(sign: str, text: str) -> int | float | Decimal:
     suffix = re.search(r"[A-Za-z]+$", text)
     kind = suffix[0].upper() if suffix is not None else ""
     digits = text[: -len(kind)] if kind else text
-    if kind in _INTEGER_BITS:
+    if kind in _INTEGER_BITS and digits.isdecimal():
         value = int(sign + digits)
         if not -(2 ** (_INTEGER_BITS[kind] - 1)) <= value < 2 ** (_INTEGER_BITS[kind] - 1):
             raise NotConstantError  # Spark's own message says it best
         return value
-    if kind == "F":
-        raise NotConstantError  # a float of 32 bits
+    if kind not in {"", "D", "BD"}:
+        raise NotConstantError  # a float of 32 bits, or no number at all
     if kind == "D" or (not kind and "e" in digits.lower()):
         return float(sign + digits)
     if not kind and digits.isdecimal() and -(2**63) <= int(sign + digits) < 2**63:

@@ -40,11 +40,14 @@ class Cursor:
 
     def at(self, *words: str) -> bool:
         """Whether the next tokens are these words or signs."""
-        return all(self._is(self.ahead(i), word) for i, word in enumerate(words))
+        if not self._is(self.token, words[0]):
+            return False
+        return all(self._is(self.ahead(i), word) for i, word in enumerate(words[1:], start=1))
 
     def at_any(self, *words: str) -> bool:
         """Whether the next token is one of these."""
-        return any(self._is(self.token, word) for word in words)
+        token = self.token
+        return token.upper in words and (token.kind is Kind.WORD or token.kind is Kind.SYMBOL)
 
     @property
     def at_end(self) -> bool:
@@ -217,4 +220,4 @@ class Cursor:
 
     @staticmethod
     def _is(token: Token, word: str) -> bool:
-        return token.kind in {Kind.WORD, Kind.SYMBOL} and token.upper == word
+        return token.upper == word and (token.kind is Kind.WORD or token.kind is Kind.SYMBOL)

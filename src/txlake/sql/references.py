@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
-from sqlglot.errors import ErrorLevel, ParseError, TokenError
+from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
 
 from txlake.sql.dialect import DIALECT
 from txlake.sql.tokens import Kind, SourceText, Token
@@ -34,6 +34,8 @@ _QUERY = ("", "")
 _EXPRESSION = ("SELECT 1 WHERE (", "\n)")
 _RELATION = ("SELECT * FROM ", "")
 _CONTEXT = 10**9
+# What sqlglot's rules raise on texts that break their assumptions.
+_PARSER_FAILURES = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 
 def query_text(source: SourceText, tokens: Sequence[Token]) -> SqlText:
@@ -145,7 +147,11 @@ class _Slice:
             blank(clause.start, clause.end)
         for index, token in enumerate(self.tokens):
             following = self.tokens[index + 1] if index + 1 < len(self.tokens) else None
-            if token.kind is not Kind.WORD or following is None:
+            if following is None:
+                continue
+            if self._shifts_unsigned(index):
+                blank(token.start, token.end)
+            if token.kind is not Kind.WORD:
                 continue
             if token.upper == "TABLE" and following.kind in {Kind.WORD, Kind.QUOTED}:
                 if index == 0 or self.tokens[index - 1].upper in _BEFORE_TABLE:
@@ -153,6 +159,8 @@ class _Slice:
                     self.bare.add(following.start)
             elif token.upper == "WITH" and following.text == "(":
                 blank(token.start, self.tokens[self._group_end(index + 1) - 1].end)
+            elif token.upper == "MAX" and self._word(index + 2) == "LEVEL":
+                blank(token.start, self.tokens[min(index + 3, len(self.tokens) - 1)].end)
         return "".join(pieces)
 
     def _parse(self, sql: str) -> exp.Expr:
@@ -163,7 +171,7 @@ class _Slice:
             detail = error.errors[0]
             place = len(str(detail.get("start_context") or "")) + self.offset
             raise self._error(str(detail.get("description") or ""), place) from error
-        except (TokenError, RecursionError) as error:
+        except (*_PARSER_FAILURES, SqlglotError, RecursionError) as error:
             raise self.source.error("this can't be parsed", self.start) from error
         tree = trees[0] if len(trees) == 1 else None
         if tree is None:
@@ -236,6 +244,17 @@ class _Slice:
             assert clause is not None
             raise self.source.error("the table has a moment already, by its @", clause.start)
         return TablePath(location), travel or suffix
+
+    def _shifts_unsigned(self, index: int) -> bool:
+        """Whether this is the last sign of a `>>>`, rather than the end of a nested type."""
+        tokens = self.tokens[max(0, index - 2) : index + 1]
+        return (
+            [token.text for token in tokens] == [">", ">", ">"]
+            and tokens[0].end == tokens[1].start
+            and tokens[1].end == tokens[2].start
+            and self.tokens[index + 1].kind in {Kind.NUMBER, Kind.WORD}
+            and self._word(index + 1) != "AS"
+        )
 
     def _group_end(self, index: int) -> int:
         """The index after the closing parenthesis of the one at `index`."""

@@ -15,12 +15,14 @@ from txlake.errors import InvalidRequest
 from txlake.sql.dialect import DIALECT
 
 _WORD = re.compile(r"\w+")
+_WORDS = re.compile(r"\w+(\s+\w+)*")
 _NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?:[lLsSyYdDfF]|[bB][dD])?")
 _STRINGS = {
     TokenType.STRING,
     TokenType.RAW_STRING,
     TokenType.NATIONAL_STRING,
 }
+_SINGLE_SIGNS = {TokenType.COMMA, TokenType.L_PAREN, TokenType.R_PAREN}
 _SKIPPED = re.compile(
     r"""'(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | `[^`]*` | --[^\n]* | /\*.*?\*/""",
     re.VERBOSE | re.DOTALL,
@@ -147,8 +149,9 @@ def _tokens(text: str, token: SqlglotToken) -> list[Token]:
         return [Token(Kind.BYTES, piece, start, end, upper=piece)]
     if token.token_type is TokenType.NUMBER and _NUMBER.fullmatch(piece):
         return [Token(Kind.NUMBER, piece, start, end, upper=piece)]
-    words = list(_WORD.finditer(piece))
-    if words and re.fullmatch(r"\w+(\s+\w+)*", piece):
+    if token.token_type in _SINGLE_SIGNS:
+        return [Token(Kind.SYMBOL, piece, start, end, upper=piece)]
+    if _WORDS.fullmatch(piece):
         return [
             Token(
                 Kind.WORD,
@@ -158,7 +161,7 @@ def _tokens(text: str, token: SqlglotToken) -> list[Token]:
                 name=word[0],
                 upper=word[0].upper(),
             )
-            for word in words
+            for word in _WORD.finditer(piece)
         ]
     return [Token(Kind.SYMBOL, piece, start, end, upper=piece)]
 

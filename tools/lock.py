@@ -33,7 +33,7 @@ def wanted() -> list[Requirement]:
 def pinned() -> dict[str, str]:
     """Normalised name to `name==version`, of all that the direct requirements lead to."""
     pins: dict[str, str] = {}
-    todo = [(requirement, None) for requirement in wanted()]
+    todo = [(requirement, "pyproject.toml") for requirement in wanted()]
     seen: set[tuple[str, str]] = set()
     while todo:
         requirement, parent = todo.pop()
@@ -41,9 +41,7 @@ def pinned() -> dict[str, str]:
         try:
             found = distribution(name)
         except PackageNotFoundError as error:
-            raise SystemExit(
-                f"{name} (for {parent or 'pyproject.toml'}) isn't installed"
-            ) from error
+            raise SystemExit(f"{name}, which {parent} needs, isn't installed") from error
         pins[name] = f"{found.metadata['Name']}=={found.version}"
         for extra in {"", *requirement.extras}:
             if (name, extra) in seen:

@@ -7,12 +7,19 @@ Statistics" and "Checkpoint Schema".
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
+from decimal import Context, Decimal
 from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txlake.protocol.partition_values import parse_column
+from txlake.protocol.types import DataType, Primitive, Struct, to_arrow_type
+
+_WITHOUT_BOUNDS = frozenset({"boolean", "binary", "void", "variant"})
+_WIDE = Context(prec=80)
 _ESCAPED = r'["\\\x00-\x1f]'
 
 
@@ -88,3 +95,142 @@ def _strings(column: pa.Array) -> pa.Array:
 
 def _quoted(column: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise('"', column, '"', "")
+
+
+def stats_type(texts: Iterable[str | None], schema: Struct) -> pa.StructType | None:
+    """The type of `stats_parsed` for these JSON texts: the table's columns that any of them names.
+
+    Physical names, types of the schema; None when there is no statistic at all.
+    """
+    seen: dict[str, object] = {}
+    for text in texts:
+        if text:
+            _merge(seen, _decoded(text))
+    if not seen:
+        return None
+    members = [pa.field("numRecords", pa.int64())]
+    for name, is_count in (("minValues", False), ("maxValues", False), ("nullCount", True)):
+        kind = _columns_type(seen.get(name), schema, is_count=is_count)
+        if kind is not None:
+            members.append(pa.field(name, kind))
+    if "tightBounds" in seen:
+        members.append(pa.field("tightBounds", pa.bool_()))
+    return pa.struct(members)
+
+
+def stats_from_json(texts: Sequence[str | None], kind: pa.StructType) -> pa.Array:
+    """The statistics as structs; null where there is no text, and for values of another type."""
+    return _column([_decoded(text) if text else None for text in texts], kind)
+
+
+def _decoded(text: str) -> dict[str, object]:
+    """Decimal numbers exactly: a bound of a decimal column must not be rounded."""
+    try:
+        value = json.loads(text, parse_float=Decimal)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _merge(seen: dict[str, object], value: Mapping[str, object]) -> None:
+    for name, item in value.items():
+        if isinstance(item, Mapping):
+            inner = seen.setdefault(name, {})
+            if isinstance(inner, dict):
+                _merge(inner, item)
+        else:
+            seen.setdefault(name, True)
+
+
+def _columns_type(seen: object, schema: Struct, *, is_count: bool) -> pa.StructType | None:
+    if not isinstance(seen, Mapping):
+        return None
+    members: list[pa.Field] = []
+    for item in schema:
+        name = item.physical_name
+        if name not in seen:
+            continue
+        if isinstance(item.type, Struct):
+            kind = _columns_type(seen[name], item.type, is_count=is_count)
+        else:
+            kind = pa.int64() if is_count else _bound_type(item.type)
+        if kind is not None:
+            members.append(pa.field(name, kind))
+    return pa.struct(members) if members else None
+
+
+def _bound_type(data_type: DataType) -> pa.DataType | None:
+    """The type of a minimum or maximum; None for types that have none."""
+    if not isinstance(data_type, Primitive) or data_type.name in _WITHOUT_BOUNDS:
+        return None
+    try:
+        return to_arrow_type(data_type)
+    except ValueError:
+        return None
+
+
+def _column(values: Sequence[object], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_struct(kind):
+        structs = [value if isinstance(value, dict) else None for value in values]
+        columns = [
+            _column(
+                [None if value is None else value.get(item.name) for value in structs], item.type
+            )
+            for item in kind
+        ]
+        mask = pa.array([value is None for value in structs], pa.bool_())
+        return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
+    return pa.array([_scalar(value, kind) for value in values], kind)
+
+
+def _scalar(value: object, kind: pa.DataType) -> object:
+    """The value in the column's type; None when it isn't exactly one."""
+    t = pa.types
+    try:
+        if value is None or isinstance(value, bool):
+            return value if t.is_boolean(kind) else None
+        if t.is_floating(kind):
+            return float(value) if isinstance(value, int | Decimal) else None
+        if t.is_decimal(kind):
+            return _decimal(value, kind.precision, kind.scale)
+        if t.is_integer(kind):
+            fits = isinstance(value, int) and -(1 << kind.bit_width - 1) <= value
+            return value if fits and cast(int, value) < 1 << kind.bit_width - 1 else None
+        if not isinstance(value, str):
+            return None
+        if t.is_date(kind):
+            return date.fromisoformat(value[:10])
+        if t.is_timestamp(kind):
+            time = datetime.fromisoformat(value)
+            if kind.tz is None:
+                return time.replace(tzinfo=None)
+            return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    except (ValueError, ArithmeticError):
+        return None
+    return value if t.is_string(kind) else None
+
+
+def _decimal(value: object, precision: int, scale: int) -> Decimal | None:
+    if not isinstance(value, int | Decimal | str):
+        return None
+    exact = Decimal(value).quantize(Decimal(1).scaleb(-scale), context=_WIDE)
+    return exact if exact == Decimal(value) and len(exact.as_tuple().digits) <= precision else None
+
+
+def partition_values_parsed(
+    maps: pa.ChunkedArray, schema: Struct, partition_columns: Sequence[str]
+) -> pa.StructArray | None:
+    """The partition values of each row, typed; None when the table isn't partitioned.
+
+    Physical names. Raises CorruptTable when a text is no value of its column's type.
+    """
+    fields: list[pa.Field] = []
+    columns: list[pa.Array] = []
+    for name in partition_columns:
+        item = schema.find(name)
+        if item is not None:
+            texts = pc.map_lookup(maps, item.physical_name, "first")
+            values = parse_column(texts, item.type)
+            columns.append(values)
+            fields.append(pa.field(item.physical_name, values.type))
+    return pa.StructArray.from_arrays(columns, fields=fields) if columns else None

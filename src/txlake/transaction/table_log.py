@@ -8,48 +8,25 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from txlake.errors import CorruptTable, InvalidRequest
-from txlake.log.replay import commit_info_of, replay, sidecars_of, state_of_checkpoint
-from txlake.log.segment import (
-    Checkpoint,
-    CheckpointName,
-    Listing,
-    LogEntry,
-    Segment,
-    choose_segment,
-)
+from txlake.log.segment import Checkpoint, Listing, LogEntry, Segment, choose_segment
 from txlake.log.snapshot import Snapshot
 from txlake.ports import PutOutcome, Store, System
-from txlake.protocol.actions import Action, CommitInfo, Remove, decode_actions, encode_actions
-from txlake.protocol.checkpoints import CheckpointRows, read_checkpoint, read_removes
-from txlake.protocol.checksums import StateFacts, read_checksum
-from txlake.protocol.features import check_readable
-from txlake.protocol.file_names import (
-    LAST_CHECKPOINT_PATH,
-    LOG_FOLDER,
-    Compaction,
-    commit_path,
-    list_from,
-    parse_name,
-    sidecar_path,
-)
+from txlake.protocol.actions import Action, CommitInfo, decode_actions, encode_actions
+from txlake.protocol.file_names import LAST_CHECKPOINT_PATH, LOG_FOLDER, commit_path, list_from
 from txlake.protocol.last_checkpoint import read_hint
-from txlake.protocol.paths import decode_path
 from txlake.settings import Settings
 from txlake.transaction.commit_times import CommitTimes
 from txlake.transaction.history import HistoryRow, history_row
+from txlake.transaction.log_reading import LogReader
 
 _log = logging.getLogger(__name__)
 
 _OLD_SNAPSHOTS = 4
 _CATCH_UP_COMMITS_MAX = 100
-_HEAD_BYTES = 64 * 1024
-_CHECKSUM_BYTES_MAX = 256 * 1024
-_READERS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +59,7 @@ class TableLog:
         self._latest: Snapshot | None = None
         self._latest_entry: LogEntry | None = None  # the latest's commit file as it was read
         self._old: OrderedDict[int, Snapshot] = OrderedDict()
-        # A simulated store is read in one thread, so that its runs can be replayed.
-        self._is_remote = not store.url.startswith(("file:", "memory:"))
+        self._reader = LogReader(store, self.name)
 
     def exists(self) -> bool:
         """Whether there is a Delta table: a commit or a checkpoint in `_delta_log`."""
@@ -106,7 +82,7 @@ class TableLog:
             segment = choose_segment(
                 Listing(commits=listing.commits), table=self.name, after=known.version
             )
-            self._keep(self._replayed(known, segment), segment.newest)
+            self._keep(self._reader.replayed(known, segment), segment.newest)
         else:
             self._latest_entry = entry
         return self._latest or known
@@ -135,7 +111,7 @@ class TableLog:
         if known is not None:
             self._old.move_to_end(version)
             return known
-        state, _ = self._load(self.listing(), version)
+        state, _ = self._load(version)
         self._old[version] = state
         while len(self._old) > _OLD_SNAPSHOTS:
             self._old.popitem(last=False)
@@ -216,12 +192,11 @@ class TableLog:
 
     def commit_info(self, version: int) -> CommitInfo | None:
         """The commitInfo of a version, reading little of the file. Raises FileNotFoundError."""
-        path = commit_path(version)
-        file = f"{self.name}: {path}"
-        head = self.store.get_range(path, 0, _HEAD_BYTES)
-        if len(head) == _HEAD_BYTES and not (head.startswith(b'{"commitInfo"') and b"\n" in head):
-            head = self.store.get(path)
-        return commit_info_of(head, file=file)
+        return self._reader.commit_info(version)
+
+    def read_checkpoint(self, checkpoint: Checkpoint) -> Snapshot:
+        """The state that one checkpoint of a listing holds. Raises CorruptTable naming the file."""
+        return self._reader.read_checkpoint(checkpoint)
 
     def adopt(self, snapshot: Snapshot) -> None:
         """Takes a snapshot that follows from an own commit as the latest, without reading it."""
@@ -245,155 +220,39 @@ class TableLog:
 
     def _open(self) -> Snapshot:
         """The latest version from the store alone; by the hint where it helps."""
-        state: Snapshot | None = None
-        hint = self._hint()
-        if hint is not None:
-            listing = self.listing(hint)
-            if any(item.version >= hint for item in listing.checkpoints):
-                try:
-                    state, segment = self._load(listing, None, is_whole=False)
-                except CorruptTable as error:
-                    _log.info("%s: listing from the hint failed, listing all: %s", self.name, error)
-        if state is None:
-            listing = self.listing()
-            if listing.latest_version < 0:
-                raise self._not_a_table(listing)
-            state, segment = self._load(listing, None)
+        state, segment = self._load_from_hint() or self._load(None)
         self._keep(state, segment.newest)
         return state
+
+    def _load_from_hint(self) -> tuple[Snapshot, Segment] | None:
+        hint = self._hint()
+        if hint is None:
+            return None
+        listing = self.listing(hint)
+        if not any(item.version >= hint for item in listing.checkpoints):
+            return None
+        try:
+            return self._reader.load(listing, None)
+        except (CorruptTable, InvalidRequest) as error:
+            _log.info("%s: the hint didn't help, listing all: %s", self.name, error)
+            return None
+
+    def _load(self, version: int | None) -> tuple[Snapshot, Segment]:
+        """A version from a listing of the whole log, made anew once when files vanish meanwhile."""
+        listing = self.listing()
+        try:
+            return self._reader.load(listing, version)
+        except CorruptTable:
+            again = self.listing()
+            if again == listing:
+                raise
+            return self._reader.load(again, version)
 
     def _hint(self) -> int | None:
         try:
             return read_hint(self.store.get(LAST_CHECKPOINT_PATH))
         except FileNotFoundError:
             return None
-
-    def _not_a_table(self, listing: Listing) -> InvalidRequest | CorruptTable:
-        parts = ", ".join(sorted(entry.path for entry in listing.broken_checkpoints)[:5])
-        if parts or listing.compactions or listing.checksums:
-            return CorruptTable(
-                f"{self.name}: _delta_log has neither a commit nor a whole checkpoint"
-                + (f"; incomplete checkpoint: only {parts}" if parts else "")
-            )
-        return InvalidRequest(
-            f"{self.name} is not a Delta table: no commit and no checkpoint in _delta_log. "
-            "Check the path, or create the table first"
-        )
-
-    def _load(
-        self, listing: Listing, version: int | None, *, is_whole: bool = True
-    ) -> tuple[Snapshot, Segment]:
-        """A version from the files of a listing. A damaged checkpoint gives way to an older one."""
-        if listing.latest_version < 0:
-            raise self._not_a_table(listing)
-        unusable: set[CheckpointName] = set()
-        first_error: CorruptTable | None = None
-        while True:
-            try:
-                segment = choose_segment(
-                    listing, table=self.name, version=version, unusable=frozenset(unusable)
-                )
-                base = self._base(segment.checkpoint)
-            except (CorruptTable, InvalidRequest) as error:
-                if first_error is not None:
-                    raise first_error from error
-                raise
-            except _DamagedCheckpoint as damaged:
-                _log.warning("%s: checkpoint not usable: %s", self.name, damaged.error)
-                unusable.add(damaged.checkpoint.paths)
-                first_error = first_error or damaged.error
-                continue
-            return self._built(base, segment, listing), segment
-
-    def _built(self, base: Snapshot, segment: Segment, listing: Listing) -> Snapshot:
-        try:
-            state = self._replayed(base, segment)
-        except CorruptTable:
-            if not any(isinstance(entry.file, Compaction) for entry in segment.deltas):
-                raise
-            plain = choose_segment(
-                Listing(commits=listing.commits),
-                table=self.name,
-                version=segment.version,
-                after=base.version,
-            )
-            state = self._replayed(base, plain)
-        self._compare(state, segment)
-        return state
-
-    def _base(self, checkpoint: Checkpoint | None) -> Snapshot:
-        if checkpoint is None:
-            return Snapshot.empty(self.name)
-        try:
-            rows = list(self._rows(checkpoint.paths))
-            own = [action for part in rows for action in part.others]
-            sidecars = [
-                sidecar_path(decode_path(item.path)) for item in sidecars_of(checkpoint, own)
-            ]
-            rows += self._rows(sidecars)
-            paths = (*checkpoint.paths, *sidecars)
-            return state_of_checkpoint(self.name, checkpoint, rows, lambda: self._removes(paths))
-        except CorruptTable as error:
-            raise _DamagedCheckpoint(checkpoint, error) from error
-
-    def _rows(self, paths: Sequence[str]) -> Iterator[CheckpointRows]:
-        for path, data in self._read(paths):
-            yield read_checkpoint(data, file=f"{self.name}: {path}")
-
-    def _removes(self, paths: Sequence[str]) -> Iterator[Remove]:
-        for path, data in self._read(paths):
-            yield from read_removes(data, file=f"{self.name}: {path}")
-
-    def _replayed(self, base: Snapshot, segment: Segment) -> Snapshot:
-        entries = segment.deltas
-        contents = self._read([entry.path for entry in entries])
-        pairs = ((entry, data) for entry, (_, data) in zip(entries, contents))
-        state = replay(base, pairs, segment)
-        check_readable(state.protocol, table=self.name)
-        if state.properties.in_commit_timestamps and state.in_commit_timestamp_ms is None:
-            return self._with_in_commit_timestamp(state, segment)
-        return state
-
-    def _with_in_commit_timestamp(self, state: Snapshot, segment: Segment) -> Snapshot:
-        """A checkpoint and a compaction hold no commitInfo: the commit itself does."""
-        if segment.newest is None:
-            return state
-        try:
-            info = self.commit_info(state.version)
-        except FileNotFoundError:
-            return state
-        return state.apply(() if info is None else (info,), version=state.version)
-
-    def _read(self, paths: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-        """The files in order; several at once where each costs a round trip."""
-        if len(paths) > 1 and self._is_remote:
-            with ThreadPoolExecutor(min(_READERS, len(paths))) as pool:
-                yield from zip(paths, pool.map(self._get, paths))
-        else:
-            for path in paths:
-                yield path, self._get(path)
-
-    def _get(self, path: str) -> bytes:
-        try:
-            return self.store.get(path)
-        except FileNotFoundError as error:
-            kind = "sidecar" if parse_name(path) is None else "file"
-            raise CorruptTable(
-                f"{self.name}: {path} is missing: the {kind} is named by the log but isn't there"
-            ) from error
-
-    def _compare(self, state: Snapshot, segment: Segment) -> None:
-        """Tells when the checksum file contradicts what was read; a read never fails for it."""
-        entry = segment.checksum
-        if entry is None or entry.size_bytes > _CHECKSUM_BYTES_MAX:
-            return
-        try:
-            expected = read_checksum(self.store.get(entry.path))
-        except FileNotFoundError:
-            return
-        if expected is not None:
-            for difference in expected.contradictions(facts_of(state)):
-                _log.warning("%s: %s: %s", self.name, entry.path, difference)
 
     def _times(self) -> CommitTimes:
         latest = self.latest()
@@ -405,23 +264,3 @@ class TableLog:
         except FileNotFoundError:
             return None
         return None if info is None else info.number("inCommitTimestamp")
-
-
-class _DamagedCheckpoint(Exception):
-    def __init__(self, checkpoint: Checkpoint, error: CorruptTable) -> None:
-        super().__init__(str(error))
-        self.checkpoint = checkpoint
-        self.error = error
-
-
-def facts_of(state: Snapshot) -> StateFacts:
-    """What a checksum file says of a state."""
-    totals = state.files.totals
-    has_vectors = "deletionVectors" in state.features
-    return StateFacts(
-        table_size_bytes=totals.size_bytes,
-        files=totals.files,
-        table_id=state.metadata.id,
-        deletion_vectors=totals.deletion_vectors if has_vectors else None,
-        deleted_records=totals.deleted_records if has_vectors else None,
-    )

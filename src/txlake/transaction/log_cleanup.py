@@ -1,0 +1,133 @@
+"""Which files of the log have expired, and their deletion.
+
+Owns what a reader of the oldest kept version needs: a checkpoint at or before it, that version's
+commit, and everything later. Source: PROTOCOL.md, "Metadata Cleanup".
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from txlake.errors import CorruptTable
+from txlake.log.replay import sidecars_of
+from txlake.log.segment import Checkpoint, Listing
+from txlake.protocol.checkpoints import read_checkpoint
+from txlake.protocol.file_names import (
+    LOG_FOLDER,
+    SIDECAR_FOLDER,
+    Checksum,
+    ClassicCheckpoint,
+    CommitFile,
+    Compaction,
+    MultiPartCheckpoint,
+    StagedCommit,
+    V2Checkpoint,
+    parse_name,
+    sidecar_path,
+)
+from txlake.protocol.paths import decode_path
+from txlake.transaction.commit_times import increasing_file_times
+from txlake.transaction.table_log import TableLog
+
+_log = logging.getLogger(__name__)
+
+_DAY_MS = 86_400_000
+
+
+def clean_log(log: TableLog, *, retention_ms: int) -> list[str]:
+    """Deletes the log files older than the retention that no kept version needs; their paths.
+
+    The cut is at midnight UTC, so that a day's checkpoints do the work once. Nothing is deleted
+    when no whole, readable checkpoint stands at or before the oldest version to keep.
+    """
+    objects = list(log.store.list(LOG_FOLDER))
+    listing = Listing.of((item.path, item.size_bytes, item.modified_ms) for item in objects)
+    now = log.system.now_ms()
+    expired: list[str] = []
+    kept = oldest_kept_checkpoint(listing, midnight(now - retention_ms))
+    if kept is not None:
+        expired = [item.path for item in objects if is_before(item.path, kept)]
+        if expired and not _is_readable(log, listing, kept):
+            return []
+    kept_version = -1 if kept is None else kept
+    checkpoints = [item for item in listing.checkpoints if item.version >= kept_version]
+    young = midnight(now) - _DAY_MS
+    sidecars = [
+        item.path
+        for item in objects
+        if item.path.startswith(f"{SIDECAR_FOLDER}/") and item.modified_ms < young
+    ]
+    if sidecars:
+        needed = _needed_sidecars(log, checkpoints)
+        if needed is not None:
+            expired += [path for path in sidecars if path not in needed]
+    if expired:
+        _log.info("%s: %d expired files of the log are deleted", log.name, len(expired))
+        # Oldest first: whatever stops this, what is left can be read from the kept checkpoint on.
+        log.store.delete(sorted(expired))
+    return sorted(expired)
+
+
+def midnight(time_ms: int) -> int:
+    """The midnight UTC at or before a time."""
+    return time_ms - time_ms % _DAY_MS
+
+
+def oldest_kept_checkpoint(listing: Listing, cutoff_ms: int) -> int | None:
+    """The version of the newest checkpoint not newer than the newest commit at or before the cut.
+
+    None when there is no such commit or checkpoint: then nothing may be deleted.
+    """
+    times = increasing_file_times(listing)
+    cut = max((version for version, time in times.items() if time <= cutoff_ms), default=None)
+    if cut is None:
+        return None
+    versions = [item.version for item in listing.checkpoints if item.version <= cut]
+    return max(versions, default=None)
+
+
+def is_before(path: str, kept: int) -> bool:
+    """Whether a file of the log isn't needed when the checkpoint at `kept` is the oldest kept."""
+    match parse_name(path):
+        case (
+            CommitFile(version)
+            | Checksum(version)
+            | ClassicCheckpoint(version)
+            | MultiPartCheckpoint(version)
+            | V2Checkpoint(version)
+        ):
+            return version < kept
+        case Compaction(start, _):
+            return start <= kept
+        case StagedCommit(version, _):
+            return version <= kept
+        case _:
+            return False
+
+
+def _is_readable(log: TableLog, listing: Listing, version: int) -> bool:
+    """Whether every checkpoint of that version can be read: what it replaces is about to go."""
+    for checkpoint in listing.checkpoints:
+        if checkpoint.version == version:
+            try:
+                log.read_checkpoint(checkpoint)
+            except CorruptTable as error:
+                _log.warning("%s: the log is kept: %s", log.name, error)
+                return False
+    return True
+
+
+def _needed_sidecars(log: TableLog, checkpoints: Iterable[Checkpoint]) -> set[str] | None:
+    """The sidecars that these checkpoints name; None when one of them can't be read."""
+    needed: set[str] = set()
+    for checkpoint in checkpoints:
+        for path in checkpoint.paths:
+            try:
+                others = read_checkpoint(log.store.get(path), file=f"{log.name}: {path}").others
+                named = sidecars_of(checkpoint, others)
+            except (CorruptTable, FileNotFoundError) as error:
+                _log.warning("%s: sidecars are kept: %s", log.name, error)
+                return None
+            needed.update(sidecar_path(decode_path(item.path)) for item in named)
+    return needed

@@ -81,7 +81,7 @@ def decode_bitmap(data: bytes, *, file: str) -> BitMap64:
             return BitMap64.deserialize(data[4:])
         if magic == NATIVE_MAGIC:
             return _native(data)
-    except (ValueError, struct.error) as error:
+    except (ValueError, IndexError, struct.error) as error:
         raise CorruptTable(f"{file}: deletion vector: not a Roaring bitmap: {error}") from error
     raise CorruptTable(
         f"{file}: deletion vector: expected magic number {PORTABLE_MAGIC} or {NATIVE_MAGIC}, "

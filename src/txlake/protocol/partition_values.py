@@ -23,8 +23,8 @@ PartitionScalar: TypeAlias = int | float | Decimal | str | bytes | bool | date |
 _INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _TIMESTAMP = re.compile(
     r"(?P<date>[+-]?\d{4,6}-\d{1,2}-\d{1,2})"
-    r"(?:[ T](?P<time>\d{1,2}:\d{1,2}:\d{1,2})(?:\.(?P<fraction>\d{1,9}))?)?"
-    r"\s*(?P<zone>Z|UTC|GMT|[+-]\d{1,2}(?::?\d{2})?(?::?\d{2})?)?"
+    r"(?:[ T](?P<time>\d{1,2}:\d{1,2}:\d{1,2})(?:\.(?P<fraction>\d{1,9}))?"
+    r"\s*(?P<zone>Z|UTC|GMT|[+-]\d{1,2}(?::?\d{2})?(?::?\d{2})?)?)?"
 )
 _FLOATS = {"nan": "nan", "infinity": "inf", "+infinity": "inf", "-infinity": "-inf"}
 

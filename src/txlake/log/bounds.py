@@ -1,0 +1,354 @@
+"""What is known of the columns of each file: bounds and nulls, as Arrow arrays.
+
+Owns reading partition values and statistics for the columns that a predicate names, and every
+allowance for how statistics are written: cut texts, times cut to milliseconds, NaN that some
+writers leave out, decimals that passed through a double, columns that were widened since.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Context, Decimal, DecimalException
+from functools import lru_cache
+from typing import TypeAlias
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txlake.errors import CorruptTable
+from txlake.log.predicate_nodes import ColumnPath
+from txlake.protocol.partition_values import PartitionScalar, parse_column, parse_value
+from txlake.protocol.types import DataType, Field, Primitive, Struct, to_arrow_type
+
+_INTEGERS = ("byte", "short", "integer", "long")
+_CUT_TEXT_LENGTH = 32
+_LAST_CHARACTER = "\U0010ffff"
+_MILLISECOND = timedelta(milliseconds=1)
+_DIGITS_OF_DOUBLE = 15
+_DOUBLE_STEP = Decimal(2) ** -52
+_WIDE = Context(prec=100)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnBounds:
+    """What is known of one column in each file; `lower` and `upper` are null where nothing is.
+
+    Every value that isn't null lies within the bounds, except NaN, which may be anywhere.
+    Integers are int64 and floats double, whatever the column's own width.
+    """
+
+    type: DataType
+    lower: pa.Array
+    upper: pa.Array
+    may_be_null: pa.BooleanArray
+    may_have_value: pa.BooleanArray
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        return self.lower.type
+
+    @property
+    def is_floating(self) -> bool:
+        return bool(pa.types.is_floating(self.lower.type))
+
+    def or_nan(self, verdicts: pa.BooleanArray) -> pa.BooleanArray:
+        """What the upper bound says; for floats it says nothing of NaN, the greatest value."""
+        if self.is_floating:
+            return _all_true(len(verdicts))
+        return verdicts.fill_null(True)
+
+
+class FileBounds:
+    """The bounds of the columns that are asked for, of a list of files."""
+
+    def __init__(self, count: int, columns: Mapping[ColumnPath, ColumnBounds]) -> None:
+        self.count = count
+        self._columns = columns
+
+    def column(self, path: ColumnPath) -> ColumnBounds | None:
+        """The bounds of a column; None where none are known of any file."""
+        return self._columns.get(_folded(path))
+
+    @classmethod
+    def of(
+        cls,
+        files: pa.Table,
+        schema: Struct,
+        partition_columns: Collection[str],
+        wanted: Collection[ColumnPath],
+    ) -> FileBounds:
+        """Reads partition values and statistics of the wanted columns only.
+
+        Raises CorruptTable for a partition value that is no value of its column. Statistics that
+        make no sense are no statistics.
+        """
+        partitions = {name.lower() for name in partition_columns}
+        columns: dict[ColumnPath, ColumnBounds] = {}
+        from_statistics: list[tuple[ColumnPath, tuple[str, ...], Field]] = []
+        for path in wanted:
+            fields = _fields_on(path, schema)
+            if fields is None:
+                continue
+            if len(path) == 1 and path[0].lower() in partitions:
+                columns[_folded(path)] = _partition_bounds(files, fields[-1])
+            elif isinstance(fields[-1].type, Primitive):
+                physical = tuple(item.physical_name for item in fields)
+                from_statistics.append((path, physical, fields[-1]))
+        if from_statistics and files.num_rows:
+            statistics = _Statistics(files, [physical for _, physical, _ in from_statistics])
+            for path, physical, item in from_statistics:
+                columns[_folded(path)] = statistics.bounds(physical, item)
+        return cls(files.num_rows, columns)
+
+
+def _folded(path: ColumnPath) -> ColumnPath:
+    return tuple(part.lower() for part in path)
+
+
+def _all_true(count: int) -> pa.BooleanArray:
+    return pa.array(np.ones(count, dtype=bool))
+
+
+def _fields_on(path: ColumnPath, schema: Struct) -> list[Field] | None:
+    """The fields from the top down to the column; None where the path leads nowhere."""
+    fields: list[Field] = []
+    level: DataType = schema
+    for name in path:
+        item = level.find(name) if isinstance(level, Struct) else None
+        if item is None:
+            return None
+        fields.append(item)
+        level = item.type
+    return fields
+
+
+# --- partition values ---------------------------------------------------------------------------
+
+
+def _partition_bounds(files: pa.Table, item: Field) -> ColumnBounds:
+    column = files["partition_values"].combine_chunks()
+    texts = pc.map_lookup(column, pa.scalar(item.physical_name), "first")
+    values = _wide(parse_column(texts, item.type))
+    is_null = pc.is_null(values)
+    if pa.types.is_floating(values.type):
+        # NaN compares with nothing in Arrow: let it be unknown.
+        values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
+    return ColumnBounds(item.type, values, values, is_null, pc.invert(is_null))
+
+
+def _wide(values: pa.Array) -> pa.Array:
+    if pa.types.is_integer(values.type):
+        return values.cast(pa.int64())
+    if pa.types.is_floating(values.type):
+        return values.cast(pa.float64())
+    return values
+
+
+# --- statistics ---------------------------------------------------------------------------------
+
+
+class _Statistics:
+    """The statistics of each file, decoded as far as the wanted columns go."""
+
+    def __init__(self, files: pa.Table, wanted: Sequence[tuple[str, ...]]) -> None:
+        names = tuple(sorted({path[0] for path in wanted}))
+        self._attributes = {name: f"c{place}" for place, name in enumerate(names)}
+        decode = _decoder_for(names).decode
+        self._files = [_decoded(decode, text) for text in files["stats"].to_pylist()]
+
+    def bounds(self, path: tuple[str, ...], item: Field) -> ColumnBounds:
+        """The bounds of one column, physical path."""
+        kind = item.type
+        assert isinstance(kind, Primitive)
+        nulls = self._values("nullCount", path)
+        may_be_null = np.ones(len(nulls), dtype=bool)
+        may_have_value = np.ones(len(nulls), dtype=bool)
+        for place, count in enumerate(nulls):
+            # A count in between may be out of date where rows were deleted, and isn't needed.
+            if isinstance(count, int):
+                may_be_null[place] = count != 0
+                may_have_value[place] = count != getattr(self._files[place], "numRecords", None)
+        return ColumnBounds(
+            kind,
+            _bound_array(self._values("minValues", path), item, upper=False),
+            _bound_array(self._values("maxValues", path), item, upper=True),
+            pa.array(may_be_null),
+            pa.array(may_have_value),
+        )
+
+    def _values(self, statistic: str, path: tuple[str, ...]) -> list[object]:
+        attribute = self._attributes[path[0]]
+        found: list[object] = []
+        for file in self._files:
+            value = getattr(getattr(file, statistic, None), attribute, None)
+            for part in path[1:]:
+                value = value.get(part) if isinstance(value, dict) else None
+            found.append(value)
+        return found
+
+
+@lru_cache(maxsize=128)
+def _decoder_for(names: tuple[str, ...]) -> msgspec.json.Decoder[msgspec.Struct]:
+    """A decoder that makes values of these top-level columns and skips all others."""
+    columns = msgspec.defstruct(
+        "Columns",
+        [(f"c{place}", object, None) for place, _ in enumerate(names)],
+        rename={f"c{place}": name for place, name in enumerate(names)},
+        gc=False,
+    )
+    statistics = msgspec.defstruct(
+        "Statistics",
+        [
+            ("numRecords", int | None, None),
+            ("minValues", columns | None, None),
+            ("maxValues", columns | None, None),
+            ("nullCount", columns | None, None),
+        ],
+        gc=False,
+    )
+    return msgspec.json.Decoder(statistics, float_hook=Decimal)
+
+
+def _decoded(decode: Callable[[str], msgspec.Struct], text: str | None) -> msgspec.Struct | None:
+    """The wanted statistics of a file; none where they make no sense."""
+    if not text:
+        return None
+    try:
+        return decode(text)
+    except (msgspec.MsgspecError, ArithmeticError):
+        return None
+
+
+_Reader: TypeAlias = Callable[[object], PartitionScalar]
+
+
+def _bound_array(values: Sequence[object], item: Field, *, upper: bool) -> pa.Array:
+    """The bounds as an array of the column's type, null where a bound is missing or senseless."""
+    kind = item.type
+    assert isinstance(kind, Primitive)
+    read, arrow_type = _reader_of(kind, item, upper=upper)
+    if read is None:
+        return pa.nulls(len(values), arrow_type)
+    return pa.array(
+        [None if value is None else _tried(read, value) for value in values], arrow_type
+    )
+
+
+def _tried(read: _Reader, value: object) -> PartitionScalar:
+    try:
+        return read(value)
+    except (ValueError, TypeError, ArithmeticError, CorruptTable):
+        return None
+
+
+def _reader_of(kind: Primitive, item: Field, *, upper: bool) -> tuple[_Reader | None, pa.DataType]:
+    name = kind.name
+    if name in _INTEGERS:
+        return _integer, pa.int64()
+    if name in ("float", "double"):
+        rounded = name == "float" or _was_float(item)
+        return (lambda value: _float(value, rounded, upper)), pa.float64()
+    if kind.is_string:
+        return (_upper_text if upper else _text), pa.string()
+    if kind.decimal is not None:
+        precision, scale = kind.decimal
+        return (lambda value: _decimal(value, precision, scale, upper)), pa.decimal128(
+            precision, scale
+        )
+    if name == "date":
+        return _date, pa.date32()
+    if name in ("timestamp", "timestamp_ntz"):
+        return (lambda value: _time(value, kind, upper)), to_arrow_type(kind)
+    if name == "boolean":
+        return _boolean, pa.bool_()
+    try:
+        return None, to_arrow_type(kind)
+    except ValueError:
+        return None, pa.binary()
+
+
+def _integer(value: object) -> int | None:
+    if isinstance(value, Decimal) and value == value.to_integral_value():
+        value = int(value)
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_number and isinstance(value, int) and -(2**63) <= value < 2**63 else None
+
+
+def _was_float(item: Field) -> bool:
+    changes = item.metadata.get("delta.typeChanges")
+    return isinstance(changes, list) and any(
+        isinstance(change, dict) and change.get("fromType") == "float" for change in changes
+    )
+
+
+def _float(value: object, rounded: bool, upper: bool) -> float | None:
+    """A bound as a double. The text of a float's bound may be that of its shortest decimal.
+
+    So the float's own value may lie on either side of the text's.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        return None  # "NaN", "Infinity": no bound
+    number = float(value)
+    if rounded:
+        with np.errstate(over="ignore"):
+            single = float(np.float32(number))
+        number = max(number, single) if upper else min(number, single)
+    return None if number != number else number
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _upper_text(value: object) -> str | None:
+    """A text as long as texts are cut to may be a bare prefix of the greatest value."""
+    if not isinstance(value, str):
+        return None
+    return value + _LAST_CHARACTER if len(value) >= _CUT_TEXT_LENGTH else value
+
+
+def _decimal(value: object, precision: int, scale: int, upper: bool) -> Decimal | None:
+    """A bound as a decimal; some writers' have passed through a double."""
+    if isinstance(value, str):
+        value = Decimal(value)
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        return None
+    exact = Decimal(value)
+    if precision > _DIGITS_OF_DOUBLE:
+        slack = _WIDE.multiply(abs(exact), _DOUBLE_STEP)
+        exact = _WIDE.add(exact, slack) if upper else _WIDE.subtract(exact, slack)
+    rounding = "ROUND_CEILING" if upper else "ROUND_FLOOR"
+    try:
+        result = exact.quantize(Decimal(1).scaleb(-scale), rounding=rounding, context=_WIDE)
+    except DecimalException:
+        return None
+    return result if result == 0 or result.adjusted() < precision - scale else None
+
+
+def _date(value: object) -> date | None:
+    if not isinstance(value, str):
+        return None
+    return date.fromisoformat(value[:10])
+
+
+_ONLY_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+def _time(value: object, kind: Primitive, upper: bool) -> datetime | None:
+    """A bound as a time; cut down to milliseconds, so that the greatest value may lie above."""
+    if not isinstance(value, str):
+        return None
+    found = parse_value(value, kind)
+    if not isinstance(found, datetime):
+        return None
+    # A date's bound, from before the column was widened to a time, is exact.
+    return found + _MILLISECOND if upper and not _ONLY_DATE.fullmatch(value) else found
+
+
+def _boolean(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None

@@ -1,0 +1,226 @@
+"""Literals take the type of the column they are compared with.
+
+Owns which comparisons of a column with a literal of another type mean the same as one with a
+literal of the column's own type, under Spark's rules, ANSI mode or not. Where the two modes or
+rounding could differ, there is no such literal, and the comparison is left to Spark.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Mapping
+from datetime import date, datetime, timedelta
+from decimal import ROUND_FLOOR, Context, Decimal
+from typing import TypeAlias
+from zoneinfo import ZoneInfo
+
+from txlake.log.predicate_nodes import LiteralValue, LocalTime, Operator
+from txlake.log.predicate_parser import as_date, as_timestamp, as_wall_time
+from txlake.protocol.partition_values import PartitionScalar, parse_value
+from txlake.protocol.types import Field, Primitive
+
+Coerced: TypeAlias = tuple[Operator, PartitionScalar | LocalTime]
+
+_INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
+_EXACT_IN_DOUBLE = 1 << 53
+_EXACT_IN_FLOAT = 1 << 24
+_WIDE = Context(prec=100)
+_COLLATIONS = "__COLLATIONS"
+_CHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
+# Where a value between two steps leaves the comparison with the step below it.
+_ROUNDED_DOWN: Mapping[Operator, Operator] = {
+    Operator.LESS: Operator.LESS_OR_EQUAL,
+    Operator.LESS_OR_EQUAL: Operator.LESS_OR_EQUAL,
+    Operator.GREATER: Operator.GREATER,
+    Operator.GREATER_OR_EQUAL: Operator.GREATER,
+}
+
+
+def has_plain_text(item: Field) -> bool:
+    """Whether a text column compares byte by byte: neither collated nor padded."""
+    kind = item.type
+    if not isinstance(kind, Primitive) or not kind.is_string:
+        return False
+    declared = str(item.metadata.get(_CHAR_TYPE, kind.name)).lower()
+    return not (_COLLATIONS in item.metadata or declared.startswith(("char", "string collate")))
+
+
+def coerced(operator: Operator, value: LiteralValue, item: Field) -> Coerced | None:
+    """The equal comparison with a value of the column's own type; None when there is none.
+
+    A `LocalTime` stays one where the column is a timestamp. A value that no value of the type
+    equals turns `=` and `<=>` into a `<` that no value fulfils.
+    """
+    kind = item.type
+    if not isinstance(kind, Primitive) or value is None:
+        return None
+    name = kind.name
+    if name in _INTEGER_BITS:
+        bits = _INTEGER_BITS[name]
+        return _with_integer(operator, value, -(1 << bits - 1), (1 << bits - 1) - 1)
+    if name in ("float", "double"):
+        return _with_float(operator, value, single=name == "float")
+    if kind.decimal is not None:
+        return _with_decimal(operator, value, *kind.decimal)
+    if kind.is_string:
+        fits = isinstance(value, str) and has_plain_text(item)
+        return (operator, value) if fits and isinstance(value, str) else None
+    if name == "boolean":
+        return (operator, value) if isinstance(value, bool) else None
+    if name == "binary":
+        return (operator, value) if isinstance(value, bytes) else None
+    if name == "date":
+        return _with_date(operator, value)
+    if name in ("timestamp", "timestamp_ntz"):
+        return _with_time(operator, value, zoned=name == "timestamp")
+    return None
+
+
+def _with_integer(operator: Operator, value: LiteralValue, low: int, high: int) -> Coerced | None:
+    match value:
+        case bool():
+            return None
+        case int():
+            exact = Decimal(value)
+        case Decimal() if len(value.as_tuple().digits) <= 18:
+            exact = value
+        case float() if abs(value) < _EXACT_IN_DOUBLE:
+            exact = Decimal(value)
+        case str() if re.fullmatch(r"[+-]?\d{1,19}", value) and low <= int(value) <= high:
+            exact = Decimal(value)
+        case _:
+            return None
+    return _stepped(operator, exact, 0, Decimal(low), Decimal(high), whole=True)
+
+
+def _with_decimal(
+    operator: Operator, value: LiteralValue, precision: int, scale: int
+) -> Coerced | None:
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        return None
+    exact = Decimal(value)
+    _sign, digits, exponent = exact.as_tuple()
+    if not isinstance(exponent, int):
+        return None
+    # Spark compares in a type that holds both, if 38 digits do.
+    fraction = max(-exponent, 0)
+    whole = max(len(digits) + exponent, 1)
+    if max(whole, precision - scale) + max(fraction, scale) > 38:
+        return None
+    limit = Decimal(10**precision - 1).scaleb(-scale, _WIDE)
+    return _stepped(operator, exact, scale, -limit, limit, whole=False)
+
+
+def _stepped(
+    operator: Operator, exact: Decimal, scale: int, low: Decimal, high: Decimal, *, whole: bool
+) -> Coerced:
+    """The comparison on the steps that a type has: multiples of 10^-scale from low to high."""
+    step = exact.quantize(Decimal(1).scaleb(-scale), rounding=ROUND_FLOOR, context=_WIDE)
+    between = step != exact
+    if low <= step <= high and not between:
+        return operator, _value(step, whole)
+    equality = operator in (Operator.EQUAL, Operator.SAME)
+    if equality or operator is Operator.NOT_EQUAL:
+        # No value of the type equals it: false, or unknown for a null.
+        never = Operator.LESS if equality else Operator.GREATER_OR_EQUAL
+        return never, _value(low, whole)
+    if step < low:
+        above = operator in (Operator.GREATER, Operator.GREATER_OR_EQUAL)
+        return Operator.GREATER_OR_EQUAL if above else Operator.LESS, _value(low, whole)
+    if step > high:
+        below = operator in (Operator.LESS, Operator.LESS_OR_EQUAL)
+        return Operator.LESS_OR_EQUAL if below else Operator.GREATER, _value(high, whole)
+    return _ROUNDED_DOWN[operator], _value(step, whole)
+
+
+def _value(step: Decimal, whole: bool) -> int | Decimal:
+    return int(step) if whole else step
+
+
+def _with_float(operator: Operator, value: LiteralValue, *, single: bool) -> Coerced | None:
+    match value:
+        case bool():
+            return None
+        case int():
+            limit = _EXACT_IN_FLOAT if single else _EXACT_IN_DOUBLE
+            return (operator, float(value)) if abs(value) <= limit else None
+        case float() | Decimal():
+            # Spark compares a float column with either as doubles.
+            return operator, float(value)
+        case str() if re.fullmatch(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", value):
+            number = float(value)
+            # A float column may be compared as float or as double: the same only if exact.
+            return (operator, number) if not single or _is_single(number) else None
+    return None
+
+
+def _is_single(number: float) -> bool:
+    try:
+        return bool(struct.unpack("<f", struct.pack("<f", number))[0] == number)
+    except OverflowError:
+        return math.isinf(number)
+
+
+def _with_date(operator: Operator, value: LiteralValue) -> Coerced | None:
+    match value:
+        case datetime():
+            return None
+        case date():
+            return operator, value
+        case str():
+            day = as_date(value)
+            return None if day is None else (operator, day)
+    return None
+
+
+def _with_time(operator: Operator, value: LiteralValue, *, zoned: bool) -> Coerced | None:
+    found: datetime | LocalTime | None = None
+    match value:
+        case LocalTime():
+            found = value if zoned else None
+        case datetime():
+            found = value if (value.tzinfo is not None) == zoned else None
+        case date():
+            midnight = datetime(value.year, value.month, value.day)  # noqa: DTZ001 - wall time
+            found = LocalTime(midnight) if zoned else midnight
+        case str():
+            found = as_timestamp(value) if zoned else as_wall_time(value)
+    return None if found is None else (operator, found)
+
+
+def is_canonical(text: str, kind: str) -> bool:
+    """Whether a text is what a value of the type looks like as text.
+
+    Then a comparison as texts, which IN makes in one of Spark's modes, says the same.
+    """
+    if kind in _INTEGER_BITS:
+        return re.fullmatch(r"0|-?[1-9]\d*", text) is not None
+    day = as_date(text) if kind == "date" else None
+    return day is not None and day.isoformat() == text
+
+
+def at_zone(local: LocalTime, time_zone: str) -> datetime | None:
+    """The instant of a local time in a zone such as `Europe/Berlin`; None for no known zone.
+
+    A time that clocks skip or show twice is taken with the offset before the change, as Spark
+    takes it.
+    """
+    if re.fullmatch(r"(UTC|GMT)?[+-]\d{1,2}(:\d{2}){0,2}", time_zone):
+        offset = time_zone.removeprefix("UTC").removeprefix("GMT")
+        text = f"{local.wall.isoformat(sep=' ', timespec='microseconds')}{offset}"
+        value = parse_value(text, Primitive("timestamp"))
+        return value if isinstance(value, datetime) else None
+    try:
+        zone = ZoneInfo("UTC" if time_zone.upper() in ("Z", "UTC", "GMT") else time_zone)
+        return local.wall.replace(tzinfo=zone).astimezone(ZoneInfo("UTC"))
+    except (ValueError, OSError, OverflowError):
+        return None
+
+
+def around(local: LocalTime) -> tuple[datetime, datetime]:
+    """The earliest and the latest instant that a local time can be in any zone."""
+    widest = timedelta(hours=18)
+    utc = local.wall.replace(tzinfo=ZoneInfo("UTC"))
+    return utc - widest, utc + widest

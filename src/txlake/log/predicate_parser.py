@@ -1,0 +1,386 @@
+"""SQL conditions become predicates.
+
+Owns which SQL is modelled: comparisons of one column with literals, IN, BETWEEN, LIKE with a
+prefix, null tests, boolean columns, and AND, OR, NOT of those. Everything else that parses is an
+`Opaque`. No schema is known here; `predicates.bind` gives columns and literals their types.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from datetime import date, datetime
+from decimal import Decimal
+from functools import lru_cache
+from typing import cast
+
+from sqlglot import exp
+from sqlglot.dialects.databricks import Databricks
+from sqlglot.errors import ParseError, SqlglotError
+
+from txlake.errors import CorruptTable, InvalidRequest
+from txlake.log.predicate_nodes import (
+    Always,
+    And,
+    ColumnPath,
+    Comparison,
+    In,
+    IsNull,
+    LiteralValue,
+    LocalTime,
+    Not,
+    Opaque,
+    Operator,
+    Or,
+    Predicate,
+    StartsWith,
+)
+from txlake.protocol.partition_values import parse_value
+from txlake.protocol.types import Primitive
+
+_OPERATORS: dict[type[exp.Expression], Operator] = {
+    exp.EQ: Operator.EQUAL,
+    exp.NEQ: Operator.NOT_EQUAL,
+    exp.LT: Operator.LESS,
+    exp.LTE: Operator.LESS_OR_EQUAL,
+    exp.GT: Operator.GREATER,
+    exp.GTE: Operator.GREATER_OR_EQUAL,
+    exp.NullSafeEQ: Operator.SAME,
+}
+_MIRRORED = {
+    Operator.LESS: Operator.GREATER,
+    Operator.LESS_OR_EQUAL: Operator.GREATER_OR_EQUAL,
+    Operator.GREATER: Operator.LESS,
+    Operator.GREATER_OR_EQUAL: Operator.LESS_OR_EQUAL,
+}
+_INTEGERS = {
+    exp.DataType.Type.TINYINT: 8,
+    exp.DataType.Type.SMALLINT: 16,
+    exp.DataType.Type.INT: 32,
+    exp.DataType.Type.BIGINT: 64,
+}
+# Not a function of the row alone, or not of plain columns.
+_UNSTABLE = (
+    exp.Query,
+    exp.Exists,
+    exp.Window,
+    exp.AggFunc,
+    exp.Lambda,
+    exp.Anonymous,
+    exp.Rand,
+    exp.Randn,
+    exp.Uuid,
+    exp.CurrentDate,
+    exp.CurrentTime,
+    exp.CurrentTimestamp,
+    exp.CurrentUser,
+    exp.Placeholder,
+    exp.Parameter,
+)
+_ZONED = re.compile(r".*(?:Z|UTC|GMT|:\d+(?:\.\d+)?\s*[+-]\d{1,2}(?::?\d{2})?)", re.IGNORECASE)
+
+
+class _NotLiteral(Exception):
+    """The expression is no literal that is modelled."""
+
+
+def parse_predicate(text: str, *, aliases: Collection[str] = ()) -> Predicate:
+    """The predicate of a SQL condition, not yet bound to a schema.
+
+    A qualifier that equals one of `aliases` (`t`, `database.t`; letter case doesn't count) is
+    stripped from the columns. Raises InvalidRequest, pointing at the place, when the text is not
+    one condition.
+    """
+    return _Reader(aliases).predicate(_parsed(text))
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> exp.Expression:
+    dialect = Databricks()
+    try:
+        found = dialect.parser().parse_into(exp.Condition, dialect.tokenize(text), text)
+    except ParseError as error:
+        raise InvalidRequest(_explained(text, error)) from error
+    except SqlglotError as error:
+        raise InvalidRequest(f"not a condition: {text!r}: {error}") from error
+    conditions = [item for item in found if item is not None]
+    if len(conditions) != 1 or not text.strip():
+        raise InvalidRequest(f"expected one condition, found {len(conditions)}: {text!r}")
+    return cast(exp.Expression, conditions[0])
+
+
+def _explained(text: str, error: ParseError) -> str:
+    for place in error.errors:
+        line, column = place.get("line"), place.get("col")
+        if line is not None:
+            reason = str(place.get("description") or "can't be parsed").rstrip(".")
+            return f"not a condition: {text!r}: {reason} at line {line}, column {column}"
+    return f"not a condition: {text!r}"
+
+
+class _Reader:
+    """Reads one condition; knows the qualifiers that mean the table itself."""
+
+    def __init__(self, aliases: Iterable[str]) -> None:
+        self._qualifiers: list[ColumnPath] = []
+        for alias in aliases:
+            parts = tuple(part.strip("`").lower() for part in alias.split("."))
+            self._qualifiers += [parts[start:] for start in range(len(parts))]
+
+    def predicate(self, node: exp.Expression) -> Predicate:
+        match node:
+            case exp.Paren():
+                return self.predicate(node.this)
+            case exp.And():
+                return And((self.predicate(node.this), self.predicate(node.expression)))
+            case exp.Or():
+                return Or((self.predicate(node.this), self.predicate(node.expression)))
+            case exp.Not():
+                return Not(self.predicate(node.this))
+            case exp.Boolean():
+                return Always(bool(node.this))
+            case exp.Null():
+                return Always(None)
+        try:
+            return self._simple(node)
+        except _NotLiteral:
+            return self._opaque(node)
+
+    def _simple(self, node: exp.Expression) -> Predicate:
+        operator = _OPERATORS.get(type(node))
+        if operator is not None:
+            return self._comparison(node, operator)
+        match node:
+            case exp.Column() | exp.Dot():
+                return Comparison(self._column(node), Operator.EQUAL, True)
+            case exp.Is():
+                return self._is(node)
+            case exp.In():
+                return self._in(node)
+            case exp.Between():
+                return self._between(node)
+            case exp.Like():
+                return self._like(node)
+            case exp.StartsWith():
+                prefix = _literal(node.expression)
+                if isinstance(prefix, str):
+                    return StartsWith(self._column(node.this), prefix)
+            case exp.Anonymous() if len(node.expressions) == 1:
+                name = str(node.this).lower()
+                if name in ("isnull", "isnotnull"):
+                    test = IsNull(self._column(node.expressions[0]))
+                    return test if name == "isnull" else Not(test)
+        raise _NotLiteral
+
+    def _comparison(self, node: exp.Expression, operator: Operator) -> Predicate:
+        left, right = _bare(node.this), _bare(node.expression)
+        if not isinstance(left, exp.Column | exp.Dot):
+            left, right = right, left
+            operator = _MIRRORED.get(operator, operator)
+        if not isinstance(left, exp.Column | exp.Dot):
+            return _constant(_literal(right), operator, _literal(left))
+        return _compared(self._column(left), operator, _literal(right))
+
+    def _is(self, node: exp.Is) -> Predicate:
+        column, value = self._column(node.this), _literal(node.expression)
+        if value is None:
+            return IsNull(column)
+        if isinstance(value, bool):
+            return Comparison(column, Operator.SAME, value)
+        raise _NotLiteral
+
+    def _in(self, node: exp.In) -> Predicate:
+        if node.args.get("query") is not None or node.args.get("unnest") is not None:
+            raise _NotLiteral
+        column = self._column(node.this)
+        values = [_literal(item) for item in node.expressions]
+        if not values:
+            raise _NotLiteral
+        known = tuple(value for value in values if value is not None)
+        if len(known) == len(values):
+            return In(column, known)
+        return Or((In(column, known), Always(None))) if known else Always(None)
+
+    def _between(self, node: exp.Between) -> Predicate:
+        column = self._column(node.this)
+        low, high = _literal(node.args["low"]), _literal(node.args["high"])
+        return And(
+            (
+                _compared(column, Operator.GREATER_OR_EQUAL, low),
+                _compared(column, Operator.LESS_OR_EQUAL, high),
+            )
+        )
+
+    def _like(self, node: exp.Like) -> Predicate:
+        column, pattern = self._column(node.this), _literal(node.expression)
+        if not isinstance(pattern, str) or "\\" in pattern:
+            raise _NotLiteral
+        prefix = re.split("[%_]", pattern, maxsplit=1)[0]
+        if prefix == pattern:
+            # As texts: for a column of another type the first part stays opaque.
+            return And((StartsWith(column, prefix), Comparison(column, Operator.EQUAL, prefix)))
+        starts = StartsWith(column, prefix)
+        return starts if pattern == f"{prefix}%" else And((starts, self._opaque(node)))
+
+    def _column(self, node: exp.Expression) -> ColumnPath:
+        parts = _parts(_bare(node))
+        folded = tuple(part.lower() for part in parts)
+        for qualifier in self._qualifiers:
+            size = len(qualifier)
+            if folded[:size] == qualifier and len(parts) > size:
+                return parts[size:]
+        return parts
+
+    def _opaque(self, node: exp.Expression) -> Opaque:
+        unstable = node.find(*_UNSTABLE) is not None
+        try:
+            found = frozenset(self._column(column) for column in node.find_all(exp.Column))
+            columns = None if node.find(exp.Query, exp.Lambda, exp.Star) else found
+        except _NotLiteral:
+            columns = None
+        return Opaque(node.sql(dialect=Databricks), columns, not unstable)
+
+
+def _bare(node: exp.Expression) -> exp.Expression:
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def _parts(node: exp.Expression) -> ColumnPath:
+    match node:
+        case exp.Column() if not isinstance(node.this, exp.Star):
+            return tuple(part.name for part in node.parts)
+        case exp.Dot(this=inner, expression=exp.Identifier() as last):
+            return (*_parts(inner), last.name)
+    raise _NotLiteral
+
+
+def _compared(column: ColumnPath, operator: Operator, value: LiteralValue) -> Predicate:
+    if value is None:
+        return IsNull(column) if operator is Operator.SAME else Always(None)
+    return Comparison(column, operator, value)
+
+
+def _constant(left: LiteralValue, operator: Operator, right: LiteralValue) -> Predicate:
+    """A comparison of two literals of one plain kind, such as `1 = 1`."""
+    plain = isinstance(left, int | str) and type(left) is type(right)
+    if not plain or operator not in (Operator.EQUAL, Operator.NOT_EQUAL, Operator.SAME):
+        raise _NotLiteral
+    return Always((left == right) != (operator is Operator.NOT_EQUAL))
+
+
+def _literal(node: exp.Expression) -> LiteralValue:
+    """The value of a literal. Raises _NotLiteral for anything else."""
+    match _bare(node):
+        case exp.Literal() as literal:
+            return str(literal.this) if literal.is_string else _number(str(literal.this))
+        case exp.RawString() as raw:
+            return str(raw.this)
+        case exp.Boolean() as boolean:
+            return bool(boolean.this)
+        case exp.Null():
+            return None
+        case exp.Neg() as negative:
+            value = _literal(negative.this)
+            if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+                return -value
+        case exp.HexString() as text:
+            return _hex(str(text.this))
+        case exp.TryCast():
+            raise _NotLiteral
+        case exp.Cast() as cast:
+            return _cast(_literal(cast.this), cast.to)
+    raise _NotLiteral
+
+
+def _hex(digits: str) -> bytes:
+    try:
+        return bytes.fromhex(digits.zfill(len(digits) + len(digits) % 2))
+    except ValueError as error:
+        raise _NotLiteral from error
+
+
+def _number(text: str) -> int | float | Decimal:
+    if text.isdecimal():
+        return int(text)
+    return float(text) if "e" in text.lower() else Decimal(text)
+
+
+def _cast(value: LiteralValue, to: exp.DataType) -> LiteralValue:
+    kind = to.this
+    if value is None:
+        return None
+    if kind in _INTEGERS:
+        return _as_integer(value, _INTEGERS[kind])
+    if kind == exp.DataType.Type.DOUBLE and isinstance(value, int | float | Decimal):
+        return float(value)
+    if kind == exp.DataType.Type.DECIMAL:
+        return _as_decimal(value, to)
+    if kind in (exp.DataType.Type.TEXT, exp.DataType.Type.VARCHAR) and isinstance(value, str):
+        return value if not to.expressions else _fail()
+    if kind == exp.DataType.Type.DATE and isinstance(value, str):
+        return as_date(value) or _fail()
+    if kind == exp.DataType.Type.TIMESTAMPNTZ and isinstance(value, str):
+        return as_wall_time(value) or _fail()
+    if kind in (exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMP):
+        if isinstance(value, date) and not isinstance(value, datetime):
+            value = value.isoformat()
+        if isinstance(value, str):
+            return as_timestamp(value) or _fail()
+    return _fail()
+
+
+def _fail() -> LiteralValue:
+    raise _NotLiteral
+
+
+def _as_integer(value: LiteralValue, bits: int) -> LiteralValue:
+    if isinstance(value, str) and re.fullmatch(r"[+-]?\d+", value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _NotLiteral
+    return value if -(1 << bits - 1) <= value < 1 << bits - 1 else _fail()
+
+
+def _as_decimal(value: LiteralValue, to: exp.DataType) -> LiteralValue:
+    sizes = [int(item.name) for item in to.expressions]
+    precision, scale = (*sizes, 0)[:2] if sizes else (10, 0)
+    if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
+        raise _NotLiteral
+    try:
+        return parse_value(str(value), Primitive(f"decimal({precision},{scale})"))
+    except CorruptTable as error:
+        raise _NotLiteral from error
+
+
+def as_date(text: str) -> date | None:
+    """The date of a text that is plainly one, `2020-01-31`; else None."""
+    if re.fullmatch(r"\d{4}-\d{1,2}-\d{1,2}", text.strip()) is None:
+        return None
+    value = _parsed_value(text, "date")
+    return value if isinstance(value, date) else None
+
+
+def as_wall_time(text: str) -> datetime | None:
+    """The wall clock time of a text without a zone; None when it has one or is no time."""
+    if _ZONED.fullmatch(text.strip()) is not None:
+        return None
+    value = _parsed_value(text, "timestamp_ntz")
+    return value if isinstance(value, datetime) else None
+
+
+def as_timestamp(text: str) -> datetime | LocalTime | None:
+    """The instant of a text with a zone, the local time of one without; None for no time."""
+    if _ZONED.fullmatch(text.strip()) is not None:
+        value = _parsed_value(text, "timestamp")
+        return value if isinstance(value, datetime) else None
+    wall = as_wall_time(text)
+    return None if wall is None else LocalTime(wall)
+
+
+def _parsed_value(text: str, kind: str) -> LiteralValue:
+    try:
+        return parse_value(text, Primitive(kind))
+    except CorruptTable:
+        return None

@@ -1,0 +1,292 @@
+"""Predicates over the rows of a table: the one place that others import them from.
+
+Owns binding to a schema and the questions that are asked of a predicate. The nodes are in
+`predicate_nodes`, the SQL in `predicate_parser`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+
+from txlake.errors import InvalidRequest
+from txlake.log.coercion import around, at_zone, coerced, has_plain_text, is_canonical
+from txlake.log.predicate_nodes import (
+    Always,
+    And,
+    ColumnPath,
+    Comparison,
+    In,
+    IsNull,
+    LiteralValue,
+    LocalTime,
+    Not,
+    Opaque,
+    Operator,
+    Or,
+    Predicate,
+    StartsWith,
+)
+from txlake.log.predicate_parser import parse_predicate
+from txlake.protocol.partition_values import PartitionScalar
+from txlake.protocol.types import Field, Primitive, Struct
+
+__all__ = [
+    "Always",
+    "And",
+    "ColumnPath",
+    "Comparison",
+    "In",
+    "IsNull",
+    "LiteralValue",
+    "LocalTime",
+    "Not",
+    "Opaque",
+    "Operator",
+    "Or",
+    "Predicate",
+    "StartsWith",
+    "bind",
+    "columns_of",
+    "conjuncts",
+    "is_deterministic",
+    "parse_predicate",
+    "to_text",
+]
+
+
+def bind(predicate: Predicate, schema: Struct, *, time_zone: str | None = None) -> Predicate:
+    """The same predicate with columns and literals as the schema has them.
+
+    Columns get the schema's spelling, literals the column's type; a comparison that no literal of
+    the column's type can express becomes `Opaque`. `time_zone` is the session's, in which a
+    timestamp without a zone is meant; when it isn't known, such a comparison is only narrowed to
+    what holds in every zone.
+
+    Raises InvalidRequest naming a column that isn't there, and those that are.
+    """
+    match predicate:
+        case And(parts):
+            return And(tuple(bind(part, schema, time_zone=time_zone) for part in parts))
+        case Or(parts):
+            return Or(tuple(bind(part, schema, time_zone=time_zone) for part in parts))
+        case Not(part):
+            return Not(bind(part, schema, time_zone=time_zone))
+        case Comparison(column, operator, value):
+            found = _resolved(column, schema)
+            if found is None:
+                return _opaque(predicate)
+            return _comparison(found[0], operator, value, found[1], time_zone)
+        case In(column, values):
+            found = _resolved(column, schema)
+            if found is None:
+                return _opaque(predicate)
+            return _membership(found[0], values, found[1], time_zone)
+        case IsNull(column):
+            found = _resolved(column, schema)
+            return _opaque(predicate) if found is None else IsNull(found[0])
+        case StartsWith(column, prefix):
+            found = _resolved(column, schema)
+            if found is None or not has_plain_text(found[1]):
+                return _opaque(predicate)
+            return StartsWith(found[0], prefix)
+        case Always() | Opaque():
+            return predicate
+
+
+def _resolved(column: ColumnPath, schema: Struct) -> tuple[ColumnPath, Field] | None:
+    """The column as the schema spells it; None where the path leads into a list or a map."""
+    path: list[str] = []
+    level: Struct = schema
+    for place, name in enumerate(column):
+        found = level.find(name)
+        if found is None:
+            known = ", ".join(".".join((*path, item)) for item in level.names)
+            raise InvalidRequest(f"there is no column {'.'.join(column)!r}: there are {known}")
+        path.append(found.name)
+        if place == len(column) - 1:
+            return tuple(path), found
+        if not isinstance(found.type, Struct):
+            return None
+        level = found.type
+    return None
+
+
+def _comparison(
+    column: ColumnPath,
+    operator: Operator,
+    value: LiteralValue,
+    item: Field,
+    time_zone: str | None,
+) -> Predicate:
+    asked = Operator(operator)
+    result = coerced(asked, value, item)
+    if result is None:
+        return _opaque(Comparison(column, asked, value))
+    operator, typed = result
+    if asked is Operator.SAME and operator is not asked:
+        return Always(False)  # `<=>` is never unknown, not for a null either
+    if not isinstance(typed, LocalTime):
+        return Comparison(column, operator, typed)
+    instant = None if time_zone is None else at_zone(typed, time_zone)
+    if instant is not None:
+        return Comparison(column, operator, instant)
+    return _in_any_zone(column, operator, typed)
+
+
+def _in_any_zone(column: ColumnPath, operator: Operator, local: LocalTime) -> Predicate:
+    """What a comparison with a local time implies whatever the zone, and the doubt that stays."""
+    doubt = _opaque(Comparison(column, operator, local))
+    try:
+        earliest, latest = around(local)
+    except OverflowError:
+        return doubt
+    above = Comparison(column, Operator.GREATER_OR_EQUAL, earliest)
+    below = Comparison(column, Operator.LESS_OR_EQUAL, latest)
+    match operator:
+        case Operator.GREATER | Operator.GREATER_OR_EQUAL:
+            return And((above, doubt))
+        case Operator.LESS | Operator.LESS_OR_EQUAL:
+            return And((below, doubt))
+        case Operator.EQUAL | Operator.SAME:
+            return And((above, below, doubt))
+        case Operator.NOT_EQUAL:
+            return doubt
+
+
+def _membership(
+    column: ColumnPath, values: tuple[LiteralValue, ...], item: Field, time_zone: str | None
+) -> Predicate:
+    # IN finds one type for the column and all values, so one of another kind changes all.
+    parts = [_comparison(column, Operator.EQUAL, value, item, time_zone) for value in values]
+    if any(isinstance(part, Opaque) for part in parts) or not _keep_type(values, item):
+        return _opaque(In(column, values))
+    exact: list[PartitionScalar] = []
+    for part in parts:
+        if not isinstance(part, Comparison) or isinstance(part.value, LocalTime):
+            return Or(tuple(parts))
+        if part.op is Operator.EQUAL:
+            exact.append(part.value)
+    # Nothing in the list is a value of the column's type: false, or unknown for a null.
+    return In(column, tuple(dict.fromkeys(exact))) if exact else parts[0]
+
+
+def _keep_type(values: tuple[LiteralValue, ...], item: Field) -> bool:
+    """Whether comparing with each value alone means what IN means for all of them together."""
+    kind = item.type
+    if not isinstance(kind, Primitive) or kind.is_string:
+        return isinstance(kind, Primitive)
+    if not all(is_canonical(value, kind.name) for value in values if isinstance(value, str)):
+        return False
+    if not any(isinstance(value, float) for value in values):
+        return True
+    limit = 1 << 53
+    return all(-limit < v < limit for v in values if isinstance(v, int | float | Decimal))
+
+
+def _opaque(predicate: Comparison | In | IsNull | StartsWith) -> Opaque:
+    return Opaque(to_text(predicate), frozenset({predicate.column}), True)
+
+
+def columns_of(predicate: Predicate) -> frozenset[ColumnPath]:
+    """The columns that the predicate names; of an `Opaque` those that are known."""
+    found: set[ColumnPath] = set()
+    for node in _leaves(predicate):
+        match node:
+            case Comparison(column) | In(column) | IsNull(column) | StartsWith(column):
+                found.add(column)
+            case Opaque(columns=columns) if columns is not None:
+                found.update(columns)
+    return frozenset(found)
+
+
+def _leaves(predicate: Predicate) -> Iterator[Predicate]:
+    match predicate:
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from _leaves(part)
+        case Not(part):
+            yield from _leaves(part)
+        case _:
+            yield predicate
+
+
+def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
+    """The parts that must all hold; together they are the predicate."""
+    if isinstance(predicate, And):
+        return tuple(inner for part in predicate.parts for inner in conjuncts(part))
+    return (predicate,)
+
+
+def is_deterministic(predicate: Predicate) -> bool:
+    """Whether the predicate is a function of a row's plain columns alone.
+
+    False with subqueries, chance, the clock, functions that nobody knows, and with a condition of
+    which only the text is known.
+    """
+    return all(not isinstance(leaf, Opaque) or leaf.deterministic for leaf in _leaves(predicate))
+
+
+_SQL_OPERATOR = {operator: operator.value for operator in Operator}
+
+
+def to_text(predicate: Predicate) -> str:
+    """The predicate as SQL, for messages."""
+    match predicate:
+        case And(parts):
+            return " AND ".join(_in_parentheses(part) for part in parts)
+        case Or(parts):
+            return " OR ".join(_in_parentheses(part) for part in parts)
+        case Not(part):
+            return f"NOT {_in_parentheses(part)}"
+        case Comparison(column, operator, value):
+            return f"{_name(column)} {_SQL_OPERATOR[operator]} {_value_text(value)}"
+        case In(column, values):
+            return f"{_name(column)} IN ({', '.join(_value_text(value) for value in values)})"
+        case IsNull(column):
+            return f"{_name(column)} IS NULL"
+        case StartsWith(column, prefix):
+            return f"startswith({_name(column)}, {_value_text(prefix)})"
+        case Always(constant):
+            return "NULL" if constant is None else str(constant).lower()
+        case Opaque(text):
+            return text
+
+
+def _in_parentheses(part: Predicate) -> str:
+    text = to_text(part)
+    return f"({text})" if isinstance(part, And | Or | Opaque) else text
+
+
+def _name(column: ColumnPath) -> str:
+    return ".".join(
+        part if part.isidentifier() and part.isascii() else f"`{part.replace('`', '``')}`"
+        for part in column
+    )
+
+
+def _value_text(value: LiteralValue) -> str:
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return str(value).lower()
+        case str():
+            escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+            return f"'{escaped}'"
+        case bytes():
+            return f"X'{value.hex()}'"
+        case LocalTime(wall):
+            return f"TIMESTAMP '{wall.isoformat(sep=' ')}'"
+        case int() | float():
+            return repr(value)
+        case _:
+            return _temporal_text(value)
+
+
+def _temporal_text(value: LiteralValue) -> str:
+    name = type(value).__name__
+    if name == "Decimal":
+        return f"{value:f}"
+    kind = "DATE" if name == "date" else "TIMESTAMP"
+    return f"{kind} '{value}'"

@@ -1,0 +1,273 @@
+"""File skipping: which files can hold rows for which a predicate is true.
+
+Owns the three-valued evaluation of a predicate over whole files: whether some row *may* make it
+true, false, or unknown. Partition values are exact; statistics are bounds. Whatever isn't known
+keeps the file. The same evaluation serves scan planning, conflict checks, and deletes by metadata.
+Source: PROTOCOL.md, "Per-file Statistics", "Partition Value Serialization".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txlake.log.bounds import ColumnBounds, FileBounds
+from txlake.log.predicate_nodes import (
+    Always,
+    And,
+    ColumnPath,
+    Comparison,
+    In,
+    IsNull,
+    LiteralValue,
+    Not,
+    Opaque,
+    Operator,
+    Or,
+    Predicate,
+    StartsWith,
+)
+from txlake.log.predicates import columns_of
+from txlake.protocol.types import DataType, Primitive, Struct
+
+# Longer lists are checked by their least and greatest value.
+_LIST_VALUES_MAX = 64
+
+
+def may_match(
+    predicate: Predicate, files: pa.Table, schema: Struct, partition_columns: Collection[str]
+) -> pa.BooleanArray:
+    """For each file whether it may hold a row for which the predicate is true; never null.
+
+    `files` is a table in FILES_SCHEMA; `schema` and `partition_columns` have logical names. The
+    predicate should be bound to the schema; what isn't keeps its files. Raises CorruptTable for a
+    partition value that is no value of its column.
+    """
+    return _evaluate(predicate, files, schema, partition_columns).true
+
+
+def must_match(
+    predicate: Predicate, files: pa.Table, schema: Struct, partition_columns: Collection[str]
+) -> pa.BooleanArray:
+    """For each file whether the predicate is certainly true for every row; never null.
+
+    Arguments and errors as those of `may_match`.
+    """
+    verdict = _evaluate(predicate, files, schema, partition_columns)
+    return pc.invert(pc.or_(verdict.false, verdict.null))
+
+
+def is_partition_only(predicate: Predicate, partition_columns: Collection[str]) -> bool:
+    """Whether partition values alone decide the predicate: nothing opaque, no other column."""
+    partitions = {name.lower() for name in partition_columns}
+    names_only_those = all(
+        len(column) == 1 and column[0].lower() in partitions for column in columns_of(predicate)
+    )
+    return names_only_those and not _has_opaque(predicate)
+
+
+def _has_opaque(predicate: Predicate) -> bool:
+    match predicate:
+        case And(parts) | Or(parts):
+            return any(_has_opaque(part) for part in parts)
+        case Not(part):
+            return _has_opaque(part)
+        case _:
+            return isinstance(predicate, Opaque)
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """For each file whether some row may make the predicate true, false, unknown."""
+
+    true: pa.BooleanArray
+    false: pa.BooleanArray
+    null: pa.BooleanArray
+
+
+def _evaluate(
+    predicate: Predicate, files: pa.Table, schema: Struct, partition_columns: Collection[str]
+) -> _Verdict:
+    wanted = columns_of(predicate)
+    return _Evaluation(FileBounds.of(files, schema, partition_columns, wanted)).of(predicate)
+
+
+class _Evaluation:
+    """Evaluates predicates over the bounds of one list of files."""
+
+    def __init__(self, bounds: FileBounds) -> None:
+        self._bounds = bounds
+        self._yes = pa.array([True] * bounds.count, pa.bool_())
+        self._no = pc.invert(self._yes)
+        self._anything = _Verdict(self._yes, self._yes, self._yes)
+
+    def of(self, predicate: Predicate) -> _Verdict:
+        match predicate:
+            case And(parts):
+                return self._all([self.of(part) for part in parts])
+            case Or(parts):
+                return self._any([self.of(part) for part in parts])
+            case Not(part):
+                inner = self.of(part)
+                return _Verdict(inner.false, inner.true, inner.null)
+            case Always(value):
+                return _Verdict(*(self._flag(value is item) for item in (True, False, None)))
+            case Opaque():
+                return self._anything
+            case IsNull(column):
+                return self._is_null(column)
+            case Comparison(column, operator, value):
+                return self._comparison(column, Operator(operator), value)
+            case In(column, values):
+                return self._membership(column, values)
+            case StartsWith(column, prefix):
+                return self._prefix(column, prefix)
+
+    def _flag(self, value: bool) -> pa.BooleanArray:
+        return self._yes if value else self._no
+
+    def _all(self, parts: Sequence[_Verdict]) -> _Verdict:
+        if not parts:
+            return self.of(Always(True))
+        return _Verdict(
+            reduce(pc.and_, [part.true for part in parts]),
+            reduce(pc.or_, [part.false for part in parts]),
+            reduce(pc.or_, [part.null for part in parts]),
+        )
+
+    def _any(self, parts: Sequence[_Verdict]) -> _Verdict:
+        if not parts:
+            return self.of(Always(False))
+        return _Verdict(
+            reduce(pc.or_, [part.true for part in parts]),
+            reduce(pc.and_, [part.false for part in parts]),
+            reduce(pc.or_, [part.null for part in parts]),
+        )
+
+    def _is_null(self, column: ColumnPath) -> _Verdict:
+        bounds = self._bounds.column(column)
+        if bounds is None:
+            return _Verdict(self._yes, self._yes, self._no)
+        return _Verdict(bounds.may_be_null, bounds.may_have_value, self._no)
+
+    def _comparison(self, column: ColumnPath, operator: Operator, value: LiteralValue) -> _Verdict:
+        if value is None:
+            return self.of(IsNull(column) if operator is Operator.SAME else Always(None))
+        bounds = self._bounds.column(column)
+        scalar = None if bounds is None else _scalar(value, bounds.type)
+        if bounds is None or scalar is None:
+            return self._anything
+        holds, fails = _compared(bounds, operator, scalar)
+        true = pc.and_(holds, bounds.may_have_value)
+        false = pc.and_(fails, bounds.may_have_value)
+        if operator is Operator.SAME:
+            return _Verdict(true, pc.or_(false, bounds.may_be_null), self._no)
+        return _Verdict(true, false, bounds.may_be_null)
+
+    def _membership(self, column: ColumnPath, values: Sequence[LiteralValue]) -> _Verdict:
+        if len(values) <= _LIST_VALUES_MAX:
+            return self._any([self._comparison(column, Operator.EQUAL, item) for item in values])
+        bounds = self._bounds.column(column)
+        if bounds is None or bounds.is_floating:
+            return self._anything
+        scalars = [_scalar(item, bounds.type) for item in values]
+        if any(item is None for item in scalars):
+            return self._anything
+        extremes = pc.min_max(pa.array(values, bounds.arrow_type))
+        above, _ = _compared(bounds, Operator.GREATER_OR_EQUAL, extremes["min"])
+        below, _ = _compared(bounds, Operator.LESS_OR_EQUAL, extremes["max"])
+        true = pc.and_(pc.and_(above, below), bounds.may_have_value)
+        return _Verdict(true, bounds.may_have_value, bounds.may_be_null)
+
+    def _prefix(self, column: ColumnPath, prefix: str) -> _Verdict:
+        bounds = self._bounds.column(column)
+        if bounds is None or not pa.types.is_string(bounds.arrow_type):
+            return self._anything
+        start = pc.utf8_slice_codeunits(bounds.lower, 0, len(prefix))
+        holds = pc.and_(
+            _some(pc.less_equal(start, prefix)),
+            _some(pc.greater_equal(bounds.upper, prefix)),
+        )
+        both = pc.and_(
+            pc.starts_with(bounds.lower, pattern=prefix),
+            pc.starts_with(bounds.upper, pattern=prefix),
+        )
+        true = pc.and_(holds, bounds.may_have_value)
+        false = pc.and_(pc.invert(both.fill_null(False)), bounds.may_have_value)
+        return _Verdict(true, false, bounds.may_be_null)
+
+
+def _compared(
+    bounds: ColumnBounds, operator: Operator, value: pa.Scalar
+) -> tuple[pa.BooleanArray, pa.BooleanArray]:
+    """Whether some value may compare so, and whether some value may not."""
+    lower, upper = bounds.lower, bounds.upper
+    match operator:
+        case Operator.LESS:
+            return _some(pc.less(lower, value)), bounds.or_nan(pc.greater_equal(upper, value))
+        case Operator.LESS_OR_EQUAL:
+            return _some(pc.less_equal(lower, value)), bounds.or_nan(pc.greater(upper, value))
+        case Operator.GREATER:
+            return bounds.or_nan(pc.greater(upper, value)), _some(pc.less_equal(lower, value))
+        case Operator.GREATER_OR_EQUAL:
+            return bounds.or_nan(pc.greater_equal(upper, value)), _some(pc.less(lower, value))
+        case Operator.EQUAL | Operator.SAME | Operator.NOT_EQUAL:
+            within = pc.and_(
+                _some(pc.less_equal(lower, value)), _some(pc.greater_equal(upper, value))
+            )
+            only = pc.and_(pc.equal(lower, value), pc.equal(upper, value))
+            other = bounds.or_nan(pc.invert(only))
+            return (other, within) if operator is Operator.NOT_EQUAL else (within, other)
+
+
+def _some(verdicts: pa.BooleanArray) -> pa.BooleanArray:
+    """What a bound says; an unknown one says that some value may do."""
+    return verdicts.fill_null(True)
+
+
+def _scalar(value: LiteralValue, kind: DataType) -> pa.Scalar | None:
+    """The literal as a scalar of exactly the column's type; None when it isn't one."""
+    if not isinstance(kind, Primitive):
+        return None
+    name = kind.name
+    fits = False
+    match value:
+        case bool():
+            fits = name == "boolean"
+        case int():
+            fits = name in ("byte", "short", "integer", "long") and -(2**63) <= value < 2**63
+            if fits:
+                return pa.scalar(value, pa.int64())
+        case float():
+            # NaN is the greatest value to Spark and none to Arrow.
+            if name in ("float", "double") and not math.isnan(value):
+                return pa.scalar(value, pa.float64())
+        case Decimal():
+            return _decimal_scalar(value, kind)
+        case str():
+            fits = kind.is_string
+        case bytes():
+            fits = name == "binary"
+        case datetime():
+            fits = name == ("timestamp_ntz" if value.tzinfo is None else "timestamp")
+            if fits:
+                return pa.scalar(value, pa.timestamp("us", None if value.tzinfo is None else "UTC"))
+        case date():
+            fits = name == "date"
+    return pa.scalar(value) if fits else None
+
+
+def _decimal_scalar(value: Decimal, kind: Primitive) -> pa.Scalar | None:
+    if kind.decimal is None:
+        return None
+    try:
+        return pa.scalar(value, pa.decimal128(*kind.decimal))
+    except pa.ArrowInvalid:
+        return None

@@ -72,7 +72,8 @@ class Scripted:
 
     Attributes:
         options: the storage options to reach it.
-        put_status: the answer to a PUT; None closes the connection without one.
+        put_status: the answer to a PUT; None closes the connection without one, 0 gives none at
+            all while the test runs.
         put_body: the body of that answer.
         keeps: whether a PUT is carried out, whatever is answered.
         refuses: whether If-None-Match is heeded.
@@ -87,6 +88,7 @@ class Scripted:
     refuses: bool = True
     objects: dict[str, bytes] = field(default_factory=dict)
     puts: int = 0
+    over: threading.Event = field(default_factory=threading.Event)
 
 
 @pytest.fixture
@@ -104,7 +106,9 @@ def scripted() -> Iterator[Scripted]:
                 return self._answer(412)
             if script.keeps:
                 script.objects[self.path] = data
-            if script.put_status is None:
+            if not script.put_status:
+                if script.put_status == 0:
+                    script.over.wait(timeout=60)
                 self.close_connection = True
                 return None
             return self._answer(script.put_status, script.put_body)
@@ -145,3 +149,4 @@ def scripted() -> Iterator[Scripted]:
     }
     with serving(server):
         yield script
+        script.over.set()

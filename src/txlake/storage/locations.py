@@ -116,7 +116,7 @@ def local_path(url: str) -> str | None:
 
 def join_url(url: str, path: str) -> str:
     """The URL of `path` (relative, not encoded) below the folder `url` (encoded)."""
-    return f"{url.rstrip('/') if path else url}{'/' if path else ''}{_encoded(path)}"
+    return f"{url.removesuffix('/')}/{_encoded(path)}" if path else url
 
 
 def checked_path(path: str) -> str:

@@ -24,7 +24,7 @@ _DEBUG_PART = "\n\nDebug source"
 _STATUS = re.compile(r"status code: (\d{3})")
 _TRANSIENT_STATUSES = {408, 425, 429}
 
-_CONFIDENTIAL_OPTION = re.compile(r"key|secret|token|password|credential|sas|signature", re.I)
+_CONFIDENTIAL_OPTION = re.compile(r"key|secret|token|password|credential|sas", re.I)
 _HIDDEN = "***"
 _CONFIDENTIAL = (
     # Query parts of signed URLs (S3, GCS, Azure).

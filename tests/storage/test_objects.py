@@ -1,0 +1,185 @@
+"""Buckets: lost replies, refusals, and what the messages show."""
+
+from __future__ import annotations
+
+import socket
+import traceback
+
+import pytest
+
+from tests.storage.conftest import Scripted
+from txlake.errors import InvalidRequest, Unavailable
+from txlake.ports import PutOutcome, Store
+from txlake.storage import open_store
+
+CREATED, EXISTS, UNKNOWN = PutOutcome.CREATED, PutOutcome.EXISTS, PutOutcome.UNKNOWN
+
+TIRED = b"<Error><Code>RequestTimeout</Code></Error>"
+
+
+def _store(script: Scripted, **options: str) -> Store:
+    return open_store("s3://bucket/t", script.options | options)
+
+
+@pytest.fixture
+def closed_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as each:
+        each.bind(("127.0.0.1", 0))
+        port = each.getsockname()[1]
+        assert isinstance(port, int)
+        return port
+
+
+# --- put-if-absent -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keeps", [True, False], ids=["carried out", "not carried out"])
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (500, b""),
+        (502, b""),
+        (503, b"<Error><Code>SlowDown</Code></Error>"),
+        (504, b""),
+        (408, b""),
+        (429, b""),
+        (400, TIRED),
+        (None, b""),
+        (0, b""),
+    ],
+)
+def test_a_lost_reply_is_unknown_and_never_repeated(
+    scripted: Scripted, status: int | None, body: bytes, keeps: bool
+) -> None:
+    scripted.put_status, scripted.put_body, scripted.keeps = status, body, keeps
+    store = _store(scripted, max_retries="5", timeout="200ms")
+    assert store.put_if_absent("log/0", b"x") is UNKNOWN
+    assert scripted.puts == 1
+    assert list(scripted.objects.values()) == [b"x"] * keeps
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "message"),
+    [
+        (400, b"<Error><Code>ExpiredToken</Code></Error>", "ExpiredToken"),
+        (401, b"", "check the credentials in storage_options"),
+        (403, b"", "check the credentials in storage_options"),
+        (404, b"<Error><Code>NoSuchBucket</Code></Error>", "create the bucket"),
+        (404, b"", "404 Not Found"),
+        (405, b"", "405 Method Not Allowed"),
+        (501, b"<Error><Code>NotImplemented</Code></Error>", "unsafe or incomplete"),
+        (507, b"<Error><Code>XMinioStorageFull</Code></Error>", "free space in the store"),
+    ],
+)
+def test_a_refusal_is_an_error(scripted: Scripted, status: int, body: bytes, message: str) -> None:
+    scripted.put_status, scripted.put_body, scripted.keeps = status, body, False
+    store = _store(scripted)
+    with pytest.raises(InvalidRequest, match=message) as caught:
+        store.put_if_absent("log/0", b"x")
+    assert "s3://bucket/t/log/0" in str(caught.value)
+    with pytest.raises(InvalidRequest, match=message):
+        store.put("log/0", b"x")
+
+
+def test_what_is_there_is_not_overwritten(scripted: Scripted) -> None:
+    store = _store(scripted)
+    assert store.put_if_absent("log/0", b"x") is CREATED
+    assert store.put_if_absent("log/0", b"y") is EXISTS
+    assert store.get("log/0") == b"x"
+
+
+@pytest.mark.parametrize(("keeps", "outcome"), [(True, EXISTS), (False, UNKNOWN)])
+def test_s3_says_conflict_when_requests_meet(
+    scripted: Scripted, keeps: bool, outcome: PutOutcome
+) -> None:
+    # 409 ConditionalRequestConflict: the other request may not have won either.
+    scripted.put_status, scripted.keeps = 409, keeps
+    assert _store(scripted).put_if_absent("log/0", b"x") is outcome
+
+
+def test_a_request_that_was_not_sent_is_no_unknown_outcome(closed_port: int) -> None:
+    options = {
+        "endpoint": f"http://127.0.0.1:{closed_port}",
+        "access_key_id": "a",
+        "secret_access_key": "b",
+        "allow_http": "true",
+        "max_retries": "0",
+    }
+    store = open_store("s3://bucket/t", options)
+    with pytest.raises(Unavailable, match="s3://bucket/t/log/0"):
+        store.put_if_absent("log/0", b"x")
+    for call in (
+        lambda: store.get("log/0"),
+        lambda: store.get_range("log/0", 0, 1),
+        lambda: store.head("log/0"),
+        lambda: list(store.list("")),
+        lambda: store.put("log/0", b"x"),
+        lambda: store.delete(["log/0"]),
+        store.ensure_safe,
+    ):
+        with pytest.raises(Unavailable, match="try again") as caught:
+            call()
+        assert caught.value.__cause__ is not None
+
+
+def test_put_if_absent_switched_off_by_an_option(scripted: Scripted) -> None:
+    store = _store(scripted, conditional_put="disabled")
+    with pytest.raises(InvalidRequest, match="unsafe or incomplete"):
+        store.put_if_absent("log/0", b"x")
+    assert scripted.puts == 0
+
+
+def test_plain_writes_are_repeated(scripted: Scripted) -> None:
+    scripted.put_status = 503
+    with pytest.raises(Unavailable, match="503"):
+        _store(scripted, max_retries="2").put("x", b"1")
+    assert scripted.puts == 3
+
+
+# --- buckets -----------------------------------------------------------------------------------
+
+
+def test_a_bucket_that_is_not_there(s3_options: dict[str, str]) -> None:
+    store = open_store("s3://nobody/t", s3_options)
+    for call in (
+        lambda: store.get("x"),
+        lambda: list(store.list("")),
+        lambda: store.put("x", b""),
+        lambda: store.put_if_absent("x", b""),
+    ):
+        with pytest.raises(InvalidRequest, match="create the bucket, or correct its name"):
+            call()
+
+
+def test_markers_of_folders_are_no_objects(s3_options: dict[str, str]) -> None:
+    store = open_store("s3://lake/markers", s3_options)
+    store.put("t/log/0", b"x")
+    open_store("s3://lake/markers", s3_options).put("t/log", b"")  # how obstore sees "t/log/"
+    assert [each.path for each in store.list("t/log")] == ["t/log/0"]
+
+
+# --- credentials -------------------------------------------------------------------------------
+
+REPLY = (
+    b"<Error><Code>SignatureDoesNotMatch</Code><AWSAccessKeyId>AKIAABCDEFGHIJKLMNOP"
+    b"</AWSAccessKeyId><StringToSign>AWS4-HMAC of hunter2</StringToSign>"
+    b"<SignatureProvided>hunter2</SignatureProvided><Note>secret-of-the-test</Note></Error>"
+)
+
+
+@pytest.mark.parametrize("status", [403, 400, 500])
+def test_no_credential_is_shown(scripted: Scripted, status: int) -> None:
+    scripted.put_status, scripted.put_body = status, REPLY
+    store = _store(scripted)
+    with pytest.raises((InvalidRequest, Unavailable), match="SignatureDoesNotMatch") as caught:
+        store.put("log/0", b"x")
+    shown = "".join(traceback.format_exception(caught.value))
+    error: BaseException | None = caught.value
+    while error is not None:  # also what only a debugger sees
+        shown += str(error) + str(error.__context__)
+        error = error.__cause__ or error.__context__
+    for secret in ("AKIAABCDEFGHIJKLMNOP", "hunter2", "secret-of-the-test"):
+        assert secret not in shown
+    for secret in scripted.options["secret_access_key"], scripted.options["access_key_id"]:
+        assert secret not in repr(store)

@@ -1,0 +1,187 @@
+"""The self-test of put-if-absent, and the stores that fail it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.storage.conftest import Scripted
+from txlake.errors import InvalidRequest, Unavailable
+from txlake.ports import PutOutcome, Store
+from txlake.storage import open_store
+from txlake.storage.local import LocalStore
+from txlake.storage.locations import locate
+from txlake.storage.proof import Proof, try_store
+
+
+class Altered:
+    """A store in memory whose put-if-absent is the test's."""
+
+    def __init__(self, put_if_absent: Callable[[Store, str, bytes], PutOutcome]) -> None:
+        self._inner = open_store(f"memory://proof-{id(self)}")
+        self._put_if_absent = put_if_absent
+        self.puts = 0
+        self.deletable = True
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        self.puts += 1
+        return self._put_if_absent(self._inner, path, data)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        if not self.deletable:
+            raise InvalidRequest("can't delete: permission denied")
+        self._inner.delete(paths)
+
+
+def _altered(put_if_absent: Callable[[Store, str, bytes], PutOutcome]) -> tuple[Altered, Store]:
+    altered = Altered(put_if_absent)
+    return altered, altered  # type: ignore[return-value]
+
+
+def _overwrites(store: Store, path: str, data: bytes) -> PutOutcome:
+    store.put(path, data)
+    return PutOutcome.CREATED
+
+
+def _overwrites_and_denies_it(store: Store, path: str, data: bytes) -> PutOutcome:
+    there = store.head(path) is not None
+    store.put(path, data)
+    return PutOutcome.EXISTS if there else PutOutcome.CREATED
+
+
+def _forgets(store: Store, path: str, data: bytes) -> PutOutcome:
+    outcome = store.put_if_absent(path, data)
+    return PutOutcome.UNKNOWN if outcome is PutOutcome.CREATED else outcome
+
+
+def _forgets_refusals(store: Store, path: str, data: bytes) -> PutOutcome:
+    outcome = store.put_if_absent(path, data)
+    return PutOutcome.UNKNOWN if outcome is PutOutcome.EXISTS else outcome
+
+
+def _honest(store: Store, path: str, data: bytes) -> PutOutcome:
+    return store.put_if_absent(path, data)
+
+
+@pytest.mark.parametrize("behaviour", [_overwrites, _overwrites_and_denies_it])
+def test_an_unsafe_store_is_refused_by_name(
+    behaviour: Callable[[Store, str, bytes], PutOutcome],
+) -> None:
+    _, store = _altered(behaviour)
+    with pytest.raises(InvalidRequest, match="is unsafe") as caught:
+        try_store(store)
+    assert store.url in str(caught.value)
+    assert list(store.list("")) == []
+
+
+@pytest.mark.parametrize("behaviour", [_forgets, _forgets_refusals])
+def test_lost_replies_decide_nothing(
+    behaviour: Callable[[Store, str, bytes], PutOutcome],
+) -> None:
+    altered, store = _altered(behaviour)
+    proof = Proof()
+    for _ in range(2):  # and nothing is remembered
+        with pytest.raises(Unavailable, match="no clear reply; try again"):
+            proof.ensure(store)
+    altered._put_if_absent = _honest
+    proof.ensure(store)
+    assert list(store.list("")) == []
+
+
+def test_a_probe_that_nobody_may_delete_is_no_failure() -> None:
+    altered, store = _altered(_honest)
+    altered.deletable = False
+    try_store(store)
+    assert len(list(store.list("_txlake_probe"))) == 1
+
+
+def test_tried_once_by_however_many_threads() -> None:
+    altered, store = _altered(_honest)
+    proof = Proof()
+    start = threading.Barrier(8)
+
+    def work(_: int) -> None:
+        start.wait()
+        proof.ensure(store)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    assert altered.puts == 2
+
+
+def test_a_bucket_that_ignores_the_condition(scripted: Scripted) -> None:
+    scripted.refuses = False
+    store = open_store("s3://unsafe/t", scripted.options)
+    for _ in range(2):
+        with pytest.raises(InvalidRequest, match="the store s3://unsafe/t is unsafe"):
+            store.ensure_safe()
+    assert store.head("log/0") is None  # reading goes on
+
+
+def test_a_bucket_that_lacks_the_condition(scripted: Scripted) -> None:
+    scripted.put_status, scripted.keeps = 501, False
+    store = open_store("s3://lacking/t", scripted.options)
+    with pytest.raises(InvalidRequest, match="unsafe or incomplete"):
+        store.ensure_safe()
+
+
+def test_once_for_a_bucket_in_a_process(scripted: Scripted) -> None:
+    open_store("s3://once/t", scripted.options).ensure_safe()
+    assert scripted.puts == 2
+    open_store("s3://once/other", scripted.options).ensure_safe()
+    assert scripted.puts == 2
+    open_store("s3://another", scripted.options).ensure_safe()
+    assert scripted.puts == 4
+
+
+def test_once_for_a_local_folder_in_a_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    puts: list[str] = []
+    put_if_absent = LocalStore.put_if_absent
+
+    def counted(self: LocalStore, path: str, data: bytes) -> PutOutcome:
+        puts.append(path)
+        return put_if_absent(self, path, data)
+
+    monkeypatch.setattr(LocalStore, "put_if_absent", counted)
+    store = open_store(tmp_path / "t")
+    store.ensure_safe()
+    store.ensure_safe()
+    store.at("below").ensure_safe()
+    open_store(tmp_path / "t").ensure_safe()
+    assert len(puts) == 2
+    open_store(tmp_path / "u").ensure_safe()
+    assert len(puts) == 4
+
+
+def test_an_unsafe_local_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def put_if_absent(self: LocalStore, path: str, data: bytes) -> PutOutcome:
+        self.put(path, data)
+        return PutOutcome.CREATED
+
+    monkeypatch.setattr(LocalStore, "put_if_absent", put_if_absent)
+    with pytest.raises(InvalidRequest, match="unsafe"):
+        open_store(tmp_path / "t").ensure_safe()
+
+
+def test_many_processes_may_try_one_folder_at_a_time(tmp_path: Path) -> None:
+    # Each has a proof of its own, as processes do; the folder of the probes comes and goes.
+    start = threading.Barrier(6)
+
+    def work(_: int) -> None:
+        own = LocalStore(locate(tmp_path), Proof())
+        start.wait()
+        own.ensure_safe()
+
+    for _ in range(20):
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(work, range(6)))
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,285 @@
+"""VACUUM: which files below a table no reader within the retention needs, and their deletion.
+
+Owns that decision and the two commits that tell of it. Source: PROTOCOL.md, "Add File and Remove
+File" (tombstones), "VACUUM Protocol Check"; Delta's documentation of VACUUM.
+"""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from txlake.conflict.levels import Level
+from txlake.errors import InvalidRequest, OutcomeUnknown, TxlakeError, Unavailable
+from txlake.log.snapshot import Snapshot
+from txlake.ports import PutOutcome, StoredObject
+from txlake.protocol.actions import Add, DeletionVector, Remove
+from txlake.protocol.deletion_vectors import vector_path
+from txlake.protocol.features import check_writable
+from txlake.protocol.file_names import LOG_FOLDER
+from txlake.protocol.file_rows import vector_of
+from txlake.protocol.paths import absolute_url, decode_path, is_absolute, unescape_partition
+from txlake.protocol.types import Field
+from txlake.transaction.checkpointing import after_commit
+from txlake.transaction.commit_info import Provenance, commit_info
+from txlake.transaction.in_commit_time import commit_time
+from txlake.transaction.table_log import TableLog
+
+_log = logging.getLogger(__name__)
+
+# Folders that are hidden by their name and nevertheless hold files of the table.
+_TABLE_FOLDERS = ("_change_data", "_delta_index")
+_HOUR_MS = 3_600_000
+_DELETES_AT_ONCE = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VacuumPlan:
+    """What a VACUUM deletes.
+
+    Attributes:
+        paths: the files, relative to the table, decoded, sorted.
+        size_bytes: their size together.
+        folders: how many folders were looked into, the table's own included.
+        retention_ms: how long removed files are kept; `before_ms` is the time that it gives: older
+            files that no version since then needs are deleted.
+        version: the version that the plan was made from.
+    """
+
+    paths: tuple[str, ...]
+    size_bytes: int
+    folders: int
+    retention_ms: int
+    before_ms: int
+    version: int
+
+
+def plan_vacuum(
+    log: TableLog,
+    retention_ms: int | None = None,
+    now_ms: int | None = None,
+    *,
+    retention_check: bool = True,
+) -> VacuumPlan:
+    """The files below the table that no reader of a version within the retention needs.
+
+    The retention is `delta.deletedFileRetentionDuration` (a week by default) when None. Files that
+    are younger than it are never in the plan, whoever wrote them, nor are hidden files and folders
+    (`_x`, `.x`), other than partitions, change data and deletion vectors, nor other tables below.
+
+    Raises InvalidRequest when the retention is negative, or shorter than the table's (unless
+    `retention_check` is off: then running readers and writers may lose their files), and
+    UnsupportedFeature when the table's protocol isn't one that we write.
+    """
+    snapshot = log.latest()
+    check_writable(snapshot.protocol, snapshot.metadata, table=log.name)
+    least = snapshot.properties.deleted_file_retention_ms
+    retention = least if retention_ms is None else retention_ms
+    if retention < 0:
+        raise InvalidRequest(f"{log.name}: VACUUM: a retention can't be negative: {retention} ms")
+    if retention_check and retention < least:
+        raise InvalidRequest(
+            f"{log.name}: VACUUM: expected a retention of at least {least / _HOUR_MS:g} hours "
+            f"(delta.deletedFileRetentionDuration), found {retention / _HOUR_MS:g} hours: readers "
+            "and writers that still run could lose their files. Keep more, or turn the retention "
+            "check off when you are certain that nobody uses older versions"
+        )
+    before = (log.system.now_ms() if now_ms is None else now_ms) - retention
+    candidates, folders = _candidates(log, snapshot, before)
+    if candidates:
+        for path in _needed(log, snapshot, before, is_longer=retention > least):
+            candidates.pop(path, None)
+    return VacuumPlan(
+        paths=tuple(sorted(item.path for item in candidates.values())),
+        size_bytes=sum(item.size_bytes for item in candidates.values()),
+        folders=folders,
+        retention_ms=retention,
+        before_ms=before,
+        version=snapshot.version,
+    )
+
+
+def vacuum(
+    log: TableLog,
+    retention_ms: int | None = None,
+    *,
+    dry_run: bool = False,
+    retention_check: bool = True,
+) -> VacuumPlan:
+    """Deletes what `plan_vacuum` finds, between a VACUUM START and a VACUUM END commit.
+
+    A dry run only plans; the plan is returned either way. Raises what `plan_vacuum` and the store
+    raise; when deleting fails, VACUUM END says so.
+    """
+    plan = plan_vacuum(log, retention_ms, retention_check=retention_check)
+    if dry_run:
+        return plan
+    default = log.latest().properties.deleted_file_retention_ms
+    parameters: dict[str, object] = {"retentionCheckEnabled": retention_check}
+    if retention_ms is not None:
+        parameters["specifiedRetentionMillis"] = retention_ms
+    parameters["defaultRetentionMillis"] = default
+    found = {"numFilesToDelete": len(plan.paths), "sizeOfDataToDelete": plan.size_bytes}
+    _tell(log, "VACUUM START", parameters, found)
+    live_again = set(_added_since(log, plan.version))
+    paths = [path for path in plan.paths if posixpath.normpath(path) not in live_again]
+    try:
+        for start in range(0, len(paths), _DELETES_AT_ONCE):
+            log.store.delete(paths[start : start + _DELETES_AT_ONCE])
+    except TxlakeError:
+        _tell(log, "VACUUM END", {"status": "FAILED"}, {})
+        raise
+    done = {"numDeletedFiles": len(paths), "numVacuumedDirectories": plan.folders}
+    _tell(log, "VACUUM END", {"status": "COMPLETED"}, done)
+    _log.info("%s: VACUUM deleted %d files", log.name, len(paths))
+    return plan
+
+
+def _candidates(
+    log: TableLog, snapshot: Snapshot, before_ms: int
+) -> tuple[dict[str, StoredObject], int]:
+    """Old enough files of this table by their canonical path, and how many folders there are."""
+    partitions = {item.name for item in _partition_fields(snapshot)}
+    partitions |= {item.physical_name for item in _partition_fields(snapshot)}
+    folders = {""}
+    tables_below: set[str] = set()
+    files: dict[str, StoredObject] = {}
+    for item in log.store.list(""):
+        folder, _, name = item.path.rpartition("/")
+        parts = folder.split("/") if folder else []
+        if LOG_FOLDER in parts:
+            tables_below.add("/".join(parts[: parts.index(LOG_FOLDER)]))
+            continue
+        if any(_is_hidden(part, partitions) for part in (*parts, name)):
+            continue
+        folders.add(folder)
+        if item.modified_ms < before_ms:
+            files[posixpath.normpath(item.path)] = item
+    tables_below.discard("")
+    own = {
+        path: item
+        for path, item in files.items()
+        if not any(item.path.startswith(f"{table}/") for table in tables_below)
+    }
+    return own, len(folders)
+
+
+def _partition_fields(snapshot: Snapshot) -> list[Field]:
+    found = (snapshot.schema.find(name) for name in snapshot.partition_columns)
+    return [item for item in found if item is not None]
+
+
+def _is_hidden(name: str, partitions: set[str]) -> bool:
+    if not name.startswith(("_", ".")) or name in _TABLE_FOLDERS:
+        return False
+    column, equals, _ = name.partition("=")
+    return not (equals and unescape_partition(column) in partitions)
+
+
+def _needed(log: TableLog, snapshot: Snapshot, before_ms: int, *, is_longer: bool) -> Iterator[str]:
+    """The canonical paths of all files that a version since `before_ms` has."""
+    url = log.store.url
+    rows = snapshot.files.table.select(["path", "deletion_vector"])
+    for batch in rows.to_batches():
+        for path in batch.column("path").to_pylist():
+            yield from _inside(url, path)
+        vectors = batch.column("deletion_vector")
+        if vectors.null_count < len(vectors):
+            for value in vectors.to_pylist():
+                if value is not None:
+                    yield from _vector_inside(url, vector_of(value))
+    removes: list[Iterable[Remove]] = [snapshot.tombstones.values()]
+    if is_longer:
+        # The table's own retention is shorter: its checkpoints may have dropped these tombstones.
+        removes.append(_removes_since(log, before_ms))
+    for remove in (remove for some in removes for remove in some):
+        if (remove.deletion_timestamp or 0) >= before_ms:
+            yield from _inside(url, remove.path)
+            if remove.deletion_vector is not None:
+                yield from _vector_inside(url, remove.deletion_vector)
+
+
+def _removes_since(log: TableLog, before_ms: int) -> Iterator[Remove]:
+    listing = log.listing()
+    for version in sorted(listing.commits, reverse=True):
+        commit = log.commit(version)
+        if commit is None:
+            continue
+        yield from (action for action in commit.actions if isinstance(action, Remove))
+        if max(commit.timestamp_ms, listing.commits[version].modified_ms) < before_ms:
+            return
+
+
+def _added_since(log: TableLog, version: int) -> Iterator[str]:
+    """The canonical paths of files that commits after a version added, a RESTORE's for example."""
+    for commit in log.commits(version):
+        for action in commit.actions:
+            if isinstance(action, Add):
+                yield from _inside(log.store.url, action.path)
+                if action.deletion_vector is not None:
+                    yield from _vector_inside(log.store.url, action.deletion_vector)
+
+
+def _inside(table_url: str, path_in_log: str) -> Iterator[str]:
+    """The file's canonical path relative to the table; nothing when it lies outside."""
+    if is_absolute(path_in_log):
+        root = decode_path(table_url).rstrip("/") + "/"
+        path = decode_path(absolute_url(table_url, path_in_log))
+        if not path.startswith(root):
+            return
+        yield posixpath.normpath(path[len(root) :])
+    else:
+        yield posixpath.normpath(decode_path(path_in_log))
+
+
+def _vector_inside(table_url: str, vector: DeletionVector) -> Iterator[str]:
+    if vector.storage_type == "i":
+        return
+    path = vector_path(vector, table_url)
+    if is_absolute(path):
+        yield from _inside(table_url, path)
+    else:
+        yield posixpath.normpath(path)
+
+
+def _tell(
+    log: TableLog, operation: str, parameters: Mapping[str, object], metrics: Mapping[str, object]
+) -> None:
+    """Commits a commitInfo alone. It changes nothing, so that it conflicts with nothing."""
+    txn_id = log.system.new_id()
+    for attempt in range(1, log.settings.retry.commit_attempts_max + 1):
+        base = log.latest()
+        check_writable(base.protocol, base.metadata, table=log.name)
+        about = Provenance(
+            operation=operation,
+            parameters=parameters,
+            metrics=metrics,
+            level=Level.SNAPSHOT,
+            is_blind_append=True,
+            read_version=base.version,
+            txn_id=txn_id,
+        )
+        now = log.system.now_ms()
+        time = commit_time(base, base.metadata, now)
+        info = commit_info(about, now_ms=now, in_commit_ms=time)
+        version = base.version + 1
+        outcome = log.write_commit(version, [info])
+        if outcome is PutOutcome.UNKNOWN and log.find_txn_id(version) != txn_id:
+            raise OutcomeUnknown(
+                f"{log.name}: {operation}: whether version {version} was written isn't known; look "
+                f"for txnId {txn_id} in it. No data changes with that commit"
+            )
+        if outcome is not PutOutcome.EXISTS:
+            committed = base.apply([info], version=version, timestamp_ms=now)
+            log.adopt(committed)
+            after_commit(log, committed, txn_id=txn_id)
+            return
+        _log.debug(
+            "%s: %s: version %d was taken, attempt %d", log.name, operation, version, attempt
+        )
+    raise Unavailable(
+        f"{log.name}: {operation}: other writers took {log.settings.retry.commit_attempts_max} "
+        "versions in a row; try again when fewer write"
+    )

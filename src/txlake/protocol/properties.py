@@ -350,7 +350,7 @@ class TableProperties:
     type_widening: bool = False
     change_data_feed: bool = False
     iceberg_compat: bool = False
-    target_file_size_bytes: int | None = None
+    target_file_size: int | None = None
     compression_codec: str | None = None
     conflict_granularity: str = "row"
     constraints: Mapping[str, str] = field(default_factory=dict)
@@ -399,7 +399,7 @@ class TableProperties:
                 "delta.enableChangeDataFeed", b("delta.enableChangeDataCapture", False)
             ),
             iceberg_compat=any(b(f"delta.enableIcebergCompatV{v}", False) for v in (1, 2, 3)),
-            target_file_size_bytes=n("delta.targetFileSize"),
+            target_file_size=n("delta.targetFileSize"),
             compression_codec=values.text("delta.parquet.compression.codec"),
             conflict_granularity=values.text("txlake.conflictGranularity") or "row",
             constraints={

@@ -141,7 +141,7 @@ def parse_schema(schema_string: str | None, *, file: str = "metaData") -> Struct
         return Struct(())
     try:
         parsed = type_from_json(json.loads(schema_string))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptTable(f"{file}: schemaString is not a Delta schema: {error}") from error
     if not isinstance(parsed, Struct):
         raise CorruptTable(f"{file}: schemaString: expected a struct, found {schema_string[:80]}")
@@ -216,7 +216,8 @@ def schema_to_string(schema: Struct) -> str:
 def to_arrow_type(data_type: DataType, *, physical: bool = False) -> pa.DataType:
     """The Arrow type of a Delta type; struct fields by logical or by physical name.
 
-    Raises ValueError for a type that Arrow has no form for (geometry and geography).
+    Geometry and geography are binary, the well-known binary form in which files hold them. Raises
+    ValueError for a type that nobody knows.
     """
     match data_type:
         case Primitive(name):
@@ -225,6 +226,8 @@ def to_arrow_type(data_type: DataType, *, physical: bool = False) -> pa.DataType
                 return pa.decimal128(*decimal)
             if data_type.is_string:
                 return pa.string()
+            if name.startswith(("geometry", "geography")):
+                return pa.binary()
             if name not in _ARROW_PRIMITIVES:
                 raise ValueError(f"type {name!r} has no Arrow form")
             return _ARROW_PRIMITIVES[name]
@@ -232,9 +235,7 @@ def to_arrow_type(data_type: DataType, *, physical: bool = False) -> pa.DataType
             inner = to_arrow_type(element, physical=physical)
             return pa.list_(pa.field("element", inner, contains_null))
         case Map(key, value, value_contains_null):
-            values = pa.field(
-                "value", to_arrow_type(value, physical=physical), value_contains_null
-            )
+            values = pa.field("value", to_arrow_type(value, physical=physical), value_contains_null)
             return pa.map_(to_arrow_type(key, physical=physical), values)
         case Struct(fields):
             return pa.struct([to_arrow_field(item, physical=physical) for item in fields])
@@ -256,7 +257,7 @@ def from_arrow_type(data_type: pa.DataType) -> DataType:
     t = pa.types
     if t.is_dictionary(data_type):
         return from_arrow_type(data_type.value_type)
-    if t.is_decimal(data_type):
+    if t.is_decimal(data_type) and 0 <= data_type.scale <= data_type.precision <= 38:
         return Primitive(f"decimal({data_type.precision},{data_type.scale})")
     if t.is_timestamp(data_type):
         return Primitive("timestamp_ntz" if data_type.tz is None else "timestamp")

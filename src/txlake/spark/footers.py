@@ -57,7 +57,7 @@ def indexed_columns(columns: list[Field], properties: TableProperties) -> set[tu
     leaves = [logical for path, logical, _ in _leaves(columns) if path is not None]
     named = properties.data_skipping_stats_columns
     if named is not None:
-        chosen = [tuple(part.strip("`").lower() for part in name) for name in map(_parts, named)]
+        chosen = [tuple(part.lower() for part in name) for name in named]
         return {
             leaf
             for leaf in leaves
@@ -65,10 +65,6 @@ def indexed_columns(columns: list[Field], properties: TableProperties) -> set[tu
         }
     limit = properties.data_skipping_num_indexed_cols
     return set(leaves if limit < 0 else leaves[:limit])
-
-
-def _parts(name: str) -> list[str]:
-    return name.strip().split(".")
 
 
 class _Bounds:

@@ -101,11 +101,12 @@ class _Reader:
     position: int = 0
 
     def error(self, expected: str) -> InvalidRequest:
-        rest = self.source[self.position :].strip()
-        found = repr(rest[:20]) if rest else "the end"
+        rest = self.source[self.position :].lstrip()
+        place = len(self.source) - len(rest) + 1
+        found = repr(rest.rstrip()[:20]) if rest else "the end"
         return InvalidRequest(
             f"{self.source[:_SHOWN_MAX]!r} is no data type: expected {expected} at character "
-            f"{self.position + 1}, found {found}"
+            f"{place}, found {found}"
         )
 
     def peek(self) -> re.Match[str] | None:

@@ -59,9 +59,11 @@ def expression_text(source: SourceText, tokens: Sequence[Token], scope: Scope = 
         inside = inside.this
     elif not (isinstance(inside, exp.Subquery) and tokens[0].text == "("):
         inside = None  # a query without the parentheses that make it a value
-    if not isinstance(inside, exp.Expr) or isinstance(
-        inside, (exp.Alias, exp.Aliases, exp.Tuple, exp.Star)
-    ):
+    if isinstance(inside, exp.Alias):
+        start = inside.args["alias"].meta.get("start")
+        place = part.start if start is None else start + part.offset
+        raise source.error("an expression has no alias here", place)
+    if not isinstance(inside, exp.Expr) or isinstance(inside, (exp.Aliases, exp.Tuple, exp.Star)):
         raise source.error("expected one expression", part.start)
     return part.sql_text(scope)
 

@@ -41,7 +41,7 @@ __all__ = [
 _LOCAL_ROOTS = ("/", "file:")
 _OVERLAY_MIN = 2_048
 _SLICES_MAX = 128
-_SCANS_BEFORE_INDEX = 4
+_SCANS_BEFORE_INDEX = 16
 
 
 def canonical_path(path: str) -> str:

@@ -39,7 +39,10 @@ class Tombstones(Mapping[FileKey, Remove]):
 
     def apply(self, removes: Iterable[Remove], live_again: Iterable[FileKey]) -> Tombstones:
         """The tombstones after a commit; costs what the commit changes."""
-        change: dict[FileKey, Remove | None] = {canonical_key(key): None for key in live_again}
+        is_empty = self._load is None and self._earlier is None and not self._changed
+        change: dict[FileKey, Remove | None] = {}
+        if not is_empty:
+            change = {canonical_key(key): None for key in live_again}
         for remove in removes:
             change[canonical_key(remove.key)] = remove
         if not change:

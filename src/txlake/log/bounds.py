@@ -7,7 +7,6 @@ writers leave out, decimals that passed through a double, columns that were wide
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -28,7 +27,7 @@ from txlake.protocol.types import DataType, Field, Primitive, Struct, to_arrow_t
 _INTEGERS = ("byte", "short", "integer", "long")
 _CUT_TEXT_LENGTH = 32
 _LAST_CHARACTER = "\U0010ffff"
-_MILLISECOND = timedelta(milliseconds=1)
+_MILLISECOND = pa.scalar(timedelta(milliseconds=1), pa.duration("us"))
 _DIGITS_OF_DOUBLE = 15
 _DOUBLE_STEP = Decimal(2) ** -52
 _WIDE = Context(prec=100)
@@ -231,9 +230,44 @@ def _bound_array(values: Sequence[object], item: Field, *, upper: bool) -> pa.Ar
     """The bounds as an array of the column's type, null where a bound is missing or senseless."""
     kind = item.type
     assert isinstance(kind, Primitive)
-    read, arrow_type = _reader_of(kind, item, upper=upper)
-    if read is None:
-        return pa.nulls(len(values), arrow_type)
+    name = kind.name
+    if name in _INTEGERS:
+        return _converted(values, pa.int64(), _integer)
+    if name in ("float", "double"):
+        rounded = name == "float" or _was_float(item)
+        return _each(values, pa.float64(), lambda value: _float(value, rounded, upper))
+    if kind.is_string:
+        return _text_bounds(values, upper)
+    if kind.decimal is not None:
+        size = kind.decimal
+        return _each(values, pa.decimal128(*size), lambda value: _decimal(value, *size, upper))
+    if name == "date":
+        return _cast(values, pa.date32(), _date)
+    if name in ("timestamp", "timestamp_ntz"):
+        times = _cast(values, to_arrow_type(kind), lambda value: _time(value, kind))
+        # Times are cut down to milliseconds, so that the greatest may lie above its bound.
+        return pc.add(times, _MILLISECOND) if upper else times
+    if name == "boolean":
+        return _each(values, pa.bool_(), _boolean)
+    return pa.nulls(len(values), pa.binary())
+
+
+def _converted(values: Sequence[object], arrow_type: pa.DataType, read: _Reader) -> pa.Array:
+    """All at once where every value is as it should be, else one by one."""
+    try:
+        return pa.array(values, arrow_type)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return _each(values, arrow_type, read)
+
+
+def _cast(values: Sequence[object], arrow_type: pa.DataType, read: _Reader) -> pa.Array:
+    try:
+        return pa.array(values, pa.string()).cast(arrow_type)
+    except (pa.ArrowException, TypeError, ValueError):
+        return _each(values, arrow_type, read)
+
+
+def _each(values: Sequence[object], arrow_type: pa.DataType, read: _Reader) -> pa.Array:
     return pa.array(
         [None if value is None else _tried(read, value) for value in values], arrow_type
     )
@@ -246,30 +280,14 @@ def _tried(read: _Reader, value: object) -> PartitionScalar:
         return None
 
 
-def _reader_of(kind: Primitive, item: Field, *, upper: bool) -> tuple[_Reader | None, pa.DataType]:
-    name = kind.name
-    if name in _INTEGERS:
-        return _integer, pa.int64()
-    if name in ("float", "double"):
-        rounded = name == "float" or _was_float(item)
-        return (lambda value: _float(value, rounded, upper)), pa.float64()
-    if kind.is_string:
-        return (_upper_text if upper else _text), pa.string()
-    if kind.decimal is not None:
-        precision, scale = kind.decimal
-        return (lambda value: _decimal(value, precision, scale, upper)), pa.decimal128(
-            precision, scale
-        )
-    if name == "date":
-        return _date, pa.date32()
-    if name in ("timestamp", "timestamp_ntz"):
-        return (lambda value: _time(value, kind, upper)), to_arrow_type(kind)
-    if name == "boolean":
-        return _boolean, pa.bool_()
-    try:
-        return None, to_arrow_type(kind)
-    except ValueError:
-        return None, pa.binary()
+def _text_bounds(values: Sequence[object], upper: bool) -> pa.Array:
+    """A text as long as texts are cut to may be a bare prefix of the greatest value."""
+    texts = _converted(values, pa.string(), _text)
+    if not upper:
+        return texts
+    extended = pc.binary_join_element_wise(texts, pa.scalar(_LAST_CHARACTER), "")
+    is_cut = pc.greater_equal(pc.utf8_length(texts), _CUT_TEXT_LENGTH)
+    return pc.if_else(is_cut, extended, texts)
 
 
 def _integer(value: object) -> int | None:
@@ -305,13 +323,6 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _upper_text(value: object) -> str | None:
-    """A text as long as texts are cut to may be a bare prefix of the greatest value."""
-    if not isinstance(value, str):
-        return None
-    return value + _LAST_CHARACTER if len(value) >= _CUT_TEXT_LENGTH else value
-
-
 def _decimal(value: object, precision: int, scale: int, upper: bool) -> Decimal | None:
     """A bound as a decimal; some writers' have passed through a double."""
     if isinstance(value, str):
@@ -336,18 +347,9 @@ def _date(value: object) -> date | None:
     return date.fromisoformat(value[:10])
 
 
-_ONLY_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-
-
-def _time(value: object, kind: Primitive, upper: bool) -> datetime | None:
-    """A bound as a time; cut down to milliseconds, so that the greatest value may lie above."""
-    if not isinstance(value, str):
-        return None
-    found = parse_value(value, kind)
-    if not isinstance(found, datetime):
-        return None
-    # A date's bound, from before the column was widened to a time, is exact.
-    return found + _MILLISECOND if upper and not _ONLY_DATE.fullmatch(value) else found
+def _time(value: object, kind: Primitive) -> datetime | None:
+    found = parse_value(value, kind) if isinstance(value, str) else None
+    return found if isinstance(found, datetime) else None
 
 
 def _boolean(value: object) -> bool | None:

@@ -34,7 +34,7 @@ from txlake.log.predicate_nodes import (
     Predicate,
     StartsWith,
 )
-from txlake.log.predicates import columns_of
+from txlake.log.predicates import columns_of, conjuncts
 from txlake.protocol.types import DataType, Primitive, Struct
 
 # Longer lists are checked by their least and greatest value.
@@ -50,7 +50,15 @@ def may_match(
     predicate should be bound to the schema; what isn't keeps its files. Raises CorruptTable for a
     partition value that is no value of its column.
     """
-    return _evaluate(predicate, files, schema, partition_columns).true
+    parts = conjuncts(predicate)
+    first = tuple(part for part in parts if is_partition_only(part, partition_columns))
+    if not first or len(first) == len(parts):
+        return _evaluate(predicate, files, schema, partition_columns).true
+    # Partition values cost little, so statistics are only read of the files that they leave.
+    left = _evaluate(And(first), files, schema, partition_columns).true
+    others = And(tuple(part for part in parts if part not in first))
+    verdict = _evaluate(others, files.filter(left), schema, partition_columns)
+    return pc.replace_with_mask(left, left, verdict.true)
 
 
 def must_match(

@@ -70,8 +70,7 @@ def remove_files(work: Work, adds: list[Add]) -> Deletions:
 
 
 def _covers(add: Add, deleted: BitMap64) -> bool:
-    statistics = FileStatistics.from_json(add.stats)
-    return statistics is not None and statistics.num_records == len(deleted)
+    return FileStatistics.from_json(add.stats).num_records == len(deleted)
 
 
 def _mark(

@@ -81,7 +81,7 @@ def overwrite_partitions(work: Work, new: Rows, placement: Placement) -> Change:
     replaced = [add for add in work.snapshot.files.adds() if _partition_key(add) in keys]
     removed = remove_files(work, replaced)
     reads = tuple(
-        Read(predicate=predicate, text="dynamic partition overwrite")
+        Read(predicate=predicate, text="dynamic partition overwrite", files=False)
         for predicate in _partition_predicates(work.snapshot, written.adds)
     )
     return _change(work, "Overwrite", written, removed.actions, reads)

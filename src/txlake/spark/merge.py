@@ -163,21 +163,12 @@ def _evolved(work: Work, statement: Merge, source: Struct) -> Struct:
             if named and not isinstance(clause, BySourceUpdate):
                 wanted.append(Field(item.name, item.type, True, item.metadata))
                 break
-    properties = work.snapshot.properties
-    incoming = Struct(
-        tuple(
-            item
-            for item in wanted
-            if work.snapshot.schema.find(item.name) is None or not _is_simple(item)
-        )
-    )
     return merge_schemas(
-        work.snapshot.schema, incoming, allow_type_widening=properties.type_widening
+        work.snapshot.schema,
+        Struct(tuple(wanted)),
+        allow_type_widening=work.snapshot.properties.type_widening,
+        keep_types=True,
     )
-
-
-def _is_simple(item: Field) -> bool:
-    return not isinstance(item.type, Struct) and not hasattr(item.type, "element")
 
 
 def _read(work: Work, statement: Merge, source: Struct) -> Read:

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -22,6 +21,7 @@ from txlake.ports import Store
 from txlake.protocol import paths
 from txlake.protocol.actions import Add
 from txlake.protocol.partition_values import parse_column
+from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.spark.manifest import Manifests
 from txlake.spark.types import spark_schema, spark_type, visible_metadata
@@ -231,8 +231,8 @@ def _with_lookup(
     lookup = F.broadcast(spark.createDataFrame(table, T.StructType(fields)))
     frame = frame.join(lookup, frame[FILE] == lookup[key], "inner")
     if deleted:
-        word = F.get(F.col(_WORDS), F.shiftright(ROW, 6).cast("int"))
-        bit = F.shiftright(word, F.col(ROW).bitwiseAND(F.lit(63)).cast("int")).bitwiseAND(F.lit(1))
+        word = f"get({_WORDS}, CAST(shiftright({ROW}, 6) AS INT))"
+        bit = F.expr(f"shiftright({word}, CAST({ROW} & 63 AS INT)) & 1")
         frame = frame.where(F.coalesce(bit, F.lit(0)) == 0)
     return frame
 
@@ -274,26 +274,13 @@ def selected(files: pa.Table, ordinals: list[int]) -> pa.Table:
     return files.take(pa.array(ordinals, pa.int64()))
 
 
-def live_rows(files: pa.Table) -> int | None:
-    """The number of rows by the statistics; None when a file has none."""
-    total = 0
-    for add in adds_of(files.select(files.column_names)):
-        count = add_rows(add)
-        if count is None:
-            return None
-        total += count
-    return total
-
-
 def add_rows(add: Add) -> int | None:
     """A file's live rows by its statistics and its vector; None when it has no statistics."""
-    from txlake.protocol.statistics import FileStatistics
-
-    statistics = FileStatistics.from_json(add.stats)
-    if statistics is None or statistics.num_records is None:
+    count = FileStatistics.from_json(add.stats).num_records
+    if count is None:
         return None
     vector = add.deletion_vector
-    return statistics.num_records - (0 if vector is None else vector.cardinality)
+    return count - (0 if vector is None else vector.cardinality)
 
 
 def quote(name: str) -> str:
@@ -310,9 +297,3 @@ def spark_url(url: str) -> str:
 def is_connect(spark: SparkSession) -> bool:
     """Whether the session is one of Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
-
-
-def total_bytes(files: pa.Table) -> int:
-    """The files' sizes summed."""
-    total: int | None = pc.sum(files.column("size")).as_py()
-    return total or 0

@@ -39,11 +39,12 @@ class Work:
     """One table as a statement sees it, and the means to read and write its rows.
 
     Attributes:
+        start: gives the Spark session; not called for work that needs no Spark.
         column_of: the Spark column of an expression; tables named in it are replaced by views.
         name: what qualifies the table's columns when the statement gives no alias.
     """
 
-    spark: SparkSession
+    start: Callable[[], SparkSession]
     manifests: Manifests
     system: System
     settings: Settings
@@ -52,6 +53,11 @@ class Work:
     storage_options: Mapping[str, str] = field(default_factory=dict)
     column_of: Callable[[Expression], Column] = plain_column
     name: str | None = None
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session, started when there is none."""
+        return self.start()
 
     def scan(
         self,

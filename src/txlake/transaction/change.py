@@ -16,11 +16,13 @@ from txlake.protocol.actions import Action
 class Read:
     """Rows that a change depends on. No predicate: the whole table.
 
-    `text` is the predicate as its author wrote it, for messages and for exact row checks.
+    `text` is the predicate as its author wrote it, for messages and for exact row checks. Without
+    `files` only rows that a concurrent transaction adds count against it.
     """
 
     predicate: Predicate | None = None
     text: str | None = None
+    files: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

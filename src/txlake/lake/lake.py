@@ -1,0 +1,426 @@
+"""`connect`, the lake, its sessions and transactions: what users hold.
+
+Owns the public methods and their arguments; statements are built here or parsed from SQL, and
+carried out by `session`.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self, TypeVar
+
+from txlake.catalog import Catalog
+from txlake.conflict.levels import parse_level
+from txlake.errors import Conflict, InvalidRequest
+from txlake.lake.times import timestamp_text
+from txlake.log.snapshot import Snapshot
+from txlake.session.engine import Engine
+from txlake.session.session import Session
+from txlake.session.transaction import Transaction as Held
+from txlake.settings import Settings
+from txlake.sql import parse
+from txlake.statements import (
+    NativeColumn,
+    NativeFrame,
+    SqlText,
+    Statement,
+    Table,
+    TimeTravel,
+    Write,
+    table_of,
+)
+from txlake.storage import local_path, open_store
+from txlake.system import System
+from txlake.tables import DeltaTable
+
+if TYPE_CHECKING:
+    import datetime
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+Mode = Literal["error", "append", "overwrite", "ignore"]
+Value = TypeVar("Value")
+_CATALOG_FILE = "_txlake/catalog.db"
+logger = logging.getLogger(__name__)
+
+
+def connect(
+    location: str,
+    *,
+    catalog: str | None = None,
+    spark: SparkSession | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    isolation: str | None = None,
+    settings: Settings | None = None,
+) -> Lake:
+    """Opens a lake, creating it on first use.
+
+    Args:
+        location: the warehouse: a folder or a URL (file, s3, gs, az, memory).
+        catalog: SQLAlchemy's URL of the database that keeps the names; SQLite inside a local
+            warehouse by default.
+        spark: the session that does the data work; the active one, or a new local one, by default.
+        storage_options: credentials and the like, as obstore names them.
+        isolation: the level of transactions that ask for none: "serializable",
+            "write_serializable" or "snapshot".
+
+    Raises InvalidRequest for a location or an option that can't be, Unavailable when the store or
+    the catalog can't be reached.
+    """
+    options = dict(storage_options or {})
+    system = System()
+    level = None if isolation is None else parse_level(isolation)
+    warehouse = open_store(location, options)
+    names = Catalog(catalog or _catalog_url(warehouse.url), system)
+    engine = Engine(
+        system=system,
+        settings=settings or Settings(),
+        make_spark=lambda: spark or _spark_session(),
+        warehouse=warehouse,
+        catalog=names,
+        storage_options=options,
+    )
+    return Lake(Session(engine, level=level))
+
+
+def _catalog_url(warehouse_url: str) -> str:
+    folder = local_path(warehouse_url)
+    if folder is not None:
+        path = Path(folder) / _CATALOG_FILE
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidRequest(
+                f"{folder}: a lake can't be made there: {error.strerror}; choose a folder that "
+                "can be written"
+            ) from error
+        return f"sqlite:///{path}"
+    if warehouse_url.startswith("memory:"):
+        return "sqlite://"
+    raise InvalidRequest(
+        f"{warehouse_url}: a lake on an object store needs catalog=, the URL of a database "
+        "(postgresql+psycopg://host/db, or sqlite:///path for one host)"
+    )
+
+
+def _spark_session() -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    builder = SparkSession.builder.appName("txlake").config("spark.ui.showConsoleProgress", "false")
+    # Without it PySpark's workers are whatever `python3` the PATH has.
+    return builder.config("spark.pyspark.python", sys.executable).getOrCreate()
+
+
+class Statements:
+    """What a lake, a session and a transaction can all be asked."""
+
+    _session: Session
+
+    def _held(self) -> Held | None:
+        """The transaction that statements run in; None for the session's own."""
+        return None
+
+    def _run(self, statement: Statement) -> DataFrame:
+        held = self._held()
+        if held is None:
+            return self._session.execute(statement)
+        return self._session.execute_in(held, statement)
+
+    def _failed(self, cause: BaseException) -> None:
+        held = self._held() or self._session.current
+        if held is not None:
+            held.fail(cause)
+
+    def sql(
+        self, text: str, args: Mapping[str, object] | Sequence[object] | None = None
+    ) -> DataFrame:
+        """Runs SQL: one statement, or several separated by `;`, whose last result is returned.
+
+        A query gives its rows; INSERT, UPDATE, DELETE and MERGE one row of counts
+        (`num_affected_rows`, ...). `args` are the values of `:name` or `?` markers.
+
+        Raises InvalidRequest that points at the place in the text that isn't understood.
+        """
+        try:
+            statements = parse(text, args)
+            if not statements:
+                raise InvalidRequest("expected a SQL statement, found no text")
+        except BaseException as error:
+            self._failed(error)
+            raise
+        result = None
+        for statement in statements:
+            result = self._run(statement)
+        assert result is not None
+        return result
+
+    def read(
+        self,
+        table: str,
+        *,
+        version: int | None = None,
+        timestamp: str | datetime.datetime | None = None,
+        where: str | Column | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> DataFrame:
+        """The rows of a table, now or as they were at a version or timestamp.
+
+        Files that hold no row for which `where` is true are not read.
+        """
+        if version is not None and timestamp is not None:
+            raise InvalidRequest(f"{table}: give version or timestamp, not both")
+        travel = None
+        if version is not None:
+            travel = TimeTravel(version=version)
+        elif timestamp is not None:
+            travel = TimeTravel(timestamp=timestamp_text(timestamp))
+        condition = None
+        if where is not None:
+            condition = SqlText(where) if isinstance(where, str) else NativeColumn(where)
+        return self._session.read(
+            self._table(table), travel, condition, columns, transaction=self._held()
+        )
+
+    def write(
+        self,
+        df: object,
+        table: str,
+        mode: Mode = "error",
+        *,
+        partition_by: str | Sequence[str] | None = None,
+        replace_where: str | Column | None = None,
+        overwrite_schema: bool = False,
+        merge_schema: bool = False,
+        partition_overwrite: Literal["static", "dynamic"] = "static",
+        app_id: str | None = None,
+        app_version: int | None = None,
+    ) -> None:
+        """Writes rows by column name, creating the table where there is none.
+
+        Args:
+            df: a DataFrame of Spark, pandas, pyarrow or polars.
+            table: a name or a place.
+            mode: what an existing table means: "error", "append", "overwrite" or "ignore".
+            partition_by: the partition columns of a new table.
+            replace_where: with "overwrite": only rows for which this is true are replaced, and
+                every new row must match it.
+            overwrite_schema: with "overwrite": the rows' schema replaces the table's.
+            merge_schema: columns that the table doesn't have are added to it.
+            partition_overwrite: "dynamic" with "overwrite": only partitions that the rows fall
+                into are replaced.
+            app_id, app_version: written once per pair, however often it is retried.
+        """
+        if mode not in ("error", "errorifexists", "append", "overwrite", "ignore"):
+            raise InvalidRequest(
+                f"mode={mode!r}: expected 'error', 'append', 'overwrite' or 'ignore'"
+            )
+        condition = None
+        if replace_where is not None:
+            is_text = isinstance(replace_where, str)
+            condition = SqlText(replace_where) if is_text else NativeColumn(replace_where)
+        partitions: tuple[str, ...] | None = None
+        if partition_by is not None:
+            partitions = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+        self._session.carry_out(
+            self._held() or self._session.current,
+            Write(
+                table=self._table(table),
+                source=NativeFrame(df),
+                mode="error" if mode == "errorifexists" else mode,
+                partition_by=partitions,
+                replace_where=condition,
+                dynamic_partition_overwrite=partition_overwrite == "dynamic",
+                overwrite_schema=overwrite_schema,
+                merge_schema=merge_schema,
+                app_id=app_id,
+                app_version=app_version,
+            ),
+        )
+
+    def table(self, table: str) -> DeltaTable:
+        """The table as a DeltaTable. Raises InvalidRequest when there is none."""
+        named = self._table(table)
+        executor = self._executor()
+        if not executor.exists(named):
+            raise InvalidRequest(
+                f"there is no table {table!r}; SHOW TABLES lists the lake's tables"
+            )
+        return DeltaTable(executor, named)
+
+    def _table(self, table: str) -> Table:
+        if not isinstance(table, str):
+            raise InvalidRequest(f"expected a table's name or place, found {table!r}")
+        return table_of(table)
+
+    def _executor(self) -> Executor:
+        return Executor(self._session, self._held())
+
+
+class Executor:
+    """Statements for DeltaTable, in a transaction or in the session's own."""
+
+    def __init__(self, session: Session, transaction: Held | None) -> None:
+        self._session = session
+        self._transaction = transaction
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session."""
+        return self._session.spark
+
+    def execute(self, statement: Statement) -> DataFrame:
+        """Carries the statement out."""
+        if self._transaction is None:
+            return self._session.execute(statement)
+        return self._session.execute_in(self._transaction, statement)
+
+    def frame(self, table: Table, travel: TimeTravel | None = None) -> DataFrame:
+        """The table's rows."""
+        return self._session.read(table, travel, transaction=self._transaction)
+
+    def snapshot(self, table: Table, travel: TimeTravel | None = None) -> Snapshot:
+        """The table's state."""
+        return self._session.snapshot(table, travel, transaction=self._transaction)
+
+    def exists(self, table: Table) -> bool:
+        """Whether there is such a table."""
+        return self._session.exists(table, transaction=self._transaction)
+
+
+class Transaction(Statements):
+    """A transaction beside the session's own: all of its statements, or none.
+
+    Attributes:
+        id: a UUID.
+        state: "active", "committed", "rolled back" or "failed".
+    """
+
+    def __init__(self, session: Session, held: Held) -> None:
+        self._session = session
+        self._own = held
+
+    def _held(self) -> Held:
+        return self._own
+
+    @property
+    def id(self) -> str:
+        """The transaction's UUID."""
+        return self._own.id
+
+    @property
+    def state(self) -> str:
+        """Where it stands: "active", "committed", "rolled back" or "failed"."""
+        return self._own.state.value
+
+    def commit(self) -> None:
+        """Makes the changes visible, all or nothing. Raises a Conflict when it lost."""
+        self._own.commit()
+
+    def rollback(self) -> None:
+        """Forgets the changes."""
+        self._own.rollback()
+
+    def savepoint(self, name: str) -> None:
+        """Marks this moment of the transaction."""
+        self._own.savepoint(name)
+
+    def rollback_to(self, name: str) -> None:
+        """Undoes what was done since the savepoint."""
+        self._own.rollback_to(name)
+
+
+class LakeSession(Statements):
+    """A session: statements one after the other, and its own current SQL transaction.
+
+    Any number of sessions may work at once, each used by one thread at a time.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @contextmanager
+    def transaction(
+        self, isolation: str | None = None, read_only: bool = False
+    ) -> Iterator[Transaction]:
+        """A transaction for a `with` block: committed at its end, rolled back on an exception."""
+        held = self.begin(isolation, read_only)
+        try:
+            yield held
+        except BaseException:
+            held.rollback()
+            raise
+        if held.state == "active":
+            held.commit()
+        elif held.state == "failed":
+            held.commit()
+
+    def begin(self, isolation: str | None = None, read_only: bool = False) -> Transaction:
+        """A new transaction, beside the session's own SQL transaction and never joined to it."""
+        level = None if isolation is None else parse_level(isolation)
+        return Transaction(self._session, self._session.begin(level=level, read_only=read_only))
+
+    def run(
+        self,
+        work: Callable[[Transaction], Value],
+        isolation: str | None = None,
+        attempts: int = 5,
+    ) -> Value:
+        """Runs `work(tx)` in a transaction and commits it; a conflict runs it again.
+
+        Waits grow from attempt to attempt and are jittered. The last conflict is raised.
+        """
+        if attempts < 1:
+            raise InvalidRequest(f"attempts={attempts}: expected at least 1")
+        system = self._session.engine.system
+        retry = self._session.engine.settings.retry
+        for attempt in range(1, attempts + 1):
+            try:
+                with self.transaction(isolation) as tx:
+                    return work(tx)
+            except Conflict as conflict:
+                hopeless = conflict.evidence is not None and not conflict.evidence.retry
+                if hopeless or attempt == attempts:
+                    raise
+                wait_ms = min(retry.wait_ms_max, retry.wait_ms_min * 2**attempt)
+                logger.info(
+                    "attempt %d of %d lost (%s); next in %d ms at most",
+                    attempt,
+                    attempts,
+                    type(conflict).__name__,
+                    wait_ms,
+                )
+                system.wait_ms(wait_ms * (0.5 + system.random() / 2))
+        raise AssertionError("unreachable")
+
+    def session(self) -> LakeSession:
+        """Another session on the same lake."""
+        return LakeSession(Session(self._session.engine, level=self._session.level))
+
+    def close(self) -> None:
+        """Ends the session; its open transaction is rolled back."""
+        self._session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Lake(LakeSession):
+    """A lake: databases of named tables in a warehouse, and any table by its place.
+
+    The lake itself is the default session.
+    """
+
+    def close(self) -> None:
+        """Ends the default session and releases the catalog; Spark is left running."""
+        self._session.close()
+        self._session.engine.close()

@@ -1,0 +1,218 @@
+"""What a statement needs while it runs: names become tables, texts become columns, in one transaction.
+
+Owns the temporary views that stand for tables in a statement's texts, for as long as it runs.
+"""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass, field
+from zoneinfo import ZoneInfo
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from txlake.errors import InvalidRequest
+from txlake.log.predicates import Predicate
+from txlake.log.snapshot import Snapshot
+from txlake.session.engine import Engine, Handle
+from txlake.session.transaction import Transaction
+from txlake.spark.work import Work, plain_column
+from txlake.statements import (
+    Expression,
+    NativeColumn,
+    Reference,
+    SqlText,
+    Table,
+    TableName,
+    TimeTravel,
+)
+
+Alternatives = tuple[Handle, TimeTravel | None]
+
+
+@dataclass(kw_only=True)
+class Context:
+    """One statement in one transaction.
+
+    Attributes:
+        database: what unqualified names belong to.
+        writes: whether the statement writes; what it reads then counts as read for its writes.
+    """
+
+    engine: Engine
+    transaction: Transaction
+    database: str
+    writes: bool = False
+    _views: list[str] = field(default_factory=list)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session."""
+        return self.engine.spark
+
+    def close(self) -> None:
+        """Drops the statement's views."""
+        for name in self._views:
+            self.spark.catalog.dropTempView(name)
+        self._views.clear()
+
+    # Tables
+
+    def find(self, table: Table) -> Handle | None:
+        """The table's place; None for a name that the lake doesn't have."""
+        return self.engine.find(table, self.database)
+
+    def exists(self, handle: Handle | None) -> bool:
+        """Whether there is a table, in the eyes of the transaction."""
+        if handle is None:
+            return False
+        return self.transaction.open(handle).view.is_created
+
+    def require(self, table: Table) -> Handle:
+        """The table. Raises InvalidRequest when there is none."""
+        handle = self.find(table)
+        if handle is None:
+            database, name = (self.database, str(table))
+            if isinstance(table, TableName) and self.engine.catalog is not None:
+                database, name = self.engine.qualified(table, self.database)
+            raise InvalidRequest(
+                f"there is no table {name!r} in database {database!r}; SHOW TABLES lists them, "
+                "and a table outside the lake is named delta.`/path`"
+            )
+        if not self.exists(handle):
+            raise InvalidRequest(
+                f"{handle.store.url} is not a Delta table: it has no _delta_log with a commit; "
+                "create the table first, or check the path"
+            )
+        return handle
+
+    def snapshot(self, handle: Handle, travel: TimeTravel | None = None) -> Snapshot:
+        """The table as the transaction sees it, or as it was."""
+        if travel is None:
+            return self.transaction.open(handle).view
+        if travel.version is not None:
+            return handle.log.snapshot(version=travel.version)
+        return handle.log.snapshot(timestamp_ms=self.timestamp_ms(travel))
+
+    def timestamp_ms(self, travel: TimeTravel) -> int:
+        """The moment of a TIMESTAMP AS OF. Raises InvalidRequest when it is no timestamp."""
+        text = travel.timestamp
+        if text is not None:
+            try:
+                moment = datetime.datetime.fromisoformat(text.strip())
+            except ValueError:
+                moment = None
+            if moment is not None:
+                if moment.tzinfo is None:
+                    moment = moment.replace(tzinfo=ZoneInfo(self.zone()))
+                return int(moment.timestamp() * 1000)
+            value = F.try_to_timestamp(F.lit(text))
+        else:
+            value = F.expr(str(travel.timestamp_expression)).cast("timestamp")
+        row = self.spark.range(1).select(F.unix_millis(value).alias("ms")).collect()[0]
+        if row["ms"] is None:
+            raise InvalidRequest(
+                f"TIMESTAMP AS OF {text or travel.timestamp_expression}: expected a timestamp like "
+                "'2026-01-31 12:00:00'"
+            )
+        return int(row["ms"])
+
+    def zone(self) -> str:
+        """The time zone of timestamps that name none."""
+        return self.spark.conf.get("spark.sql.session.timeZone") or "UTC"
+
+    def work(self, handle: Handle) -> Work:
+        """The table to read and write, as the transaction sees it."""
+        return Work(
+            start=lambda: self.engine.spark,
+            manifests=self.engine.manifests,
+            system=self.engine.system,
+            settings=self.engine.settings,
+            snapshot=self.transaction.open(handle).view,
+            store=handle.store,
+            storage_options=self.engine.storage_options,
+            column_of=self.column_of,
+            name=handle.qualifier,
+        )
+
+    def scan(
+        self,
+        handle: Handle,
+        travel: TimeTravel | None = None,
+        predicate: Predicate | None = None,
+        text: str | None = None,
+    ) -> DataFrame:
+        """The table's rows as a DataFrame; notes that the transaction read them.
+
+        Only files that the predicate may match are read; the rows are not filtered by it.
+        """
+        snapshot = self.snapshot(handle, travel)
+        if travel is None:
+            table = self.transaction.open(handle)
+            if self.writes:
+                table.read(predicate, text)
+            else:
+                table.plain_read(predicate, text)
+        work = Work(
+            start=lambda: self.engine.spark,
+            manifests=self.engine.manifests,
+            system=self.engine.system,
+            settings=self.engine.settings,
+            snapshot=snapshot,
+            store=handle.store,
+            storage_options=self.engine.storage_options,
+        )
+        return work.scan(snapshot.select(predicate))
+
+    # Texts
+
+    def column_of(self, expression: Expression) -> Column:
+        """The column of an expression; tables in it are read in this transaction."""
+        if isinstance(expression, NativeColumn) or not expression.references:
+            return plain_column(expression)
+        return F.expr(expression.rewritten(self._view))
+
+    def query(self, sql: SqlText) -> DataFrame:
+        """The rows of a query; tables of the lake in it are read in this transaction.
+
+        Other names stay as they are, and are Spark's.
+        """
+        frames: dict[str, DataFrame] = {}
+        tokens: dict[str, str] = {}
+
+        def replaced(reference: Reference) -> str | None:
+            frame = self._referenced(reference)
+            if frame is None:
+                return None
+            name = f"t{len(frames)}"
+            frames[name] = frame
+            token = f"\u2987{name}\u2988"
+            tokens[token] = "{" + name + "}"
+            return token
+
+        text = sql.rewritten(replaced).replace("{", "{{").replace("}", "}}")
+        for token, marker in tokens.items():
+            text = text.replace(token, marker)
+        if not frames:
+            return self.spark.sql(sql.text)
+        return self.spark.sql(text, **frames)
+
+    def _referenced(self, reference: Reference) -> DataFrame | None:
+        handle = self.find(reference.table)
+        if handle is None:
+            return None
+        if isinstance(reference.table, TableName) or self.exists(handle):
+            return self.scan(handle, reference.travel)
+        raise InvalidRequest(
+            f"{handle.store.url} is not a Delta table: it has no _delta_log with a commit"
+        )
+
+    def _view(self, reference: Reference) -> str | None:
+        frame = self._referenced(reference)
+        if frame is None:
+            return None
+        name = f"txlake_{self.engine.system.new_id().replace('-', '')}"
+        frame.createOrReplaceTempView(name)
+        self._views.append(name)
+        return name

@@ -1,0 +1,380 @@
+"""Statements that read and write rows: INSERT, DELETE, UPDATE, MERGE, TRUNCATE, writes of frames.
+
+Owns how a statement's parts reach the data plane and how its change is staged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from txlake.errors import InvalidRequest
+from txlake.protocol.actions import Action, Txn
+from txlake.protocol.schema_change import as_table_schema, merge_schemas
+from txlake.protocol.types import Struct
+from txlake.session.context import Context
+from txlake.session.definitions import create_from_rows
+from txlake.session.engine import Handle
+from txlake.session.evolution import schema_actions
+from txlake.spark import dml, held, inserts
+from txlake.spark import merge as merging
+from txlake.spark.inserts import Placement, Rows
+from txlake.spark.rows import unknown_column
+from txlake.spark.scan import quote
+from txlake.spark.types import delta_schema, spark_type
+from txlake.spark.work import Work, condition_text
+from txlake.statements import (
+    Constant,
+    Delete,
+    Expression,
+    Insert,
+    Merge,
+    NativeFrame,
+    PartitionValue,
+    Query,
+    Source,
+    SqlText,
+    Table,
+    TimeTravel,
+    Truncate,
+    Update,
+    Values,
+    Write,
+)
+from txlake.transaction.change import Change
+
+Counts = Mapping[str, int]
+
+
+def delete(context: Context, statement: Delete) -> Counts:
+    """DELETE FROM."""
+    handle = context.require(statement.table)
+    change = dml.delete(context.work(handle), statement.condition, statement.alias)
+    context.transaction.stage(handle, change)
+    return change.affected
+
+
+def truncate(context: Context, statement: Truncate) -> Counts:
+    """TRUNCATE TABLE."""
+    handle = context.require(statement.table)
+    change = replace(dml.delete(context.work(handle), None), operation="TRUNCATE", parameters={})
+    context.transaction.stage(handle, change)
+    return {}
+
+
+def update(context: Context, statement: Update) -> Counts:
+    """UPDATE."""
+    handle = context.require(statement.table)
+    change = dml.update(
+        context.work(handle), statement.assignments, statement.condition, statement.alias
+    )
+    context.transaction.stage(handle, change)
+    return change.affected
+
+
+def merge(context: Context, statement: Merge) -> Counts:
+    """MERGE INTO."""
+    handle = context.require(statement.target)
+    work = context.work(handle)
+    source = _as_frame(context, source_rows(context, statement.source))
+    evolve = partial(_evolved, work)
+    change = merging.merge(work, statement, source, evolve)
+    context.transaction.stage(handle, change)
+    return change.affected
+
+
+def insert(context: Context, statement: Insert) -> Counts:
+    """INSERT INTO, INSERT OVERWRITE, INSERT ... REPLACE WHERE."""
+    handle = context.require(statement.table)
+    work = context.work(handle)
+    rows = source_rows(context, statement.source)
+    if statement.schema_evolution and not isinstance(rows, Values):
+        work = _grown(context, handle, work, _schema_of(rows))
+    placement = Placement(by_name=statement.by_name, columns=statement.columns)
+    condition = statement.replace_where
+    dynamic = statement.overwrite and _is_dynamic(context)
+    if statement.partition is not None:
+        rows, placement = _with_partition(context, work, rows, placement, statement.partition)
+        static = [one for one in statement.partition if not one.dynamic]
+        dynamic = dynamic or (statement.overwrite and not static)
+        if statement.overwrite and static:
+            condition = SqlText(" AND ".join(_equals(one) for one in static))
+        if statement.if_not_exists and _has_rows(work, condition):
+            return {"num_affected_rows": 0, "num_inserted_rows": 0}
+    change = _placed(work, rows, placement, condition, statement.overwrite, dynamic)
+    context.transaction.stage(handle, change)
+    return change.affected
+
+
+def _placed(
+    work: Work,
+    rows: Rows,
+    placement: Placement,
+    condition: object,
+    overwrite: bool,
+    dynamic: bool,
+) -> Change:
+    if isinstance(condition, SqlText) or condition is not None:
+        return inserts.replace_where(work, rows, placement, condition)  # type: ignore[arg-type]
+    if dynamic:
+        return inserts.overwrite_partitions(work, rows, placement)
+    if overwrite:
+        return inserts.overwrite(work, rows, placement)
+    return inserts.append(work, rows, placement)
+
+
+def _is_dynamic(context: Context) -> bool:
+    mode = context.spark.conf.get("spark.sql.sources.partitionOverwriteMode", "static")
+    return str(mode).lower() == "dynamic"
+
+
+def _with_partition(
+    context: Context,
+    work: Work,
+    rows: Rows,
+    placement: Placement,
+    partition: tuple[PartitionValue, ...],
+) -> tuple[Rows, Placement]:
+    """The rows with the PARTITION clause's constants as columns; the source has the others.
+
+    Without a column list the source's columns are the table's but the constant ones, the clause's
+    dynamic columns last, as in Spark.
+    """
+    snapshot = work.snapshot
+    partitions = {name.lower() for name in snapshot.partition_columns}
+    for one in partition:
+        if one.column.lower() not in partitions:
+            raise InvalidRequest(
+                f"{snapshot.table}: PARTITION names {one.column!r}, which is no partition column; "
+                f"the table is partitioned by {', '.join(snapshot.partition_columns) or 'nothing'}"
+            )
+    frame = _as_frame(context, rows, work)
+    static = {one.column.lower(): one for one in partition if not one.dynamic}
+    if placement.by_name:
+        names = tuple(frame.columns)
+    elif placement.columns is not None:
+        names = placement.columns
+    else:
+        named = {one.column.lower() for one in partition}
+        rest = [name for name in snapshot.schema.names if name.lower() not in named]
+        names = (*rest, *(one.column for one in partition if one.dynamic))
+    if len(names) != len(frame.columns):
+        raise InvalidRequest(
+            f"{snapshot.table}: expected {len(names)} columns ({', '.join(names)}), "
+            f"found {len(frame.columns)}"
+        )
+    frame = frame.toDF(*names)
+    for one in static.values():
+        item = snapshot.schema.find(one.column)
+        if item is None:
+            raise unknown_column(one.column, snapshot)
+        frame = frame.withColumn(item.name, F.lit(one.value).cast(spark_type(item.type)))
+    return frame, Placement(by_name=True)
+
+
+def _equals(one: PartitionValue) -> str:
+    if one.value is None:
+        return f"{quote(one.column)} IS NULL"
+    return f"{quote(one.column)} = {_literal(one.value)}"
+
+
+def _literal(value: Constant) -> str:
+    if isinstance(value, str):
+        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    if isinstance(value, bool | int):
+        return str(value).upper() if isinstance(value, bool) else str(value)
+    return f"'{value}'"
+
+
+def _has_rows(work: Work, condition: SqlText | object) -> bool:
+    predicate = work.predicate(condition, None)  # type: ignore[arg-type]
+    return work.snapshot.select(predicate).num_rows > 0
+
+
+def source_rows(context: Context, source: Source) -> Rows:
+    """The rows of a statement's source: Spark's, or the driver's own."""
+    match source:
+        case Values():
+            return source
+        case Query(sql):
+            return context.query(sql)
+        case NativeFrame(frame):
+            table = held.as_arrow(frame)
+            if table is not None:
+                return table
+            if hasattr(frame, "mapInArrow"):
+                return frame  # type: ignore[return-value]
+            raise InvalidRequest(
+                f"expected a DataFrame of Spark, pandas, pyarrow or polars, "
+                f"found {type(frame).__module__}.{type(frame).__qualname__}"
+            )
+
+
+def _as_frame(context: Context, rows: Rows, work: Work | None = None) -> DataFrame:
+    if isinstance(rows, Values):
+        width = len(rows.rows[0])
+        names = [f"col{place}" for place in range(1, width + 1)]
+        rows, _ = held.table_of_values(rows, names, context.zone)
+    if isinstance(rows, pa.Table):
+        return context.spark.createDataFrame(rows)
+    return rows
+
+
+def _schema_of(rows: DataFrame | pa.Table) -> Struct:
+    return held.schema_of(rows) if isinstance(rows, pa.Table) else delta_schema(rows.schema)
+
+
+def _evolved(work: Work, schema: Struct) -> tuple[Action, ...]:
+    return schema_actions(work.snapshot, schema, work.system.new_id)
+
+
+def _grown(context: Context, handle: Handle, work: Work, incoming: Struct) -> Work:
+    """The work on the table with the rows' new columns added."""
+    properties = work.snapshot.properties
+    schema = merge_schemas(
+        work.snapshot.schema,
+        incoming,
+        allow_type_widening=properties.type_widening,
+        keep_types=True,
+    )
+    return _with_schema(context, handle, work, schema, None)
+
+
+def _with_schema(
+    context: Context,
+    handle: Handle,
+    work: Work,
+    schema: Struct,
+    partition_columns: tuple[str, ...] | None,
+) -> Work:
+    actions = schema_actions(
+        work.snapshot, schema, work.system.new_id, partition_columns=partition_columns
+    )
+    if not actions:
+        return work
+    context.transaction.stage(handle, Change(operation="WRITE", actions=actions))
+    return context.work(handle)
+
+
+def write(context: Context, statement: Write) -> Counts:
+    """`lake.write`: rows by column name, creating the table where there is none."""
+    nothing = {"num_affected_rows": 0, "num_inserted_rows": 0}
+    handle = context.find(statement.table)
+    exists = context.exists(handle)
+    if exists and statement.mode == "ignore":
+        return nothing
+    if exists and statement.mode == "error":
+        raise InvalidRequest(
+            f"{statement.table} exists already; say mode='append', 'overwrite' or 'ignore'"
+        )
+    rows = source_rows(context, statement.source)
+    assert not isinstance(rows, Values)
+    if not exists or handle is None:
+        handle = create_from_rows(context, statement, as_table_schema(_schema_of(rows)))
+    if _written_before(context, handle, statement):
+        return nothing
+    work = _prepared(context, handle, statement, rows, exists)
+    change = _placed(
+        work,
+        rows,
+        Placement(by_name=True),
+        statement.replace_where,
+        statement.mode == "overwrite",
+        statement.dynamic_partition_overwrite
+        or (
+            exists
+            and statement.mode == "overwrite"
+            and not statement.overwrite_schema
+            and not isinstance(rows, pa.Table)
+            and _is_dynamic(context)
+        ),
+    )
+    context.transaction.stage(handle, change)
+    return change.affected
+
+
+def _prepared(
+    context: Context, handle: Handle, statement: Write, rows: DataFrame | pa.Table, exists: bool
+) -> Work:
+    """The work on the table after its schema was changed as the write asks for."""
+    work = context.work(handle)
+    if not exists:
+        return work
+    if statement.replace_where is not None and statement.mode != "overwrite":
+        raise InvalidRequest(
+            f"{handle.name}: replace_where goes with mode='overwrite', found mode={statement.mode!r}"
+        )
+    if statement.overwrite_schema and statement.mode == "overwrite":
+        if statement.replace_where is not None or statement.dynamic_partition_overwrite:
+            raise InvalidRequest(
+                f"{handle.name}: overwrite_schema replaces the whole table; leave out replace_where "
+                "and dynamic partition overwrite"
+            )
+        schema = as_table_schema(_schema_of(rows))
+        partitions = statement.partition_by
+        return _with_schema(context, handle, work, schema, partitions)
+    wanted = statement.partition_by
+    if wanted is not None and _folded(wanted) != _folded(work.snapshot.partition_columns):
+        raise InvalidRequest(
+            f"{handle.name}: partition_by={list(wanted)} but the table is partitioned by "
+            f"{list(work.snapshot.partition_columns)}; leave partition_by out, or overwrite with "
+            "overwrite_schema=True"
+        )
+    if statement.merge_schema:
+        return _grown(context, handle, work, _schema_of(rows))
+    return work
+
+
+def _folded(names: tuple[str, ...]) -> list[str]:
+    return [name.lower() for name in names]
+
+
+def _written_before(context: Context, handle: Handle, statement: Write) -> bool:
+    """Whether this application version was written already; notes it otherwise."""
+    if (statement.app_id is None) != (statement.app_version is None):
+        raise InvalidRequest(
+            f"{handle.name}: app_id and app_version go together, found "
+            f"{statement.app_id!r} and {statement.app_version!r}"
+        )
+    if statement.app_id is None or statement.app_version is None:
+        return False
+    table = context.transaction.open(handle)
+    newest = table.app_version(statement.app_id)
+    if newest is not None and newest >= statement.app_version:
+        return True
+    txn = Txn(
+        app_id=statement.app_id,
+        version=statement.app_version,
+        last_updated=context.engine.system.now_ms(),
+    )
+    context.transaction.stage(handle, Change(operation="WRITE", actions=(txn,)))
+    return False
+
+
+def read(
+    context: Context,
+    table: Table,
+    travel: TimeTravel | None,
+    condition: Expression | None,
+    columns: Sequence[str] | None,
+) -> DataFrame:
+    """`lake.read`: the rows for which the condition is true, some of the columns."""
+    handle = context.require(table)
+    snapshot = context.snapshot(handle, travel)
+    work = replace(context.work(handle), snapshot=snapshot)
+    predicate = work.predicate(condition, None)
+    text = None if condition is None else condition_text(condition)
+    frame = context.scan(handle, travel, predicate, text)
+    if condition is not None:
+        frame = work.qualified(frame, None).where(context.column_of(condition))
+    if columns is None:
+        return frame
+    for name in columns:
+        if snapshot.schema.find(name) is None:
+            raise unknown_column(name, snapshot)
+    return frame.select(*[quote(name) for name in columns])

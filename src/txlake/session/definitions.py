@@ -1,0 +1,238 @@
+"""CREATE, DROP, ALTER and CLONE in a session: names resolved, changes staged, the catalog told.
+
+Owns where a new table is put and what happens to its name; the changes themselves are made by
+`create`, `alter` and `clone`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import functions as F
+
+from txlake.errors import InvalidRequest
+from txlake.log.snapshot import Snapshot
+from txlake.protocol.types import DataType, Struct
+from txlake.session.alter import alter
+from txlake.session.context import Context
+from txlake.session.create import check_same_definition, create, create_like
+from txlake.session.engine import Handle
+from txlake.session.environment import Environment
+from txlake.spark import inserts
+from txlake.spark.inserts import Placement
+from txlake.spark.types import delta_schema, spark_schema
+from txlake.statements import (
+    AlterStatement,
+    CreateTable,
+    CreateTableLike,
+    DropTable,
+    RenameTable,
+    Table,
+    TableName,
+    TablePath,
+    Write,
+)
+from txlake.transaction.change import Change
+
+
+def environment_of(context: Context, handle: Handle | None = None) -> Environment:
+    """What DDL handlers may ask: the time, ids, the rows of the table."""
+    system = context.engine.system
+    return Environment(
+        now_ms=system.now_ms(),
+        new_id=system.new_id,
+        violating_row=partial(_violating_row, context, handle) if handle else _no_row,
+        type_of=partial(_type_of, context),
+    )
+
+
+def _no_row(condition: str) -> None:
+    return None
+
+
+def _violating_row(
+    context: Context, handle: Handle | None, condition: str
+) -> dict[str, object] | None:
+    assert handle is not None
+    work = context.work(handle)
+    frame = work.qualified(work.scan(work.snapshot.select(None)), None)
+    found = frame.where(~F.coalesce(F.expr(condition), F.lit(False))).limit(1).collect()
+    return found[0].asDict(recursive=True) if found else None
+
+
+def _type_of(context: Context, text: str, schema: Struct) -> DataType:
+    empty = context.spark.createDataFrame([], spark_schema(schema))
+    try:
+        result = empty.select(F.expr(text).alias("value"))
+        return delta_schema(result.schema).fields[0].type
+    except (AnalysisException, ParseException) as error:
+        reason = str(error).splitlines()[0]
+        raise InvalidRequest(f"expression {text!r}: {reason}") from error
+
+
+def place(context: Context, table: Table, location: str | None) -> Handle:
+    """The table, or where it is to be made: the place given, or a folder of the warehouse."""
+    found = context.find(table)
+    if isinstance(table, TablePath):
+        if location is not None:
+            raise InvalidRequest(f"{table}: the table is named by its place; leave out LOCATION")
+        assert found is not None
+        return found
+    if found is not None:
+        if location is not None and context.engine.at(location, table).store.url != found.store.url:
+            raise InvalidRequest(
+                f"{table} is at {found.store.url}, not at {location}; drop it first"
+            )
+        return found
+    owner, name = context.engine.qualified(table, context.database)
+    catalog = context.engine.catalog
+    where = location or context.engine.place_of(owner, name)
+    if catalog is None or catalog.database(owner) is None:
+        raise InvalidRequest(f"there is no database {owner!r}; CREATE DATABASE {owner} makes it")
+    return context.engine.at(where, TableName((owner, name)))
+
+
+def register(context: Context, handle: Handle, *, managed: bool) -> None:
+    """Gives a new table its name once the transaction commits."""
+    if handle.entry is not None or isinstance(handle.table, TablePath):
+        return
+    owner, name = handle.table.parts
+    catalog = context.engine.catalog
+    assert catalog is not None
+    context.transaction.name_table((owner, name), handle)
+    context.transaction.after_commit(
+        lambda: _add_name(lambda: catalog.add_table(owner, name, handle.store.url, managed=managed))
+    )
+
+
+def _add_name(add: Callable[[], object]) -> None:
+    add()
+
+
+def create_table(context: Context, statement: CreateTable) -> None:
+    """CREATE TABLE, also with AS SELECT."""
+    handle = place(context, statement.table, statement.location)
+    existing = _existing(context, handle)
+    managed = isinstance(statement.table, TableName) and statement.location is None
+    unnamed = handle.entry is None and isinstance(statement.table, TableName)
+    if existing is not None and unnamed and statement.mode in ("create", "if_not_exists"):
+        if statement.query is not None:
+            raise InvalidRequest(
+                f"{statement.table}: {handle.store.url} holds a table already; "
+                "CREATE OR REPLACE TABLE replaces it"
+            )
+        check_same_definition(statement, existing, environment_of(context))
+        register(context, handle, managed=managed)
+        return
+    frame = None if statement.query is None else context.query(statement.query)
+    change = create(
+        statement,
+        existing,
+        environment_of(context),
+        query_schema=None if frame is None else delta_schema(frame.schema),
+        managed=managed,
+    )
+    if change is None:
+        return
+    context.transaction.stage(handle, change)
+    if frame is not None:
+        written = inserts.append(context.work(handle), frame, Placement(by_name=True))
+        context.transaction.stage(
+            handle,
+            Change(
+                operation=change.operation,
+                parameters=change.parameters,
+                actions=written.actions,
+                metrics=written.metrics,
+            ),
+        )
+    register(context, handle, managed=managed)
+
+
+def create_table_like(context: Context, statement: CreateTableLike) -> None:
+    """CREATE TABLE ... LIKE."""
+    source = context.snapshot(context.require(statement.source))
+    handle = place(context, statement.table, statement.location)
+    change = create_like(statement, source, _existing(context, handle), environment_of(context))
+    if change is not None:
+        context.transaction.stage(handle, change)
+        register(context, handle, managed=statement.location is None)
+
+
+def _existing(context: Context, handle: Handle) -> Snapshot | None:
+    view = context.transaction.open(handle).view
+    return view if view.is_created else None
+
+
+def create_from_rows(context: Context, statement: Write, schema: Struct) -> Handle:
+    """Creates the table that a write needs, of the rows' schema."""
+    table = statement.table
+    if isinstance(table, TableName) and context.engine.catalog is not None:
+        owner, _ = context.engine.qualified(table, context.database)
+        context.engine.catalog.create_database(owner, if_not_exists=True)
+    handle = place(context, table, None)
+    if _existing(context, handle) is not None:
+        raise InvalidRequest(
+            f"{table}: {handle.store.url} holds a table that has no name in the lake; name it "
+            f"with CREATE TABLE {table} LOCATION '{handle.store.url}'"
+        )
+    definition = CreateTable(table=table, partition_by=statement.partition_by)
+    change = create(definition, None, environment_of(context), query_schema=schema, managed=True)
+    assert change is not None
+    context.transaction.stage(handle, change)
+    register(context, handle, managed=True)
+    return handle
+
+
+def drop_table(context: Context, statement: DropTable) -> None:
+    """DROP TABLE: the name goes, and with it the folder of a table that is the lake's own."""
+    handle = context.find(statement.table)
+    if handle is None and statement.if_exists:
+        return
+    if handle is None:
+        handle = context.require(statement.table)
+    if isinstance(statement.table, TablePath) or handle.entry is None:
+        raise InvalidRequest(
+            f"DROP TABLE {statement.table}: only a named table is dropped; remove the folder of a "
+            "table that has none"
+        )
+    context.transaction.open(handle)
+    entry, catalog = handle.entry, context.engine.catalog
+    assert catalog is not None
+    owner, name = entry.database, entry.name
+    context.transaction.name_table((owner, name), None)
+
+    def drop() -> None:
+        catalog.drop_table(entry)
+        context.engine.forget(handle)
+        if entry.managed:
+            handle.store.delete([stored.path for stored in handle.store.list("")])
+
+    context.transaction.after_commit(drop)
+
+
+def alter_table(context: Context, statement: AlterStatement) -> None:
+    """ALTER TABLE in all its forms."""
+    handle = context.require(statement.table)
+    if isinstance(statement, RenameTable):
+        _rename(context, handle, statement)
+        return
+    change = alter(statement, context.snapshot(handle), environment_of(context, handle))
+    context.transaction.stage(handle, change)
+
+
+def _rename(context: Context, handle: Handle, statement: RenameTable) -> None:
+    entry, catalog = handle.entry, context.engine.catalog
+    if entry is None or catalog is None or not isinstance(statement.new_table, TableName):
+        raise InvalidRequest(
+            f"ALTER TABLE {statement.table} RENAME TO {statement.new_table}: only a named table "
+            "has another name"
+        )
+    owner, name = context.engine.qualified(statement.new_table, entry.database)
+    if context.find(statement.new_table) is not None:
+        raise InvalidRequest(f"{statement.new_table} exists already")
+    context.transaction.name_table((entry.database, entry.name), None)
+    context.transaction.name_table((owner, name), handle)
+    context.transaction.after_commit(lambda: catalog.rename_table(entry, owner, name))

@@ -1,0 +1,37 @@
+"""A table's schema grows or is replaced by the rows that are written to it.
+
+Owns the schema actions of writes; `table_metadata` makes them whole.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from txlake.log.snapshot import Snapshot
+from txlake.protocol.actions import Action
+from txlake.protocol.types import Struct, schema_to_string
+from txlake.session.environment import Environment
+from txlake.session.table_metadata import changed
+
+
+def schema_actions(
+    snapshot: Snapshot,
+    schema: Struct,
+    environment: Environment,
+    *,
+    partition_columns: tuple[str, ...] | None = None,
+) -> tuple[Action, ...]:
+    """The actions that give the table this schema; none when it has it already.
+
+    Raises InvalidRequest for a schema that no table can have, UnsupportedFeature for a type that
+    txlake doesn't write.
+    """
+    partitions = snapshot.partition_columns if partition_columns is None else partition_columns
+    if schema == snapshot.schema and partitions == snapshot.partition_columns:
+        return ()
+    metadata = msgspec.structs.replace(
+        snapshot.metadata,
+        schema_string=schema_to_string(schema),
+        partition_columns=partitions,
+    )
+    return changed(snapshot, metadata, environment)

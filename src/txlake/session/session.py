@@ -1,0 +1,265 @@
+"""A session: its current database, its own SQL transaction, and the statements it carries out.
+
+Owns autocommit and the control statements. What a statement does is `dispatch`'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+
+from txlake.conflict.levels import Level, parse_level
+from txlake.errors import InvalidRequest
+from txlake.log.snapshot import Snapshot
+from txlake.session.context import Context
+from txlake.session.data import read
+from txlake.session.dispatch import Answer, changes_catalog, run
+from txlake.session.engine import DEFAULT_DATABASE, Engine
+from txlake.session.progress import progress
+from txlake.session.results import nothing
+from txlake.session.transaction import State, Transaction
+from txlake.statements import (
+    Atomic,
+    Begin,
+    Commit,
+    Expression,
+    LockTable,
+    ReleaseSavepoint,
+    Rollback,
+    RollbackTo,
+    Savepoint,
+    Select,
+    SetIsolation,
+    SetLockTimeout,
+    SetXactAbort,
+    Statement,
+    Table,
+    TimeTravel,
+    UseDatabase,
+)
+
+_CONTROL = (
+    Atomic,
+    Begin,
+    Commit,
+    Rollback,
+    Savepoint,
+    RollbackTo,
+    ReleaseSavepoint,
+    SetIsolation,
+    SetLockTimeout,
+    SetXactAbort,
+    LockTable,
+)
+
+
+class Session:
+    """Carries out statements one after the other; used by one thread at a time."""
+
+    def __init__(self, engine: Engine, *, level: Level | None = None) -> None:
+        self.engine = engine
+        self.database = DEFAULT_DATABASE
+        self.level = level
+        self._current: Transaction | None = None
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session."""
+        return self.engine.spark
+
+    @property
+    def current(self) -> Transaction | None:
+        """The transaction that BEGIN opened, until COMMIT or ROLLBACK."""
+        return self._current
+
+    def begin(
+        self,
+        *,
+        level: Level | None = None,
+        read_only: bool = False,
+        explicit: bool = True,
+        name: str | None = None,
+    ) -> Transaction:
+        """A new transaction, not the session's current one."""
+        return Transaction(
+            id=self.engine.system.new_id(),
+            engine=self.engine,
+            level=self.level if level is None else level,
+            read_only=read_only,
+            explicit=explicit,
+            name=name,
+        )
+
+    def close(self) -> None:
+        """Rolls an open transaction back."""
+        if self._current is not None:
+            self._current.rollback()
+            self._current = None
+
+    def fail(self, cause: BaseException) -> None:
+        """A statement could not even be read: it fails the open transaction all the same."""
+        if self._current is not None:
+            self._current.fail(cause)
+
+    def execute(self, statement: Statement) -> DataFrame:
+        """Carries out a statement, in the open transaction or in one of its own."""
+        if isinstance(statement, _CONTROL):
+            return self._control(statement)
+        return self.execute_in(self._current, statement)
+
+    def execute_in(self, transaction: Transaction | None, statement: Statement) -> DataFrame:
+        """Carries out a statement in the transaction given; None for one of its own."""
+        answer = self.carry_out(transaction, statement)
+        return answer(self.spark)
+
+    def carry_out(self, transaction: Transaction | None, statement: Statement) -> Answer:
+        """Like `execute_in`; the answer is made into a DataFrame only when it is asked for."""
+        if transaction is not None and changes_catalog(statement):
+            error = InvalidRequest(
+                f"{type(statement).__name__} can't run in a transaction; COMMIT or ROLLBACK first"
+            )
+            transaction.fail(error)
+            raise error
+        own = self.begin(explicit=False) if transaction is None else transaction
+        own.require_active()
+        writes = not isinstance(statement, Select)
+        context = Context(
+            engine=self.engine, transaction=own, database=self.database, writes=writes
+        )
+        try:
+            if isinstance(statement, UseDatabase):
+                self._use(statement.name)
+                return nothing
+            with progress(statement):
+                answer = run(context, statement)
+                if transaction is None:
+                    own.commit()
+                return answer
+        except BaseException as error:
+            own.fail(error)
+            raise
+        finally:
+            context.close()
+
+    def read(
+        self,
+        table: Table,
+        travel: TimeTravel | None = None,
+        condition: Expression | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        transaction: Transaction | None = None,
+    ) -> DataFrame:
+        """The table's rows for which the condition is true."""
+        own = transaction or self._current or self.begin(explicit=False)
+        context = Context(engine=self.engine, transaction=own, database=self.database)
+        try:
+            return read(context, table, travel, condition, columns)
+        except BaseException as error:
+            own.fail(error)
+            raise
+        finally:
+            context.close()
+
+    def snapshot(
+        self,
+        table: Table,
+        travel: TimeTravel | None = None,
+        *,
+        transaction: Transaction | None = None,
+    ) -> Snapshot:
+        """The table's state."""
+        own = transaction or self._current or self.begin(explicit=False)
+        context = Context(engine=self.engine, transaction=own, database=self.database)
+        return context.snapshot(context.require(table), travel)
+
+    def exists(self, table: Table, *, transaction: Transaction | None = None) -> bool:
+        """Whether there is such a table."""
+        own = transaction or self._current or self.begin(explicit=False)
+        context = Context(engine=self.engine, transaction=own, database=self.database)
+        return context.exists(context.find(table))
+
+    def _use(self, name: str) -> None:
+        catalog = self.engine.catalog
+        if catalog is None or catalog.database(name) is None:
+            raise InvalidRequest(f"there is no database {name!r}; SHOW DATABASES lists them")
+        self.database = name
+
+    def _control(self, statement: Statement) -> DataFrame:
+        match statement:
+            case Begin(isolation=isolation, read_only=read_only, name=name):
+                self._begin(None if isolation is None else parse_level(isolation), read_only, name)
+            case Commit():
+                self._commit()
+            case Rollback(name):
+                self._rollback(name)
+            case Savepoint(name):
+                self._open().savepoint(name)
+            case RollbackTo(name):
+                self._open().rollback_to(name)
+            case ReleaseSavepoint(name):
+                self._open().release(name)
+            case SetIsolation(level=level):
+                if self._current is not None:
+                    raise InvalidRequest(
+                        "SET TRANSACTION ISOLATION LEVEL comes before BEGIN; a transaction is open"
+                    )
+                if level is not None:
+                    self.level = parse_level(level)
+            case Atomic(statements):
+                self._atomic(statements)
+            case SetLockTimeout() | SetXactAbort():
+                pass  # path tables take no locks; a failed statement always rolls everything back
+            case LockTable(tables=tables):
+                raise InvalidRequest(
+                    f"LOCK TABLE {', '.join(map(str, tables))}: tables of this lake take no locks; "
+                    "conflicting transactions are found at COMMIT"
+                )
+            case _:
+                raise AssertionError(statement)
+        return nothing(self.spark)
+
+    def _begin(self, level: Level | None, read_only: bool, name: str | None) -> None:
+        if self._current is not None:
+            raise InvalidRequest(
+                f"a transaction is open already ({self._current.id}); transactions don't nest: "
+                "COMMIT or ROLLBACK it first"
+            )
+        self._current = self.begin(level=level, read_only=read_only, name=name)
+
+    def _open(self) -> Transaction:
+        if self._current is None:
+            raise InvalidRequest("no transaction is open; BEGIN opens one")
+        return self._current
+
+    def _commit(self) -> None:
+        transaction = self._open()
+        self._current = None
+        transaction.commit()
+
+    def _rollback(self, name: str | None) -> None:
+        transaction = self._open()
+        own = transaction.name
+        if name is not None and transaction.has_savepoint(name):
+            transaction.rollback_to(name)
+            return
+        if name is not None and (own is None or own.lower() != name.lower()):
+            raise InvalidRequest(f"ROLLBACK {name}: no transaction or savepoint has that name")
+        transaction.rollback()
+        self._current = None
+
+    def _atomic(self, statements: tuple[Statement, ...]) -> None:
+        self._begin(None, False, None)
+        try:
+            for statement in statements:
+                self.execute(statement)
+            self._commit()
+        except BaseException:
+            if self._current is not None:
+                self._current.rollback()
+                self._current = None
+            raise
+
+
+__all__ = ["Session", "State"]

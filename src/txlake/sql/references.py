@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
 
 from txlake.sql.dialect import DIALECT
-from txlake.sql.tokens import Kind, SourceText, Token
+from txlake.sql.tokens import Kind, SourceText, Token, describe, words
 from txlake.sql.travel import Clause, clauses, path_suffix
 from txlake.statements import (
     Reference,
@@ -30,6 +30,7 @@ Scope = tuple[tuple[TableName, str], ...]
 
 _FILE_FORMATS = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "binaryfile", "xml"})
 _BEFORE_TABLE = frozenset({"(", ")", "UNION", "ALL", "DISTINCT", "EXCEPT", "INTERSECT", "MINUS"})
+_BETWEEN_OPERANDS = words("= == <> != < > <= >= <=> / % || | & ^ . , AND OR")
 _QUERY = ("", "")
 _EXPRESSION = ("SELECT 1 WHERE (", "\n)")
 _RELATION = ("SELECT * FROM ", "")
@@ -52,6 +53,8 @@ def query_text(source: SourceText, tokens: Sequence[Token]) -> SqlText:
 
 def expression_text(source: SourceText, tokens: Sequence[Token], scope: Scope = ()) -> SqlText:
     """A condition or a value. Raises as `query_text` does."""
+    if tokens[0].upper in _BETWEEN_OPERANDS:
+        raise source.error(f"unexpected {describe(tokens[0])}", tokens[0].start)
     part = _Slice(source, tokens, *_EXPRESSION)
     where = part.tree.args.get("where")
     inside = where.this if isinstance(where, exp.Where) else None

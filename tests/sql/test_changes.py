@@ -240,7 +240,7 @@ def test_full_names_of_both_sides_become_their_aliases() -> None:
     assert isinstance(statement, Merge)
     clause = statement.clauses[0]
     assert isinstance(clause, MatchedUpdate)
-    assert not isinstance(clause.assignments, type(STAR))
+    assert isinstance(clause.assignments, tuple)
     texts = [statement.on, clause.condition, clause.assignments[0].value]
     assert [text.rewritten(lambda _: None) for text in texts if isinstance(text, SqlText)] == [
         "`t`.id = `s`.id",

@@ -42,22 +42,28 @@ def z85_encode(data: bytes) -> str:
 
 
 def z85_decode(text: str) -> bytes:
-    """The bytes of Z85 text, a multiple of four. Raises ValueError when the text is not Z85."""
+    """The bytes of Z85 text. Raises ValueError when the text is not Z85.
+
+    Rust writers (the z85 crate) mark a short last group by leading `#`, which no whole group can
+    start with: each stands for one missing byte. Otherwise the length is a multiple of four.
+    """
     if len(text) % 5:
         raise ValueError(f"Z85 text of {len(text)} characters: expected a multiple of five")
-    words: list[int] = []
+    data = bytearray()
     for start in range(0, len(text), 5):
+        group = text[start : start + 5]
+        digits = group.lstrip("#") if start + 5 == len(text) else group
         word = 0
-        for character in text[start : start + 5]:
+        for character in digits:
             value = _Z85_VALUE.get(character)
             if value is None:
                 raise ValueError(f"{character!r} is not a Z85 character")
             word = word * 85 + value
-        words.append(word)
-    try:
-        return struct.pack(f">{len(words)}I", *words)
-    except struct.error as error:
-        raise ValueError("Z85 text beyond 32 bits") from error
+        size = len(digits) - 1
+        if size < 1 or word >> 8 * size:
+            raise ValueError(f"Z85 group {group!r} is beyond {max(size, 0)} bytes")
+        data += word.to_bytes(size, "big")
+    return bytes(data)
 
 
 def encode_bitmap(bitmap: BitMap64) -> bytes:

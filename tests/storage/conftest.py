@@ -49,11 +49,14 @@ def s3_options() -> Iterator[dict[str, str]]:
         "max_retries": "0",
     }
     with serving(server):
-        _make_bucket(options, "lake")
+        with s3_client(options) as client:
+            client.create_bucket(Bucket="lake")
         yield options
 
 
-def _make_bucket(options: dict[str, str], bucket: str) -> None:
+@contextmanager
+def s3_client(options: dict[str, str]) -> Iterator[Any]:
+    """boto3's client of that server, for what no store of ours does."""
     boto3 = pytest.importorskip("boto3", reason="boto3, which makes buckets, isn't installed")
     client = boto3.client(
         "s3",
@@ -62,8 +65,10 @@ def _make_bucket(options: dict[str, str], bucket: str) -> None:
         aws_secret_access_key=options["AWS_SECRET_ACCESS_KEY"],
         region_name=options["AWS_REGION"],
     )
-    client.create_bucket(Bucket=bucket)
-    client.close()
+    try:
+        yield client
+    finally:
+        client.close()
 
 
 @dataclass

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import socket
 import traceback
+from pathlib import Path
 
+import obstore
+import obstore.store
 import pytest
 
-from tests.storage.conftest import Scripted
+from tests.storage.conftest import Scripted, s3_client
 from txlake.errors import InvalidRequest, Unavailable
 from txlake.ports import PutOutcome, Store
 from txlake.storage import open_store
+from txlake.storage.locations import Kind, Place
+from txlake.storage.objects import Backend, BucketStore
 
 CREATED, EXISTS, UNKNOWN = PutOutcome.CREATED, PutOutcome.EXISTS, PutOutcome.UNKNOWN
 
@@ -53,7 +58,7 @@ def test_a_lost_reply_is_unknown_and_never_repeated(
     scripted: Scripted, status: int | None, body: bytes, keeps: bool
 ) -> None:
     scripted.put_status, scripted.put_body, scripted.keeps = status, body, keeps
-    store = _store(scripted, max_retries="5", timeout="200ms")
+    store = _store(scripted, max_retries="5", timeout="1s" if status == 0 else "60s")
     assert store.put_if_absent("log/0", b"x") is UNKNOWN
     assert scripted.puts == 1
     assert list(scripted.objects.values()) == [b"x"] * keeps
@@ -155,8 +160,20 @@ def test_a_bucket_that_is_not_there(s3_options: dict[str, str]) -> None:
 def test_markers_of_folders_are_no_objects(s3_options: dict[str, str]) -> None:
     store = open_store("s3://lake/markers", s3_options)
     store.put("t/log/0", b"x")
-    open_store("s3://lake/markers", s3_options).put("t/log", b"")  # how obstore sees "t/log/"
+    with s3_client(s3_options) as client:
+        client.put_object(Bucket="lake", Key="markers/t/log/", Body=b"")
     assert [each.path for each in store.list("t/log")] == ["t/log/0"]
+
+
+def test_a_store_whose_deletion_stops_at_what_is_gone(tmp_path: Path) -> None:
+    folder = obstore.store.LocalStore(tmp_path)  # as Azure and Google do
+    with pytest.raises(FileNotFoundError):
+        obstore.delete(folder, ["gone"])
+    store = BucketStore(Place(Kind.MEMORY, "x", ""), Backend(folder, folder))
+    for name in ("a", "b", "c"):
+        store.put(name, b"")
+    store.delete(["gone", "a", "gone too", "c"])
+    assert [each.path for each in store.list("")] == ["b"]
 
 
 # --- credentials -------------------------------------------------------------------------------

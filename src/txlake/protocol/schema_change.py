@@ -235,6 +235,27 @@ def move_column(
     return _change_struct(schema, path[:-1], move)
 
 
+def field_at(schema: Struct, path: Path) -> Field | None:
+    """The field at a path, also inside arrays and maps; None when there is none."""
+    here: DataType = schema
+    found: Field | None = None
+    for part in path:
+        step = part.lower()
+        match here:
+            case Struct():
+                found = here.find(part)
+                if found is None:
+                    return None
+                here = found.type
+            case Array() if step == "element":
+                here, found = here.element, None
+            case Map() if step in ("key", "value"):
+                here, found = (here.key if step == "key" else here.value), None
+            case _:
+                return None
+    return found
+
+
 def change_field(schema: Struct, path: Path, change: Callable[[Field], Field]) -> Struct:
     """The schema with one field changed. Raises InvalidRequest: not there, or no field."""
 
@@ -260,11 +281,11 @@ def change_type(
         return _changed_type(old, new_type, path, allow_type_widening)
 
     *outer, last = path if path else ("",)
-    if last.lower() not in ("element", "key", "value") or _is_field(schema, path):
+    if last.lower() not in ("element", "key", "value") or field_at(schema, path):
         return change_field(schema, path, lambda item: with_type(item, change(item.type)))
     # The type change is recorded by the nearest field around.
     depth = len(outer)
-    while depth and not _is_field(schema, tuple(outer[:depth])):
+    while depth and field_at(schema, tuple(outer[:depth])) is None:
         depth -= 1
     if depth == 0:
         raise _no_such_column(path, schema)
@@ -335,26 +356,6 @@ def _position(struct: Struct, parent: Path, *, first: bool, after: str | None) -
         return len(struct.fields)
     neighbour = _member(struct, (*parent, after))
     return next(i for i, item in enumerate(struct) if item is neighbour) + 1
-
-
-def _is_field(schema: Struct, path: Path) -> bool:
-    """Whether a path leads to a struct's field rather than to an array's or map's part."""
-    here: DataType = schema
-    is_field = False
-    for part in path:
-        match here:
-            case Struct():
-                found = here.find(part)
-                if found is None:
-                    return False
-                here, is_field = found.type, True
-            case Array() if part.lower() == "element":
-                here, is_field = here.element, False
-            case Map() if part.lower() in ("key", "value"):
-                here, is_field = (here.key if part.lower() == "key" else here.value), False
-            case _:
-                return False
-    return is_field
 
 
 def _change_struct(schema: Struct, path: Path, change: Callable[[Struct], Struct]) -> Struct:

@@ -1,0 +1,265 @@
+"""ALTER TABLE and COMMENT ON TABLE become changes: properties, constraints, features, clustering.
+
+Columns are in `alter_columns`. Source: PROTOCOL.md, "Table Features", "CHECK Constraints",
+"Clustered Table".
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import msgspec
+
+from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.log.snapshot import Snapshot
+from txlake.protocol.actions import Metadata
+from txlake.protocol.properties import CONSTRAINT_PREFIX, validate_set, validate_unset
+from txlake.protocol.schema_rules import column_text
+from txlake.protocol.type_text import short_text
+from txlake.protocol.types import Primitive
+from txlake.session.alter_columns import (
+    add_columns,
+    alter_column,
+    drop_columns,
+    rename,
+    replace_columns,
+)
+from txlake.session.clustering import (
+    FEATURE,
+    check_statistics,
+    clustered_by,
+    clustering_domain,
+    clustering_paths,
+)
+from txlake.session.environment import Environment
+from txlake.session.expressions import check_constraint
+from txlake.session.features import add_feature, drop_feature, upgrade_protocol
+from txlake.session.operations import as_json
+from txlake.session.table_metadata import changed, check_not_reserved, named
+from txlake.statements import (
+    AddColumns,
+    AddConstraint,
+    AddFeature,
+    AlterColumn,
+    AlterStatement,
+    ClusterBy,
+    DropColumns,
+    DropConstraint,
+    DropFeature,
+    RenameColumn,
+    RenameTable,
+    ReplaceColumns,
+    SetComment,
+    SetProperties,
+    SqlText,
+    UnsetProperties,
+    UpgradeProtocol,
+)
+from txlake.transaction.change import Change, Read
+
+_COMMENT = "comment"
+
+
+def alter(statement: AlterStatement, table: Snapshot, environment: Environment) -> Change:
+    """The change that an ALTER TABLE makes; no actions when there is nothing to change.
+
+    Raises:
+        InvalidRequest: naming the table, what is wrong and what to do.
+        UnsupportedFeature: the table would need a feature that txlake doesn't write.
+    """
+    try:
+        return _altered(statement, table, environment)
+    except (InvalidRequest, UnsupportedFeature) as error:
+        raise named(error, table.table) from error
+
+
+def _altered(statement: AlterStatement, table: Snapshot, environment: Environment) -> Change:
+    match statement:
+        case SetProperties():
+            return _set_properties(statement, table, environment)
+        case UnsetProperties():
+            return _unset_properties(statement, table, environment)
+        case AddColumns():
+            return add_columns(statement, table, environment)
+        case DropColumns():
+            return drop_columns(statement, table, environment)
+        case ReplaceColumns():
+            return replace_columns(statement, table, environment)
+        case RenameColumn():
+            return rename(statement, table, environment)
+        case AlterColumn():
+            return alter_column(statement, table, environment)
+        case AddConstraint():
+            return _add_constraint(statement, table, environment)
+        case DropConstraint():
+            return _drop_constraint(statement, table, environment)
+        case AddFeature():
+            return add_feature(statement, table, environment)
+        case DropFeature():
+            return drop_feature(statement, table)
+        case UpgradeProtocol():
+            return upgrade_protocol(statement, table)
+        case ClusterBy():
+            return _cluster_by(statement, table, environment)
+        case SetComment():
+            return _set_comment(statement, table, environment)
+        case RenameTable():
+            raise InvalidRequest("a table's name is its catalog's; only a lake renames tables")
+        case _:
+            assert_never(statement)
+
+
+def _set_properties(statement: SetProperties, table: Snapshot, environment: Environment) -> Change:
+    metadata = table.metadata
+    configuration = dict(metadata.configuration)
+    description = metadata.description
+    for key, value in statement.properties:
+        check_not_reserved(key)
+        if key == f"delta.feature.{FEATURE}":
+            raise InvalidRequest(
+                f"table property {key!r} can't be set; ALTER TABLE ... CLUSTER BY turns it on"
+            )
+        if key.lower() == _COMMENT:
+            description = value
+            continue
+        stored, text = validate_set(key, value)
+        configuration[stored] = text
+    new = msgspec.structs.replace(metadata, configuration=configuration, description=description)
+    return Change(
+        operation="SET TBLPROPERTIES",
+        parameters={"properties": as_json(dict(statement.properties))},
+        actions=changed(table, new, environment),
+    )
+
+
+def _unset_properties(
+    statement: UnsetProperties, table: Snapshot, environment: Environment
+) -> Change:
+    metadata = table.metadata
+    configuration = dict(metadata.configuration)
+    description = metadata.description
+    for key in statement.keys:
+        if key.lower() == _COMMENT:
+            description = None
+            continue
+        stored = key if key in configuration else validate_unset(key)
+        validate_unset(stored)
+        if stored not in configuration and not statement.if_exists:
+            raise InvalidRequest(
+                f"table property {key!r} isn't set; UNSET TBLPROPERTIES IF EXISTS passes over it"
+            )
+        configuration.pop(stored, None)
+    new = msgspec.structs.replace(metadata, configuration=configuration, description=description)
+    return Change(
+        operation="UNSET TBLPROPERTIES",
+        parameters={
+            "properties": as_json(list(statement.keys)),
+            "ifExists": as_json(statement.if_exists),
+        },
+        actions=changed(table, new, environment),
+    )
+
+
+def _add_constraint(statement: AddConstraint, table: Snapshot, environment: Environment) -> Change:
+    constraint = statement.constraint
+    name = constraint.name.lower()
+    if not isinstance(constraint.condition, SqlText):
+        raise InvalidRequest(
+            f"constraint {constraint.name}: a table keeps its constraints as SQL text; give the "
+            "condition as text"
+        )
+    text = constraint.condition.text
+    existing = _constraint_key(table.metadata, name)
+    if existing is not None:
+        raise InvalidRequest(
+            f"constraint {constraint.name} is there already: "
+            f"{table.metadata.configuration[existing]}; drop it first"
+        )
+    check_constraint(constraint.name, text, table.schema)
+    if environment.type_of is not None:
+        found = environment.type_of(text, table.schema)
+        if found != Primitive("boolean"):
+            raise InvalidRequest(
+                f"constraint {constraint.name} ({text}) has type {short_text(found)}; expected a "
+                "condition"
+            )
+    row = environment.violating_row(text)
+    if row is not None:
+        raise InvalidRequest(
+            f"constraint {constraint.name} ({text}) can't be added, a row violates it: {dict(row)}"
+        )
+    configuration = {**table.metadata.configuration, f"{CONSTRAINT_PREFIX}{name}": text}
+    new = msgspec.structs.replace(table.metadata, configuration=configuration)
+    return Change(
+        operation="ADD CONSTRAINT",
+        parameters={"name": constraint.name, "expr": text},
+        actions=changed(table, new, environment),
+        reads=(Read(),),
+    )
+
+
+def _constraint_key(metadata: Metadata, name: str) -> str | None:
+    wanted = f"{CONSTRAINT_PREFIX}{name}".lower()
+    return next((key for key in metadata.configuration if key.lower() == wanted), None)
+
+
+def _drop_constraint(
+    statement: DropConstraint, table: Snapshot, environment: Environment
+) -> Change:
+    key = _constraint_key(table.metadata, statement.name)
+    if key is None:
+        if statement.if_exists:
+            return Change(operation="DROP CONSTRAINT")
+        known = ", ".join(table.properties.constraints) or "none"
+        raise InvalidRequest(
+            f"there is no constraint {statement.name}; there are: {known}; "
+            "DROP CONSTRAINT IF EXISTS passes over it"
+        )
+    configuration = dict(table.metadata.configuration)
+    text = configuration.pop(key)
+    new = msgspec.structs.replace(table.metadata, configuration=configuration)
+    return Change(
+        operation="DROP CONSTRAINT",
+        parameters={"name": statement.name, "expr": text, "existed": "true"},
+        actions=changed(table, new, environment),
+    )
+
+
+def _cluster_by(statement: ClusterBy, table: Snapshot, environment: Environment) -> Change:
+    before = clustered_by(table.schema, table.domains, table=table.table)
+    if not statement.columns and FEATURE not in table.features:
+        return Change(operation="CLUSTER BY")
+    if table.partition_columns:
+        raise InvalidRequest(
+            f"a table that is partitioned (by {', '.join(table.partition_columns)}) can't be "
+            "clustered"
+        )
+    paths = clustering_paths(table.schema, statement.columns)
+    check_statistics(table, tuple(path for path in paths if path not in before))
+    domain = clustering_domain(table.schema, paths)
+    protocol = changed(table, table.metadata, environment, features=(FEATURE,))
+    same = paths == before and not protocol
+    return Change(
+        operation="CLUSTER BY",
+        parameters={
+            "oldClusteringColumns": ",".join(map(column_text, before)),
+            "newClusteringColumns": ",".join(map(column_text, paths)),
+        },
+        actions=() if same else (*protocol, domain),
+    )
+
+
+def _set_comment(statement: SetComment, table: Snapshot, environment: Environment) -> Change:
+    new = msgspec.structs.replace(table.metadata, description=statement.comment)
+    actions = changed(table, new, environment)
+    if statement.comment is None:
+        return Change(
+            operation="UNSET TBLPROPERTIES",
+            parameters={"properties": as_json([_COMMENT]), "ifExists": "true"},
+            actions=actions,
+        )
+    return Change(
+        operation="SET TBLPROPERTIES",
+        parameters={"properties": as_json({_COMMENT: statement.comment})},
+        actions=actions,
+    )

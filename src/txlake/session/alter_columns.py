@@ -1,0 +1,442 @@
+"""ALTER TABLE on columns: add, drop, rename, replace, change.
+
+Each function takes a statement and the table and gives the change. Source: PROTOCOL.md, "Column
+Mapping", "Type Widening", "Default Columns", "Column Invariants".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from txlake.errors import InvalidRequest
+from txlake.log.snapshot import Snapshot
+from txlake.protocol.actions import Metadata
+from txlake.protocol.column_mapping import all_fields
+from txlake.protocol.features import column_mapping_mode
+from txlake.protocol.properties import column_list
+from txlake.protocol.schema_change import (
+    add_column,
+    change_field,
+    change_type,
+    drop_column,
+    field_at,
+    move_column,
+    rename_column,
+)
+from txlake.protocol.schema_rules import Path, check_duplicates, column_text
+from txlake.protocol.type_text import (
+    CHAR_VARCHAR_TYPE,
+    COMMENT,
+    declared_type,
+    short_text,
+    stored_field,
+)
+from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct, schema_to_string
+from txlake.session.clustering import clustered_by
+from txlake.session.columns import (
+    check_default_type,
+    field_of,
+    type_of_spec,
+    with_comment,
+)
+from txlake.session.environment import Environment
+from txlake.session.expressions import (
+    CURRENT_DEFAULT,
+    GENERATION,
+    check_default,
+    check_dependents,
+)
+from txlake.session.operations import as_json, column_for_history
+from txlake.session.table_metadata import changed
+from txlake.statements import (
+    AddColumns,
+    AddedColumn,
+    After,
+    AlterColumn,
+    ColumnSpec,
+    DropColumns,
+    First,
+    Position,
+    RenameColumn,
+    ReplaceColumns,
+)
+from txlake.transaction.change import Change, Read
+
+_FieldChange = Callable[[Field], Field]
+_PathChange = Callable[[Path], Path | None]
+_STATS_COLUMNS = "delta.dataSkippingStatsColumns"
+
+
+def with_schema(metadata: Metadata, schema: Struct) -> Metadata:
+    """The metadata with another schema."""
+    return msgspec.structs.replace(metadata, schema_string=schema_to_string(schema))
+
+
+def add_columns(statement: AddColumns, table: Snapshot, environment: Environment) -> Change:
+    """ADD COLUMNS. Raises InvalidRequest."""
+    schema = table.schema
+    added: list[dict[str, object]] = []
+    for item in statement.columns:
+        path = (*item.parent, item.column.name)
+        if statement.if_not_exists and field_at(schema, path) is not None:
+            continue
+        column = _new_field(item)
+        first, after = _place(item.position)
+        schema = add_column(schema, column, parent=item.parent, first=first, after=after)
+        entry: dict[str, object] = {"column": column_for_history(item.parent, column)}
+        added.append({**entry, **_position_for_history(item.position)})
+    return Change(
+        operation="ADD COLUMNS",
+        parameters={"columns": as_json(added)},
+        actions=changed(table, with_schema(table.metadata, schema), environment),
+    )
+
+
+def _new_field(item: AddedColumn) -> Field:
+    spec, text = item.column, column_text((*item.parent, item.column.name))
+    if spec.default is not None:
+        raise InvalidRequest(
+            f"column {text}: a column can't be added together with a default, the rows that are "
+            f"there have none; add it, then ALTER COLUMN {text} SET DEFAULT {spec.default}"
+        )
+    if spec.generated is not None:
+        raise InvalidRequest(
+            f"column {text}: a generated column can't be added, the rows that are there weren't "
+            "generated; create the table with it"
+        )
+    column = field_of(spec)
+    if any(not inner.nullable for inner in all_fields(column.type)):
+        raise InvalidRequest(f"column {text}: fields of a column that is added can't be NOT NULL")
+    return column
+
+
+def drop_columns(statement: DropColumns, table: Snapshot, environment: Environment) -> Change:
+    """DROP COLUMNS. Raises InvalidRequest."""
+    schema, configuration = table.schema, dict(table.metadata.configuration)
+    wanted = [
+        path
+        for path in statement.columns
+        if not statement.if_exists or field_at(table.schema, path) is not None
+    ]
+    if not wanted:
+        return Change(operation="DROP COLUMNS")
+    _require_mapping(table, "dropped")
+    for path in wanted:
+        _check_layout(table, path, "dropped")
+        schema = drop_column(schema, path)
+        _drop_from_stats(configuration, path)
+    constraints = table.properties.constraints
+    for path in wanted:
+        # What is dropped by the same statement doesn't hold the others back.
+        check_dependents(schema, constraints, path, "be dropped")
+    metadata = msgspec.structs.replace(
+        with_schema(table.metadata, schema), configuration=configuration
+    )
+    return Change(
+        operation="DROP COLUMNS",
+        parameters={"columns": as_json([column_text(path) for path in wanted])},
+        actions=changed(table, metadata, environment),
+    )
+
+
+def rename(statement: RenameColumn, table: Snapshot, environment: Environment) -> Change:
+    """RENAME COLUMN. Raises InvalidRequest."""
+    path, new_name = statement.column, statement.new_name
+    _require_mapping(table, "renamed")
+    schema = rename_column(table.schema, path, new_name)
+    if path[-1] != new_name:
+        check_dependents(table.schema, table.properties.constraints, path, "be renamed")
+    configuration = dict(table.metadata.configuration)
+    _rename_in_stats(configuration, path, new_name)
+    partitions = table.partition_columns
+    if len(path) == 1:
+        partitions = tuple(
+            new_name if name.lower() == path[0].lower() else name for name in partitions
+        )
+    metadata = msgspec.structs.replace(
+        with_schema(table.metadata, schema),
+        configuration=configuration,
+        partition_columns=partitions,
+    )
+    return Change(
+        operation="RENAME COLUMN",
+        parameters={
+            "oldColumnPath": column_text(path),
+            "newColumnPath": column_text((*path[:-1], new_name)),
+        },
+        actions=changed(table, metadata, environment),
+    )
+
+
+def replace_columns(statement: ReplaceColumns, table: Snapshot, environment: Environment) -> Change:
+    """REPLACE COLUMNS: other order, comments, types, some added or some dropped.
+
+    Raises InvalidRequest.
+    """
+    new = tuple(_plain_field(spec) for spec in statement.columns)
+    check_duplicates(Struct(new), "the statement")
+    old = table.schema
+    names = {item.name.lower() for item in new}
+    dropped = [item.name for item in old if item.name.lower() not in names]
+    added = [item for item in new if old.find(item.name) is None]
+    if dropped and added:
+        raise InvalidRequest(
+            f"REPLACE COLUMNS can't drop {', '.join(map(repr, dropped))} and add "
+            f"{', '.join(repr(item.name) for item in added)} at once, that could be a renaming; "
+            "use RENAME COLUMN, or DROP COLUMNS and then ADD COLUMNS"
+        )
+    schema = old
+    for name in dropped:
+        _require_mapping(table, "dropped")
+        _check_layout(table, (name,), "dropped")
+        schema = drop_column(schema, (name,))
+    for name in dropped:
+        check_dependents(schema, table.properties.constraints, (name,), "be dropped")
+    for item in added:
+        schema = add_column(schema, item)
+    for item in new:
+        if item not in added:
+            schema = _replaced(schema, item, table)
+    ordered = Struct(tuple(found for item in new if (found := schema.find(item.name))))
+    return Change(
+        operation="REPLACE COLUMNS",
+        parameters={"columns": as_json([column_for_history((), item) for item in new])},
+        actions=changed(table, with_schema(table.metadata, ordered), environment),
+    )
+
+
+def _plain_field(spec: ColumnSpec) -> Field:
+    if spec.default is not None or spec.generated is not None:
+        raise InvalidRequest(
+            f"column {spec.name}: REPLACE COLUMNS takes names, types, NOT NULL and comments"
+        )
+    return field_of(spec)
+
+
+def _replaced(schema: Struct, item: Field, table: Snapshot) -> Struct:
+    old = schema.find(item.name)
+    assert old is not None
+    if old.nullable and not item.nullable:
+        raise InvalidRequest(
+            f"column {column_text((item.name,))}: REPLACE COLUMNS can't make it NOT NULL; use "
+            "ALTER COLUMN ... SET NOT NULL, which checks the rows that are there"
+        )
+    schema = _with_type(schema, (item.name,), declared_type(item), table)
+    comment = item.metadata.get(COMMENT)
+
+    def adopt(found: Field) -> Field:
+        loosened = replace(found, nullable=item.nullable)
+        return with_comment(loosened, comment) if isinstance(comment, str) else loosened
+
+    return change_field(schema, (item.name,), adopt)
+
+
+def alter_column(statement: AlterColumn, table: Snapshot, environment: Environment) -> Change:
+    """ALTER COLUMN: type, NOT NULL, comment, default, position.
+
+    Raises InvalidRequest: no such column, or a change that isn't allowed; for SET NOT NULL also a
+    row that has null there.
+    """
+    path = statement.column
+    change = _ColumnChange(table.schema, path)
+    if statement.data_type is not None:
+        wanted = type_of_spec(statement.data_type)
+        change.schema = _with_type(change.schema, path, wanted, table)
+    if statement.comment is not None:
+        change.set(lambda item: with_comment(item, statement.comment or ""))
+    if statement.nullable is not None:
+        _set_nullable(change, statement.nullable, environment)
+    if statement.default is not None:
+        _set_default(change, statement.default, environment)
+    if statement.drop_default:
+        change.set(_without_default)
+    if statement.position is not None:
+        first, after = _place(statement.position)
+        change.schema = move_column(change.schema, path, first=first, after=after)
+    found = field_at(change.schema, path)
+    shown = {"name": column_text(path)} if found is None else column_for_history(path[:-1], found)
+    return Change(
+        operation="CHANGE COLUMN",
+        parameters={"column": as_json(shown), **_position_for_history(statement.position)},
+        actions=changed(table, with_schema(table.metadata, change.schema), environment),
+        reads=tuple(change.reads),
+    )
+
+
+@dataclass(slots=True)
+class _ColumnChange:
+    """One column on its way through the clauses of a statement."""
+
+    schema: Struct
+    path: Path
+    reads: list[Read] = field(default_factory=list)
+
+    def set(self, change: _FieldChange) -> None:
+        self.schema = change_field(self.schema, self.path, change)
+
+
+def _with_type(schema: Struct, path: Path, wanted: DataType, table: Snapshot) -> Struct:
+    old = field_at(schema, path)
+    if old is not None:
+        _check_bounds(declared_type(old), wanted, path)
+    stored = stored_field(Field(path[-1], wanted))
+    new = change_type(schema, path, stored.type, allow_type_widening=table.properties.type_widening)
+    if new != schema:
+        check_dependents(schema, table.properties.constraints, path, "change its type")
+    if old is None:
+        return new
+
+    def declare(item: Field) -> Field:
+        metadata = {key: item.metadata[key] for key in item.metadata if key != CHAR_VARCHAR_TYPE}
+        if CHAR_VARCHAR_TYPE in stored.metadata:
+            metadata[CHAR_VARCHAR_TYPE] = stored.metadata[CHAR_VARCHAR_TYPE]
+        return replace(item, metadata=metadata)
+
+    return change_field(new, path, declare)
+
+
+def _check_bounds(old: DataType, new: DataType, path: Path) -> None:
+    """Checks that texts that are there fit a changed char or varchar."""
+    match old, new:
+        case Primitive(), Primitive() if old.is_string and new.is_string and old != new:
+            _, length = _bound(old)
+            new_kind, new_length = _bound(new)
+            wider = new_length is None or (length is not None and length <= new_length)
+            if not wider or new_kind == "char":
+                raise InvalidRequest(
+                    f"column {column_text(path)}: its type can't change from {short_text(old)} "
+                    f"to {short_text(new)}, the texts that are there may not fit"
+                )
+        case Array(), Array():
+            _check_bounds(old.element, new.element, (*path, "element"))
+        case Map(), Map():
+            _check_bounds(old.key, new.key, (*path, "key"))
+            _check_bounds(old.value, new.value, (*path, "value"))
+        case _:
+            pass
+
+
+def _bound(data_type: Primitive) -> tuple[str, int | None]:
+    kind, _, length = data_type.name.rstrip(")").partition("(")
+    return kind, int(length) if length.isdigit() else None
+
+
+def _set_nullable(change: _ColumnChange, nullable: bool, environment: Environment) -> None:
+    path = change.path
+    old = field_at(change.schema, path)
+    if old is None:
+        # Says what is wrong with the path; a part of an array or map has no nullability of its own.
+        change.set(lambda item: item)
+        return
+    if not nullable and old.nullable:
+        for depth in range(1, len(path)):
+            outer = change.schema.resolve(path[:depth])
+            if outer is not None and outer.nullable:
+                raise InvalidRequest(
+                    f"column {column_text(path)} can't be NOT NULL while "
+                    f"{column_text(path[:depth])} can be null"
+                )
+        change.reads.append(Read())
+        row = environment.violating_row(f"{column_text(path)} IS NOT NULL")
+        if row is not None:
+            raise InvalidRequest(
+                f"column {column_text(path)} can't be NOT NULL, a row has null there: {dict(row)}"
+            )
+    change.set(lambda item: replace(item, nullable=nullable))
+
+
+def _set_default(change: _ColumnChange, text: str, environment: Environment) -> None:
+    path = change.path
+    if len(path) > 1:
+        raise InvalidRequest(f"column {column_text(path)}: only top-level columns have defaults")
+    old = change.schema.resolve(path)
+    if old is not None:
+        if GENERATION in old.metadata:
+            raise InvalidRequest(
+                f"column {column_text(path)} is generated and can't have a default"
+            )
+        check_default(column_text(path), text)
+        check_default_type(old, text, environment)
+    change.set(lambda item: replace(item, metadata={**item.metadata, CURRENT_DEFAULT: text}))
+
+
+def _without_default(item: Field) -> Field:
+    kept = {key: value for key, value in item.metadata.items() if key != CURRENT_DEFAULT}
+    return replace(item, metadata=kept)
+
+
+# --- what a column is used for ---
+
+
+def _require_mapping(table: Snapshot, what: str) -> None:
+    if column_mapping_mode(table.protocol, table.metadata.configuration) == "none":
+        raise InvalidRequest(
+            f"columns can't be {what} without column mapping: data files have their names; set "
+            "the table property delta.columnMapping.mode to 'name' first"
+        )
+
+
+def _check_layout(table: Snapshot, path: Path, what: str) -> None:
+    if path[0].lower() in {name.lower() for name in table.partition_columns}:
+        raise InvalidRequest(f"partition column {column_text(path)} can't be {what}")
+    wanted = tuple(part.lower() for part in path)
+    for clustered in clustered_by(table.schema, table.domains, table=table.table):
+        if tuple(part.lower() for part in clustered[: len(path)]) == wanted:
+            raise InvalidRequest(
+                f"clustering column {column_text(clustered)} can't be {what}; change CLUSTER BY "
+                "first"
+            )
+
+
+def _drop_from_stats(configuration: dict[str, str], path: Path) -> None:
+    _change_stats(configuration, lambda item: None if _within(item, path) else item)
+
+
+def _rename_in_stats(configuration: dict[str, str], path: Path, new_name: str) -> None:
+    renamed = (*path[:-1], new_name)
+    _change_stats(
+        configuration,
+        lambda item: (*renamed, *item[len(path) :]) if _within(item, path) else item,
+    )
+
+
+def _within(item: Path, path: Path) -> bool:
+    return tuple(part.lower() for part in item[: len(path)]) == tuple(part.lower() for part in path)
+
+
+def _change_stats(configuration: dict[str, str], change: _PathChange) -> None:
+    text = configuration.get(_STATS_COLUMNS)
+    if text is None:
+        return
+    try:
+        columns = column_list(text)
+    except ValueError:
+        return
+    kept = [found for item in columns if (found := change(item)) is not None]
+    configuration[_STATS_COLUMNS] = ",".join(map(column_text, kept))
+
+
+# --- positions ---
+
+
+def _place(position: Position | None) -> tuple[bool, str | None]:
+    match position:
+        case First():
+            return True, None
+        case After(column):
+            return False, column
+        case None:
+            return False, None
+
+
+def _position_for_history(position: Position | None) -> dict[str, object]:
+    match position:
+        case First():
+            return {"position": "FIRST"}
+        case After(column):
+            return {"position": f"AFTER {column_text((column,))}"}
+        case None:
+            return {}

@@ -1,0 +1,239 @@
+"""ALTER TABLE on the protocol: features added and dropped, versions raised.
+
+Source: PROTOCOL.md, "Table Features", "Protocol Evolution".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from txlake.errors import InvalidRequest
+from txlake.log.snapshot import Snapshot
+from txlake.protocol.actions import Action, DomainMetadata, Metadata, Protocol
+from txlake.protocol.column_mapping import all_fields, map_schema
+from txlake.protocol.features import READABLE, protocol_for, supported_features
+from txlake.protocol.types import schema_to_string
+from txlake.session.clustering import DOMAIN
+from txlake.session.environment import Environment
+from txlake.session.expressions import CURRENT_DEFAULT, GENERATION
+from txlake.session.operations import as_json
+from txlake.session.table_metadata import IN_COMMIT_TIMESTAMPS, changed
+from txlake.statements import AddFeature, DropFeature, UpgradeProtocol
+from txlake.transaction.change import Change
+
+# Features that others stand on.
+_DEPENDENTS = {
+    "domainMetadata": ("clustering", "rowTracking"),
+    "columnMapping": ("icebergCompatV1", "icebergCompatV2", "icebergCompatV3"),
+    "rowTracking": ("icebergCompatV3",),
+}
+
+
+def add_feature(statement: AddFeature, table: Snapshot, environment: Environment) -> Change:
+    """delta-spark's `addFeatureSupport`. Raises InvalidRequest, UnsupportedFeature."""
+    actions = changed(table, table.metadata, environment, features=(statement.feature,))
+    return Change(
+        operation="SET TBLPROPERTIES",
+        parameters={
+            "properties": as_json({f"delta.feature.{statement.feature}": "supported"}),
+        },
+        actions=actions,
+    )
+
+
+def upgrade_protocol(statement: UpgradeProtocol, table: Snapshot) -> Change:
+    """delta-spark's `upgradeTableProtocol`. Raises InvalidRequest for a downgrade."""
+    reader, writer = statement.reader_version, statement.writer_version
+    if not (1 <= reader <= 3 and 1 <= writer <= 7) or (reader == 3 and writer < 7):
+        raise InvalidRequest(
+            f"protocol ({reader}, {writer}): expected a reader version of 1 to 3 and a writer "
+            "version of 1 to 7, 7 with reader version 3"
+        )
+    old = table.protocol
+    have = supported_features(old)
+    if writer < 7:
+        asked = Protocol(min_reader_version=reader, min_writer_version=writer)
+        missing = sorted(have - supported_features(asked))
+        lower = old.min_writer_version < 7 and (
+            reader < old.min_reader_version or writer < old.min_writer_version
+        )
+        if missing or lower:
+            lost = f", which lacks {', '.join(missing)}" if missing else ""
+            raise InvalidRequest(
+                f"the protocol can't go down from ({old.min_reader_version}, "
+                f"{old.min_writer_version}) to ({reader}, {writer}){lost}"
+            )
+        new = asked
+    elif old.min_writer_version == 7 and old.min_reader_version >= reader:
+        new = old
+    else:
+        read = tuple(sorted(name for name in have if name in READABLE))
+        high = max(reader, old.min_reader_version)
+        new = Protocol(
+            min_reader_version=high,
+            min_writer_version=7,
+            reader_features=read if high == 3 else None,
+            writer_features=tuple(sorted(have)),
+        )
+    shown = {
+        "minReaderVersion": new.min_reader_version,
+        "minWriterVersion": new.min_writer_version,
+        "readerFeatures": new.reader_features,
+        "writerFeatures": new.writer_features,
+    }
+    return Change(
+        operation="UPGRADE PROTOCOL",
+        parameters={"newProtocol": as_json(shown)},
+        actions=() if new == old else (new,),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Cleaned:
+    """A table without the traces of a feature: its metadata, and further actions."""
+
+    metadata: Metadata
+    actions: tuple[Action, ...] = ()
+
+
+def drop_feature(statement: DropFeature, table: Snapshot) -> Change:
+    """ALTER TABLE ... DROP FEATURE, for features of writers, which leave no trace in data files.
+
+    Raises InvalidRequest: the table doesn't have it, it is in use, another feature needs it, or
+    its traces in files or history would have to be rewritten.
+    """
+    name = next(
+        (known for known in table.features if known.lower() == statement.feature.lower()), None
+    )
+    if name is None:
+        known = ", ".join(sorted(table.features))
+        raise InvalidRequest(
+            f"the table doesn't have the feature {statement.feature}; it has: {known}"
+        )
+    needed = [other for other in _DEPENDENTS.get(name, ()) if other in table.features]
+    if needed:
+        raise InvalidRequest(
+            f"feature {name} can't be dropped, {', '.join(needed)} "
+            f"need{'' if len(needed) > 1 else 's'} it; drop that first"
+        )
+    clean = _CLEANERS.get(name)
+    if clean is None:
+        raise InvalidRequest(
+            f"feature {name} can't be dropped: {_WHY_NOT.get(name, _HISTORY)}; write the rows to "
+            "a new table without it"
+        )
+    if statement.truncate_history:
+        raise InvalidRequest(
+            f"feature {name} leaves nothing in the history; drop it without TRUNCATE HISTORY"
+        )
+    cleaned = clean(table)
+    old = table.protocol
+    left = supported_features(old) - {name}
+    protocol = msgspec.structs.replace(
+        old, min_writer_version=7, writer_features=tuple(sorted(left))
+    )
+    # What the rest of the table needs must still be there.
+    if protocol_for(cleaned.metadata, protocol) != protocol:
+        raise InvalidRequest(f"feature {name} is in use and can't be dropped")
+    changes: list[Action] = [protocol]
+    if cleaned.metadata != table.metadata:
+        changes.append(cleaned.metadata)
+    return Change(
+        operation="DROP FEATURE",
+        parameters={"featureName": name, "truncateHistory": "false"},
+        actions=(*changes, *cleaned.actions),
+    )
+
+
+_HISTORY = "readers of the table's history would not know any more that they need it"
+_WHY_NOT = {
+    "deletionVectors": (
+        "deleted rows would have to be purged from all data files, and its vectors stay in the "
+        "history"
+    ),
+    "columnMapping": "all data files would have to be rewritten with the columns' names",
+    "typeWidening": "files with the narrower types would have to be rewritten",
+    "rowTracking": "row ids stay in the log",
+    "appendOnly": "every Delta table may have it",
+    "invariants": "every Delta table may have it",
+}
+
+
+def _check_constraints(table: Snapshot) -> _Cleaned:
+    names = ", ".join(table.properties.constraints)
+    if names:
+        raise InvalidRequest(
+            f"feature checkConstraints can't be dropped while there are constraints: {names}; "
+            "drop them first"
+        )
+    return _Cleaned(table.metadata)
+
+
+def _no_field_has(key: str, feature: str, advice: str) -> Callable[[Snapshot], _Cleaned]:
+    def clean(table: Snapshot) -> _Cleaned:
+        names = [item.name for item in all_fields(table.schema) if key in item.metadata]
+        if names:
+            raise InvalidRequest(
+                f"feature {feature} can't be dropped while columns use it: {', '.join(names)}; "
+                f"{advice}"
+            )
+        return _Cleaned(table.metadata)
+
+    return clean
+
+
+def _without_defaults(table: Snapshot) -> _Cleaned:
+    schema = map_schema(
+        table.schema,
+        lambda item: replace(
+            item, metadata={k: v for k, v in item.metadata.items() if k != CURRENT_DEFAULT}
+        ),
+    )
+    if schema == table.schema:
+        return _Cleaned(table.metadata)
+    return _Cleaned(msgspec.structs.replace(table.metadata, schema_string=schema_to_string(schema)))
+
+
+def _without_properties(*keys: str) -> Callable[[Snapshot], _Cleaned]:
+    def clean(table: Snapshot) -> _Cleaned:
+        configuration = {k: v for k, v in table.metadata.configuration.items() if k not in keys}
+        return _Cleaned(msgspec.structs.replace(table.metadata, configuration=configuration))
+
+    return clean
+
+
+def _without_domains(*names: str) -> Callable[[Snapshot], _Cleaned]:
+    def clean(table: Snapshot) -> _Cleaned:
+        removed = tuple(
+            DomainMetadata(domain=name, configuration=domain.configuration, removed=True)
+            for name, domain in table.domains.items()
+            if not names or name in names
+        )
+        return _Cleaned(table.metadata, removed)
+
+    return clean
+
+
+_CLEANERS: dict[str, Callable[[Snapshot], _Cleaned]] = {
+    "allowColumnDefaults": _without_defaults,
+    "changeDataFeed": _without_properties(
+        "delta.enableChangeDataFeed", "delta.enableChangeDataCapture"
+    ),
+    "checkConstraints": _check_constraints,
+    "clustering": _without_domains(DOMAIN),
+    "domainMetadata": _without_domains(),
+    "generatedColumns": _no_field_has(
+        GENERATION, "generatedColumns", "write the rows to a new table"
+    ),
+    "identityColumns": _no_field_has(
+        "delta.identity.step", "identityColumns", "write the rows to a new table"
+    ),
+    "inCommitTimestamp": _without_properties(
+        IN_COMMIT_TIMESTAMPS,
+        "delta.inCommitTimestampEnablementVersion",
+        "delta.inCommitTimestampEnablementTimestamp",
+    ),
+}

@@ -1,0 +1,311 @@
+"""A table's metadata as it is to become, made whole: checks, column mapping, protocol.
+
+Owns what every statement that writes a `metaData` action has in common. Source: PROTOCOL.md,
+"Change Metadata", "Protocol Evolution", "Column Mapping", "Row Tracking".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.log.snapshot import Snapshot
+from txlake.protocol.actions import Action, DomainMetadata, Metadata
+from txlake.protocol.column_mapping import (
+    MAX_ID_PROPERTY,
+    MODE_PROPERTY,
+    all_fields,
+    assign_column_ids,
+    without_column_ids,
+)
+from txlake.protocol.features import check_writable, column_mapping_mode, protocol_for
+from txlake.protocol.properties import (
+    CONSTRAINT_PREFIX,
+    column_list,
+    stored_configuration,
+    validate_set,
+)
+from txlake.protocol.schema_rules import column_text, validate_schema
+from txlake.protocol.types import Struct, parse_schema, schema_to_string
+from txlake.session.clustering import DOMAIN, FEATURE, clustering_domain, clustering_paths
+from txlake.session.environment import Environment
+from txlake.session.expressions import check_constraint
+
+ROW_TRACKING = "delta.enableRowTracking"
+ROW_ID_COLUMN = "delta.rowTracking.materializedRowIdColumnName"
+ROW_COMMIT_VERSION_COLUMN = "delta.rowTracking.materializedRowCommitVersionColumnName"
+IN_COMMIT_TIMESTAMPS = "delta.enableInCommitTimestamps"
+DELETION_VECTORS = "delta.enableDeletionVectors"
+_ENABLEMENT = (
+    "delta.inCommitTimestampEnablementVersion",
+    "delta.inCommitTimestampEnablementTimestamp",
+)
+# What a copy of a table starts without: it belongs to one table's own log.
+INTERNAL_PROPERTIES = (
+    MAX_ID_PROPERTY,
+    ROW_ID_COLUMN,
+    ROW_COMMIT_VERSION_COLUMN,
+    *_ENABLEMENT,
+)
+_STATS_COLUMNS = "delta.dataSkippingStatsColumns"
+# Spark's own reserved keys, which mean the table's other parts.
+_RESERVED = {"location": "the clause LOCATION", "provider": "USING", "owner": "the catalog"}
+
+
+Refusal = InvalidRequest | UnsupportedFeature
+
+
+def named(error: Refusal, table: str) -> Refusal:
+    """The error, naming the table."""
+    text = str(error)
+    return error if text.startswith(f"{table}: ") else type(error)(f"{table}: {text}")
+
+
+def changed(
+    snapshot: Snapshot,
+    metadata: Metadata,
+    environment: Environment,
+    *,
+    features: Iterable[str] = (),
+) -> tuple[Action, ...]:
+    """The actions that make `metadata` an existing table's metadata.
+
+    New columns get ids and physical names, features that are needed are added to the protocol.
+    `metadata.configuration` may hold what asks for a protocol (`delta.feature.*`).
+
+    Returns:
+        A protocol, where it changes, and the metadata, where it changes.
+
+    Raises:
+        InvalidRequest: a schema or a property that can't be, naming the table.
+        UnsupportedFeature: the table would need a feature that txlake doesn't write.
+    """
+    before = column_mapping_mode(snapshot.protocol, snapshot.metadata.configuration)
+    after = metadata.configuration.get(MODE_PROPERTY, "none").lower()
+    if before != after and (before, after) != ("none", "name"):
+        raise InvalidRequest(
+            f"{snapshot.table}: the column mapping mode can't change from {before!r} to {after!r}; "
+            "only from 'none' to 'name'"
+            + ("; write the rows to a new table" if after in ("none", "id") else "")
+        )
+    _check_row_tracking(snapshot, metadata)
+    return _complete(
+        metadata, environment, table=snapshot.table, existing=snapshot, new=False, features=features
+    )
+
+
+def _check_row_tracking(snapshot: Snapshot, metadata: Metadata) -> None:
+    wanted = _is_true(metadata.configuration, ROW_TRACKING)
+    if not wanted or _is_true(snapshot.metadata.configuration, ROW_TRACKING):
+        return
+    if "rowTracking" not in snapshot.features:
+        raise InvalidRequest(
+            f"{snapshot.table}: row tracking can't be enabled before all writers assign row ids; "
+            "first set the table property 'delta.feature.rowTracking' to 'supported', then "
+            f"'{ROW_TRACKING}' to 'true'"
+        )
+    ids = snapshot.files.table.column("base_row_id")
+    if ids.null_count:
+        raise InvalidRequest(
+            f"{snapshot.table}: row tracking can't be enabled: {ids.null_count} data files were "
+            "written before the table assigned row ids; write the rows to a new table with "
+            f"'{ROW_TRACKING}' = 'true'"
+        )
+
+
+def new_table(
+    schema: Struct,
+    environment: Environment,
+    *,
+    table: str,
+    existing: Snapshot | None = None,
+    partition_by: Sequence[str] = (),
+    cluster_by: Sequence[str] | None = None,
+    properties: Iterable[tuple[str, str]] = (),
+    constraints: Mapping[str, str] | None = None,
+    description: str | None = None,
+    inherited: Mapping[str, str] | None = None,
+) -> tuple[Action, ...]:
+    """The protocol, metadata and domains of a new table, or of one that replaces another.
+
+    Args:
+        schema: without column mapping, as statements give it.
+        environment: time and ids.
+        table: the name for messages.
+        existing: the table that is replaced: its protocol is never lowered, its column ids are
+            never used again, its clustering ends. Removing its files is up to the caller.
+        partition_by: top-level columns, in any letter case.
+        cluster_by: columns, `a.b` for fields of structs; None without the clause.
+        properties: as the statement gives them; keys are checked.
+        constraints: CHECK conditions by name.
+        description: the table's comment.
+        inherited: properties that are taken over unchecked, weaker than `properties`.
+
+    Raises:
+        InvalidRequest: anything that a table can't be; UnsupportedFeature: it would need a
+            feature that txlake doesn't write. Both name the table.
+    """
+    try:
+        configuration = dict(inherited or {})
+        configuration.update(_given(properties))
+        comment = configuration.pop("comment", None)
+        for name, condition in (constraints or {}).items():
+            check_constraint(name, condition, schema)
+            configuration[f"{CONSTRAINT_PREFIX}{name.lower()}"] = condition
+        columns = tuple(_spelled(schema, name) for name in partition_by)
+        if columns and cluster_by:
+            raise InvalidRequest("a table can't be both partitioned and clustered")
+        paths = () if cluster_by is None else clustering_paths(schema, cluster_by)
+    except (InvalidRequest, UnsupportedFeature) as error:
+        raise named(error, table) from error
+    if existing is not None and columns and FEATURE in existing.features:
+        raise InvalidRequest(
+            f"{table}: a clustered table can't be replaced by a partitioned one; drop it first"
+        )
+    if DELETION_VECTORS not in configuration and _leaves_defaults(configuration):
+        configuration[DELETION_VECTORS] = "true"
+    metadata = Metadata(
+        id=environment.new_id(),
+        schema_string=schema_to_string(schema),
+        partition_columns=columns,
+        configuration=configuration,
+        description=comment if description is None else description,
+        created_time=environment.now_ms,
+    )
+    actions = _complete(
+        metadata,
+        environment,
+        table=table,
+        existing=existing,
+        new=True,
+        features=() if cluster_by is None else (FEATURE,),
+    )
+    return (*actions, *_domains(actions, paths, cluster_by is not None, existing))
+
+
+def check_not_reserved(key: str) -> None:
+    """Raises InvalidRequest for a key that Spark keeps for another part of the table."""
+    place = _RESERVED.get(key.lower())
+    if place is not None:
+        raise InvalidRequest(f"table property {key!r} is reserved: it is given by {place}")
+
+
+def _given(properties: Iterable[tuple[str, str]]) -> dict[str, str]:
+    given: dict[str, str] = {}
+    for key, value in properties:
+        check_not_reserved(key)
+        stored, text = validate_set(key, value, creating=True)
+        given[stored] = text
+    return given
+
+
+def _leaves_defaults(configuration: Mapping[str, str]) -> bool:
+    """Whether nothing asks for a table without the features that txlake turns on by itself."""
+    old_reader = configuration.get("delta.minReaderVersion", "3") < "3"
+    old_writer = configuration.get("delta.minWriterVersion", "7") < "7"
+    return not (old_reader or old_writer or _is_true(configuration, "delta.ignoreProtocolDefaults"))
+
+
+def _spelled(schema: Struct, name: str) -> str:
+    found = schema.find(name)
+    return name if found is None else found.name
+
+
+def _domains(
+    actions: Iterable[Action],
+    paths: Sequence[tuple[str, ...]],
+    clustered: bool,
+    existing: Snapshot | None,
+) -> tuple[DomainMetadata, ...]:
+    if clustered:
+        final = next(action for action in actions if isinstance(action, Metadata))
+        return (clustering_domain(parse_schema(final.schema_string), paths),)
+    before = None if existing is None else existing.domains.get(DOMAIN)
+    if before is None:
+        return ()
+    return (DomainMetadata(domain=DOMAIN, configuration=before.configuration, removed=True),)
+
+
+def _complete(
+    metadata: Metadata,
+    environment: Environment,
+    *,
+    table: str,
+    existing: Snapshot | None,
+    new: bool,
+    features: Iterable[str],
+) -> tuple[Action, ...]:
+    before = None if existing is None or not existing.is_created else existing
+    try:
+        configuration = dict(metadata.configuration)
+        schema = parse_schema(metadata.schema_string, file=table)
+        mapped = configuration.get(MODE_PROPERTY, "none").lower() != "none"
+        validate_schema(schema, metadata.partition_columns, mapped=mapped)
+        _check_stats_columns(configuration, schema)
+        start = 0 if before is None else before.properties.max_column_id
+        if mapped:
+            was_mapped = (
+                before is not None
+                and column_mapping_mode(before.protocol, before.metadata.configuration) != "none"
+            )
+            schema, highest = assign_column_ids(
+                schema, start, environment.new_id, keep_names=not new and not was_mapped
+            )
+            configuration[MAX_ID_PROPERTY] = str(highest)
+        elif new:
+            schema = without_column_ids(schema)
+            if start:
+                configuration[MAX_ID_PROPERTY] = str(start)
+        _complete_row_tracking(configuration, environment)
+        if not _is_true(configuration, IN_COMMIT_TIMESTAMPS):
+            for key in _ENABLEMENT:
+                configuration.pop(key, None)
+        wanted = msgspec.structs.replace(
+            metadata, schema_string=schema_to_string(schema), configuration=configuration
+        )
+        wants = set(features)
+        if any(not item.nullable for item in all_fields(schema)):
+            wants.add("invariants")
+        old_protocol = None if before is None else before.protocol
+        protocol = protocol_for(wanted, old_protocol, features=sorted(wants))
+    except (InvalidRequest, UnsupportedFeature) as error:
+        raise named(error, table) from error
+    final = msgspec.structs.replace(wanted, configuration=stored_configuration(configuration))
+    if before is not None and schema == before.schema:
+        # The same schema in other words is left as its author wrote it.
+        final = msgspec.structs.replace(final, schema_string=before.metadata.schema_string)
+    check_writable(protocol, final, table=table)
+    actions: list[Action] = []
+    if protocol != old_protocol:
+        actions.append(protocol)
+    if before is None or final != before.metadata:
+        actions.append(final)
+    return tuple(actions)
+
+
+def _complete_row_tracking(configuration: dict[str, str], environment: Environment) -> None:
+    if _is_true(configuration, ROW_TRACKING):
+        for key, name in (
+            (ROW_ID_COLUMN, "_row-id-col"),
+            (ROW_COMMIT_VERSION_COLUMN, "_row-commit-version-col"),
+        ):
+            if key not in configuration:
+                configuration[key] = f"{name}-{environment.new_id()}"
+
+
+def _check_stats_columns(configuration: Mapping[str, str], schema: Struct) -> None:
+    text = configuration.get(_STATS_COLUMNS)
+    if text is None:
+        return
+    for path in column_list(text):
+        if schema.resolve(path) is None:
+            raise InvalidRequest(
+                f"table property {_STATS_COLUMNS!r}: there is no column {column_text(path)}; "
+                f"there are: {', '.join(column_text((item.name,)) for item in schema)}"
+            )
+
+
+def _is_true(configuration: Mapping[str, str], key: str) -> bool:
+    return configuration.get(key, "").strip().lower() == "true"

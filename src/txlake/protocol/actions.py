@@ -275,13 +275,26 @@ def decode_actions(data: bytes, *, file: str) -> list[Action]:
         return _decode_leniently(data, file)
     actions: list[Action] = []
     for line in lines:
-        if line.add is not None:
-            actions.append(line.add)
-        elif line.remove is not None:
-            actions.append(line.remove)
-        else:
+        add, remove = line.add, line.remove
+        if add is not None:
+            actions.append(add)
+        if remove is not None:
+            actions.append(remove)
+        if (add is None and remove is None) or not _is_alone(line):
             actions.extend(_others(line))
     return actions
+
+
+def _is_alone(line: _Line) -> bool:
+    """Whether a file action stands alone in its object, as the protocol has it."""
+    return (
+        line.commitInfo is None
+        and line.metaData is None
+        and line.protocol is None
+        and line.txn is None
+        and line.domainMetadata is None
+        and line.cdc is None
+    )
 
 
 def _others(line: _Line) -> Iterator[Action]:
@@ -382,7 +395,11 @@ def action_to_object(action: Action) -> JsonObject:
 
 def _flat(fields: JsonObject) -> JsonObject:
     extra = fields.pop(EXTRA, None)
-    flat: JsonObject = {key: value for key, value in fields.items() if value is not None}
+    flat: JsonObject = {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in fields.items()
+        if value is not None
+    }
     return {**flat, **extra} if isinstance(extra, dict) else flat
 
 

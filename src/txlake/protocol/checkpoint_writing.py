@@ -30,89 +30,24 @@ from txlake.protocol.actions import (
     Txn,
     action_to_object,
 )
+from txlake.protocol.checkpoint_columns import (
+    CHECKPOINT_TYPES,
+    CHECKPOINT_VECTOR_TYPE,
+    conformed,
+    extra_types,
+    with_extras,
+)
 from txlake.protocol.checkpoint_stats import partition_values_parsed, stats_from_json, stats_type
-from txlake.protocol.file_rows import STRING_MAP
 from txlake.protocol.spark_hash import SEED, hash_texts, part_of
 from txlake.protocol.types import Struct
 
 _BATCH_ROWS = 100_000
-_STRINGS = pa.list_(pa.field("element", pa.string()))
-_VECTOR = pa.struct(
-    [
-        ("storageType", pa.string()),
-        ("pathOrInlineDv", pa.string()),
-        ("offset", pa.int32()),
-        ("sizeInBytes", pa.int32()),
-        ("cardinality", pa.int64()),
-    ]
-)
-_TYPES = {
-    "txn": pa.struct(
-        [("appId", pa.string()), ("version", pa.int64()), ("lastUpdated", pa.int64())]
-    ),
-    "add": pa.struct(
-        [
-            ("path", pa.string()),
-            ("partitionValues", STRING_MAP),
-            ("size", pa.int64()),
-            ("modificationTime", pa.int64()),
-            ("dataChange", pa.bool_()),
-            ("tags", STRING_MAP),
-            ("deletionVector", _VECTOR),
-            ("baseRowId", pa.int64()),
-            ("defaultRowCommitVersion", pa.int64()),
-            ("clusteringProvider", pa.string()),
-        ]
-    ),
-    "remove": pa.struct(
-        [
-            ("path", pa.string()),
-            ("deletionTimestamp", pa.int64()),
-            ("dataChange", pa.bool_()),
-            ("extendedFileMetadata", pa.bool_()),
-            ("partitionValues", STRING_MAP),
-            ("size", pa.int64()),
-            ("deletionVector", _VECTOR),
-            ("baseRowId", pa.int64()),
-            ("defaultRowCommitVersion", pa.int64()),
-        ]
-    ),
-    "metaData": pa.struct(
-        [
-            ("id", pa.string()),
-            ("name", pa.string()),
-            ("description", pa.string()),
-            ("format", pa.struct([("provider", pa.string()), ("options", STRING_MAP)])),
-            ("schemaString", pa.string()),
-            ("partitionColumns", _STRINGS),
-            ("configuration", STRING_MAP),
-            ("createdTime", pa.int64()),
-        ]
-    ),
-    "protocol": pa.struct(
-        [
-            ("minReaderVersion", pa.int32()),
-            ("minWriterVersion", pa.int32()),
-            ("readerFeatures", _STRINGS),
-            ("writerFeatures", _STRINGS),
-        ]
-    ),
-    "domainMetadata": pa.struct(
-        [("domain", pa.string()), ("configuration", pa.string()), ("removed", pa.bool_())]
-    ),
-    "checkpointMetadata": pa.struct([("version", pa.int64()), ("tags", STRING_MAP)]),
-    "sidecar": pa.struct(
-        [
-            ("path", pa.string()),
-            ("sizeInBytes", pa.int64()),
-            ("modificationTime", pa.int64()),
-            ("tags", STRING_MAP),
-        ]
-    ),
-}
 _V1_COLUMNS = ("txn", "add", "remove", "metaData", "protocol", "domainMetadata")
 _SIDECAR_COLUMNS = ("add", "remove")
 _MANIFEST_COLUMNS = (
+    # Delta Spark looks for these two even where all of them stand in sidecars.
+    "add",
+    "remove",
     "txn",
     "metaData",
     "protocol",
@@ -120,8 +55,18 @@ _MANIFEST_COLUMNS = (
     "checkpointMetadata",
     "sidecar",
 )
-# Columns of FILES_SCHEMA in the order of the fields of `add`, up to the deletion vector.
-_ADD_SOURCES = ("path", "partition_values", "size", "modification_time", None, "tags")
+# Fields of `add` that stand in FILES_SCHEMA as they are.
+_ADD_SOURCES = {
+    "path": "path",
+    "partitionValues": "partition_values",
+    "size": "size",
+    "modificationTime": "modification_time",
+    "tags": "tags",
+    "baseRowId": "base_row_id",
+    "defaultRowCommitVersion": "default_row_commit_version",
+    "clusteringProvider": "clustering_provider",
+    "stats": "stats",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -161,7 +106,7 @@ class CheckpointState:
 
 def classic_checkpoint(state: CheckpointState) -> bytes:
     """A checkpoint in one file, after the V1 spec."""
-    writer = _Writer(state, _V1_COLUMNS)
+    writer = _Writer(_Layout(state).with_adds(), _V1_COLUMNS)
     writer.others(state.others)
     writer.adds(state.files)
     writer.removes(state.removes)
@@ -173,8 +118,9 @@ def multi_part_checkpoint(state: CheckpointState, parts: int) -> Iterator[bytes]
     adds = part_of(_hashes_of_adds(state), parts)
     removes = part_of(_hashes_of_removes(state), parts)
     others_part = int(part_of(np.array([SEED], np.uint32), parts)[0])
+    layout = _Layout(state).with_adds()
     for part in range(parts):
-        writer = _Writer(state, _V1_COLUMNS)
+        writer = _Writer(layout, _V1_COLUMNS)
         if part == others_part:
             writer.others(state.others)
         writer.adds(state.files.take(pa.array(np.flatnonzero(adds == part))))
@@ -186,8 +132,9 @@ def sidecar_files(state: CheckpointState, rows_max: int) -> Iterator[bytes]:
     """The files of a V2 checkpoint's adds and removes; none when there are no such actions."""
     rows = state.files.num_rows
     starts = range(0, rows, rows_max) if rows else range(1 if state.removes else 0)
+    layout = _Layout(state).with_adds()
     for start in starts:
-        writer = _Writer(state, _SIDECAR_COLUMNS)
+        writer = _Writer(layout, _SIDECAR_COLUMNS)
         writer.adds(state.files.slice(start, rows_max))
         if start == starts[-1]:
             writer.removes(state.removes)
@@ -196,57 +143,62 @@ def sidecar_files(state: CheckpointState, rows_max: int) -> Iterator[bytes]:
 
 def manifest(state: CheckpointState, version: int, sidecars: Sequence[Sidecar]) -> bytes:
     """The Parquet manifest of a V2 checkpoint."""
-    writer = _Writer(state, _MANIFEST_COLUMNS)
+    writer = _Writer(_Layout(state), _MANIFEST_COLUMNS)
     writer.others([CheckpointMetadata(version=version), *state.others, *sidecars])
     return writer.close()
+
+
+class _Layout:
+    """The columns of one checkpoint's files, with the fields that depend on the table."""
+
+    def __init__(self, state: CheckpointState) -> None:
+        self.state = state
+        self.types = dict(CHECKPOINT_TYPES)
+        self.stats_type: pa.StructType | None = None
+        self.extra_types: dict[str, pa.DataType] = {}
+        for name, objects in _by_name(state.others).items():
+            self.types[name] = with_extras(self.types[name], objects)
+        self.types["remove"] = with_extras(
+            self.types["remove"], [remove.extra for remove in state.removes if remove.extra]
+        )
+
+    def with_adds(self) -> _Layout:
+        """Also with what the table's files need: statistics, typed values, unknown fields."""
+        state = self.state
+        fields = list(self.types["add"])
+        if state.stats_as_json:
+            fields.append(pa.field("stats", pa.string()))
+        if state.stats_as_struct:
+            no_rows = state.files["partition_values"].slice(0, 0)
+            parsed = partition_values_parsed(no_rows, state.schema, state.partition_columns)
+            if parsed is not None:
+                fields.append(pa.field("partitionValues_parsed", parsed.type))
+            stats = (text for chunk in state.files["stats"].chunks for text in chunk.to_pylist())
+            self.stats_type = stats_type(stats, state.schema)
+            if self.stats_type is not None:
+                fields.append(pa.field("stats_parsed", self.stats_type))
+        extras = [extra for extra in _extras_of(state.files) if extra]
+        self.extra_types = extra_types(extras, {item.name for item in fields})
+        fields += [pa.field(name, kind) for name, kind in self.extra_types.items()]
+        self.types["add"] = pa.struct(fields)
+        return self
 
 
 class _Writer:
     """One Parquet file of actions, written batch by batch."""
 
-    def __init__(self, state: CheckpointState, names: Sequence[str]) -> None:
-        self._state = state
-        self._types = {name: _TYPES[name] for name in names}
-        self._stats_type: pa.StructType | None = None
-        self._extra_types: dict[str, pa.DataType] = {}
-        if "add" in self._types:
-            self._extend_add()
-        if "remove" in self._types:
-            extras = [remove.extra for remove in state.removes if remove.extra]
-            self._types["remove"] = _with_extras(self._types["remove"], extras)
-        for name, actions in _by_name(state.others).items():
-            if name in self._types:
-                self._types[name] = _with_extras(self._types[name], actions)
+    def __init__(self, layout: _Layout, names: Sequence[str]) -> None:
+        self._layout = layout
+        self._types = {name: layout.types[name] for name in names}
         self._schema = pa.schema(self._types.items())
         self._sink = pa.BufferOutputStream()
         self._parquet = pq.ParquetWriter(self._sink, self._schema, compression="snappy")
-
-    def _extend_add(self) -> None:
-        """The fields of `add` that depend on the table: statistics, typed values, unknown ones."""
-        state = self._state
-        fields = list(self._types["add"])
-        if state.stats_as_json:
-            fields.append(pa.field("stats", pa.string()))
-        if state.stats_as_struct:
-            parsed = partition_values_parsed(
-                state.files["partition_values"].slice(0, 0), state.schema, state.partition_columns
-            )
-            if parsed is not None:
-                fields.append(pa.field("partitionValues_parsed", parsed.type))
-            stats = (text for chunk in state.files["stats"].chunks for text in chunk.to_pylist())
-            self._stats_type = stats_type(stats, state.schema)
-            if self._stats_type is not None:
-                fields.append(pa.field("stats_parsed", self._stats_type))
-        extras = [extra for extra in _extras_of(state.files) if extra]
-        self._extra_types = _extra_types(extras, {item.name for item in fields})
-        fields += [pa.field(name, kind) for name, kind in self._extra_types.items()]
-        self._types["add"] = pa.struct(fields)
 
     def others(self, actions: Sequence[Action]) -> None:
         """Rows of actions that aren't of files."""
         for name, objects in _by_name(actions).items():
             kind = self._types[name]
-            rows = pa.array([_conformed(item, kind) for item in objects], kind)
+            rows = pa.array([conformed(item, kind) for item in objects], kind)
             self._rows(name, rows)
 
     def adds(self, files: pa.Table) -> None:
@@ -263,7 +215,7 @@ class _Writer:
                 _fields_of(msgspec.structs.replace(remove, stats=None, tags=None))
                 for remove in removes[start : start + _BATCH_ROWS]
             ]
-            self._rows("remove", pa.array([_conformed(item, kind) for item in objects], kind))
+            self._rows("remove", pa.array([conformed(item, kind) for item in objects], kind))
 
     def close(self) -> bytes:
         """Ends the file and gives its bytes."""
@@ -279,31 +231,26 @@ class _Writer:
             self._parquet.write_table(pa.Table.from_arrays(columns, schema=self._schema))
 
     def _add_structs(self, batch: pa.Table) -> pa.StructArray:
-        state, rows = self._state, batch.num_rows
-        values: dict[str, pa.Array] = {}
-        for item, source in zip(_TYPES["add"], _ADD_SOURCES):
-            values[item.name] = (
-                pa.array(np.zeros(rows, np.bool_)) if source is None else _one(batch[source])
-            )
-        values["deletionVector"] = _vectors(_one(batch["deletion_vector"]))
-        values["baseRowId"] = _one(batch["base_row_id"])
-        values["defaultRowCommitVersion"] = _one(batch["default_row_commit_version"])
-        values["clusteringProvider"] = _one(batch["clustering_provider"])
-        values["stats"] = _one(batch["stats"])
+        state = self._layout.state
+        values: dict[str, pa.Array] = {
+            "dataChange": pa.array(np.zeros(batch.num_rows, np.bool_)),
+            "deletionVector": _vectors(_one(batch["deletion_vector"])),
+        }
+        for name, source in _ADD_SOURCES.items():
+            values[name] = _one(batch[source])
         if state.stats_as_struct:
-            parsed = partition_values_parsed(
-                batch["partition_values"], state.schema, state.partition_columns
-            )
+            maps = batch["partition_values"]
+            parsed = partition_values_parsed(maps, state.schema, state.partition_columns)
             if parsed is not None:
                 values["partitionValues_parsed"] = parsed
-            if self._stats_type is not None:
+            if self._layout.stats_type is not None:
                 texts = batch["stats"].to_pylist()
-                values["stats_parsed"] = stats_from_json(texts, self._stats_type)
-        if self._extra_types:
+                values["stats_parsed"] = stats_from_json(texts, self._layout.stats_type)
+        if self._layout.extra_types:
             extras = list(_extras_of(batch))
-            for name, kind in self._extra_types.items():
+            for name, kind in self._layout.extra_types.items():
                 column = [None if extra is None else extra.get(name) for extra in extras]
-                values[name] = pa.array([_conformed(item, kind) for item in column], kind)
+                values[name] = pa.array([conformed(item, kind) for item in column], kind)
         kind = self._types["add"]
         return pa.StructArray.from_arrays([values[item.name] for item in kind], fields=list(kind))
 
@@ -314,11 +261,11 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 
 def _vectors(vectors: pa.StructArray) -> pa.Array:
     if vectors.null_count == len(vectors):
-        return pa.nulls(len(vectors), _VECTOR)
+        return pa.nulls(len(vectors), CHECKPOINT_VECTOR_TYPE)
     parts = dict(zip((item.name for item in vectors.type), vectors.flatten()))
     names = ("storage_type", "path_or_inline_dv", "offset", "size_in_bytes", "cardinality")
     return pa.StructArray.from_arrays(
-        [parts[name] for name in names], fields=list(_VECTOR), mask=vectors.is_null()
+        [parts[name] for name in names], fields=list(CHECKPOINT_VECTOR_TYPE), mask=vectors.is_null()
     )
 
 
@@ -342,49 +289,6 @@ def _extras_of(files: pa.Table) -> Iterator[JsonObject | None]:
         else:
             for text in chunk.to_pylist():
                 yield cast(JsonObject, json.loads(text)) if text else None
-
-
-def _with_extras(kind: pa.StructType, objects: Sequence[JsonObject]) -> pa.StructType:
-    """A column's type with fields for what the actions hold beyond it."""
-    found = _extra_types(objects, {item.name for item in kind})
-    return pa.struct([*kind, *(pa.field(name, item) for name, item in found.items())])
-
-
-def _extra_types(objects: Sequence[JsonObject], known: set[str]) -> dict[str, pa.DataType]:
-    """Types for unknown fields: what Arrow infers, else text (of JSON)."""
-    names = dict.fromkeys(name for item in objects for name in item if name not in known)
-    types: dict[str, pa.DataType] = {}
-    for name in names:
-        values = [item[name] for item in objects if item.get(name) is not None]
-        try:
-            kind = pa.array(values).type
-        except (pa.ArrowException, TypeError, ValueError):
-            kind = pa.string()
-        if values:
-            types[name] = kind if _is_storable(kind) else pa.string()
-    return types
-
-
-def _is_storable(kind: pa.DataType) -> bool:
-    """Whether Parquet has the type: no struct without fields, nothing that is always null."""
-    if pa.types.is_struct(kind):
-        return kind.num_fields > 0 and all(_is_storable(item.type) for item in kind)
-    if pa.types.is_list(kind):
-        return _is_storable(kind.value_type)
-    return not pa.types.is_null(kind)
-
-
-def _conformed(value: object, kind: pa.DataType) -> object:
-    """The JSON value as Arrow wants it for a type: maps as pairs, and JSON text where asked."""
-    if value is None:
-        return None
-    if pa.types.is_struct(kind) and isinstance(value, dict):
-        return {item.name: _conformed(value.get(item.name), item.type) for item in kind}
-    if pa.types.is_map(kind) and isinstance(value, dict):
-        return list(value.items())
-    if pa.types.is_string(kind) and not isinstance(value, str):
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    return value
 
 
 def _hashes_of_adds(state: CheckpointState) -> npt.NDArray[np.uint32]:

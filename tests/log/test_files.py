@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+
+from tests.transaction.log_of import add, vector
+from txlake.log.files import FILES_SCHEMA, Files, Totals, adds_of, files_table
+from txlake.protocol.actions import Add, FileKey
+
+
+def _both(adds: list[Add]) -> list[Files]:
+    """The same files from values and from a table."""
+    return [Files.of(adds), Files.of_table(files_table(adds))]
+
+
+def _full(path: str = "x") -> Add:
+    return Add(
+        path=path,
+        partition_values={"p": "1", "q": None},
+        size=7,
+        modification_time=9,
+        data_change=False,
+        stats='{"numRecords":3}',
+        tags={"k": "v", "n": None},
+        deletion_vector=vector(),
+        base_row_id=100,
+        default_row_commit_version=4,
+        clustering_provider="liquid",
+        extra={"new": {"a": [1, None]}},
+    )
+
+
+def test_rows_and_actions_are_the_same_thing() -> None:
+    adds = [_full(), add("plain"), add("empty", tags={})]
+    table = files_table(adds)
+    assert table.schema.equals(FILES_SCHEMA)
+    assert adds_of(table) == adds
+    assert adds_of(table.slice(1, 2)) == adds[1:]
+    assert adds_of(FILES_SCHEMA.empty_table()) == []
+
+
+@pytest.mark.parametrize("form", [0, 1])
+def test_a_commit_replaces_files_by_their_key(form: int) -> None:
+    base = _both([add("a"), add("b", vector=vector()), add("c")])[form]
+    files = base.apply([add("b", vector=vector(offset=9)), add("c", size=99)], [("a", None)])
+    assert {item.key for item in files.adds()} == {
+        ("b", vector().unique_id),
+        ("b", vector(offset=9).unique_id),
+        ("c", None),
+    }
+    replaced = files.get(("c", None))
+    assert replaced is not None
+    assert replaced.size == 99
+    assert ("a", None) not in files
+    assert files.get(("b", "no such vector")) is None
+    assert len(base) == 3, "earlier versions stay as they are"
+    assert files.by_path("a") is None
+    found = base.by_path("b")
+    assert found is not None
+    assert found.key == ("b", vector().unique_id)
+
+
+@pytest.mark.parametrize("form", [0, 1])
+def test_removing_what_is_not_there_changes_nothing(form: int) -> None:
+    base = _both([add("a")])[form]
+    files = base.apply([], [("b", None), ("a", "another vector")])
+    assert len(files) == 1
+    assert base.apply([], []) is base
+
+
+@pytest.mark.parametrize("spelling", ["/t/a%20b", "file:/t/a%20b", "file:///t/a%20b"])
+@pytest.mark.parametrize("form", [0, 1])
+def test_local_paths_have_three_spellings_for_one_file(spelling: str, form: int) -> None:
+    base = _both([add("/t/a%20b"), add("x")])[form]
+    assert (spelling, None) in base
+    assert base.by_path(spelling) is not None
+    assert len(base.apply([], [(spelling, None)])) == 1
+    assert len(base.apply([add(spelling)], [])) == 2
+
+
+def test_totals_follow_changes() -> None:
+    for base in _both([add("a", size=1), add("b", size=2, vector=vector()), add("c", size=4)]):
+        assert base.totals == Totals(3, 7, 1, 2)
+        files = base.apply([add("d", size=8)], [("b", vector().unique_id)])
+        assert files.totals == Totals(3, 13, 0, 0)
+
+
+def test_columns_of_a_large_base_are_shared() -> None:
+    base = files_table([add(f"f{i}") for i in range(1_000)])
+    files = Files.of_table(base)
+    assert files.table is base
+    changed = files.apply([add("new")], [("f500", None)])
+    chunk = changed.table["path"].chunk(0)
+    assert chunk.buffers()[2].address == base["path"].chunk(0).buffers()[2].address
+    paths = changed.table["path"].to_pylist()
+    assert paths == [f"f{i}" for i in range(1_000) if i != 500] + ["new"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("form", [0, 1])
+def test_many_commits_equal_a_dictionary(seed: int, form: int) -> None:
+    chance = random.Random(seed)
+    names = [f"f{i}" for i in range(300)]
+    start = {item.key: item for item in (add(name) for name in names[:100])}
+    files = _both(list(start.values()))[form]
+    expected: dict[FileKey, Add] = dict(start)
+    for step in range(60):
+        gone: list[FileKey] = [(chance.choice(names), None) for _ in range(chance.randrange(80))]
+        new = {item.key: item for item in (add(chance.choice(names), size=step) for _ in range(70))}
+        files = files.apply(new.values(), gone)
+        for key in gone:
+            expected.pop(key, None)
+        expected.update(new)
+        if step % 7 == 0:  # what is asked in between must not change the answer
+            assert len(files) == len(expected)
+        if step % 11 == 0:
+            _ = files.table
+    assert {item.key: item for item in files.adds()} == expected
+    assert {item.key: item for item in adds_of(files.table)} == expected
+    assert all(files.get(key) == item for key, item in expected.items())
+    assert files.totals.size_bytes == sum(item.size for item in expected.values())
+
+
+@pytest.mark.parametrize("form", [0, 1])
+def test_a_large_change_is_folded_into_a_new_base(form: int) -> None:
+    base = _both([add(f"f{i}") for i in range(4_000)])[form]
+    files = base.apply(
+        [add(f"g{i}") for i in range(3_000)], [(f"f{i}", None) for i in range(3_500)]
+    )
+    assert len(files) == 3_500
+    assert ("f3999", None) in files
+    assert ("f0", None) not in files
+    assert len(files.apply([], [("g7", None)])) == 3_499
+
+
+def test_slices_are_not_too_many() -> None:
+    base = Files.of_table(files_table([add(f"f{i}") for i in range(2_000)]))
+    gone: list[FileKey] = [(f"f{i}", None) for i in range(0, 2_000, 2)]
+    table: pa.Table = base.apply([], gone).table
+    assert table.num_rows == 1_000
+    assert table["path"].num_chunks < 200

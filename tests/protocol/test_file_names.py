@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import pytest
+
+from txlake.protocol.file_names import (
+    Checksum,
+    ClassicCheckpoint,
+    CommitFile,
+    Compaction,
+    LastCheckpoint,
+    LogFile,
+    MultiPartCheckpoint,
+    StagedCommit,
+    V2Checkpoint,
+    commit_path,
+    list_from,
+    log_path,
+    parse_name,
+    sidecar_path,
+)
+
+_V = "00000000000000000010"
+_ID = "80a083e8-7026-4e79-81be-64bd76c43a11"
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        (f"{_V}.json", CommitFile(10)),
+        (f"{_V}.crc", Checksum(10)),
+        (f"{_V}.checkpoint.parquet", ClassicCheckpoint(10)),
+        (f"{_V}.checkpoint.0000000002.0000000003.parquet", MultiPartCheckpoint(10, 2, 3)),
+        (f"{_V}.checkpoint.{_ID}.json", V2Checkpoint(10, _ID, "json")),
+        (f"{_V}.checkpoint.{_ID}.parquet", V2Checkpoint(10, _ID, "parquet")),
+        (f"{_V}.00000000000000000012.compacted.json", Compaction(10, 12)),
+        ("_last_checkpoint", LastCheckpoint()),
+        (f"_staged_commits/{_V}.{_ID}.json", StagedCommit(10, _ID)),
+    ],
+)
+def test_names(name: str, file: LogFile) -> None:
+    assert parse_name(name) == file
+    assert log_path(file) == f"_delta_log/{name}"
+    assert parse_name(log_path(file)) == file
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "10.json",
+        f"{_V}.json.tmp",
+        f".{_V}.json",
+        f".{_V}.json.crc",
+        f"{_V}.parquet",
+        f"{_V}.checkpoint.0000000000.0000000003.parquet",
+        f"{_V}.checkpoint.0000000004.0000000003.parquet",
+        f"{_V}.{_V}.compacted.json",
+        "99999999999999999999.json",
+        f"_sidecars/{_ID}.parquet",
+        f".tmp/{_V}.json",
+        "_commits/x.json",
+    ],
+)
+def test_other_names_are_none_of_ours(name: str) -> None:
+    assert parse_name(name) is None
+
+
+def test_a_listing_from_a_version_holds_all_of_its_files() -> None:
+    paths = [commit_path(9), commit_path(10), log_path(ClassicCheckpoint(10)), commit_path(11)]
+    assert [path > list_from(10) for path in paths] == [False, True, True, True]
+
+
+def test_sidecars_lie_in_their_folder_whatever_path_names_them() -> None:
+    assert sidecar_path("a.parquet") == "_delta_log/_sidecars/a.parquet"
+    assert sidecar_path("file:/t/_delta_log/_sidecars/a.parquet") == sidecar_path("a.parquet")

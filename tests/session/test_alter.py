@@ -99,7 +99,7 @@ def test_properties_are_set_and_unset() -> None:
     assert now.metadata.description == "about"
     change = changed(UnsetProperties(T, ("mine", "comment", "delta.appendonly")), now)
     assert change.operation == "UNSET TBLPROPERTIES"
-    assert change.parameters["ifExists"] == "false"
+    assert change.parameters["ifExists"] is False
     assert after(now, change).metadata == start.metadata
 
 
@@ -463,7 +463,7 @@ def test_features_are_added_and_dropped() -> None:
     assert "domainMetadata" in now.features
     assert not changed(AddFeature(T, "domainMetadata"), now).actions
     change = changed(DropFeature(T, "domainMetadata"), now)
-    assert change.parameters == {"featureName": "domainMetadata", "truncateHistory": "false"}
+    assert change.parameters == {"featureName": "domainMetadata", "truncateHistory": False}
     assert after(now, change).features == start.features
     refused(AddFeature(T, "nonsense"), start, "unknown")
 

@@ -154,7 +154,7 @@ def _unset_properties(
         operation="UNSET TBLPROPERTIES",
         parameters={
             "properties": as_json(list(statement.keys)),
-            "ifExists": as_json(statement.if_exists),
+            "ifExists": statement.if_exists,
         },
         actions=changed(table, new, environment),
     )
@@ -255,7 +255,7 @@ def _set_comment(statement: SetComment, table: Snapshot, environment: Environmen
     if statement.comment is None:
         return Change(
             operation="UNSET TBLPROPERTIES",
-            parameters={"properties": as_json([_COMMENT]), "ifExists": "true"},
+            parameters={"properties": as_json([_COMMENT]), "ifExists": True},
             actions=actions,
         )
     return Change(

@@ -143,7 +143,7 @@ def drop_feature(statement: DropFeature, table: Snapshot) -> Change:
         changes.append(cleaned.metadata)
     return Change(
         operation="DROP FEATURE",
-        parameters={"featureName": name, "truncateHistory": "false"},
+        parameters={"featureName": name, "truncateHistory": False},
         actions=(*changes, *cleaned.actions),
     )
 

@@ -1,0 +1,327 @@
+"""What a table shows of itself, in the columns that Spark and Delta give it.
+
+DESCRIBE [EXTENDED], DESCRIBE HISTORY and DETAIL, SHOW TBLPROPERTIES, COLUMNS, PARTITIONS and CREATE
+TABLE. Answers are values; the session makes DataFrames of them.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from txlake.errors import InvalidRequest
+from txlake.log.snapshot import Snapshot
+from txlake.protocol.features import supported_features
+from txlake.protocol.partition_values import parse_value
+from txlake.protocol.schema_rules import column_text
+from txlake.protocol.type_text import (
+    COMMENT,
+    declared_type,
+    quoted_name,
+    quoted_text,
+    short_text,
+    sql_text,
+)
+from txlake.protocol.types import (
+    Array,
+    Field,
+    Map,
+    Primitive,
+    Struct,
+    from_arrow_schema,
+)
+from txlake.session.clustering import clustered_by
+from txlake.session.expressions import CURRENT_DEFAULT, GENERATION
+from txlake.session.table_metadata import INTERNAL_PROPERTIES
+from txlake.statements import (
+    DescribeDetail,
+    DescribeHistory,
+    DescribeTable,
+    ShowColumns,
+    ShowCreateTable,
+    ShowPartitions,
+    ShowProperties,
+)
+from txlake.transaction.history import HISTORY_SCHEMA, HistoryRow
+from txlake.transaction.table_log import TableLog
+
+_TEXT = Primitive("string")
+_TEXTS = Array(_TEXT)
+_DETAIL = (
+    ("format", _TEXT),
+    ("id", _TEXT),
+    ("name", _TEXT),
+    ("description", _TEXT),
+    ("location", _TEXT),
+    ("createdAt", Primitive("timestamp")),
+    ("lastModified", Primitive("timestamp")),
+    ("partitionColumns", _TEXTS),
+    ("clusteringColumns", _TEXTS),
+    ("numFiles", Primitive("long")),
+    ("sizeInBytes", Primitive("long")),
+    ("properties", Map(_TEXT, _TEXT)),
+    ("minReaderVersion", Primitive("integer")),
+    ("minWriterVersion", Primitive("integer")),
+    ("tableFeatures", _TEXTS),
+)
+
+Inspection = (
+    DescribeTable
+    | DescribeHistory
+    | DescribeDetail
+    | ShowProperties
+    | ShowColumns
+    | ShowPartitions
+    | ShowCreateTable
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """An answer: its columns, and a tuple for each row.
+
+    Structs are tuples, maps dictionaries, arrays lists; timestamps are datetimes in UTC.
+    """
+
+    schema: Struct
+    rows: Sequence[tuple[object, ...]]
+
+
+def describe(statement: Inspection, table: Snapshot, log: TableLog) -> Rows:
+    """The answer to a statement about one table.
+
+    Raises InvalidRequest: partitions of a table that has none, a column that isn't there.
+    """
+    location = log.store.url
+    match statement:
+        case DescribeHistory(limit=limit):
+            return history(log.history(limit))
+        case DescribeDetail():
+            return detail(table, location=location)
+        case ShowProperties(key=key):
+            return properties(table, key)
+        case ShowColumns():
+            return Rows(schema=_texts("col_name"), rows=[(item.name,) for item in table.schema])
+        case ShowPartitions():
+            return partitions(table)
+        case ShowCreateTable():
+            text = create_statement(table, location=location)
+            return Rows(schema=_texts("createtab_stmt"), rows=[(text,)])
+        case DescribeTable(column=None, extended=extended):
+            return columns(table, location=location if extended else None)
+        case DescribeTable(column=column):
+            assert column is not None
+            return one_column(table, column)
+        case _:
+            assert_never(statement)
+
+
+def history(rows: Sequence[HistoryRow]) -> Rows:
+    """DESCRIBE HISTORY of the rows of `transaction.history`."""
+    schema = from_arrow_schema(HISTORY_SCHEMA)
+    return Rows(
+        schema=schema,
+        rows=[tuple(_history_value(row[item.name], item) for item in schema) for row in rows],
+    )
+
+
+def _history_value(value: object, item: Field) -> object:
+    if item.name == "timestamp":
+        assert isinstance(value, int)
+        return _moment(value)
+    if isinstance(item.type, Struct) and isinstance(value, Mapping):
+        return tuple(value.get(name) for name in item.type.names)
+    return value
+
+
+def _moment(milliseconds: int) -> datetime.datetime:
+    # Not fromtimestamp: binary fractions would round microseconds.
+    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    return epoch + datetime.timedelta(milliseconds=milliseconds)
+
+
+def detail(table: Snapshot, *, location: str) -> Rows:
+    """DESCRIBE DETAIL: one row, delta-spark's columns."""
+    metadata, protocol = table.metadata, table.protocol
+    clustered = clustered_by(table.schema, table.domains, table=table.table)
+    sizes = table.files.table.column("size").to_pylist()
+    row = (
+        "delta",
+        metadata.id,
+        None if table.table == location else table.table,
+        metadata.description,
+        location,
+        None if metadata.created_time is None else _moment(metadata.created_time),
+        _moment(table.timestamp_ms),
+        list(table.partition_columns),
+        [column_text(path) for path in clustered],
+        len(sizes),
+        sum(sizes),
+        dict(metadata.configuration),
+        protocol.min_reader_version,
+        protocol.min_writer_version,
+        sorted(supported_features(protocol)),
+    )
+    schema = Struct(tuple(Field(name, kind) for name, kind in _DETAIL))
+    return Rows(schema=schema, rows=[row])
+
+
+def shown_properties(table: Snapshot) -> dict[str, str]:
+    """The table's properties and what its protocol says as properties, sorted by key."""
+    protocol = table.protocol
+    features = (*(protocol.reader_features or ()), *(protocol.writer_features or ()))
+    found = {
+        **table.metadata.configuration,
+        **{f"delta.feature.{name}": "supported" for name in features},
+        "delta.minReaderVersion": str(protocol.min_reader_version),
+        "delta.minWriterVersion": str(protocol.min_writer_version),
+    }
+    return dict(sorted(found.items()))
+
+
+def properties(table: Snapshot, key: str | None) -> Rows:
+    """SHOW TBLPROPERTIES, of all or of one key."""
+    found = shown_properties(table)
+    if key is not None:
+        found = {key: found.get(key, f"Table {table.table} does not have property: {key}")}
+    return Rows(schema=_texts("key", "value"), rows=list(found.items()))
+
+
+def partitions(table: Snapshot) -> Rows:
+    """SHOW PARTITIONS: a typed column for each partition column, a row for each partition."""
+    if not table.partition_columns:
+        raise InvalidRequest(
+            f"{table.table}: SHOW PARTITIONS needs a partitioned table, and this one isn't"
+        )
+    fields = _partition_fields(table)
+    texts = {
+        tuple(dict(values).get(item.physical_name) for item in fields)
+        for values in table.files.table.column("partition_values").to_pylist()
+    }
+    found = {
+        tuple(parse_value(text, item.type) for text, item in zip(row, fields, strict=True))
+        for row in texts
+    }
+    rows = sorted(found, key=lambda row: [(value is not None, value) for value in row])
+    schema = Struct(tuple(Field(item.name, item.type) for item in fields))
+    return Rows(schema=schema, rows=rows)
+
+
+def _partition_fields(table: Snapshot) -> list[Field]:
+    return [item for name in table.partition_columns if (item := table.schema.find(name))]
+
+
+def columns(table: Snapshot, *, location: str | None = None) -> Rows:
+    """DESCRIBE: the columns, then how the table is laid out; with a location also its details."""
+    rows: list[tuple[object, ...]] = [_described(item) for item in table.schema]
+    heading = ("# col_name", "data_type", "comment")
+    if table.partition_columns:
+        rows += [("# Partition Information", "", ""), heading]
+        rows += [
+            _described(item)
+            for name in table.partition_columns
+            if (item := table.schema.find(name))
+        ]
+    clustered = clustered_by(table.schema, table.domains, table=table.table)
+    if clustered:
+        rows += [("# Clustering Information", "", ""), heading]
+        for path in clustered:
+            item = table.schema.resolve(path)
+            if item is not None:
+                rows.append((column_text(path), *_described(item)[1:]))
+    if location is not None:
+        rows += _details(table, location)
+    schema = Struct(
+        (Field("col_name", _TEXT, False), Field("data_type", _TEXT, False), Field("comment", _TEXT))
+    )
+    return Rows(schema=schema, rows=rows)
+
+
+def _described(item: Field) -> tuple[object, ...]:
+    return (item.name, short_text(declared_type(item)), item.metadata.get(COMMENT))
+
+
+def _details(table: Snapshot, location: str) -> Iterator[tuple[object, ...]]:
+    shown = ",".join(f"{key}={value}" for key, value in shown_properties(table).items())
+    yield ("", "", "")
+    yield ("# Detailed Table Information", "", "")
+    yield ("Name", table.table, "")
+    if table.metadata.description is not None:
+        yield ("Comment", table.metadata.description, "")
+    yield ("Location", location, "")
+    yield ("Provider", "delta", "")
+    yield ("Table Properties", f"[{shown}]", "")
+    defaults = [
+        (item.name, short_text(declared_type(item)), item.metadata[CURRENT_DEFAULT])
+        for item in table.schema
+        if CURRENT_DEFAULT in item.metadata
+    ]
+    if defaults:
+        yield ("", "", "")
+        yield ("# Column Default Values", "", "")
+        yield from defaults
+
+
+def one_column(table: Snapshot, path: tuple[str, ...]) -> Rows:
+    """DESCRIBE t column: its name, type and comment."""
+    if len(path) > 1:
+        raise InvalidRequest(
+            f"{table.table}: DESCRIBE takes a top-level column, found {column_text(path)}"
+        )
+    item = table.schema.find(path[0])
+    if item is None:
+        known = ", ".join(quoted_name(name) for name in table.schema.names)
+        raise InvalidRequest(
+            f"{table.table}: there is no column {column_text(path)}; there are: {known}"
+        )
+    name, kind, comment = _described(item)
+    rows = [("col_name", name), ("data_type", kind), ("comment", comment or "NULL")]
+    return Rows(schema=_texts("info_name", "info_value"), rows=rows)
+
+
+def create_statement(table: Snapshot, *, location: str) -> str:
+    """A statement that creates a table like this one, at its place, without its rows."""
+    path_table = table.table == location
+    name = f"delta.{'`' + location.replace('`', '``') + '`'}" if path_table else table.table
+    lines = [f"CREATE TABLE {name} ("]
+    lines.append(",\n".join(f"  {_definition(item)}" for item in table.schema) + ")")
+    lines.append("USING delta")
+    if table.partition_columns:
+        lines.append(f"PARTITIONED BY ({', '.join(map(quoted_name, table.partition_columns))})")
+    clustered = clustered_by(table.schema, table.domains, table=table.table)
+    if clustered:
+        lines.append(f"CLUSTER BY ({', '.join(map(column_text, clustered))})")
+    if table.metadata.description is not None:
+        lines.append(f"COMMENT {quoted_text(table.metadata.description)}")
+    if not path_table:
+        lines.append(f"LOCATION {quoted_text(location)}")
+    given = {
+        key: value
+        for key, value in shown_properties(table).items()
+        if key not in INTERNAL_PROPERTIES
+    }
+    shown = (f"  {quoted_text(key)} = {quoted_text(value)}" for key, value in given.items())
+    lines.append("TBLPROPERTIES (\n" + ",\n".join(shown) + ")")
+    return "\n".join(lines)
+
+
+def _definition(item: Field) -> str:
+    parts = [quoted_name(item.name), sql_text(declared_type(item))]
+    if not item.nullable:
+        parts.append("NOT NULL")
+    generation = item.metadata.get(GENERATION)
+    if isinstance(generation, str):
+        parts.append(f"GENERATED ALWAYS AS ({generation})")
+    default = item.metadata.get(CURRENT_DEFAULT)
+    if isinstance(default, str):
+        parts.append(f"DEFAULT {default}")
+    comment = item.metadata.get(COMMENT)
+    if isinstance(comment, str):
+        parts.append(f"COMMENT {quoted_text(comment)}")
+    return " ".join(parts)
+
+
+def _texts(*names: str) -> Struct:
+    return Struct(tuple(Field(name, _TEXT, False) for name in names))

@@ -245,6 +245,12 @@ def canonical_key(key: str) -> str:
     return _CANONICAL.get(folded, key)
 
 
+def is_known(key: str) -> bool:
+    """Whether a key names a table feature or a property that users may set."""
+    stored = canonical_key(key)
+    return stored in _KNOWN or stored.startswith(FEATURE_PREFIX)
+
+
 def validate_set(key: str, value: str, *, creating: bool = False) -> tuple[str, str]:
     """The property as it is to be stored, after a check that users may set it to that value.
 

@@ -1,1 +1,16 @@
-"""TBD."""
+"""DeltaTable: the API that delta-spark's users know; builds statements, hands them to a session."""
+
+from __future__ import annotations
+
+from txlake.tables.builder import DeltaTableBuilder, IdentityGenerator
+from txlake.tables.merge import DeltaMergeBuilder
+from txlake.tables.optimize import DeltaOptimizeBuilder
+from txlake.tables.table import DeltaTable
+
+__all__ = [
+    "DeltaTable",
+    "DeltaMergeBuilder",
+    "DeltaTableBuilder",
+    "DeltaOptimizeBuilder",
+    "IdentityGenerator",
+]

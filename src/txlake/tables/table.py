@@ -1,0 +1,503 @@
+"""`DeltaTable`: delta-spark's Python API over the statements of txlake.
+
+Every method builds a statement and hands it to an executor; what a statement does is the session's
+business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace as changed
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from txlake.errors import InvalidRequest
+from txlake.protocol.type_text import parse_columns, short_text
+from txlake.sql.references import Scope
+from txlake.statements import (
+    AddFeature,
+    Clone,
+    ConvertToDelta,
+    CreateMode,
+    Delete,
+    DescribeDetail,
+    DescribeHistory,
+    DropFeature,
+    Generate,
+    Optimize,
+    Restore,
+    Table,
+    TableName,
+    TablePath,
+    TimeTravel,
+    Update,
+    UpgradeProtocol,
+    Vacuum,
+    is_place,
+    table_of,
+)
+from txlake.tables.arguments import checked
+from txlake.tables.builder import DeltaTableBuilder
+from txlake.tables.errors import (
+    ArgumentTypeRefused,
+    ArgumentValueRefused,
+    as_delta_spark,
+    refuse_text,
+    refused,
+    unsupported,
+)
+from txlake.tables.executor import Executor, executor_for
+from txlake.tables.expressions import (
+    ColumnMapping,
+    Parts,
+    assignments_of,
+    column_path,
+    condition_of,
+    resolved,
+)
+from txlake.tables.hadoop import storage_options
+from txlake.tables.merge import DeltaMergeBuilder, Target
+from txlake.tables.optimize import DeltaOptimizeBuilder
+from txlake.tables.spark_catalog import create_named, entry_of, knows_delta
+
+
+class DeltaTable:
+    """A Delta table: its rows, its history, and what can be done to them.
+
+    Conditions and values are SQL texts or PySpark columns. What can't be done raises errors that
+    are txlake's and PySpark's at once (`AnalysisException` and its like); a conflict with another
+    writer raises one of `txlake.errors.Conflict`.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        table: Table,
+        *,
+        alias: str | None = None,
+        name: TableName | None = None,
+    ) -> None:
+        """For `forPath`, `forName` and lakes to call.
+
+        Args:
+            alias: what qualifies the columns in expressions.
+            name: the name that the table was found by, when `table` is its place.
+        """
+        self._executor = executor
+        self._table = table
+        self._alias = alias
+        self._name = table if isinstance(table, TableName) else name
+
+    def __repr__(self) -> str:
+        return f"DeltaTable({self._name or self._table})"
+
+    # --- finding ------------------------------------------------------------------------------
+
+    @classmethod
+    @as_delta_spark
+    def forPath(
+        cls,
+        sparkSession: SparkSession,
+        path: str,
+        hadoopConf: Mapping[str, str] = {},
+    ) -> DeltaTable:
+        """The table at a path or URL.
+
+        Args:
+            hadoopConf: Hadoop's settings of file systems, keys `fs.` and `dfs.`; credentials and
+                endpoints among them are used for the log, the others are Spark's alone.
+
+        Raises an AnalysisException when there is no Delta table.
+        """
+        executor = _executor(sparkSession, storage_options(hadoopConf))
+        table = TablePath(checked(path, str, "path"))
+        _require(executor, table)
+        return cls(executor, table)
+
+    @classmethod
+    @as_delta_spark
+    def forName(cls, sparkSession: SparkSession, tableOrViewName: str) -> DeltaTable:
+        """The table of a name: of the session's own catalog when it knows Delta, else of the lake.
+
+        ``delta.`/path` `` is the table at that place. Raises an AnalysisException for a view, and
+        when there is no such table or it is no Delta table.
+        """
+        executor = _executor(sparkSession)
+        table = _named(tableOrViewName)
+        if isinstance(table, TablePath) or not knows_delta(sparkSession, table):
+            _require(executor, table)
+            return cls(executor, table)
+        entry = entry_of(sparkSession, table)
+        if entry is None or not entry.is_delta or entry.location is None:
+            raise _missing(table)
+        place = TablePath(entry.location)
+        _require(executor, place)
+        return cls(executor, place, name=table)
+
+    @classmethod
+    @as_delta_spark
+    def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:
+        """Whether a path or URL is the root of a Delta table."""
+        return _executor(sparkSession).exists(TablePath(checked(identifier, str, "identifier")))
+
+    # --- making -------------------------------------------------------------------------------
+
+    @classmethod
+    def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
+        """A builder for a new table; there must be none yet."""
+        return cls._builder(sparkSession, "create")
+
+    @classmethod
+    def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
+        """A builder for a new table; one that is there stays as it is."""
+        return cls._builder(sparkSession, "if_not_exists")
+
+    @classmethod
+    def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
+        """A builder for a table in another one's place; there must be one."""
+        return cls._builder(sparkSession, "replace")
+
+    @classmethod
+    def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
+        """A builder for a new table, in another one's place if there is one."""
+        return cls._builder(sparkSession, "or_replace")
+
+    @classmethod
+    @as_delta_spark
+    def _builder(cls, spark: SparkSession | None, mode: CreateMode) -> DeltaTableBuilder:
+        executor = _executor(spark or SparkSession.getActiveSession())
+
+        def opened(table: Table, name: TableName | None) -> DeltaTable:
+            return cls(executor, table, name=name)
+
+        return DeltaTableBuilder(executor, mode, opened)
+
+    @classmethod
+    @as_delta_spark
+    def convertToDelta(
+        cls,
+        sparkSession: SparkSession,
+        identifier: str,
+        partitionSchema: str | StructType | None = None,
+    ) -> DeltaTable:
+        """Makes a folder of Parquet files a Delta table, in place.
+
+        Args:
+            identifier: ``parquet.`/path` ``.
+            partitionSchema: the partition columns, as DDL (`"day date"`) or as a schema.
+        """
+        executor = _executor(sparkSession)
+        parts = column_path(checked(identifier, str, "identifier"))
+        if len(parts) == 2 and parts[0].lower() == "delta":
+            return cls.forPath(sparkSession, parts[1])
+        if len(parts) != 2 or parts[0].lower() != "parquet":
+            raise unsupported(
+                "DELTA_MISSING_PROVIDER_FOR_CONVERT",
+                f"{identifier}: only folders of Parquet files are converted; expected "
+                "parquet.`/path`",
+            )
+        executor.execute(
+            ConvertToDelta(location=parts[1], partition_columns=_partition_columns(partitionSchema))
+        )
+        return cls(executor, TablePath(parts[1]))
+
+    @as_delta_spark
+    def clone(
+        self,
+        target: str,
+        isShallow: bool = False,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> DeltaTable:
+        """A copy of the table at another path or name.
+
+        Args:
+            isShallow: the copy refers to this table's files instead of copying them.
+            replace: a table that is there already gives way.
+            properties: properties that the copy gets beside the table's own.
+        """
+        return self._clone(None, target, isShallow, replace, properties)
+
+    @as_delta_spark
+    def cloneAtVersion(
+        self,
+        version: int,
+        target: str,
+        isShallow: bool = False,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> DeltaTable:
+        """A copy of the table as of a version; else as `clone`."""
+        travel = TimeTravel(version=checked(version, int, "version"))
+        return self._clone(travel, target, isShallow, replace, properties)
+
+    @as_delta_spark
+    def cloneAtTimestamp(
+        self,
+        timestamp: str,
+        target: str,
+        isShallow: bool = False,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> DeltaTable:
+        """A copy of the table as of a time; else as `clone`."""
+        travel = TimeTravel(timestamp=checked(timestamp, str, "timestamp"))
+        return self._clone(travel, target, isShallow, replace, properties)
+
+    # --- rows ---------------------------------------------------------------------------------
+
+    @as_delta_spark
+    def toDF(self) -> DataFrame:
+        """The table's rows; columns may be qualified by the alias, or by the table's name."""
+        frame = self._executor.frame(self._table)
+        names = self._names
+        return frame.alias(names[-1]) if names else frame
+
+    def alias(self, aliasName: str) -> DeltaTable:
+        """This table under another name, for expressions."""
+        return DeltaTable(
+            self._executor,
+            self._table,
+            alias=checked(aliasName, str, "aliasName"),
+            name=self._name,
+        )
+
+    @as_delta_spark
+    def delete(self, condition: str | Column | None = None) -> None:
+        """Deletes the rows for which the condition is true; all rows without one."""
+        found = condition_of(condition, self._scope)
+        self._executor.execute(Delete(table=self._table, alias=self._qualifier, condition=found))
+
+    @as_delta_spark
+    def update(
+        self, condition: str | Column | None = None, set: ColumnMapping | None = None
+    ) -> None:
+        """Sets columns, in the rows for which the condition is true or in all.
+
+        Args:
+            set: the new value of each column that changes; required.
+        """
+        assigned = assignments_of(set, self._scope, "'set'")
+        found = condition_of(condition, self._scope)
+        columns = self._executor.snapshot(self._table).schema.names
+        self._executor.execute(
+            Update(
+                table=self._table,
+                alias=self._qualifier,
+                assignments=resolved(assigned, self._names, columns),
+                condition=found,
+            )
+        )
+
+    @as_delta_spark
+    def merge(self, source: DataFrame, condition: str | Column) -> DeltaMergeBuilder:
+        """A builder for a MERGE of the source's rows into this table."""
+        if source is None:
+            raise ArgumentValueRefused("'source' in merge cannot be None")
+        if not isinstance(source, DataFrame):
+            raise ArgumentTypeRefused(
+                f"Type of 'source' in merge must be DataFrame, found {type(source)}"
+            )
+        found = condition_of(condition, self._scope)
+        if found is None:
+            raise ArgumentValueRefused("'condition' in merge cannot be None")
+        target = Target(
+            executor=self._executor,
+            table=self._table,
+            alias=self._qualifier,
+            names=self._names,
+            scope=self._scope,
+        )
+        return DeltaMergeBuilder(target, source, found)
+
+    # --- history and upkeep -------------------------------------------------------------------
+
+    @as_delta_spark
+    def history(self, limit: int | None = None) -> DataFrame:
+        """The table's commits, newest first."""
+        if limit is not None:
+            checked(limit, int, "limit")
+        return self._executor.execute(DescribeHistory(self._table, limit))
+
+    @as_delta_spark
+    def detail(self) -> DataFrame:
+        """One row of facts about the table: format, id, location, size, protocol, ..."""
+        return self._executor.execute(DescribeDetail(self._table))
+
+    @as_delta_spark
+    def vacuum(self, retentionHours: float | None = None) -> DataFrame:
+        """Deletes files that no version within the retention needs; gives an empty DataFrame.
+
+        Args:
+            retentionHours: 168 hours (or the table's own setting) when it isn't given.
+        """
+        hours = None if retentionHours is None else float(retentionHours)
+        self._executor.execute(Vacuum(table=self._table, retain_hours=hours))
+        return self._executor.spark.createDataFrame([], StructType([]))
+
+    @as_delta_spark
+    def optimize(self) -> DeltaOptimizeBuilder:
+        """A builder for rewriting the table's files."""
+        return DeltaOptimizeBuilder(self._executor, Optimize(table=self._table))
+
+    @as_delta_spark
+    def restoreToVersion(self, version: int) -> DataFrame:
+        """Brings the table back to an earlier version, as a new one; gives the metrics."""
+        travel = TimeTravel(version=checked(version, int, "version"))
+        return self._executor.execute(Restore(self._table, travel))
+
+    @as_delta_spark
+    def restoreToTimestamp(self, timestamp: str) -> DataFrame:
+        """Brings the table back to what it was at a time (`2026-01-31 12:00:00`)."""
+        travel = TimeTravel(timestamp=checked(timestamp, str, "timestamp"))
+        return self._executor.execute(Restore(self._table, travel))
+
+    @as_delta_spark
+    def generate(self, mode: str) -> None:
+        """Writes manifests for other readers; `symlink_format_manifest` is the one mode."""
+        self._executor.execute(Generate(self._table, checked(mode, str, "mode")))
+
+    # --- protocol -----------------------------------------------------------------------------
+
+    @as_delta_spark
+    def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:
+        """Raises the protocol's versions; lower ones than the table has change nothing."""
+        for name, value in (("readerVersion", readerVersion), ("writerVersion", writerVersion)):
+            if not isinstance(value, int):
+                raise ArgumentValueRefused(
+                    f"The {name} needs to be an integer but got '{type(value)}'."
+                )
+        self._executor.execute(UpgradeProtocol(self._table, readerVersion, writerVersion))
+
+    @as_delta_spark
+    def addFeatureSupport(self, featureName: str) -> None:
+        """Adds a table feature to the protocol."""
+        self._executor.execute(AddFeature(self._table, checked(featureName, str, "featureName")))
+
+    @as_delta_spark
+    def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
+        """Takes a table feature out of the protocol.
+
+        Args:
+            truncateHistory: commits that need the feature are cleaned up first.
+        """
+        feature = checked(featureName, str, "featureName")
+        truncates = (
+            False if truncateHistory is None else checked(truncateHistory, bool, "truncateHistory")
+        )
+        self._executor.execute(DropFeature(self._table, feature, truncates))
+
+    # --- names --------------------------------------------------------------------------------
+
+    @property
+    def _names(self) -> Parts:
+        """What the table is called in expressions: its alias, or else its name."""
+        if self._alias is not None:
+            return (self._alias,)
+        return () if self._name is None else self._name.parts
+
+    @property
+    def _qualifier(self) -> str | None:
+        names = self._names
+        return names[-1] if names else None
+
+    @property
+    def _scope(self) -> Scope:
+        names = self._names
+        return tuple((TableName(names[start:]), names[-1]) for start in range(len(names) - 1))
+
+    def _clone(
+        self,
+        travel: TimeTravel | None,
+        target: str,
+        is_shallow: bool,
+        replace: bool,
+        properties: Mapping[str, str] | None,
+    ) -> DeltaTable:
+        place = checked(target, str, "target")
+        statement = Clone(
+            table=TablePath(place),
+            source=self._table,
+            travel=travel,
+            shallow=checked(is_shallow, bool, "isShallow"),
+            mode="or_replace" if checked(replace, bool, "replace") else "create",
+            properties=_properties(properties),
+        )
+
+        def write(table: TablePath, mode: CreateMode) -> None:
+            self._executor.execute(changed(statement, table=table, mode=mode))
+
+        table = _named(place)
+        if isinstance(table, TableName):
+            spark = self._executor.spark
+            if knows_delta(spark, table):
+                found = create_named(spark, table, None, statement.mode, write)
+                return DeltaTable(self._executor, found, name=table)
+        elif not _is_absolute(table.location):
+            raise refused(
+                "DELTA_INVALID_CLONE_PATH",
+                f"the target of a clone is an absolute path, a URL or a table's name, "
+                f"found {target!r}",
+            )
+        self._executor.execute(changed(statement, table=table))
+        return DeltaTable(self._executor, table)
+
+
+def _executor(
+    spark: SparkSession | None, storage_options: Mapping[str, str] | None = None
+) -> Executor:
+    if spark is None:
+        raise ArgumentValueRefused("no SparkSession was given and none is active; pass the session")
+    return executor_for(spark, storage_options)
+
+
+def _named(text: str) -> Table:
+    try:
+        return table_of(checked(text, str, "the table's name"))
+    except InvalidRequest as error:
+        refuse_text(error)
+
+
+def _require(executor: Executor, table: Table) -> None:
+    if not executor.exists(table):
+        raise _missing(table)
+
+
+def _missing(table: Table) -> InvalidRequest:
+    return refused(
+        "DELTA_MISSING_DELTA_TABLE",
+        f"{table} is not a Delta table; check the name or path, or create the table first",
+    )
+
+
+def _is_absolute(location: str) -> bool:
+    return location.startswith("/") or (":" in location and is_place(location))
+
+
+def _properties(properties: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
+    if properties is None:
+        return ()
+    return tuple(
+        (
+            checked(key, str, f"All property keys including {key}"),
+            checked(value, str, f"All property values including {value}"),
+        )
+        for key, value in checked(properties, dict, "properties").items()
+    )
+
+
+def _partition_columns(schema: str | StructType | None) -> tuple[tuple[str, str], ...]:
+    if schema is None:
+        return ()
+    if isinstance(schema, StructType):
+        return tuple((field.name, field.dataType.simpleString()) for field in schema.fields)
+    if not isinstance(schema, str):
+        raise ArgumentTypeRefused(
+            f"partitionSchema must be str or StructType, found {schema!r} of type {type(schema)}"
+        )
+    try:
+        fields = parse_columns(schema)
+    except InvalidRequest as error:
+        refuse_text(error)
+    return tuple((field.name, short_text(field.type)) for field in fields)

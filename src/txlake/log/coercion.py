@@ -215,7 +215,7 @@ def at_zone(local: LocalTime, time_zone: str) -> datetime | None:
     try:
         zone = ZoneInfo("UTC" if time_zone.upper() in ("Z", "UTC", "GMT") else time_zone)
         return local.wall.replace(tzinfo=zone).astimezone(ZoneInfo("UTC"))
-    except (ValueError, OSError, OverflowError):
+    except (KeyError, ValueError, OSError, OverflowError):
         return None
 
 

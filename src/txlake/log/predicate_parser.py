@@ -147,6 +147,7 @@ class _Reader:
             return self._opaque(node)
 
     def _simple(self, node: exp.Expression) -> Predicate:
+        _check_plain(node)
         operator = _OPERATORS.get(type(node))
         if operator is not None:
             return self._comparison(node, operator)
@@ -160,7 +161,8 @@ class _Reader:
             case exp.Between():
                 return self._between(node)
             case exp.Like():
-                return self._like(node)
+                like = self._like(node)
+                return Not(like) if node.args.get("negate") else like
             case exp.StartsWith():
                 prefix = _literal(node.expression)
                 if isinstance(prefix, str):
@@ -190,8 +192,6 @@ class _Reader:
         raise _NotLiteral
 
     def _in(self, node: exp.In) -> Predicate:
-        if node.args.get("query") is not None or node.args.get("unnest") is not None:
-            raise _NotLiteral
         column = self._column(node.this)
         values = [_literal(item) for item in node.expressions]
         if not values:
@@ -220,7 +220,9 @@ class _Reader:
             # As texts: for a column of another type the first part stays opaque.
             return And((StartsWith(column, prefix), Comparison(column, Operator.EQUAL, prefix)))
         starts = StartsWith(column, prefix)
-        return starts if pattern == f"{prefix}%" else And((starts, self._opaque(node)))
+        if pattern == f"{prefix}%":
+            return starts
+        return And((starts, Opaque(f"... LIKE {pattern!r}", frozenset({column}), True)))
 
     def _column(self, node: exp.Expression) -> ColumnPath:
         parts = _parts(_bare(node))
@@ -239,6 +241,18 @@ class _Reader:
         except _NotLiteral:
             columns = None
         return Opaque(node.sql(dialect=Databricks), columns, not unstable)
+
+
+# What the modelled nodes are made of. A node with more means more than is modelled.
+_PARTS = frozenset({"this", "expression", "expressions", "low", "high", "to"})
+
+
+def _check_plain(node: exp.Expression) -> None:
+    known = _PARTS | {"negate"} if isinstance(node, exp.Like) else _PARTS
+    if isinstance(node, exp.Column):
+        known |= {"table", "db", "catalog"}
+    if any(value for name, value in node.args.items() if name not in known):
+        raise _NotLiteral
 
 
 def _bare(node: exp.Expression) -> exp.Expression:
@@ -289,8 +303,9 @@ def _literal(node: exp.Expression) -> LiteralValue:
             return _hex(str(text.this))
         case exp.TryCast():
             raise _NotLiteral
-        case exp.Cast() as cast:
-            return _cast(_literal(cast.this), cast.to)
+        case exp.Cast() as made:
+            _check_plain(made)
+            return _cast(_literal(made.this), made.to)
     raise _NotLiteral
 
 

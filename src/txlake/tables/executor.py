@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from txlake.log.snapshot import Snapshot
+from txlake.session import for_spark
 from txlake.statements import Statement, Table, TimeTravel
 
 if TYPE_CHECKING:
@@ -42,6 +43,4 @@ class Executor(Protocol):
 
 def executor_for(spark: SparkSession, storage_options: Mapping[str, str] | None = None) -> Executor:
     """The session that carries out statements on path tables with this Spark session."""
-    from txlake import session
-
-    return session.for_spark(spark, storage_options)
+    return for_spark(spark, storage_options)

@@ -1,0 +1,68 @@
+"""The transaction engine for open Delta Lake tables.
+
+`connect` opens a lake; `Log` works on one table's log alone; `DeltaTable` is delta-spark's API. The
+import starts nothing and loads no PySpark: each name is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from txlake import errors
+
+if TYPE_CHECKING:
+    from txlake.lake.lake import Lake, LakeSession, Transaction, connect
+    from txlake.lake.log import Log, sources_tag
+    from txlake.settings import RetrySettings, Settings
+    from txlake.tables import (
+        DeltaMergeBuilder,
+        DeltaOptimizeBuilder,
+        DeltaTable,
+        DeltaTableBuilder,
+        IdentityGenerator,
+    )
+
+_HOMES = {
+    "connect": "txlake.lake.lake",
+    "Lake": "txlake.lake.lake",
+    "LakeSession": "txlake.lake.lake",
+    "Transaction": "txlake.lake.lake",
+    "Log": "txlake.lake.log",
+    "sources_tag": "txlake.lake.log",
+    "Settings": "txlake.settings",
+    "RetrySettings": "txlake.settings",
+    "DeltaTable": "txlake.tables",
+    "DeltaMergeBuilder": "txlake.tables",
+    "DeltaTableBuilder": "txlake.tables",
+    "DeltaOptimizeBuilder": "txlake.tables",
+    "IdentityGenerator": "txlake.tables",
+}
+
+__all__ = [
+    "DeltaMergeBuilder",
+    "DeltaOptimizeBuilder",
+    "DeltaTable",
+    "DeltaTableBuilder",
+    "IdentityGenerator",
+    "Lake",
+    "LakeSession",
+    "Log",
+    "RetrySettings",
+    "Settings",
+    "Transaction",
+    "connect",
+    "errors",
+    "sources_tag",
+]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'txlake' has no attribute {name!r}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -283,7 +283,7 @@ class Executor:
 
     def frame(self, table: Table, travel: TimeTravel | None = None) -> DataFrame:
         """The table's rows."""
-        return self._session.read(table, travel, transaction=self._transaction)
+        return self._session.frame(table, travel, transaction=self._transaction)
 
     def snapshot(self, table: Table, travel: TimeTravel | None = None) -> Snapshot:
         """The table's state."""

@@ -1,1 +1,8 @@
 """Statements are carried out: names resolved, work handed to the data plane, changes committed."""
+
+from __future__ import annotations
+
+from txlake.session.places import for_spark
+from txlake.session.session import Session
+
+__all__ = ["Session", "for_spark"]

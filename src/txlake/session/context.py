@@ -61,6 +61,10 @@ class Context:
 
     def find(self, table: Table) -> Handle | None:
         """The table's place; None for a name that the lake doesn't have."""
+        if isinstance(table, TableName) and self.engine.catalog is not None:
+            name = self.engine.qualified(table, self.database)
+            if self.transaction.knows(name):
+                return self.transaction.named(name)
         return self.engine.find(table, self.database)
 
     def exists(self, handle: Handle | None) -> bool:
@@ -212,6 +216,10 @@ class Context:
         frame = self._referenced(reference)
         if frame is None:
             return None
+        return self.view_of(frame)
+
+    def view_of(self, frame: DataFrame) -> str:
+        """A temporary view of the rows, for as long as the statement runs."""
         name = f"txlake_{self.engine.system.new_id().replace('-', '')}"
         frame.createOrReplaceTempView(name)
         self._views.append(name)

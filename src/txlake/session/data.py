@@ -14,13 +14,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from txlake.errors import InvalidRequest
-from txlake.protocol.actions import Action, Txn
-from txlake.protocol.schema_change import as_table_schema, merge_schemas
+from txlake.protocol.actions import Txn
+from txlake.protocol.schema_change import as_table_schema
 from txlake.protocol.types import Struct
 from txlake.session.context import Context
-from txlake.session.definitions import create_from_rows
+from txlake.session.definitions import create_from_rows, environment_of
 from txlake.session.engine import Handle
 from txlake.session.evolution import schema_actions
+from txlake.session.growth import grown, with_schema
 from txlake.spark import dml, held, inserts
 from txlake.spark import merge as merging
 from txlake.spark.inserts import Placement, Rows
@@ -82,7 +83,8 @@ def merge(context: Context, statement: Merge) -> Counts:
     handle = context.require(statement.target)
     work = context.work(handle)
     source = _as_frame(context, source_rows(context, statement.source))
-    evolve = partial(_evolved, work)
+    environment = environment_of(context)
+    evolve = partial(schema_actions, work.snapshot, environment=environment)
     change = merging.merge(work, statement, source, evolve)
     context.transaction.stage(handle, change)
     return change.affected
@@ -94,7 +96,7 @@ def insert(context: Context, statement: Insert) -> Counts:
     work = context.work(handle)
     rows = source_rows(context, statement.source)
     if statement.schema_evolution and not isinstance(rows, Values):
-        work = _grown(context, handle, work, _schema_of(rows))
+        work = grown(context, handle, work, _schema_of(rows))
     placement = Placement(by_name=statement.by_name, columns=statement.columns)
     condition = statement.replace_where
     dynamic = statement.overwrite and _is_dynamic(context)
@@ -129,8 +131,8 @@ def _placed(
 
 
 def _is_dynamic(context: Context) -> bool:
-    mode = context.spark.conf.get("spark.sql.sources.partitionOverwriteMode", "static")
-    return str(mode).lower() == "dynamic"
+    mode = context.engine.spark_setting("spark.sql.sources.partitionOverwriteMode", "static")
+    return mode.lower() == "dynamic"
 
 
 def _with_partition(
@@ -229,38 +231,6 @@ def _schema_of(rows: DataFrame | pa.Table) -> Struct:
     return held.schema_of(rows) if isinstance(rows, pa.Table) else delta_schema(rows.schema)
 
 
-def _evolved(work: Work, schema: Struct) -> tuple[Action, ...]:
-    return schema_actions(work.snapshot, schema, work.system.new_id)
-
-
-def _grown(context: Context, handle: Handle, work: Work, incoming: Struct) -> Work:
-    """The work on the table with the rows' new columns added."""
-    properties = work.snapshot.properties
-    schema = merge_schemas(
-        work.snapshot.schema,
-        incoming,
-        allow_type_widening=properties.type_widening,
-        keep_types=True,
-    )
-    return _with_schema(context, handle, work, schema, None)
-
-
-def _with_schema(
-    context: Context,
-    handle: Handle,
-    work: Work,
-    schema: Struct,
-    partition_columns: tuple[str, ...] | None,
-) -> Work:
-    actions = schema_actions(
-        work.snapshot, schema, work.system.new_id, partition_columns=partition_columns
-    )
-    if not actions:
-        return work
-    context.transaction.stage(handle, Change(operation="WRITE", actions=actions))
-    return context.work(handle)
-
-
 def write(context: Context, statement: Write) -> Counts:
     """`lake.write`: rows by column name, creating the table where there is none."""
     nothing = {"num_affected_rows": 0, "num_inserted_rows": 0}
@@ -317,7 +287,7 @@ def _prepared(
             )
         schema = as_table_schema(_schema_of(rows))
         partitions = statement.partition_by
-        return _with_schema(context, handle, work, schema, partitions)
+        return with_schema(context, handle, work, schema, partitions)
     wanted = statement.partition_by
     if wanted is not None and _folded(wanted) != _folded(work.snapshot.partition_columns):
         raise InvalidRequest(
@@ -326,7 +296,7 @@ def _prepared(
             "overwrite_schema=True"
         )
     if statement.merge_schema:
-        return _grown(context, handle, work, _schema_of(rows))
+        return grown(context, handle, work, _schema_of(rows))
     return work
 
 

@@ -29,6 +29,7 @@ from txlake.statements import (
     CreateTableLike,
     DropTable,
     RenameTable,
+    SqlText,
     Table,
     TableName,
     TablePath,
@@ -178,10 +179,12 @@ def create_from_rows(context: Context, statement: Write, schema: Struct) -> Hand
             f"{table}: {handle.store.url} holds a table that has no name in the lake; name it "
             f"with CREATE TABLE {table} LOCATION '{handle.store.url}'"
         )
-    definition = CreateTable(table=table, partition_by=statement.partition_by)
+    definition = CreateTable(
+        table=table, partition_by=statement.partition_by, query=SqlText("the rows written")
+    )
     change = create(definition, None, environment_of(context), query_schema=schema, managed=True)
     assert change is not None
-    context.transaction.stage(handle, change)
+    context.transaction.stage(handle, Change(operation="WRITE", actions=change.actions))
     register(context, handle, managed=True)
     return handle
 

@@ -73,6 +73,13 @@ class Engine:
                 self._spark = self.make_spark()
             return self._spark
 
+    def spark_setting(self, key: str, default: str) -> str:
+        """A setting of the Spark session; the default while none was started."""
+        with self._lock:
+            if self._spark is None:
+                return default
+            return self._spark.conf.get(key, default) or default
+
     @property
     def manifests(self) -> Manifests:
         """Where scan manifests are written."""
@@ -102,6 +109,10 @@ class Engine:
                 self._logs[store.url] = log
         return Handle(table=table, name=name, log=log, store=store, entry=entry)
 
+    def at_entry(self, entry: TableEntry) -> Handle:
+        """The table of a catalog entry."""
+        return self.at(entry.location, TableName((entry.database, entry.name)), entry)
+
     def forget(self, handle: Handle) -> None:
         """Drops what is cached of a table that is gone."""
         with self._lock:
@@ -121,7 +132,7 @@ class Engine:
         entry = self.catalog.find(owner, name)
         if entry is None:
             return None
-        return self.at(entry.location, TableName((owner, name)), entry)
+        return self.at_entry(entry)
 
     def qualified(self, table: TableName, database: str) -> tuple[str, str]:
         """(database, table) of a name."""

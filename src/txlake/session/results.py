@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from txlake.protocol.types import Struct
+from txlake.protocol.types import Field, Primitive, Struct
+from txlake.session.describe import Rows
 from txlake.spark.types import spark_schema
 
 
 def counts_frame(spark: SparkSession, counts: Mapping[str, int]) -> DataFrame:
-    """One row of counts, named as Databricks names them."""
-    schema = T.StructType([T.StructField(name, T.LongType(), False) for name in counts])
-    return spark.createDataFrame([tuple(counts.values())], schema)
+    """One row of counts, named as Databricks names them. Spark knows it without a job."""
+    columns = (f"CAST({count} AS BIGINT) AS {name}" for name, count in counts.items())
+    return spark.sql(f"SELECT {', '.join(columns)}")
 
 
 def rows_frame(
@@ -24,6 +25,15 @@ def rows_frame(
     return spark.createDataFrame(list(rows), spark_schema(schema))
 
 
+def schema_rows(schema: T.StructType) -> Rows:
+    """A query's columns, as DESCRIBE QUERY lists them."""
+    columns = Struct(
+        tuple(Field(name, Primitive("string")) for name in ("col_name", "data_type", "comment"))
+    )
+    rows = [(item.name, item.dataType.simpleString(), None) for item in schema]
+    return Rows(schema=columns, rows=rows)
+
+
 def nothing(spark: SparkSession) -> DataFrame:
     """What statements without a result answer: no rows, no columns."""
-    return spark.createDataFrame([], T.StructType([]))
+    return spark.sql("SELECT 1 WHERE false").select()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from txlake.conflict.levels import Level, parse_level
@@ -18,7 +19,8 @@ from txlake.session.dispatch import Answer, changes_catalog, run
 from txlake.session.engine import DEFAULT_DATABASE, Engine
 from txlake.session.progress import progress
 from txlake.session.results import nothing
-from txlake.session.transaction import State, Transaction
+from txlake.session.transaction import Transaction
+from txlake.spark.translation import translated
 from txlake.statements import (
     Atomic,
     Begin,
@@ -136,6 +138,9 @@ class Session:
                 if transaction is None:
                     own.commit()
                 return answer
+        except PySparkException as error:
+            own.fail(error)
+            raise translated(error) from error
         except BaseException as error:
             own.fail(error)
             raise
@@ -156,11 +161,24 @@ class Session:
         context = Context(engine=self.engine, transaction=own, database=self.database)
         try:
             return read(context, table, travel, condition, columns)
+        except PySparkException as error:
+            own.fail(error)
+            raise translated(error) from error
         except BaseException as error:
             own.fail(error)
             raise
         finally:
             context.close()
+
+    def frame(
+        self,
+        table: Table,
+        travel: TimeTravel | None = None,
+        *,
+        transaction: Transaction | None = None,
+    ) -> DataFrame:
+        """All of the table's rows."""
+        return self.read(table, travel, transaction=transaction)
 
     def snapshot(
         self,
@@ -260,6 +278,3 @@ class Session:
                 self._current.rollback()
                 self._current = None
             raise
-
-
-__all__ = ["Session", "State"]

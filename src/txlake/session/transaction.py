@@ -33,6 +33,7 @@ class _Mark:
     name: str
     tokens: dict[str, Token]
     effects: int
+    named: dict[tuple[str, str], Handle | None]
 
 
 @dataclass(kw_only=True)
@@ -58,6 +59,7 @@ class Transaction:
     _names: dict[str, str] = field(default_factory=dict)
     _marks: list[_Mark] = field(default_factory=list)
     _effects: list[Callable[[], None]] = field(default_factory=list)
+    _named: dict[tuple[str, str], Handle | None] = field(default_factory=dict)
 
     def require_active(self) -> None:
         """Raises InvalidRequest unless statements may still run in it."""
@@ -114,11 +116,23 @@ class Transaction:
         """What is done once the commit stands: names registered, folders removed."""
         self._effects.append(effect)
 
+    def name_table(self, name: tuple[str, str], handle: Handle | None) -> None:
+        """What a name means in this transaction from here on; None for a dropped table."""
+        self._named = {**self._named, _folded(name): handle}
+
+    def knows(self, name: tuple[str, str]) -> bool:
+        """Whether the transaction itself gave or took this name."""
+        return _folded(name) in self._named
+
+    def named(self, name: tuple[str, str]) -> Handle | None:
+        """What a name that it knows means."""
+        return self._named[_folded(name)]
+
     def savepoint(self, name: str) -> None:
         """Marks this moment; a name used again marks a new one."""
         self.require_active()
         tokens = {url: table.savepoint() for url, table in self._tables.items()}
-        self._marks.append(_Mark(name, tokens, len(self._effects)))
+        self._marks.append(_Mark(name, tokens, len(self._effects), self._named))
 
     def has_savepoint(self, name: str) -> bool:
         """Whether there is such a savepoint; letter case doesn't count."""
@@ -132,6 +146,7 @@ class Transaction:
         for url, table in self._tables.items():
             table.rollback_to(mark.tokens.get(url))
         del self._effects[mark.effects :]
+        self._named = mark.named
         del self._marks[place + 1 :]
 
     def release(self, name: str) -> None:
@@ -176,3 +191,7 @@ class Transaction:
         if self.state is State.ACTIVE:
             self.state = State.FAILED
             self.cause = f"{type(cause).__name__}: {str(cause).splitlines()[0]:.200}"
+
+
+def _folded(name: tuple[str, str]) -> tuple[str, str]:
+    return (name[0].lower(), name[1].lower())

@@ -31,7 +31,7 @@ def plain_column(expression: Expression) -> Column:
     if isinstance(expression, NativeColumn):
         assert isinstance(expression.column, Column)
         return expression.column
-    return F.expr(expression.text)
+    return F.expr(expression.rewritten(lambda _: None))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,206 @@
+"""CLONE becomes a change: a table with another one's definition and files.
+
+A shallow clone names the source's files by their URLs; a deep one has copies of its own. Row ids
+start anew. Source: PROTOCOL.md, "Add File and Remove File", "Deletion Vector Descriptor Schema".
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from txlake.errors import InvalidRequest
+from txlake.log.snapshot import Snapshot
+from txlake.protocol.actions import Action, Add, DeletionVector, FileKey
+from txlake.protocol.column_mapping import MAX_ID_PROPERTY, MODE_PROPERTY
+from txlake.protocol.deletion_vectors import relative_file_name, relative_vector, vector_path
+from txlake.protocol.features import READABLE, WRITABLE
+from txlake.protocol.paths import absolute_url, decode_path, encode_path, is_absolute
+from txlake.protocol.schema_rules import column_text
+from txlake.session.clustering import clustered_by
+from txlake.session.create import created, proceeds
+from txlake.session.environment import Environment
+from txlake.session.table_metadata import INTERNAL_PROPERTIES, new_table
+from txlake.statements import Clone
+from txlake.transaction.change import Change, Read
+
+# They bind a table to its own log or catalog.
+_OWN = ("catalogManaged", "catalogOwned", "catalogOwned-preview", "checkpointProtection")
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A file to copy: from an encoded URL to a path below the new table, decoded."""
+
+    source: str
+    target: str
+
+
+@dataclass(slots=True)
+class _Cloned:
+    adds: list[Add]
+    copies: list[Copy]
+
+
+def clone(
+    statement: Clone,
+    source: Snapshot,
+    existing: Snapshot | None,
+    environment: Environment,
+    *,
+    source_url: str,
+    target_url: str,
+    copy: Callable[[Sequence[Copy]], None],
+) -> Change | None:
+    """The change that makes a table a clone of a snapshot.
+
+    Args:
+        statement: what to clone, and how.
+        source: the snapshot that is cloned.
+        existing: the table that is there, None or version -1 when there is none.
+        environment: time and ids.
+        source_url, target_url: the roots of both tables, encoded.
+        copy: copies files, for a deep clone; called before this returns.
+
+    Returns:
+        The change; None when `if_not_exists` finds a table. `affected` has Delta's columns.
+
+    Raises:
+        InvalidRequest: the table exists or doesn't, against the statement's mode; a property that
+            can't be; a table cloned onto itself.
+        UnsupportedFeature: the table would need a feature that txlake doesn't write.
+    """
+    table = str(statement.table)
+    existing = created(existing)
+    if not proceeds(statement.mode, existing, table):
+        return None
+    if source_url == target_url:
+        raise InvalidRequest(f"{table}: a table can't be cloned onto itself; RESTORE goes back")
+    actions = _definition(statement, source, existing, environment, table)
+    cloned = _shallow(source, source_url)
+    if not statement.shallow:
+        cloned = _deep(source, source_url, environment)
+        copy(cloned.copies)
+    old = {} if existing is None else {add.key: add for add in existing.files.adds()}
+    kept = old.keys() & {add.key for add in cloned.adds}
+    removed = [add for key, add in old.items() if key not in kept]
+    added = [add for add in cloned.adds if add.key not in kept]
+    copied = [] if statement.shallow else added
+    counts = {
+        "sourceTableSize": sum(add.size for add in cloned.adds),
+        "sourceNumOfFiles": len(cloned.adds),
+        "numRemovedFiles": len(removed),
+        "numCopiedFiles": len(copied),
+        "removedFilesSize": sum(add.size for add in removed),
+        "copiedFilesSize": sum(add.size for add in copied),
+    }
+    removes = [add.removed(timestamp_ms=environment.now_ms) for add in removed]
+    return Change(
+        operation="CLONE",
+        parameters={"source": source.table, "sourceVersion": source.version},
+        actions=(*actions, *removes, *added),
+        metrics=counts,
+        reads=() if existing is None else (Read(),),
+        affected={_snake(name): value for name, value in counts.items()},
+    )
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{sign.lower()}" if sign.isupper() else sign for sign in name)
+
+
+def _definition(
+    statement: Clone,
+    source: Snapshot,
+    existing: Snapshot | None,
+    environment: Environment,
+    table: str,
+) -> tuple[Action, ...]:
+    configuration = source.metadata.configuration
+    mode = configuration.get(MODE_PROPERTY, "none")
+    asked = dict(statement.properties).get(MODE_PROPERTY, mode)
+    if asked.lower() != mode.lower():
+        raise InvalidRequest(
+            f"{table}: a clone has its source's column mapping mode, {mode!r}; found {asked!r}"
+        )
+    clustered = clustered_by(source.schema, source.domains, table=source.table)
+    internal = set(INTERNAL_PROPERTIES) - {MAX_ID_PROPERTY}
+    return new_table(
+        source.schema,
+        environment,
+        table=table,
+        existing=existing,
+        partition_by=source.partition_columns,
+        cluster_by=tuple(map(column_text, clustered)) if clustered else None,
+        properties=statement.properties,
+        description=source.metadata.description,
+        inherited={key: value for key, value in configuration.items() if key not in internal},
+        features=sorted((source.features & (READABLE | WRITABLE)) - set(_OWN)),
+        defaults=False,
+    )
+
+
+def _fresh(add: Add, path: str, vector: DeletionVector | None) -> Add:
+    return msgspec.structs.replace(
+        add,
+        path=path,
+        deletion_vector=vector,
+        data_change=True,
+        base_row_id=None,
+        default_row_commit_version=None,
+    )
+
+
+def _shallow(source: Snapshot, source_url: str) -> _Cloned:
+    adds = [
+        _fresh(
+            add, absolute_url(source_url, add.path), _absolute(add.deletion_vector, source_url)
+        )
+        for add in source.files.adds()
+    ]
+    return _Cloned(adds, [])
+
+
+def _absolute(vector: DeletionVector | None, source_url: str) -> DeletionVector | None:
+    if vector is None or vector.storage_type == "i":
+        return vector
+    return msgspec.structs.replace(
+        vector, storage_type="p", path_or_inline_dv=_vector_url(vector, source_url)
+    )
+
+
+def _vector_url(vector: DeletionVector, source_url: str) -> str:
+    if vector.storage_type == "p":
+        return absolute_url(source_url, vector.path_or_inline_dv)
+    return absolute_url(source_url, encode_path(vector_path(vector, source_url)))
+
+
+def _deep(source: Snapshot, source_url: str, environment: Environment) -> _Cloned:
+    """Copies under names of their own, so that no older version's file is overwritten."""
+    adds: list[Add] = []
+    copies: dict[FileKey, Copy] = {}
+    vectors: dict[str, str] = {}
+    for add in source.files.adds():
+        path = decode_path(add.path)
+        folder, name = posixpath.split(path)
+        if is_absolute(add.path):
+            folder = "/".join(_partition_folders(folder.split("/")))
+        target = posixpath.join(folder, f"{environment.new_id()}-{name}")
+        copies[add.key] = Copy(absolute_url(source_url, add.path), target)
+        vector = add.deletion_vector
+        if vector is not None and vector.storage_type != "i":
+            url = _vector_url(vector, source_url)
+            new_id = vectors.setdefault(url, environment.new_id())
+            vector = relative_vector(
+                new_id, "", vector.offset or 0, vector.size_in_bytes, vector.cardinality
+            )
+        adds.append(_fresh(add, encode_path(target), vector))
+    files = [Copy(url, relative_file_name(new_id)) for url, new_id in vectors.items()]
+    return _Cloned(adds, [*copies.values(), *files])
+
+
+def _partition_folders(parts: Iterable[str]) -> list[str]:
+    return [part for part in parts if "=" in part]

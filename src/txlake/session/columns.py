@@ -1,0 +1,183 @@
+"""Column definitions of statements become fields of a table's schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Protocol, cast
+
+from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.protocol.column_mapping import all_fields
+from txlake.protocol.schema_rules import check_duplicates, column_text
+from txlake.protocol.type_text import COMMENT, parse_type, short_text, stored_field
+from txlake.protocol.type_widening import is_widening, same_primitive
+from txlake.protocol.types import (
+    Array,
+    DataType,
+    Field,
+    Map,
+    Primitive,
+    Struct,
+    type_from_json,
+)
+from txlake.session.environment import Environment
+from txlake.session.expressions import (
+    CURRENT_DEFAULT,
+    GENERATION,
+    check_default,
+    check_generation,
+)
+from txlake.statements import ColumnSpec, NativeType
+
+
+class _HasJson(Protocol):
+    def json(self) -> str: ...
+
+
+def type_of_spec(data_type: str | NativeType) -> DataType:
+    """The type that a statement gives, char and varchar as declared.
+
+    Raises InvalidRequest for a text that is no type or a type that Delta tables can't hold,
+    UnsupportedFeature for a collation.
+    """
+    if isinstance(data_type, str):
+        return parse_type(data_type)
+    try:
+        return type_from_json(json.loads(cast(_HasJson, data_type.data_type).json()))
+    except (AttributeError, ValueError, KeyError, TypeError) as error:
+        raise InvalidRequest(
+            f"expected a type as DDL text or as PySpark's DataType, found {data_type.data_type!r}"
+        ) from error
+
+
+def field_of(spec: ColumnSpec) -> Field:
+    """The field that a column definition asks for, without column mapping.
+
+    Raises InvalidRequest as `type_of_spec`, or for a default that isn't one; UnsupportedFeature
+    for an identity column.
+    """
+    if spec.identity is not None:
+        raise UnsupportedFeature(
+            f"column {spec.name}: identity columns need the table feature identityColumns, which "
+            "txlake doesn't write yet; fill the column with values of your own"
+        )
+    metadata: dict[str, object] = {}
+    if spec.comment is not None:
+        metadata[COMMENT] = spec.comment
+    if spec.generated is not None:
+        if spec.default is not None:
+            raise InvalidRequest(f"column {spec.name}: it can't be generated and have a default")
+        metadata[GENERATION] = spec.generated
+    if spec.default is not None:
+        check_default(spec.name, spec.default)
+        metadata[CURRENT_DEFAULT] = spec.default
+    found = Field(spec.name, type_of_spec(spec.data_type), spec.nullable, metadata)
+    _check_nested_not_null(found.type, (spec.name,))
+    return stored_field(found)
+
+
+def schema_of(specs: Iterable[ColumnSpec], environment: Environment) -> Struct:
+    """The schema of a new table with these columns; generation and defaults are checked.
+
+    Raises InvalidRequest naming the column, or UnsupportedFeature.
+    """
+    schema = Struct(tuple(field_of(spec) for spec in specs))
+    check_duplicates(schema, "the statement")
+    plain = Struct(tuple(item for item in schema if GENERATION not in item.metadata))
+    for item in schema:
+        generation = item.metadata.get(GENERATION)
+        if isinstance(generation, str):
+            check_generation(item, generation, schema)
+            _check_type(item, generation, plain, environment)
+        default = item.metadata.get(CURRENT_DEFAULT)
+        if isinstance(default, str):
+            check_default_type(item, default, environment)
+    return schema
+
+
+def check_default_type(item: Field, text: str, environment: Environment) -> None:
+    """Checks that a default's value fits its column. Raises InvalidRequest naming both types."""
+    if environment.type_of is None:
+        return
+    found = environment.type_of(text, Struct(()))
+    if not _fits(found, item.type):
+        raise InvalidRequest(
+            f"column {column_text((item.name,))} has type {short_text(item.type)}, its default "
+            f"{text} has type {short_text(found)}; cast it"
+        )
+
+
+def _check_type(item: Field, text: str, plain: Struct, environment: Environment) -> None:
+    if environment.type_of is None:
+        return
+    found = environment.type_of(text, plain)
+    if not same_type(found, item.type):
+        raise InvalidRequest(
+            f"generated column {column_text((item.name,))} has type {short_text(item.type)}, its "
+            f"expression {text} has type {short_text(found)}; cast it"
+        )
+
+
+def _fits(found: DataType, wanted: DataType) -> bool:
+    """Whether Spark stores values of a literal's type in a column without a cast in the text."""
+    if same_type(found, wanted) or found == Primitive("void"):
+        return True
+    if not (isinstance(found, Primitive) and isinstance(wanted, Primitive)):
+        return type(found) is type(wanted)
+    numbers = ("byte", "short", "integer", "long", "float", "double")
+    is_number = found.name in numbers or found.decimal is not None
+    wants_number = wanted.name in numbers or wanted.decimal is not None
+    times = ("date", "timestamp", "timestamp_ntz")
+    return (
+        is_widening(found, wanted)
+        or (is_number and wants_number)
+        or (found.name in times and wanted.name in times)
+        or wanted.is_string
+    )
+
+
+def same_type(one: DataType, other: DataType) -> bool:
+    """Whether both are one type; nullability, metadata and letter case of names don't count."""
+    match one, other:
+        case Primitive(), Primitive():
+            return same_primitive(one, other) or (one.is_string and other.is_string)
+        case Array(), Array():
+            return same_type(one.element, other.element)
+        case Map(), Map():
+            return same_type(one.key, other.key) and same_type(one.value, other.value)
+        case Struct(), Struct():
+            return len(one.fields) == len(other.fields) and all(
+                a.name.lower() == b.name.lower() and same_type(a.type, b.type)
+                for a, b in zip(one, other, strict=True)
+            )
+        case _:
+            return False
+
+
+def _check_nested_not_null(data_type: DataType, path: tuple[str, ...]) -> None:
+    match data_type:
+        case Struct(fields):
+            for item in fields:
+                _check_nested_not_null(item.type, (*path, item.name))
+        case Array(element, _):
+            _refuse_not_null(element, path)
+        case Map(key, value, _):
+            _refuse_not_null(key, path)
+            _refuse_not_null(value, path)
+        case Primitive():
+            pass
+
+
+def _refuse_not_null(data_type: DataType, path: tuple[str, ...]) -> None:
+    for item in all_fields(data_type):
+        if not item.nullable:
+            raise InvalidRequest(
+                f"column {column_text(path)}: field {item.name} inside of an array or a map can't "
+                "be NOT NULL; leave it out"
+            )
+
+
+def with_comment(item: Field, comment: str) -> Field:
+    """The field with another comment."""
+    return replace(item, metadata={**item.metadata, COMMENT: comment})

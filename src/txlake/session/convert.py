@@ -1,0 +1,312 @@
+"""CONVERT TO DELTA: a folder of Parquet files becomes a table in place.
+
+Reads names and footers only, on the driver. Source: PROTOCOL.md, "Add File and Remove File",
+"Per-file Statistics", "Partition Value Serialization".
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from txlake.errors import CorruptTable, InvalidRequest
+from txlake.ports import Store, StoredObject
+from txlake.protocol.actions import Action, Add
+from txlake.protocol.partition_values import format_value, parse_value
+from txlake.protocol.paths import encode_path, unescape_partition
+from txlake.protocol.properties import TableProperties
+from txlake.protocol.schema_change import as_table_schema, merge_schemas
+from txlake.protocol.schema_rules import check_duplicates
+from txlake.protocol.type_text import parse_type, short_text, stored_field
+from txlake.protocol.types import (
+    DataType,
+    Field,
+    Primitive,
+    Struct,
+    from_arrow_schema,
+    type_from_json,
+)
+from txlake.session.environment import Environment
+from txlake.session.operations import as_json
+from txlake.session.table_metadata import new_table
+from txlake.spark.footers import statistics_of
+from txlake.statements import ConvertToDelta
+from txlake.transaction.change import Change
+
+_THREADS = 16
+# Spark's own schema of a file, with types that Parquet has no name for.
+_SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
+_BLOCK = 64 * 1024
+
+
+def convert(
+    statement: ConvertToDelta,
+    store: Store,
+    environment: Environment,
+    *,
+    time_zone: str = "UTC",
+) -> Change:
+    """The change that makes a Delta table of the Parquet files below a store's root.
+
+    Args:
+        statement: partition columns with their types, and whether statistics are collected.
+        store: the folder.
+        environment: time and ids.
+        time_zone: of timestamps in folder names that don't say theirs.
+
+    Raises:
+        InvalidRequest: no files, a file that isn't Parquet, schemas that don't fit together, or
+            folders that don't say the partition columns; the message names the file.
+        Unavailable: the store can't be reached.
+    """
+    place = store.url
+    partitions = _partition_fields(statement, place)
+    listed = [found for found in store.list("") if not _is_hidden(found.path)]
+    if not listed:
+        raise InvalidRequest(f"{place}: there are no Parquet files to convert")
+    values = [_partition_values(found.path, partitions, place, time_zone) for found in listed]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        files = list(pool.map(lambda found: _read(store, found), listed))
+    schema = _with_partitions(_merged(files, place), partitions)
+    names = tuple(item.name for item in partitions)
+    definition = new_table(schema, environment, table=place, partition_by=names)
+    properties = TableProperties()
+    adds: list[Action] = [
+        Add(
+            path=encode_path(file.stored.path),
+            partition_values=dict(texts),
+            size=file.stored.size_bytes,
+            modification_time=file.stored.modified_ms,
+            data_change=True,
+            stats=_statistics(file, names, properties) if statement.statistics else None,
+        )
+        for file, texts in zip(files, values, strict=True)
+    ]
+    return Change(
+        operation="CONVERT",
+        parameters={
+            "numFiles": len(adds),
+            "partitionedBy": as_json(list(names)),
+            "collectStats": statement.statistics,
+            "sourceFormat": "parquet",
+        },
+        actions=(*definition, *adds),
+        metrics={"numConvertedFiles": len(adds)},
+    )
+
+
+# --- names ---
+
+
+def _is_hidden(path: str) -> bool:
+    """Whether Spark passes over a file: a name that starts with `.`, or with `_` and no `=`."""
+    return any(
+        part.startswith(".") or (part.startswith("_") and "=" not in part)
+        for part in path.split("/")
+    )
+
+
+def _partition_fields(statement: ConvertToDelta, place: str) -> tuple[Field, ...]:
+    fields = tuple(
+        stored_field(Field(name, parse_type(text))) for name, text in statement.partition_columns
+    )
+    check_duplicates(Struct(fields), f"{place}: PARTITIONED BY")
+    return fields
+
+
+def _partition_values(
+    path: str, fields: tuple[Field, ...], place: str, time_zone: str
+) -> Iterable[tuple[str, str | None]]:
+    found = [
+        (unescape_partition(name), unescape_partition(value))
+        for folder in path.split("/")[:-1]
+        for name, separator, value in [folder.partition("=")]
+        if separator
+    ]
+    names = [name for name, _ in found]
+    if [str(name).lower() for name in names] != [item.name.lower() for item in fields]:
+        raise InvalidRequest(
+            f"{place}: PARTITIONED BY ({', '.join(item.name for item in fields)}) doesn't fit "
+            f"{path}, whose folders say ({', '.join(map(str, names))}); give the columns of all "
+            "folders in their order, with types"
+        )
+    return [
+        (item.name, _normalised(text, item, path, place, time_zone))
+        for item, (_, text) in zip(fields, found, strict=True)
+    ]
+
+
+def _normalised(
+    text: str | None, item: Field, path: str, place: str, time_zone: str
+) -> str | None:
+    try:
+        if text is not None and item.type == Primitive("timestamp"):
+            wall = _wall_time(text)
+            if wall is not None:
+                return format_value(wall.replace(tzinfo=ZoneInfo(time_zone)), item.type)
+        return format_value(parse_value(text, item.type), item.type)
+    except (CorruptTable, ValueError) as error:
+        raise InvalidRequest(
+            f"{place}: {path}: the folder says {item.name}={text}, which is no "
+            f"{short_text(item.type)}"
+        ) from error
+
+
+def _wall_time(text: str) -> datetime | None:
+    try:
+        value = parse_value(text, Primitive("timestamp_ntz"))
+    except CorruptTable:
+        return None
+    zoned = "Z" in text[10:] or "+" in text[10:] or "-" in text[10:]
+    return value if isinstance(value, datetime) and not zoned else None
+
+
+def _with_partitions(schema: Struct, partitions: tuple[Field, ...]) -> Struct:
+    """Partition columns come last; one that files hold too keeps its place and takes its type."""
+    declared = {item.name.lower(): item for item in partitions}
+    kept = [
+        replace(declared.pop(item.name.lower()), name=item.name)
+        if item.name.lower() in declared
+        else item
+        for item in schema
+    ]
+    return Struct((*kept, *declared.values()))
+
+
+# --- footers ---
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    stored: StoredObject
+    footer: pq.FileMetaData
+    schema: Struct
+
+
+def _read(store: Store, stored: StoredObject) -> _File:
+    try:
+        footer = pq.read_metadata(pa.PythonFile(_Ranges(store, stored), mode="r"))
+        return _File(stored, footer, _schema_of(footer))
+    except (pa.ArrowException, ValueError, KeyError, TypeError) as error:
+        raise InvalidRequest(
+            f"{store.url}/{encode_path(stored.path)} can't be converted, it isn't a Parquet file "
+            f"that a Delta table can hold: {error}"
+        ) from error
+
+
+def _schema_of(footer: pq.FileMetaData) -> Struct:
+    written = (footer.metadata or {}).get(_SPARK_SCHEMA)
+    if written is not None:
+        found = type_from_json(json.loads(written))
+        if isinstance(found, Struct):
+            return as_table_schema(Struct(tuple(stored_field(item) for item in found)))
+    schema = footer.schema.to_arrow_schema()
+    old_times = any(
+        footer.schema.column(i).physical_type == "INT96" for i in range(len(footer.schema))
+    )
+    if old_times:
+        # INT96 is an instant; Arrow has no other sign of it than nanoseconds without a zone.
+        schema = pa.schema([item.with_type(_as_instants(item.type)) for item in schema])
+    return as_table_schema(from_arrow_schema(schema))
+
+
+def _as_instants(data_type: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(data_type) and data_type.unit == "ns" and data_type.tz is None:
+        return pa.timestamp("us", "UTC")
+    if pa.types.is_struct(data_type):
+        members = (data_type.field(i) for i in range(data_type.num_fields))
+        return pa.struct([item.with_type(_as_instants(item.type)) for item in members])
+    if pa.types.is_list(data_type):
+        item = data_type.value_field
+        return pa.list_(item.with_type(_as_instants(item.type)))
+    if pa.types.is_map(data_type):
+        return pa.map_(
+            _as_instants(data_type.key_type),
+            data_type.item_field.with_type(_as_instants(data_type.item_type)),
+        )
+    return data_type
+
+
+def _merged(files: list[_File], place: str) -> Struct:
+    merged = files[0].schema
+    for file in files[1:]:
+        if file.schema == merged:
+            continue
+        try:
+            merged = merge_schemas(merged, file.schema, allow_type_widening=False)
+        except InvalidRequest as error:
+            raise InvalidRequest(
+                f"{place}: {file.stored.path} doesn't fit the files before it: {error}"
+            ) from error
+    return merged
+
+
+def _statistics(file: _File, partitions: tuple[str, ...], properties: TableProperties) -> str:
+    # A footer doesn't say whether there are NaNs, which come after its maximum.
+    uncertain = [item.name for item in file.schema if _has_fractions(item.type)]
+    in_file = Struct(tuple(file.schema))
+    folded = {name.lower() for name in partitions}
+    kept = [item.name for item in in_file if item.name.lower() in folded]
+    found = statistics_of(file.footer, in_file, (), properties, uncertain)
+    for name in kept:
+        for bounds in (found.min_values, found.max_values, found.null_count):
+            dict(bounds).pop(name, None)
+    return found.to_json()
+
+
+def _has_fractions(data_type: DataType) -> bool:
+    text = short_text(data_type)
+    return "float" in text or "double" in text
+
+
+class _Ranges(io.RawIOBase):
+    """A stored object as a file that is read piece by piece; the end, once, in one piece."""
+
+    def __init__(self, store: Store, stored: StoredObject) -> None:
+        self._store = store
+        self._path = stored.path
+        self._size = stored.size_bytes
+        self._position = 0
+        self._tail_start = max(0, self._size - _BLOCK)
+        self._tail: bytes | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = start + offset
+        return self._position
+
+    def read(self, size: int | None = -1) -> bytes:
+        left = max(0, self._size - self._position)
+        length = left if size is None or size < 0 else min(size, left)
+        if not length:
+            return b""
+        if self._position >= self._tail_start:
+            if self._tail is None:
+                self._tail = self._store.get_range(
+                    self._path, self._tail_start, self._size - self._tail_start
+                )
+            start = self._position - self._tail_start
+            data = self._tail[start : start + length]
+        else:
+            data = self._store.get_range(self._path, self._position, length)
+        self._position += len(data)
+        return data
+
+

@@ -1,0 +1,114 @@
+"""COPY INTO: files of a folder that were not copied before are appended, each exactly once.
+
+Owns which files are new. Each copied file is an application id of the table (`copy-into:<URL>`), so
+that two loads at the same time can't both copy it: the later one gets a
+ConcurrentTransactionException and finds the file copied when it runs again.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+from pyspark.sql import DataFrame
+
+from txlake.errors import InvalidRequest
+from txlake.ports import StoredObject
+from txlake.protocol.actions import Txn
+from txlake.session.context import Context
+from txlake.session.growth import grown
+from txlake.spark import inserts
+from txlake.spark.inserts import Placement
+from txlake.spark.scan import quote, spark_url
+from txlake.spark.types import delta_schema
+from txlake.statements import CopyInto
+from txlake.storage import join_url, open_store
+from txlake.transaction.change import Change
+
+_APP_PREFIX = "copy-into:"
+_GLOB = frozenset("*?[")
+
+
+def copy_into(context: Context, statement: CopyInto) -> Mapping[str, int]:
+    """COPY INTO. Raises InvalidRequest when the place holds no such file."""
+    handle = context.require(statement.table)
+    files = _files(context, statement)
+    force = dict(statement.copy_options).get("force", "false").lower() == "true"
+    table = context.transaction.open(handle)
+    new = [
+        (url, stored)
+        for url, stored in files
+        if force or table.app_version(_APP_PREFIX + url) is None
+    ]
+    if not new:
+        return {"num_affected_rows": 0, "num_inserted_rows": 0, "num_skipped_corrupt_files": 0}
+    frame = _rows(context, statement, [url for url, _ in new])
+    work = context.work(handle)
+    if dict(statement.copy_options).get("mergeschema", "false").lower() == "true":
+        work = grown(context, handle, work, delta_schema(frame.schema))
+    by_name = statement.columns is None and not statement.by_position
+    change = inserts.append(work, frame, Placement(by_name=by_name, columns=statement.columns))
+    context.transaction.stage(handle, _with_files(context, change, new, force))
+    return {**change.affected, "num_skipped_corrupt_files": 0}
+
+
+def _with_files(
+    context: Context, change: Change, new: list[tuple[str, StoredObject]], force: bool
+) -> Change:
+    now_ms = context.engine.system.now_ms()
+    marks = tuple(
+        Txn(app_id=_APP_PREFIX + url, version=stored.modified_ms, last_updated=now_ms)
+        for url, stored in new
+    )
+    return Change(
+        operation="COPY INTO",
+        parameters=change.parameters,
+        actions=change.actions if force else (*marks, *change.actions),
+        metrics=change.metrics,
+        reads=change.reads,
+    )
+
+
+def _files(context: Context, statement: CopyInto) -> list[tuple[str, StoredObject]]:
+    """The files that the statement names, by URL."""
+    folder, pattern = statement.location, statement.pattern
+    head, _, tail = folder.rstrip("/").rpartition("/")
+    options = context.engine.storage_options
+    if _GLOB & set(tail):
+        folder, pattern = head, tail
+    store = open_store(folder, options)
+    found = {one.path: one for one in store.list("") if not _is_hidden(one.path)}
+    if not found and head:
+        parent = open_store(head, options)
+        single = parent.head(unquote(tail) if "://" in head else tail)
+        if single is not None:
+            store, found = parent, {single.path: single}
+    if statement.files:
+        missing = [name for name in statement.files if name not in found]
+        if missing:
+            raise InvalidRequest(f"COPY INTO {statement.table}: no file {missing[0]!r} at {folder}")
+        found = {name: found[name] for name in statement.files}
+    if pattern is not None:
+        found = {path: one for path, one in found.items() if fnmatch.fnmatch(path, pattern)}
+    if not found:
+        raise InvalidRequest(
+            f"COPY INTO {statement.table}: there is no file at {statement.location}"
+        )
+    return [(join_url(store.url, path), one) for path, one in sorted(found.items())]
+
+
+def _is_hidden(path: str) -> bool:
+    return any(part.startswith(("_", ".")) for part in path.split("/"))
+
+
+def _rows(context: Context, statement: CopyInto, urls: list[str]) -> DataFrame:
+    reader = context.spark.read.format(statement.file_format.lower())
+    reader = reader.options(**dict(statement.format_options))
+    frame = reader.load([spark_url(url) for url in urls])
+    if statement.select is None or statement.location_span is None:
+        return frame
+    view = context.view_of(frame)
+    start, end = statement.location_span
+    text = statement.select.text
+    return context.spark.sql(f"{text[:start]}{quote(view)}{text[end:]}")

@@ -1,0 +1,59 @@
+"""GENERATE symlink_format_manifest: lists of data files that Presto and Athena read."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from txlake.errors import InvalidRequest
+from txlake.log.snapshot import Snapshot
+from txlake.ports import Store
+from txlake.protocol.features import column_mapping_mode
+from txlake.protocol.paths import absolute_url, decode_path, partition_folder
+
+MODE = "symlink_format_manifest"
+FOLDER = "_symlink_format_manifest"
+
+
+def generate(mode: str, table: Snapshot, store: Store) -> int:
+    """Writes a manifest for each partition, or one; those of partitions that are gone go.
+
+    Args:
+        mode: `symlink_format_manifest`, in any letter case.
+        table: the snapshot whose files are listed, by their URLs, decoded, a line each.
+        store: the table's store.
+
+    Returns:
+        How many manifests were written.
+
+    Raises:
+        InvalidRequest: another mode, or a table that a plain list of files doesn't describe: one
+            with deletion vectors or column mapping.
+    """
+    if mode.lower() != MODE:
+        raise InvalidRequest(f"{table.table}: GENERATE knows {MODE}, found {mode}")
+    if column_mapping_mode(table.protocol, table.metadata.configuration) != "none":
+        raise InvalidRequest(
+            f"{table.table}: a manifest can't be generated for a table with column mapping: its "
+            "readers would look for the wrong columns"
+        )
+    lines: dict[str, list[str]] = defaultdict(list)
+    if not table.partition_columns:
+        lines[""] = []
+    for add in table.files.adds():
+        if add.deletion_vector is not None:
+            raise InvalidRequest(
+                f"{table.table}: a manifest can't be generated for a table with deletion vectors: "
+                "its readers would see deleted rows; run REORG TABLE ... APPLY (PURGE) first"
+            )
+        folder = partition_folder(
+            [(name, add.partition_values.get(name)) for name in table.partition_columns]
+        )
+        lines[folder].append(decode_path(absolute_url(store.url, add.path)))
+    written = set()
+    for folder, paths in lines.items():
+        place = "/".join(part for part in (FOLDER, folder, "manifest") if part)
+        store.put(place, "".join(f"{path}\n" for path in paths).encode())
+        written.add(place)
+    old = {stored.path for stored in store.list(FOLDER)}
+    store.delete(sorted(old - written))
+    return len(written)

@@ -1,0 +1,40 @@
+"""A write changes the table's schema before its rows are written, in the same transaction."""
+
+from __future__ import annotations
+
+from txlake.protocol.schema_change import merge_schemas
+from txlake.protocol.types import Struct
+from txlake.session.context import Context
+from txlake.session.definitions import environment_of
+from txlake.session.engine import Handle
+from txlake.session.evolution import schema_actions
+from txlake.spark.work import Work
+from txlake.transaction.change import Change
+
+
+def grown(context: Context, handle: Handle, work: Work, incoming: Struct) -> Work:
+    """The work on the table with the rows' new columns added."""
+    properties = work.snapshot.properties
+    schema = merge_schemas(
+        work.snapshot.schema,
+        incoming,
+        allow_type_widening=properties.type_widening,
+        keep_types=True,
+    )
+    return with_schema(context, handle, work, schema, None)
+
+
+def with_schema(
+    context: Context,
+    handle: Handle,
+    work: Work,
+    schema: Struct,
+    partition_columns: tuple[str, ...] | None,
+) -> Work:
+    actions = schema_actions(
+        work.snapshot, schema, environment_of(context), partition_columns=partition_columns
+    )
+    if not actions:
+        return work
+    context.transaction.stage(handle, Change(operation="WRITE", actions=actions))
+    return context.work(handle)

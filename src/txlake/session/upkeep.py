@@ -1,0 +1,151 @@
+"""Statements that look after tables: OPTIMIZE, REORG, VACUUM, RESTORE, GENERATE, CONVERT, COPY INTO.
+
+Owns how they run in a session and the rows that they answer with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import unquote
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+
+from txlake.protocol.actions import Add, Remove
+from txlake.protocol.deletion_vectors import vector_path
+from txlake.protocol.paths import absolute_url
+from txlake.session.context import Context
+from txlake.session.engine import Handle
+from txlake.session.restore import restore
+from txlake.spark import compact
+from txlake.statements import Optimize, Reorg, Restore, Vacuum
+from txlake.storage import local_path, open_store
+from txlake.transaction.change import Change
+from txlake.transaction.vacuum import plan_vacuum, vacuum
+
+_RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
+_HOUR_MS = 3_600_000
+_SIZES = T.StructType(
+    [
+        T.StructField("min", T.LongType()),
+        T.StructField("max", T.LongType()),
+        T.StructField("avg", T.DoubleType()),
+        T.StructField("totalFiles", T.LongType()),
+        T.StructField("totalSize", T.LongType()),
+    ]
+)
+_OPTIMIZED = T.StructType(
+    [
+        T.StructField("path", T.StringType()),
+        T.StructField(
+            "metrics",
+            T.StructType(
+                [
+                    T.StructField("numFilesAdded", T.LongType(), False),
+                    T.StructField("numFilesRemoved", T.LongType(), False),
+                    T.StructField("filesAdded", _SIZES),
+                    T.StructField("filesRemoved", _SIZES),
+                    T.StructField("partitionsOptimized", T.LongType(), False),
+                    T.StructField("numBatches", T.LongType(), False),
+                    T.StructField("totalConsideredFiles", T.LongType(), False),
+                    T.StructField("totalFilesSkipped", T.LongType(), False),
+                    T.StructField("preserveInsertionOrder", T.BooleanType(), False),
+                ]
+            ),
+        ),
+    ]
+)
+
+
+class Optimized:
+    """What an OPTIMIZE did, and the row that says so."""
+
+    def __init__(self, handle: Handle, considered: int, change: Change) -> None:
+        self._place = local_path(handle.store.url) or handle.store.url
+        self._considered = considered
+        self._change = change
+
+    def __call__(self, spark: SparkSession) -> DataFrame:
+        """One row: the table's place and the metrics, named as Delta names them."""
+        added = [one for one in self._change.actions if isinstance(one, Add)]
+        removed = [one for one in self._change.actions if isinstance(one, Remove)]
+        partitions = {tuple(sorted(one.partition_values.items())) for one in added}
+        metrics = (
+            len(added),
+            len(removed),
+            _sizes([one.size for one in added]),
+            _sizes([one.size or 0 for one in removed]),
+            len(partitions),
+            1 if added else 0,
+            self._considered,
+            self._considered - len(removed),
+            not self._change.parameters.get("zOrderBy"),
+        )
+        return spark.createDataFrame([(self._place, metrics)], _OPTIMIZED)
+
+
+def _sizes(sizes: Sequence[int]) -> tuple[int | None, int | None, float, int, int]:
+    if not sizes:
+        return (None, None, 0.0, 0, 0)
+    return (min(sizes), max(sizes), sum(sizes) / len(sizes), len(sizes), sum(sizes))
+
+
+def optimize(context: Context, statement: Optimize) -> Optimized:
+    """OPTIMIZE [WHERE] [ZORDER BY]."""
+    handle = context.require(statement.table)
+    work = context.work(handle)
+    if statement.zorder_by:
+        change = compact.zorder(work, statement.zorder_by, statement.where)
+    else:
+        change = compact.compact(work, statement.where)
+    context.transaction.stage(handle, change)
+    return Optimized(handle, len(work.snapshot.files), change)
+
+
+def reorg(context: Context, statement: Reorg) -> Optimized:
+    """REORG TABLE ... APPLY (PURGE)."""
+    handle = context.require(statement.table)
+    work = context.work(handle)
+    change = compact.compact(work, statement.where, purge=True)
+    context.transaction.stage(handle, change)
+    return Optimized(handle, len(work.snapshot.files), change)
+
+
+def vacuum_table(context: Context, statement: Vacuum) -> list[str]:
+    """VACUUM: with DRY RUN the files that it would delete, else the table's place."""
+    handle = context.require(statement.table)
+    retention_ms = None
+    if statement.retain_hours is not None:
+        retention_ms = int(statement.retain_hours * _HOUR_MS)
+    check = context.engine.spark_setting(_RETENTION_CHECK, "true").lower() != "false"
+    if statement.dry_run:
+        plan = plan_vacuum(handle.log, retention_ms, retention_check=check)
+        return [absolute_url(handle.store.url, path) for path in plan.paths]
+    vacuum(handle.log, retention_ms, retention_check=check)
+    return [handle.store.url]
+
+
+def restore_table(context: Context, statement: Restore) -> dict[str, int]:
+    """RESTORE TABLE ... TO."""
+    handle = context.require(statement.table)
+    wanted = context.snapshot(handle, statement.travel)
+
+    def is_there(add: Add) -> bool:
+        if not _exists(context, absolute_url(handle.store.url, add.path)):
+            return False
+        vector = add.deletion_vector
+        if vector is None or vector.storage_type == "i":
+            return True
+        place = vector_path(vector, handle.store.url)
+        if vector.storage_type == "p":
+            return _exists(context, place)
+        return handle.store.head(place) is not None
+
+    restored = restore(context.snapshot(handle), wanted, context.engine.system.now_ms(), is_there)
+    context.transaction.stage(handle, restored.change)
+    return restored.counts
+
+
+def _exists(context: Context, url: str) -> bool:
+    folder, _, name = url.rpartition("/")
+    return open_store(folder, context.engine.storage_options).head(unquote(name)) is not None

@@ -1,0 +1,85 @@
+"""The commitInfo line: who changed the table, how, and under which isolation level.
+
+Owns its fields, their order and their spelling, which other engines read. Source: PROTOCOL.md,
+"Commit Provenance Information".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+
+from txlake.conflict.levels import Level
+from txlake.protocol.actions import CommitInfo
+
+
+def _engine() -> str:
+    try:
+        return f"txlake/{metadata.version('txlake')}"
+    except metadata.PackageNotFoundError:  # run from a source tree that was never installed
+        return "txlake/unknown"
+
+
+ENGINE = _engine()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """What a commit says about itself at every attempt alike.
+
+    Attributes:
+        operation: its name in the table's history.
+        parameters: its parameters; values that are not text are written as JSON.
+        metrics: counts, written as text.
+        level: the level that the transaction was checked at.
+        is_blind_append: whether it only adds files and read nothing.
+        read_version: the version that was read; -1 when the table didn't exist.
+        txn_id: the id by which the commit is found again when the reply was lost.
+        tags: free key-value pairs.
+        user_metadata: a free text of the user's.
+        user_name: who commits, where that is known.
+    """
+
+    operation: str
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    metrics: Mapping[str, object] = field(default_factory=dict)
+    level: Level
+    is_blind_append: bool
+    read_version: int
+    txn_id: str
+    tags: Mapping[str, str] = field(default_factory=dict)
+    user_metadata: str | None = None
+    user_name: str | None = None
+
+
+def commit_info(about: Provenance, *, now_ms: int, in_commit_ms: int | None) -> CommitInfo:
+    """The line of one attempt. Times in milliseconds since the epoch."""
+    values: dict[str, object] = {}
+    if in_commit_ms is not None:
+        values["inCommitTimestamp"] = in_commit_ms
+    values["timestamp"] = now_ms
+    if about.user_name is not None:
+        values["userName"] = about.user_name
+    values["operation"] = about.operation
+    values["operationParameters"] = {key: _text(item) for key, item in about.parameters.items()}
+    if about.read_version >= 0:
+        values["readVersion"] = about.read_version
+    values["isolationLevel"] = about.level.delta_name
+    values["isBlindAppend"] = about.is_blind_append
+    values["operationMetrics"] = {key: _text(item) for key, item in about.metrics.items()}
+    if about.user_metadata is not None:
+        values["userMetadata"] = about.user_metadata
+    if about.tags:
+        values["tags"] = dict(about.tags)
+    values["engineInfo"] = ENGINE
+    values["txnId"] = about.txn_id
+    return CommitInfo(values)
+
+
+def _text(value: object) -> str | None:
+    """The value as other engines expect it: text, and JSON text for what isn't."""
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)

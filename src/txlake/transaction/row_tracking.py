@@ -1,0 +1,158 @@
+"""Row ids and row commit versions of the files that a commit lists.
+
+Owns their assignment, done anew at every attempt from the state that the attempt follows, so that
+no two commits ever hand out one id. Source: PROTOCOL.md, "Row Tracking".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from txlake.conflict.footprint import ROW_TRACKING_DOMAIN
+from txlake.errors import InvalidRequest
+from txlake.log.snapshot import Snapshot
+from txlake.protocol.actions import Action, Add, DomainMetadata, Metadata, Protocol, Remove
+from txlake.protocol.features import supported_features
+
+ENABLE = "delta.enableRowTracking"
+ROW_ID_COLUMN = "delta.rowTracking.materializedRowIdColumnName"
+COMMIT_VERSION_COLUMN = "delta.rowTracking.materializedRowCommitVersionColumnName"
+PRESERVED_TAG = "delta.rowTracking.preserved"
+
+
+class _Count(msgspec.Struct):
+    num_records: int | None = msgspec.field(default=None, name="numRecords")
+
+
+_COUNTS = msgspec.json.Decoder(_Count)
+
+
+def num_records(stats: str | None) -> int | None:
+    """The number of rows that a file's statistics state, deleted ones included."""
+    if not stats:
+        return None
+    try:
+        return _COUNTS.decode(stats).num_records
+    except msgspec.MsgspecError:
+        return None
+
+
+def is_enabled(configuration: Mapping[str, str]) -> bool:
+    """Whether every row has an id that readers may rely on."""
+    return configuration.get(ENABLE, "false").strip().lower() == "true"
+
+
+def _assigns(protocol: Protocol, configuration: Mapping[str, str]) -> bool:
+    suspended = configuration.get("delta.rowTrackingSuspended", "false").strip().lower() == "true"
+    return "rowTracking" in supported_features(protocol) and not suspended
+
+
+def with_columns(metadata: Metadata, new_ids: Iterable[str]) -> Metadata:
+    """The metadata with names for the hidden columns, where row tracking is on and they lack.
+
+    `new_ids` yields fresh UUIDs, which make the names unique for ever.
+    """
+    configuration = dict(metadata.configuration)
+    if not is_enabled(configuration):
+        return metadata
+    ids = iter(new_ids)
+    for key, prefix in (
+        (ROW_ID_COLUMN, "_row-id-col-"),
+        (COMMIT_VERSION_COLUMN, "_row-commit-version-col-"),
+    ):
+        if not configuration.get(key):
+            configuration[key] = prefix + next(ids)
+    return msgspec.structs.replace(metadata, configuration=configuration)
+
+
+def assign(
+    actions: Iterable[Action],
+    previous: Snapshot,
+    version: int,
+    *,
+    protocol: Protocol,
+    metadata: Metadata,
+) -> tuple[Action, ...]:
+    """The actions with row ids, and the new high-water mark where ids were handed out.
+
+    `previous` is the state at `version` - 1; `protocol` and `metadata` are those in force after
+    this commit. A file that is listed again keeps its ids. Turning row tracking on lists all files
+    again that have none. Raises InvalidRequest when a new file doesn't state its number of rows.
+    """
+    actions = tuple(actions)
+    if not _assigns(protocol, metadata.configuration):
+        return actions
+    mark = previous.row_id_high_water_mark
+    first = mark
+    listed: list[Action] = []
+    for action in (*actions, *_unnumbered(actions, previous, metadata)):
+        if isinstance(action, Add):
+            action, mark = _numbered(action, previous, version, first, mark)
+        elif isinstance(action, Remove):
+            action = _as_listed(action, previous)
+        listed.append(action)
+    if mark > first:
+        configuration = json.dumps({"rowIdHighWaterMark": mark}, separators=(",", ":"))
+        listed.append(
+            DomainMetadata(domain=ROW_TRACKING_DOMAIN, configuration=configuration, removed=False)
+        )
+    return tuple(listed)
+
+
+def _unnumbered(
+    actions: Iterable[Action], previous: Snapshot, metadata: Metadata
+) -> tuple[Add, ...]:
+    """Live files without ids, when this commit turns row tracking on."""
+    sets_metadata = any(isinstance(action, Metadata) for action in actions)
+    if previous.version < 0 or not sets_metadata or not is_enabled(metadata.configuration):
+        return ()
+    if is_enabled(previous.metadata.configuration):
+        return ()
+    touched = {action.path for action in actions if isinstance(action, Add | Remove)}
+    return tuple(
+        msgspec.structs.replace(file, data_change=False)
+        for file in previous.files.adds()
+        if file.path not in touched
+        and (file.base_row_id is None or file.default_row_commit_version is None)
+    )
+
+
+def _numbered(
+    file: Add, previous: Snapshot, version: int, first: int, mark: int
+) -> tuple[Add, int]:
+    before = previous.files.by_path(file.path)
+    row_id = file.base_row_id if before is None else before.base_row_id
+    commit_version = (
+        file.default_row_commit_version if before is None else before.default_row_commit_version
+    )
+    if row_id is None or row_id > first:
+        rows = num_records(file.stats)
+        if rows is None:
+            raise InvalidRequest(
+                f"{previous.table}: file {file.path}: the table tracks rows, and the file's "
+                "statistics don't state numRecords; write it with statistics"
+            )
+        row_id, mark = mark + 1, mark + rows
+        commit_version = commit_version if before is not None else None
+    return (
+        msgspec.structs.replace(
+            file,
+            base_row_id=row_id,
+            default_row_commit_version=version if commit_version is None else commit_version,
+        ),
+        mark,
+    )
+
+
+def _as_listed(file: Remove, previous: Snapshot) -> Remove:
+    before = previous.files.by_path(file.path)
+    if before is None:
+        return file
+    return msgspec.structs.replace(
+        file,
+        base_row_id=before.base_row_id,
+        default_row_commit_version=before.default_row_commit_version,
+    )

@@ -1,0 +1,252 @@
+"""One transaction on one table: what it read, what it staged, and its commit.
+
+Owns the read set and the staged changes; `commit` owns the attempts. Used by one thread at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from txlake.conflict.footprint import Footprint, Read, ReadKind, Rewrite
+from txlake.conflict.levels import Level, checked_at, parse_level, strictest
+from txlake.errors import InvalidRequest
+from txlake.log.predicates import Predicate
+from txlake.log.snapshot import Snapshot
+from txlake.protocol.actions import Action, Add
+from txlake.protocol.sources import SOURCES_TAG, parse_sources
+from txlake.transaction.commit import Committed, Proposal, commit
+from txlake.transaction.commit_info import Provenance
+from txlake.transaction.merge_actions import Staged
+from txlake.transaction.table_log import TableLog
+from txlake.transaction.validation import completed, validated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Statement:
+    """What the history says of one staged statement."""
+
+    operation: str
+    parameters: Mapping[str, object]
+    metrics: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """A savepoint of a table's part of a transaction: its staged changes at that moment."""
+
+    staged: Staged = field(default_factory=Staged)
+    statements: tuple[_Statement, ...] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+class TableTransaction:
+    """A transaction's part on one table.
+
+    Attributes:
+        log: the table's log.
+        base: the snapshot that it reads; version -1 where there is no table yet.
+    """
+
+    def __init__(self, log: TableLog, base: Snapshot | None, level: Level | None = None) -> None:
+        self.log = log
+        self.base = Snapshot.empty(log.name) if base is None else base
+        self._asked = level
+        self._reads: list[Read] = []
+        self._read_files: set[str] = set()
+        self._read_app_ids: set[str] = set()
+        self._read_domains: set[str] = set()
+        self._read_elsewhere = False
+        self._now = Token()
+        self._view = self.base
+        self._is_done = False
+
+    @property
+    def view(self) -> Snapshot:
+        """The table as this transaction sees it: its base with its own changes on top."""
+        return self._view
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether there is anything to commit."""
+        return not self._now.staged.is_empty
+
+    @property
+    def level(self) -> Level:
+        """The strictest of what the table and the transaction ask for."""
+        text = self._view.properties.isolation_level
+        return strictest(None if text is None else parse_level(text), self._asked)
+
+    # Reads
+
+    def read(
+        self,
+        predicate: Predicate | None = None,
+        text: str | None = None,
+        *,
+        files: bool = True,
+        kind: ReadKind = ReadKind.FOR_WRITE,
+    ) -> None:
+        """Notes rows that the writes depend on: those of the predicate, or the whole table.
+
+        Without `files` only rows that a winner adds count against it.
+        """
+        self._note(Read(predicate=predicate, text=text, kind=kind, files=files))
+
+    def plain_read(self, predicate: Predicate | None = None, text: str | None = None) -> None:
+        """Notes rows that a SELECT returned, which must stay true under Serializable alone."""
+        self._note(Read(predicate=predicate, text=text, kind=ReadKind.PLAIN))
+
+    def _note(self, read: Read) -> None:
+        if self.base.version >= 0 and read not in self._reads:
+            self._reads.append(read)
+
+    def read_files(self, paths: Iterable[str]) -> None:
+        """Notes files, paths as in the log, that were read without a predicate."""
+        self._read_files.update(paths)
+
+    def read_elsewhere(self) -> None:
+        """Notes that the transaction read another table: it is no blind append then."""
+        self._read_elsewhere = True
+
+    def app_version(self, app_id: str) -> int | None:
+        """The newest version that the application has written; the commit depends on it."""
+        self._read_app_ids.add(app_id)
+        return self._view.app_version(app_id)
+
+    def read_domain(self, name: str) -> None:
+        """Notes that the commit depends on a metadata domain."""
+        self._read_domains.add(name)
+
+    # Changes
+
+    def stage(
+        self,
+        actions: Sequence[Action],
+        *,
+        operation: str,
+        parameters: Mapping[str, object] | None = None,
+        metrics: Mapping[str, int] | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
+        """Adds a statement's changes.
+
+        Raises InvalidRequest for actions that can't be committed and UnsupportedFeature when the
+        table would need a feature that txlake doesn't write; nothing is staged then.
+        """
+        self._require_open()
+        whole = completed(actions, self._view, self.log.system)
+        validated(whole, self._view)
+        statement = _Statement(
+            operation=operation, parameters=dict(parameters or {}), metrics=dict(metrics or {})
+        )
+        self._now = Token(
+            staged=self._now.staged.then(whole, self.base.files),
+            statements=(*self._now.statements, statement),
+            tags={**self._now.tags, **(tags or {})},
+        )
+        self._view = self.base.apply(self._now.staged.actions)
+
+    def savepoint(self) -> Token:
+        """This moment, to go back to."""
+        return self._now
+
+    def rollback_to(self, token: Token | None) -> None:
+        """Goes back to a moment, None for the beginning; what was read stays read."""
+        self._require_open()
+        self._now = Token() if token is None else token
+        self._view = self.base.apply(self._now.staged.actions)
+
+    def commit(self, *, user_metadata: str | None = None, user: str | None = None) -> Committed:
+        """Commits what was staged, once.
+
+        Raises as `commit.CommitLoop.run`.
+        """
+        self._require_open()
+        self._is_done = True
+        footprint = self._footprint()
+        level = checked_at(self.level, changes_data=footprint.changes_data)
+        operation, parameters, metrics = self._described()
+        about = Provenance(
+            operation=operation,
+            parameters=parameters,
+            metrics=metrics,
+            level=level,
+            is_blind_append=footprint.is_blind_append,
+            read_version=self.base.version,
+            txn_id=self.log.system.new_id(),
+            tags=self._now.tags,
+            user_metadata=user_metadata,
+            user_name=user,
+        )
+        proposal = Proposal(
+            base=self.base,
+            footprint=footprint,
+            actions=self._now.staged.actions,
+            level=level,
+            about=about,
+            table_granularity=self._view.properties.conflict_granularity == "table",
+        )
+        return commit(self.log, proposal)
+
+    def _require_open(self) -> None:
+        if self._is_done:
+            raise InvalidRequest(f"{self.log.name}: the transaction was committed already")
+
+    def _footprint(self) -> Footprint:
+        staged = self._now.staged
+        footprint = Footprint(
+            read_version=self.base.version,
+            reads=tuple(self._reads),
+            read_files=frozenset(self._read_files),
+            read_app_ids=frozenset(self._read_app_ids),
+            read_domains=frozenset(self._read_domains),
+            reads_elsewhere=self._read_elsewhere,
+            added=staged.added_files,
+            removed=staged.removed_files,
+            rewrites=tuple(_rewrites(staged.added_files)),
+            metadata=staged.metadata,
+            protocol=staged.protocol,
+            app_ids=frozenset(staged.app_transactions),
+            domains=tuple(staged.domains.values()),
+            change_files=bool(staged.change_files),
+        )
+        removes_rows = any(file.data_change for file in footprint.removed)
+        if removes_rows and not _reads_for_writes(footprint):
+            # Who takes rows away and didn't say what for, may have looked at anything.
+            return replace(footprint, reads=(*footprint.reads, Read()))
+        return footprint
+
+    def _described(self) -> tuple[str, Mapping[str, object], Mapping[str, int]]:
+        """One statement speaks for itself; of several, the kinds and summed metrics."""
+        statements = [one for one in self._now.statements if one.metrics or one.parameters]
+        statements = statements or list(self._now.statements)
+        kinds = list(dict.fromkeys(one.operation for one in statements))
+        if len(statements) == 1:
+            only = statements[0]
+            return only.operation, only.parameters, only.metrics
+        metrics: dict[str, int] = {}
+        for one in statements:
+            for name, count in one.metrics.items():
+                metrics[name] = metrics.get(name, 0) + count
+        if len(kinds) == 1:
+            return kinds[0], statements[-1].parameters, metrics
+        return "TRANSACTION", {"statements": [one.operation for one in statements]}, metrics
+
+
+def _reads_for_writes(footprint: Footprint) -> bool:
+    return bool(footprint.read_files) or any(
+        read.kind is not ReadKind.PLAIN for read in footprint.reads
+    )
+
+
+def _rewrites(added: Iterable[Add]) -> Iterable[Rewrite]:
+    for file in added:
+        text = (file.tags or {}).get(SOURCES_TAG)
+        if text and not file.data_change:
+            yield Rewrite(
+                output=file.path,
+                sources=tuple(
+                    (one.path, one.vector_id, one.first, one.rows) for one in parse_sources(text)
+                ),
+            )

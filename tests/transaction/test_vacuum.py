@@ -1,0 +1,305 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tests.transaction.log_of import DAY, HOUR, START, VECTORS, LogOf, add, remove
+from tests.transaction.test_commit_times import _with_in_commit_times
+from txlake.errors import InvalidRequest, OutcomeUnknown, Unavailable, UnsupportedFeature
+from txlake.ports import PutOutcome
+from txlake.protocol.actions import Action, DeletionVector, Protocol, Remove, encode_actions
+from txlake.protocol.deletion_vectors import relative_file_name, relative_vector
+from txlake.protocol.file_names import ClassicCheckpoint, commit_path, log_path
+from txlake.transaction.checkpointing import write_checkpoint
+from txlake.transaction.vacuum import plan_vacuum, vacuum
+
+_UUID = "6f3d0c1e-0f4b-4f0a-9c39-0d6d6f7f4f10"
+_WEEK = 7 * DAY
+_NOW = START + 30 * DAY
+
+
+def _table(*actions: Action, url: str = "memory://test", **options: object) -> LogOf:
+    table = LogOf(url=url)
+    table.create(*actions, **options)  # type: ignore[arg-type]
+    return table
+
+
+def _put(table: LogOf, *paths: str, days_ago: float = 20) -> None:
+    """Data files of that age when it is `_NOW`."""
+    for path in paths:
+        table.store.files[path] = (b"12345", _NOW - int(days_ago * DAY))
+
+
+def _planned(table: LogOf, **options: object) -> list[str]:
+    table.clock.time_ms = _NOW
+    return list(plan_vacuum(table.open(), **options).paths)  # type: ignore[arg-type]
+
+
+def test_what_no_version_within_the_retention_has_is_planned() -> None:
+    table = _table(add("live"), add("gone"), add("gone lately"))
+    table.commit(1, remove("gone", _NOW - 8 * DAY), remove("gone lately", _NOW - 6 * DAY))
+    _put(table, "live", "gone", "gone lately", "orphan", "dir/orphan")
+    _put(table, "young orphan", days_ago=6)
+    table.clock.time_ms = _NOW
+    plan = plan_vacuum(table.open())
+    assert plan.paths == ("dir/orphan", "gone", "orphan")
+    assert plan.size_bytes == 15
+    assert plan.folders == 2
+    assert (plan.retention_ms, plan.before_ms, plan.version) == (_WEEK, _NOW - _WEEK, 1)
+
+
+@pytest.mark.parametrize(
+    ("removed_ago", "kept"), [(_WEEK, True), (_WEEK + 1, False), (_WEEK - 1, True)]
+)
+def test_the_retention_is_counted_from_the_removal(removed_ago: int, kept: bool) -> None:
+    table = _table(add("f")).commit(1, remove("f", _NOW - removed_ago))
+    _put(table, "f")
+    assert (_planned(table) == []) is kept
+
+
+def test_a_remove_without_a_time_is_long_ago() -> None:
+    table = _table(add("f")).commit(1, Remove(path="f", data_change=True))
+    _put(table, "f")
+    assert _planned(table) == ["f"]
+
+
+@pytest.mark.parametrize(
+    ("path", "planned"),
+    [
+        ("_hidden/f", False),
+        (".hidden/f", False),
+        ("a/_b/c/f", False),
+        ("_file", False),
+        (".f.parquet.crc", False),
+        ("_delta_log/x.parquet", False),
+        ("_delta_log/_sidecars/x.parquet", False),
+        ("_change_data/cdc-1.parquet", True),
+        ("p=1/_change_data/cdc-1.parquet", True),
+        ("_p=1/f", True),
+        ("_q=1/f", False),
+        ("_a%2Fb=1/f", True),
+        ("a=1/b=2/f", True),
+        (relative_file_name(_UUID), True),
+        ("inner/_delta_log/00000000000000000000.json", False),
+        ("inner/part.parquet", False),
+        ("innermost/part.parquet", True),
+    ],
+)
+def test_which_names_are_looked_at(path: str, planned: bool) -> None:
+    table = _table(partition_columns=["_p", "_a/b"])
+    schema = (
+        '{"type":"struct","fields":[{"name":"_p","type":"string","nullable":true,"metadata":{}},'
+        '{"name":"_a/b","type":"string","nullable":true,"metadata":{}}]}'
+    )
+    meta = table.open().latest().metadata
+    table.commit(1, msgspec.structs.replace(meta, schema_string=schema))
+    _put(table, path, "inner/_delta_log/00000000000000000001.json")
+    assert _planned(table) == ([path] if planned else [])
+
+
+@pytest.mark.parametrize(
+    "in_log",
+    [
+        "p=a%20b/x%2Fy.parquet",
+        "./p=a%20b/x%2Fy.parquet",
+        "file:///data/t%20t/p=a%20b/x%2Fy.parquet",
+        "file:/data/t%20t/p=a%20b/x%2Fy.parquet",
+        "/data/t%20t/p=a%20b/x%2Fy.parquet",
+    ],
+)
+def test_however_a_file_is_named_it_is_the_same(in_log: str) -> None:
+    table = _table(add(in_log), url="file:///data/t%20t")
+    _put(table, "p=a b/x/y.parquet", "p=a b/other.parquet")
+    assert _planned(table) == ["p=a b/other.parquet"]
+
+
+def test_files_outside_the_table_are_none_of_its_business() -> None:
+    table = _table(add("s3://elsewhere/f"), add("file:///data/t2/f"), url="file:///data/t")
+    _put(table, "f")
+    assert _planned(table) == ["f"]
+
+
+def test_deletion_vector_files_live_as_long_as_their_vector() -> None:
+    def of(number: int, prefix: str = "") -> DeletionVector:
+        return relative_vector(_UUID[:-1] + str(number), prefix, 1, 36, 2)
+
+    inline = DeletionVector(
+        storage_type="i", path_or_inline_dv="wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L",
+        size_in_bytes=40, cardinality=6,
+    )  # fmt: skip
+    absolute = DeletionVector(
+        storage_type="p", path_or_inline_dv="file:///data/t/dv%20abs.bin", size_in_bytes=36,
+        cardinality=1, offset=1,
+    )  # fmt: skip
+    table = _table(
+        add("a", vector=of(1)), add("b", vector=of(2, "pre")), add("c", vector=inline),
+        add("d", vector=absolute), protocol=VECTORS, url="file:///data/t",
+    )  # fmt: skip
+    table.commit(1, remove("e", _NOW - DAY, vector=of(3)), remove("f", _NOW - 9 * DAY, of(4)))
+    _put(table, "a", "b", "c", "d", "dv abs.bin")
+    names = {at: relative_file_name(_UUID[:-1] + str(at)) for at in range(1, 6)}
+    _put(table, names[1], f"pre/{names[2]}", names[3], names[4], names[5])
+    assert _planned(table) == sorted([names[4], names[5]])
+
+
+# --- retention --------------------------------------------------------------------------------
+
+
+def test_a_shorter_retention_is_refused_unless_the_check_is_off() -> None:
+    table = _table(add("f")).commit(1, remove("f", _NOW - 2 * HOUR))
+    _put(table, "f")
+    with pytest.raises(InvalidRequest, match=r"at least 168 hours .*found 1 hours"):
+        _planned(table, retention_ms=HOUR)
+    assert _planned(table, retention_ms=HOUR, retention_check=False) == ["f"]
+    assert _planned(table, retention_ms=3 * HOUR, retention_check=False) == []
+    with pytest.raises(InvalidRequest, match="negative"):
+        _planned(table, retention_ms=-1, retention_check=False)
+
+
+def test_the_table_says_how_long() -> None:
+    day = {"delta.deletedFileRetentionDuration": "interval 1 day"}
+    table = _table(add("f"), configuration=day).commit(1, remove("f", _NOW - 2 * DAY))
+    _put(table, "f")
+    assert _planned(table) == ["f"]
+    assert _planned(table, retention_ms=DAY) == ["f"]
+
+
+def test_a_longer_retention_finds_tombstones_that_checkpoints_dropped() -> None:
+    table = _table(add("f"), add("g"), add("h"))
+    table.clock.time_ms = _NOW - 20 * DAY
+    table.commit(1, remove("f", _NOW - 20 * DAY))
+    table.clock.time_ms = _NOW - 10 * DAY
+    table.commit(2, remove("g", _NOW - 10 * DAY))
+    table.clock.time_ms = _NOW
+    write_checkpoint(table.open())
+    table.remove_file(commit_path(0))
+    _put(table, "f", "g", "h", days_ago=25)
+    assert _planned(table, retention_ms=15 * DAY) == ["f"]
+    assert _planned(table) == ["f", "g"]
+
+
+def test_tables_that_we_may_not_write_are_not_vacuumed() -> None:
+    future = Protocol(
+        min_reader_version=3,
+        min_writer_version=7,
+        reader_features=("vacuumProtocolCheck",),
+        writer_features=("vacuumProtocolCheck", "someNewThing"),
+    )
+    table = _table(add("f"), protocol=future)
+    _put(table, "orphan")
+    with pytest.raises(UnsupportedFeature, match="someNewThing"):
+        _planned(table)
+    known = Protocol(
+        min_reader_version=3,
+        min_writer_version=7,
+        reader_features=("vacuumProtocolCheck",),
+        writer_features=("vacuumProtocolCheck",),
+    )
+    fine = _table(add("f"), protocol=known)
+    _put(fine, "orphan")
+    assert _planned(fine) == ["orphan"]
+
+
+# --- deleting ---------------------------------------------------------------------------------
+
+
+def test_files_are_deleted_between_two_commits() -> None:
+    table = _table(add("live"), configuration={"delta.checkpointInterval": "2"})
+    _put(table, "live", "orphan", "_hidden")
+    table.clock.time_ms = _NOW
+    plan = vacuum(table.open(), 200 * HOUR)
+    assert plan.paths == ("orphan",)
+    assert {"live", "_hidden"} <= set(table.paths)
+    assert "orphan" not in table.paths
+    end, start = table.open().history(2)
+    assert (start["operation"], end["operation"]) == ("VACUUM START", "VACUUM END")
+    assert start["operationParameters"] == {
+        "retentionCheckEnabled": "true",
+        "specifiedRetentionMillis": str(200 * HOUR),
+        "defaultRetentionMillis": str(_WEEK),
+    }
+    assert start["operationMetrics"] == {"numFilesToDelete": "1", "sizeOfDataToDelete": "5"}
+    assert end["operationParameters"] == {"status": "COMPLETED"}
+    assert end["operationMetrics"] == {"numDeletedFiles": "1", "numVacuumedDirectories": "1"}
+    assert (start["isBlindAppend"], start["isolationLevel"]) == (True, "SnapshotIsolation")
+    assert log_path(ClassicCheckpoint(2)) in table.paths, "its commits count as others do"
+    order = [kind for kind, path in table.store.requests if path in (commit_path(1), "orphan")]
+    assert order.index("put_if_absent") < order.index("delete")
+
+
+def test_a_dry_run_leaves_no_trace() -> None:
+    table = _table(add("live"))
+    _put(table, "orphan")
+    before = table.paths
+    table.clock.time_ms = _NOW
+    assert vacuum(table.open(), dry_run=True).paths == ("orphan",)
+    assert table.paths == before
+
+
+def test_in_commit_timestamps_are_kept_up() -> None:
+    table = _with_in_commit_times(30 * 24 + 5)  # ahead of the clock
+    table.clock.time_ms = _NOW
+    vacuum(table.open())
+    times = [row["timestamp"] for row in table.open().history()]
+    assert times == [_NOW + 5 * HOUR + 2, _NOW + 5 * HOUR + 1, _NOW + 5 * HOUR]
+
+
+def test_a_failed_deletion_is_told() -> None:
+    table = _table(add("live"))
+    _put(table, "orphan", "other")
+    table.clock.time_ms = _NOW
+    table.store.failing.add("other")
+    with pytest.raises(Unavailable):
+        vacuum(table.open())
+    assert table.open().history(1)[0]["operationParameters"] == {"status": "FAILED"}
+    assert "orphan" not in table.paths
+
+
+def test_other_writers_commits_are_no_conflict() -> None:
+    table = _table(add("live"))
+    _put(table, "orphan", "back again")
+    table.clock.time_ms = _NOW
+    log = table.open()
+    put = table.store.put_if_absent
+    raced: list[str] = []
+
+    def race(path: str, data: bytes) -> PutOutcome:
+        if path == commit_path(1) and not raced:
+            raced.append(path)
+            table.store.put(path, encode_actions([add("back again")]))
+        return put(path, data)
+
+    table.store.put_if_absent = race  # type: ignore[method-assign]
+    vacuum(log)
+    assert [row["operation"] for row in table.open().history()] == [
+        "VACUUM END", "VACUUM START", None, "WRITE",
+    ]  # fmt: skip
+    assert "orphan" not in table.paths
+    assert "back again" in table.paths, "a file that came back to life is not deleted"
+
+
+@pytest.mark.parametrize("arrived", [True, False])
+def test_a_lost_reply_is_looked_up(arrived: bool) -> None:
+    table = _table(add("live"))
+    _put(table, "orphan")
+    table.clock.time_ms = _NOW
+    put = table.store.put_if_absent
+    lost: list[str] = []
+
+    def lose(path: str, data: bytes) -> PutOutcome:
+        if path == commit_path(1) and not lost:
+            lost.append(path)
+            if arrived:
+                put(path, data)
+            return PutOutcome.UNKNOWN
+        return put(path, data)
+
+    table.store.put_if_absent = lose  # type: ignore[method-assign]
+    if arrived:
+        vacuum(table.open())
+        assert table.open().latest().version == 2
+        assert "orphan" not in table.paths
+    else:
+        with pytest.raises(OutcomeUnknown, match="VACUUM START"):
+            vacuum(table.open())
+        assert "orphan" in table.paths, "nothing is deleted before the start is known"

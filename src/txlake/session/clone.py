@@ -156,9 +156,7 @@ def _fresh(add: Add, path: str, vector: DeletionVector | None) -> Add:
 
 def _shallow(source: Snapshot, source_url: str) -> _Cloned:
     adds = [
-        _fresh(
-            add, absolute_url(source_url, add.path), _absolute(add.deletion_vector, source_url)
-        )
+        _fresh(add, absolute_url(source_url, add.path), _absolute(add.deletion_vector, source_url))
         for add in source.files.adds()
     ]
     return _Cloned(adds, [])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -24,11 +24,14 @@ from txlake.protocol.partition_values import format_value, parse_value
 from txlake.protocol.paths import encode_path, unescape_partition
 from txlake.protocol.properties import TableProperties
 from txlake.protocol.schema_change import as_table_schema, merge_schemas
-from txlake.protocol.schema_rules import check_duplicates
+from txlake.protocol.schema_rules import Path, check_duplicates, column_text
+from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.type_text import parse_type, short_text, stored_field
 from txlake.protocol.types import (
+    Array,
     DataType,
     Field,
+    Map,
     Primitive,
     Struct,
     from_arrow_schema,
@@ -144,9 +147,7 @@ def _partition_values(
     ]
 
 
-def _normalised(
-    text: str | None, item: Field, path: str, place: str, time_zone: str
-) -> str | None:
+def _normalised(text: str | None, item: Field, path: str, place: str, time_zone: str) -> str | None:
     try:
         if text is not None and item.type == Primitive("timestamp"):
             wall = _wall_time(text)
@@ -246,20 +247,61 @@ def _merged(files: list[_File], place: str) -> Struct:
             raise InvalidRequest(
                 f"{place}: {file.stored.path} doesn't fit the files before it: {error}"
             ) from error
+    for file in files:
+        _check_same(file.schema, merged, (), f"{place}: {file.stored.path}")
     return merged
 
 
+def _check_same(found: DataType, merged: DataType, path: Path, file: str) -> None:
+    """Files stay as they are: a column has one type in all of them."""
+    match found, merged:
+        case Struct(fields), Struct():
+            for item in fields:
+                other = merged.find(item.name)
+                assert other is not None
+                _check_same(item.type, other.type, (*path, item.name), file)
+        case Array(), Array():
+            _check_same(found.element, merged.element, (*path, "element"), file)
+        case Map(), Map():
+            _check_same(found.key, merged.key, (*path, "key"), file)
+            _check_same(found.value, merged.value, (*path, "value"), file)
+        case _ if found != merged and found != Primitive("void"):
+            raise InvalidRequest(
+                f"{file}: column {column_text(path)} has type {short_text(found)}, in other files "
+                f"{short_text(merged)}; rewrite the files with one type"
+            )
+
+
 def _statistics(file: _File, partitions: tuple[str, ...], properties: TableProperties) -> str:
+    footer = file.footer
+    if _leaf_count(file.schema) != footer.num_columns:
+        return FileStatistics(num_records=footer.num_rows).to_json()
     # A footer doesn't say whether there are NaNs, which come after its maximum.
     uncertain = [item.name for item in file.schema if _has_fractions(item.type)]
-    in_file = Struct(tuple(file.schema))
-    folded = {name.lower() for name in partitions}
-    kept = [item.name for item in in_file if item.name.lower() in folded]
-    found = statistics_of(file.footer, in_file, (), properties, uncertain)
-    for name in kept:
-        for bounds in (found.min_values, found.max_values, found.null_count):
-            dict(bounds).pop(name, None)
-    return found.to_json()
+    found = statistics_of(footer, file.schema, (), properties, uncertain)
+    hidden = {name.lower() for name in partitions}
+
+    def shown(bounds: Mapping[str, object]) -> dict[str, object]:
+        return {name: value for name, value in bounds.items() if name.lower() not in hidden}
+
+    return replace(
+        found,
+        min_values=shown(found.min_values),
+        max_values=shown(found.max_values),
+        null_count=shown(found.null_count),
+    ).to_json()
+
+
+def _leaf_count(data_type: DataType) -> int:
+    match data_type:
+        case Primitive(name):
+            return {"void": 0, "variant": 2}.get(name, 1)
+        case Struct(fields):
+            return sum(_leaf_count(item.type) for item in fields)
+        case Array(element, _):
+            return _leaf_count(element)
+        case Map(key, value, _):
+            return _leaf_count(key) + _leaf_count(value)
 
 
 def _has_fractions(data_type: DataType) -> bool:
@@ -308,5 +350,3 @@ class _Ranges(io.RawIOBase):
             data = self._store.get_range(self._path, self._position, length)
         self._position += len(data)
         return data
-
-

@@ -57,8 +57,8 @@ def create(
         UnsupportedFeature: the table would need a feature that txlake doesn't write.
     """
     table = str(statement.table)
-    existing = _created(existing)
-    if not _proceeds(statement.mode, existing, table):
+    existing = created(existing)
+    if not proceeds(statement.mode, existing, table):
         return None
     if managed is None:
         managed = isinstance(statement.table, TableName) and statement.location is None
@@ -102,8 +102,8 @@ def create_like(
     Returns None when `if_not_exists` finds a table. Raises as `create`.
     """
     table = str(statement.table)
-    existing = _created(existing)
-    if not _proceeds(statement.mode, existing, table):
+    existing = created(existing)
+    if not proceeds(statement.mode, existing, table):
         return None
     if managed is None:
         managed = isinstance(statement.table, TableName) and statement.location is None
@@ -191,11 +191,16 @@ def _described(item: Field) -> str:
     return f"{short_text(item.type)}{'' if item.nullable else ' NOT NULL'}"
 
 
-def _created(existing: Snapshot | None) -> Snapshot | None:
+def created(existing: Snapshot | None) -> Snapshot | None:
+    """The table that is there; None for no snapshot and for one before the first commit."""
     return existing if existing is not None and existing.is_created else None
 
 
-def _proceeds(mode: CreateMode, existing: Snapshot | None, table: str) -> bool:
+def proceeds(mode: CreateMode, existing: Snapshot | None, table: str) -> bool:
+    """Whether a statement of this mode makes a table; False for `if_not_exists` when there is one.
+
+    Raises InvalidRequest when the table exists, or doesn't, against the mode.
+    """
     if existing is None:
         if mode == "replace":
             raise InvalidRequest(

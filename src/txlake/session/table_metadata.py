@@ -127,11 +127,13 @@ def new_table(
     constraints: Mapping[str, str] | None = None,
     description: str | None = None,
     inherited: Mapping[str, str] | None = None,
+    features: Iterable[str] = (),
+    defaults: bool = True,
 ) -> tuple[Action, ...]:
     """The protocol, metadata and domains of a new table, or of one that replaces another.
 
     Args:
-        schema: without column mapping, as statements give it.
+        schema: as statements give it; fields that are mapped already stay as they are.
         environment: time and ids.
         table: the name for messages.
         existing: the table that is replaced: its protocol is never lowered, its column ids are
@@ -142,6 +144,8 @@ def new_table(
         constraints: CHECK conditions by name.
         description: the table's comment.
         inherited: properties that are taken over unchecked, weaker than `properties`.
+        features: wanted besides those that the definition asks for.
+        defaults: whether features that txlake turns on by itself are: deletion vectors.
 
     Raises:
         InvalidRequest: anything that a table can't be; UnsupportedFeature: it would need a
@@ -164,7 +168,7 @@ def new_table(
         raise InvalidRequest(
             f"{table}: a clustered table can't be replaced by a partitioned one; drop it first"
         )
-    if DELETION_VECTORS not in configuration and _leaves_defaults(configuration):
+    if defaults and DELETION_VECTORS not in configuration and _leaves_defaults(configuration):
         configuration[DELETION_VECTORS] = "true"
     metadata = Metadata(
         id=environment.new_id(),
@@ -180,7 +184,7 @@ def new_table(
         table=table,
         existing=existing,
         new=True,
-        features=() if cluster_by is None else (FEATURE,),
+        features=(*features, *(() if cluster_by is None else (FEATURE,))),
     )
     return (*actions, *_domains(actions, paths, cluster_by is not None, existing))
 
@@ -244,7 +248,9 @@ def _complete(
         mapped = configuration.get(MODE_PROPERTY, "none").lower() != "none"
         validate_schema(schema, metadata.partition_columns, mapped=mapped)
         _check_stats_columns(configuration, schema)
-        start = 0 if before is None else before.properties.max_column_id
+        start = int(configuration.get(MAX_ID_PROPERTY, 0))
+        if before is not None:
+            start = max(start, before.properties.max_column_id)
         if mapped:
             was_mapped = (
                 before is not None

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Literal, Self, TypeVar, get_args
 
 from txlake.catalog import Catalog
 from txlake.conflict.levels import parse_level
@@ -24,6 +24,7 @@ from txlake.session.transaction import Transaction as Held
 from txlake.settings import Settings
 from txlake.sql import parse
 from txlake.statements import (
+    Expression,
     NativeColumn,
     NativeFrame,
     SqlText,
@@ -183,7 +184,7 @@ class Statements:
             travel = TimeTravel(timestamp=timestamp_text(timestamp))
         condition = None
         if where is not None:
-            condition = SqlText(where) if isinstance(where, str) else NativeColumn(where)
+            condition = _condition(where)
         return self._session.read(
             self._table(table), travel, condition, columns, transaction=self._held()
         )
@@ -217,14 +218,13 @@ class Statements:
                 into are replaced.
             app_id, app_version: written once per pair, however often it is retried.
         """
-        if mode not in ("error", "errorifexists", "append", "overwrite", "ignore"):
+        if mode not in get_args(Mode):
             raise InvalidRequest(
                 f"mode={mode!r}: expected 'error', 'append', 'overwrite' or 'ignore'"
             )
         condition = None
         if replace_where is not None:
-            is_text = isinstance(replace_where, str)
-            condition = SqlText(replace_where) if is_text else NativeColumn(replace_where)
+            condition = _condition(replace_where)
         partitions: tuple[str, ...] | None = None
         if partition_by is not None:
             partitions = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
@@ -233,7 +233,7 @@ class Statements:
             Write(
                 table=self._table(table),
                 source=NativeFrame(df),
-                mode="error" if mode == "errorifexists" else mode,
+                mode=mode,
                 partition_by=partitions,
                 replace_where=condition,
                 dynamic_partition_overwrite=partition_overwrite == "dynamic",
@@ -261,6 +261,10 @@ class Statements:
 
     def _executor(self) -> Executor:
         return Executor(self._session, self._held())
+
+
+def _condition(condition: str | Column) -> Expression:
+    return SqlText(condition) if isinstance(condition, str) else NativeColumn(condition)
 
 
 class Executor:
@@ -356,9 +360,7 @@ class LakeSession(Statements):
         except BaseException:
             held.rollback()
             raise
-        if held.state == "active":
-            held.commit()
-        elif held.state == "failed":
+        if held.state == "active" or held.state == "failed":
             held.commit()
 
     def begin(self, isolation: str | None = None, read_only: bool = False) -> Transaction:

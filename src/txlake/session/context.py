@@ -1,4 +1,4 @@
-"""What a statement needs while it runs: names become tables, texts become columns, in one transaction.
+"""What a statement needs while it runs in a transaction: names become tables, texts columns.
 
 Owns the temporary views that stand for tables in a statement's texts, for as long as it runs.
 """
@@ -200,7 +200,7 @@ class Context:
             text = text.replace(token, marker)
         if not frames:
             return self.spark.sql(sql.text)
-        return self.spark.sql(text, **frames)
+        return self.spark.sql(text, args=None, **frames)
 
     def _referenced(self, reference: Reference) -> DataFrame | None:
         handle = self.find(reference.table)

@@ -29,8 +29,8 @@ from txlake.spark.rows import unknown_column
 from txlake.spark.scan import quote
 from txlake.spark.types import delta_schema, spark_type
 from txlake.spark.work import Work, condition_text
+from txlake.sql import sql_literal
 from txlake.statements import (
-    Constant,
     Delete,
     Expression,
     Insert,
@@ -60,12 +60,11 @@ def delete(context: Context, statement: Delete) -> Counts:
     return change.affected
 
 
-def truncate(context: Context, statement: Truncate) -> Counts:
+def truncate(context: Context, statement: Truncate) -> None:
     """TRUNCATE TABLE."""
     handle = context.require(statement.table)
     change = replace(dml.delete(context.work(handle), None), operation="TRUNCATE", parameters={})
     context.transaction.stage(handle, change)
-    return {}
 
 
 def update(context: Context, statement: Update) -> Counts:
@@ -117,12 +116,12 @@ def _placed(
     work: Work,
     rows: Rows,
     placement: Placement,
-    condition: object,
+    condition: Expression | None,
     overwrite: bool,
     dynamic: bool,
 ) -> Change:
-    if isinstance(condition, SqlText) or condition is not None:
-        return inserts.replace_where(work, rows, placement, condition)  # type: ignore[arg-type]
+    if condition is not None:
+        return inserts.replace_where(work, rows, placement, condition)
     if dynamic:
         return inserts.overwrite_partitions(work, rows, placement)
     if overwrite:
@@ -182,20 +181,11 @@ def _with_partition(
 def _equals(one: PartitionValue) -> str:
     if one.value is None:
         return f"{quote(one.column)} IS NULL"
-    return f"{quote(one.column)} = {_literal(one.value)}"
+    return f"{quote(one.column)} = {sql_literal(one.value)}"
 
 
-def _literal(value: Constant) -> str:
-    if isinstance(value, str):
-        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    if isinstance(value, bool | int):
-        return str(value).upper() if isinstance(value, bool) else str(value)
-    return f"'{value}'"
-
-
-def _has_rows(work: Work, condition: SqlText | object) -> bool:
-    predicate = work.predicate(condition, None)  # type: ignore[arg-type]
-    return work.snapshot.select(predicate).num_rows > 0
+def _has_rows(work: Work, condition: Expression | None) -> bool:
+    return bool(work.snapshot.select(work.predicate(condition, None)).num_rows)
 
 
 def source_rows(context: Context, source: Source) -> Rows:
@@ -209,8 +199,8 @@ def source_rows(context: Context, source: Source) -> Rows:
             table = held.as_arrow(frame)
             if table is not None:
                 return table
-            if hasattr(frame, "mapInArrow"):
-                return frame  # type: ignore[return-value]
+            if isinstance(frame, DataFrame):
+                return frame
             raise InvalidRequest(
                 f"expected a DataFrame of Spark, pandas, pyarrow or polars, "
                 f"found {type(frame).__module__}.{type(frame).__qualname__}"
@@ -222,9 +212,7 @@ def _as_frame(context: Context, rows: Rows, work: Work | None = None) -> DataFra
         width = len(rows.rows[0])
         names = [f"col{place}" for place in range(1, width + 1)]
         rows, _ = held.table_of_values(rows, names, context.zone)
-    if isinstance(rows, pa.Table):
-        return context.spark.createDataFrame(rows)
-    return rows
+    return rows if isinstance(rows, DataFrame) else context.spark.createDataFrame(rows)
 
 
 def _schema_of(rows: DataFrame | pa.Table) -> Struct:
@@ -277,13 +265,13 @@ def _prepared(
         return work
     if statement.replace_where is not None and statement.mode != "overwrite":
         raise InvalidRequest(
-            f"{handle.name}: replace_where goes with mode='overwrite', found mode={statement.mode!r}"
+            f"{handle.name}: replace_where goes with mode='overwrite', found {statement.mode!r}"
         )
     if statement.overwrite_schema and statement.mode == "overwrite":
         if statement.replace_where is not None or statement.dynamic_partition_overwrite:
             raise InvalidRequest(
-                f"{handle.name}: overwrite_schema replaces the whole table; leave out replace_where "
-                "and dynamic partition overwrite"
+                f"{handle.name}: overwrite_schema replaces the whole table; leave out "
+                "replace_where and dynamic partition overwrite"
             )
         schema = as_table_schema(_schema_of(rows))
         partitions = statement.partition_by

@@ -6,8 +6,10 @@ Owns where a new table is put and what happens to its name; the changes themselv
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from urllib.parse import unquote
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F
@@ -16,6 +18,7 @@ from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.types import DataType, Struct
 from txlake.session.alter import alter
+from txlake.session.clone import Copy, clone
 from txlake.session.context import Context
 from txlake.session.create import check_same_definition, create, create_like
 from txlake.session.engine import Handle
@@ -25,6 +28,7 @@ from txlake.spark.inserts import Placement
 from txlake.spark.types import delta_schema, spark_schema
 from txlake.statements import (
     AlterStatement,
+    Clone,
     CreateTable,
     CreateTableLike,
     DropTable,
@@ -35,7 +39,10 @@ from txlake.statements import (
     TablePath,
     Write,
 )
+from txlake.storage import open_store
 from txlake.transaction.change import Change
+
+_COPIERS = 8
 
 
 def environment_of(context: Context, handle: Handle | None = None) -> Environment:
@@ -103,13 +110,11 @@ def register(context: Context, handle: Handle, *, managed: bool) -> None:
     catalog = context.engine.catalog
     assert catalog is not None
     context.transaction.name_table((owner, name), handle)
-    context.transaction.after_commit(
-        lambda: _add_name(lambda: catalog.add_table(owner, name, handle.store.url, managed=managed))
-    )
 
+    def add_name() -> None:
+        catalog.add_table(owner, name, handle.store.url, managed=managed)
 
-def _add_name(add: Callable[[], object]) -> None:
-    add()
+    context.transaction.after_commit(add_name)
 
 
 def create_table(context: Context, statement: CreateTable) -> None:
@@ -160,6 +165,38 @@ def create_table_like(context: Context, statement: CreateTableLike) -> None:
     if change is not None:
         context.transaction.stage(handle, change)
         register(context, handle, managed=statement.location is None)
+
+
+def clone_table(context: Context, statement: Clone) -> Mapping[str, int]:
+    """CREATE TABLE ... CLONE; Delta's counts."""
+    origin = context.require(statement.source)
+    handle = place(context, statement.table, statement.location)
+    change = clone(
+        statement,
+        context.snapshot(origin, statement.travel),
+        _existing(context, handle),
+        environment_of(context),
+        source_url=origin.store.url,
+        target_url=handle.store.url,
+        copy=partial(_copy, context, handle),
+    )
+    if change is None:
+        return {}
+    context.transaction.stage(handle, change)
+    register(context, handle, managed=statement.location is None)
+    return change.affected
+
+
+def _copy(context: Context, handle: Handle, copies: Sequence[Copy]) -> None:
+    """Copies files into the table's folder, several at once."""
+
+    def one(copy: Copy) -> None:
+        folder, _, name = copy.source.rpartition("/")
+        source = open_store(folder, context.engine.storage_options)
+        handle.store.put(copy.target, source.get(unquote(name)))
+
+    with ThreadPoolExecutor(_COPIERS) as pool:
+        list(pool.map(one, copies))
 
 
 def _existing(context: Context, handle: Handle) -> Snapshot | None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from pyspark.sql import DataFrame, SparkSession
 
-from txlake.errors import InvalidRequest
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session import copying, data, definitions, showing, upkeep
 from txlake.session.context import Context
@@ -21,12 +20,13 @@ from txlake.statements import (
     CreateDatabase,
     CreateTable,
     CreateTableLike,
+    DataStatement,
     Delete,
     DropDatabase,
     DropTable,
     Generate,
     Insert,
-    InspectionStatement,
+    MaintenanceStatement,
     Merge,
     Optimize,
     Reorg,
@@ -34,32 +34,19 @@ from txlake.statements import (
     Select,
     SparkCommand,
     Statement,
+    TableStatement,
     Truncate,
     Update,
+    UseDatabase,
     Vacuum,
     Write,
 )
-from txlake.statements.inspection import DatabaseStatement
+from txlake.statements.control import ControlStatement
+from txlake.statements.inspection import DatabaseStatement, InspectionStatement
 from txlake.statements.maintenance import DescribeDetail, DescribeHistory
-from txlake.statements.tables import AlterStatement
 
 Answer: TypeAlias = Callable[[SparkSession], DataFrame]
-
-_COUNTED: Mapping[type, Callable[[Context, object], Mapping[str, int]]] = {
-    Delete: data.delete,
-    Update: data.update,
-    Merge: data.merge,
-    Insert: data.insert,
-    Write: data.write,
-    CopyInto: copying.copy_into,
-    Restore: upkeep.restore_table,
-}  # type: ignore[dict-item]
-_SILENT: Mapping[type, Callable[[Context, object], None]] = {
-    Truncate: data.truncate,
-    CreateTable: definitions.create_table,
-    CreateTableLike: definitions.create_table_like,
-    DropTable: definitions.drop_table,
-}  # type: ignore[dict-item]
+Runnable: TypeAlias = DataStatement | TableStatement | MaintenanceStatement | InspectionStatement
 _PATHS = Struct((Field("path", Primitive("string"), False),))
 
 
@@ -70,34 +57,91 @@ def changes_catalog(statement: Statement) -> bool:
 
 def run(context: Context, statement: Statement) -> Answer:
     """Carries out a statement in the context's transaction."""
-    kind = type(statement)
-    if kind in _COUNTED:
-        counts = _COUNTED[kind](context, statement)
-        return partial(counts_frame, counts=counts)
-    if kind in _SILENT:
-        _SILENT[kind](context, statement)
+    assert not isinstance(statement, ControlStatement | UseDatabase), "the session's own"
+    if isinstance(statement, DatabaseStatement):
+        showing.change_database(context, statement)
         return nothing
+    if isinstance(statement, DataStatement):
+        return _run_data(context, statement)
+    if isinstance(statement, TableStatement):
+        return _run_definition(context, statement)
+    if isinstance(statement, MaintenanceStatement):
+        return _run_upkeep(context, statement)
+    return _shown(context, statement)
+
+
+def _counted(counts: Mapping[str, int]) -> Answer:
+    return partial(counts_frame, counts=counts)
+
+
+def _shown(
+    context: Context, statement: InspectionStatement | DescribeHistory | DescribeDetail
+) -> Answer:
+    rows = showing.show(context, statement)
+    return lambda spark: rows_frame(spark, rows.schema, rows.rows)
+
+
+def _run_data(context: Context, statement: DataStatement) -> Answer:
     match statement:
         case Select(query):
             frame = context.query(query)
             return lambda _: frame
         case SparkCommand(command):
-            frame = context.spark.sql(command.text)
+            frame = context.query(command)
             return lambda _: frame
+        case Insert():
+            return _counted(data.insert(context, statement))
+        case Write():
+            return _counted(data.write(context, statement))
+        case Delete():
+            return _counted(data.delete(context, statement))
+        case Update():
+            return _counted(data.update(context, statement))
+        case Merge():
+            return _counted(data.merge(context, statement))
+        case CopyInto():
+            return _counted(copying.copy_into(context, statement))
+        case Truncate():
+            data.truncate(context, statement)
+            return nothing
+        case _:
+            assert_never(statement)
+
+
+def _run_definition(context: Context, statement: TableStatement) -> Answer:
+    match statement:
+        case Clone():
+            counts = definitions.clone_table(context, statement)
+            return _counted(counts) if counts else nothing
+        case CreateTable():
+            definitions.create_table(context, statement)
+        case CreateTableLike():
+            definitions.create_table_like(context, statement)
+        case DropTable():
+            definitions.drop_table(context, statement)
+        case _:
+            definitions.alter_table(context, statement)
+    return nothing
+
+
+def _run_upkeep(context: Context, statement: MaintenanceStatement) -> Answer:
+    match statement:
         case Optimize():
             return upkeep.optimize(context, statement)
         case Reorg():
             return upkeep.reorg(context, statement)
+        case Restore():
+            return _counted(upkeep.restore_table(context, statement))
         case Vacuum():
             paths = upkeep.vacuum_table(context, statement)
             return lambda spark: rows_frame(spark, _PATHS, [(path,) for path in paths])
-    if isinstance(statement, AlterStatement):
-        definitions.alter_table(context, statement)
-        return nothing
-    if isinstance(statement, DatabaseStatement):
-        showing.change_database(context, statement)
-        return nothing
-    if isinstance(statement, InspectionStatement | DescribeHistory | DescribeDetail):
-        rows = showing.show(context, statement)
-        return lambda spark: rows_frame(spark, rows.schema, rows.rows)
-    raise InvalidRequest(f"{kind.__name__} isn't a statement that runs by itself")
+        case Generate():
+            upkeep.generate(context, statement)
+            return nothing
+        case ConvertToDelta():
+            upkeep.convert(context, statement)
+            return nothing
+        case DescribeHistory() | DescribeDetail():
+            return _shown(context, statement)
+        case _:
+            assert_never(statement)

@@ -31,6 +31,7 @@ def with_schema(
     schema: Struct,
     partition_columns: tuple[str, ...] | None,
 ) -> Work:
+    """The work on the table with this schema and these partition columns, None for its own."""
     actions = schema_actions(
         work.snapshot, schema, environment_of(context), partition_columns=partition_columns
     )

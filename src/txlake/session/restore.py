@@ -1,7 +1,7 @@
 """RESTORE: an earlier version's files, schema and properties become the newest version's.
 
-Owns the difference between the two versions as actions. No data is copied: files that are still there
-join the table again.
+Owns the difference between the two versions as actions. No data is copied: files that are still
+there join the table again.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ from txlake.conflict.levels import Level
 from txlake.errors import InvalidRequest
 from txlake.session.engine import Engine, Handle
 from txlake.transaction.change import Change
-from txlake.transaction.table_transaction import Committed, TableTransaction, Token
+from txlake.transaction.commit import Committed
+from txlake.transaction.table_transaction import TableTransaction, Token
 
 
 class State(Enum):

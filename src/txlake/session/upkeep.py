@@ -1,4 +1,4 @@
-"""Statements that look after tables: OPTIMIZE, REORG, VACUUM, RESTORE, GENERATE, CONVERT, COPY INTO.
+"""Statements that look after tables: OPTIMIZE, REORG, VACUUM, RESTORE, GENERATE, CONVERT.
 
 Owns how they run in a session and the rows that they answer with.
 """
@@ -14,11 +14,22 @@ from pyspark.sql import types as T
 from txlake.protocol.actions import Add, Remove
 from txlake.protocol.deletion_vectors import vector_path
 from txlake.protocol.paths import absolute_url
+from txlake.session import convert as converted
+from txlake.session import generate as generated
 from txlake.session.context import Context
+from txlake.session.definitions import environment_of
 from txlake.session.engine import Handle
 from txlake.session.restore import restore
 from txlake.spark import compact
-from txlake.statements import Optimize, Reorg, Restore, Vacuum
+from txlake.statements import (
+    ConvertToDelta,
+    Generate,
+    Optimize,
+    Reorg,
+    Restore,
+    TablePath,
+    Vacuum,
+)
 from txlake.storage import local_path, open_store
 from txlake.transaction.change import Change
 from txlake.transaction.vacuum import plan_vacuum, vacuum
@@ -144,6 +155,23 @@ def restore_table(context: Context, statement: Restore) -> dict[str, int]:
     restored = restore(context.snapshot(handle), wanted, context.engine.system.now_ms(), is_there)
     context.transaction.stage(handle, restored.change)
     return restored.counts
+
+
+def generate(context: Context, statement: Generate) -> None:
+    """GENERATE symlink_format_manifest."""
+    handle = context.require(statement.table)
+    generated.generate(statement.mode, context.snapshot(handle), handle.store)
+
+
+def convert(context: Context, statement: ConvertToDelta) -> None:
+    """CONVERT TO DELTA: the Parquet files of a folder become a table. A Delta table stays one."""
+    handle = context.engine.at(statement.location, TablePath(statement.location))
+    if context.exists(handle):
+        return
+    change = converted.convert(
+        statement, handle.store, environment_of(context), time_zone=context.zone()
+    )
+    context.transaction.stage(handle, change)
 
 
 def _exists(context: Context, url: str) -> bool:

@@ -1,0 +1,291 @@
+"""`txlake.Log`: a table's log alone, for engine authors. Starts no Spark and reads no SQL.
+
+Owns the public form of snapshots and transactions on one table: plain dictionaries, pyarrow tables
+and texts. What they do is `transaction`'s and `log`'s.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import pyarrow as pa
+
+from txlake.conflict.levels import parse_level
+from txlake.errors import InvalidRequest
+from txlake.lake.log_actions import actions_of, find_file
+from txlake.lake.times import instant_ms
+from txlake.log.files import FILES_SCHEMA, files_table
+from txlake.log.predicates import Predicate, bind, parse_predicate
+from txlake.log.snapshot import Snapshot
+from txlake.protocol.actions import action_to_object
+from txlake.protocol.paths import decode_path
+from txlake.protocol.sources import Source, sources_text
+from txlake.protocol.types import type_to_json
+from txlake.settings import Settings
+from txlake.storage import open_store
+from txlake.system import System
+from txlake.transaction.table_log import TableLog
+from txlake.transaction.table_transaction import TableTransaction
+
+_FIRST_COLUMNS = ("path", "size", "partition_values", "stats", "deletion_vector")
+_COLUMNS = (*_FIRST_COLUMNS, *(n for n in FILES_SCHEMA.names if n not in _FIRST_COLUMNS))
+
+
+class Log:
+    """The transaction log of the Delta table at a folder or URL. It need not exist yet.
+
+    Raises InvalidRequest for a location or an option that can't be used.
+    """
+
+    def __init__(
+        self,
+        location: str | os.PathLike[str],
+        storage_options: Mapping[str, str] | None = None,
+        *,
+        settings: Settings | None = None,
+    ) -> None:
+        store = open_store(location, storage_options)
+        self._log = TableLog(store, System(), settings or Settings(), name=os.fspath(location))
+
+    @classmethod
+    def over(cls, log: TableLog) -> Log:
+        """The public form of a log that is open already."""
+        wrapped = cls.__new__(cls)
+        wrapped._log = log
+        return wrapped
+
+    def snapshot(
+        self,
+        version: int | None = None,
+        timestamp: str | int | datetime.datetime | datetime.date | None = None,
+    ) -> LogSnapshot:
+        """The newest version, a given one, or the newest at or before a moment.
+
+        `timestamp`: a datetime, a date, a text like `2026-01-31 12:00:00.000` (UTC unless it says
+        otherwise), or milliseconds since the epoch. Raises InvalidRequest when there is no table or
+        no such version, CorruptTable naming the damaged file.
+        """
+        moment = None if timestamp is None else instant_ms(timestamp)
+        return LogSnapshot(self._log.snapshot(version, moment))
+
+    def history(self, limit: int | None = None) -> list[dict[str, object]]:
+        """What the newest `limit` commits (all when None) say of themselves, newest first.
+
+        Keys as the columns of DESCRIBE HISTORY; `timestamp` in milliseconds since the epoch.
+        """
+        return [dict(row) for row in self._log.history(limit)]
+
+    def start_transaction(
+        self, isolation: str | None = None, read_version: int | None = None
+    ) -> LogTransaction:
+        """A transaction that reads the newest version, or a given one.
+
+        On an empty location it reads version -1 and its commit creates the table. `isolation`:
+        "serializable", "write_serializable" or "snapshot"; the stricter of it and the table's
+        counts. Raises as `snapshot`.
+        """
+        level = None if isolation is None else parse_level(isolation)
+        base: Snapshot | None = None
+        if read_version not in (None, -1):
+            base = self._log.snapshot(read_version)
+        elif read_version is None and self._log.exists():
+            base = self._log.latest()
+        return LogTransaction(TableTransaction(self._log, base, level))
+
+
+class LogSnapshot:
+    """One version of a table: its settings and its files. Immutable."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    @property
+    def version(self) -> int:
+        """The version."""
+        return self._snapshot.version
+
+    @property
+    def timestamp_ms(self) -> int:
+        """When it was committed, milliseconds since the epoch."""
+        return self._snapshot.timestamp_ms
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The logical names of the partition columns."""
+        return self._snapshot.partition_columns
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The table's properties, as the log has them."""
+        return dict(self._snapshot.metadata.configuration)
+
+    @property
+    def schema(self) -> dict[str, object]:
+        """The schema as in the log: the JSON object of `schemaString`."""
+        return cast("dict[str, object]", type_to_json(self._snapshot.schema))
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The schema as pyarrow's, with the logical names of columns."""
+        return self._snapshot.arrow_schema
+
+    @property
+    def protocol(self) -> dict[str, object]:
+        """The protocol action's fields, as in the log."""
+        return cast("dict[str, object]", action_to_object(self._snapshot.protocol)["protocol"])
+
+    @property
+    def metadata(self) -> dict[str, object]:
+        """The metaData action's fields, as in the log."""
+        return cast("dict[str, object]", action_to_object(self._snapshot.metadata)["metaData"])
+
+    def app_version(self, app_id: str) -> int | None:
+        """The newest version that the application has written, None when it never did."""
+        return self._snapshot.app_version(app_id)
+
+    def domain(self, name: str) -> str | None:
+        """The configuration of a metadata domain, None when there is none."""
+        domain = self._snapshot.domains.get(name)
+        return None if domain is None else domain.configuration
+
+    def files(self, where: str | None = None) -> pa.Table:
+        """The files that may hold rows for which `where` is true; all of them without.
+
+        One row a file: path (decoded), size, partition_values (by physical names), stats,
+        deletion_vector, and the other fields of its `add` action, in snake_case. Raises
+        InvalidRequest for a condition that can't be parsed or names an unknown column.
+        """
+        predicate = None if where is None else _bound(where, self._snapshot)
+        return public_files(self._snapshot.select(predicate))
+
+
+class LogTransaction:
+    """A transaction on one table: what it read decides which concurrent commits it stands."""
+
+    def __init__(self, transaction: TableTransaction) -> None:
+        self._transaction = transaction
+
+    @property
+    def read_version(self) -> int:
+        """The version that it reads; -1 when there is no table yet."""
+        return self._transaction.base.version
+
+    @property
+    def snapshot(self) -> LogSnapshot:
+        """The version that it reads. Looking at it is no read; `read` is."""
+        return LogSnapshot(self._transaction.base)
+
+    def read(self, where: str | None = None, *, files: bool = True) -> pa.Table:
+        """The files that may hold rows for which `where` is true; without it, of the whole table.
+
+        The predicate and the files are in the read set; with `files=False` the predicate alone is,
+        so that only rows which a winner adds count against it (a dynamic partition overwrite).
+        """
+        base = self._transaction.base
+        predicate = None if where is None else _bound(where, base)
+        self._transaction.read(predicate, where, files=files)
+        return public_files(base.select(predicate))
+
+    def read_files(self, paths: Iterable[str]) -> pa.Table:
+        """Just these files, by their paths, decoded or as in the log; they are in the read set.
+
+        Raises InvalidRequest when one isn't in the table.
+        """
+        base = self._transaction.base
+        found = []
+        for path in paths:
+            file = find_file(base, path)
+            if file is None:
+                raise InvalidRequest(
+                    f"{base.table} at version {base.version}: there is no file {path!r}"
+                )
+            found.append(file)
+        self._transaction.read_files(file.path for file in found)
+        return public_files(files_table(found))
+
+    def app_version(self, app_id: str) -> int | None:
+        """The newest version that the application has written; the commit depends on it."""
+        return self._transaction.app_version(app_id)
+
+    def commit(
+        self,
+        actions: Sequence[Mapping[str, object]],
+        operation: str = "WRITE",
+        parameters: Mapping[str, object] | None = None,
+        tags: Mapping[str, str] | None = None,
+        user_metadata: str | None = None,
+    ) -> Committed:
+        """Commits the actions, dictionaries as in the log's JSON, all or nothing, once.
+
+        A `remove` may give just its path. No actions make no version. Raises InvalidRequest for a
+        bad list of actions, UnsupportedFeature for a table or a winner's protocol that txlake
+        doesn't write, a Conflict when a concurrent commit stands in the way, Unavailable when the
+        store does, and OutcomeUnknown when a lost reply could not be resolved.
+        """
+        own = self._transaction
+        given = actions_of(actions, own.view, own.log.system)
+        if given or own.base.version < 0:
+            own.stage(given, operation=operation, parameters=parameters, tags=tags)
+        committed = own.commit(user_metadata=user_metadata)
+        return Committed(
+            version=committed.version,
+            attempts=committed.attempts,
+            rebased_over=committed.rebased_over,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """A commit that stands.
+
+    Attributes:
+        version: the version that it made; the version read when there were no actions.
+        attempts: how often a version was tried.
+        rebased_over: the versions that it was checked against, in order.
+    """
+
+    version: int
+    attempts: int
+    rebased_over: tuple[int, ...]
+
+
+def sources_tag(sources: Iterable[Sequence[object]]) -> str:
+    """The value of an output's tag `txlake.sources`: which rows it holds, in order.
+
+    Each source is (path as in the log, deletion vector id or None, first live row, number of live
+    rows); the output's rows are exactly those live rows. Raises InvalidRequest for anything else.
+    """
+    rows = []
+    for source in sources:
+        match list(source):
+            case [str(path), str() | None as vector, int(first), int(count)] if (
+                first >= 0 and count >= 0
+            ):
+                rows.append(Source(path=path, vector_id=vector, first=first, rows=count))
+            case _:
+                raise InvalidRequest(
+                    "sources: expected (path, deletion vector id or None, first live row, number "
+                    f"of live rows), found {source!r:.120}"
+                )
+    return sources_text(rows)
+
+
+def public_files(table: pa.Table) -> pa.Table:
+    """Files as engine authors see them: paths decoded, the fields that matter most in front."""
+    paths = [decode_path(path) for path in table["path"].to_pylist()]
+    place = table.schema.get_field_index("path")
+    decoded = table.set_column(place, "path", pa.array(paths, pa.string()))
+    return decoded.select(_COLUMNS)
+
+
+def _bound(where: str, snapshot: Snapshot) -> Predicate:
+    if not isinstance(where, str):
+        raise InvalidRequest(f"where: expected a condition as text, found {where!r:.80}")
+    return bind(parse_predicate(where), snapshot.schema, time_zone="UTC")
+
+
+__all__ = ["Committed", "Log", "LogSnapshot", "LogTransaction", "sources_tag"]

@@ -1,0 +1,166 @@
+"""Actions as engine authors give them: plain dictionaries, with what can be left out filled in.
+
+Owns the way from the log's JSON form to values, and the finding of files by path. What may be
+committed is `transaction.validation`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import quote
+
+import msgspec
+
+from txlake.errors import CorruptTable, InvalidRequest
+from txlake.log.snapshot import Snapshot
+from txlake.ports import System
+from txlake.protocol.actions import (
+    WIRE_NAMES,
+    Action,
+    Add,
+    Cdc,
+    CheckpointMetadata,
+    CommitInfo,
+    DomainMetadata,
+    JsonObject,
+    Remove,
+    Sidecar,
+    actions_from_object,
+)
+from txlake.protocol.paths import decode_path, encode_path
+
+# What a path in the log may hold as it is; `%` starts an escape already.
+_IN_LOG = "/!$&'()*+,;=:@-._~%"
+
+
+def actions_of(
+    lines: Iterable[Mapping[str, object]], snapshot: Snapshot, system: System
+) -> tuple[Action, ...]:
+    """The actions of these lines, in order; `snapshot` is the state that they change.
+
+    A `remove` that gives only its path is completed from the snapshot; times and the table's id
+    are filled in where they are missing. Raises InvalidRequest for what is no action, for fields
+    that are missing or of a wrong type, and for actions that the library writes itself.
+    """
+    return tuple(
+        action
+        for place, line in enumerate(lines)
+        for action in _actions_of_line(line, place, snapshot, system)
+    )
+
+
+def _actions_of_line(
+    line: object, place: int, snapshot: Snapshot, system: System
+) -> Iterator[Action]:
+    where = f"{snapshot.table}: action {place}"
+    if not isinstance(line, Mapping) or not line:
+        raise InvalidRequest(
+            f'{where}: expected a dictionary like {{"add": {{...}}}}, found {line!r:.80}'
+        )
+    for name, fields in line.items():
+        kind = WIRE_NAMES.get(name)
+        if kind is None:
+            raise InvalidRequest(
+                f"{where}: there is no action {name!r}; there are {', '.join(_GIVEN)}"
+            )
+        if kind in (CommitInfo, CheckpointMetadata, Sidecar):
+            raise InvalidRequest(f"{where}: {name} is written by txlake itself; leave it out")
+        if not isinstance(fields, Mapping):
+            raise InvalidRequest(f"{where}: {name}: expected a dictionary, found {fields!r:.80}")
+        given: JsonObject = {str(key): value for key, value in fields.items()}
+        with_defaults = _FILLED[name](given, snapshot, system) if name in _FILLED else given
+        try:
+            parsed = tuple(actions_from_object({name: with_defaults}, file=where))
+        except CorruptTable as error:
+            raise InvalidRequest(str(error)) from error
+        for action in parsed:
+            _check(action, where)
+            yield action
+
+
+def _check(action: Action, where: str) -> None:
+    if isinstance(action, DomainMetadata) and action.domain.startswith("delta."):
+        raise InvalidRequest(
+            f"{where}: domainMetadata {action.domain!r}: domains that start with delta. are the "
+            "system's; choose another name"
+        )
+    if isinstance(action, Cdc):
+        raise InvalidRequest(
+            f"{where}: cdc: txlake writes no change data files; leave the action out"
+        )
+
+
+def _filled_add(given: JsonObject, snapshot: Snapshot, system: System) -> JsonObject:
+    path = given.get("path")
+    if isinstance(path, str):
+        given["path"] = _as_in_log(path)
+    given.setdefault("partitionValues", {})
+    given.setdefault("modificationTime", system.now_ms())
+    given.setdefault("dataChange", True)
+    return given
+
+
+def _filled_remove(given: JsonObject, snapshot: Snapshot, system: System) -> JsonObject:
+    path = given.get("path")
+    if not isinstance(path, str):
+        return given
+    live = find_file(snapshot, path)
+    given.setdefault("dataChange", True)
+    if given.get("deletionTimestamp") is None:
+        given["deletionTimestamp"] = system.now_ms()
+    if live is None:
+        given["path"] = _as_in_log(path)
+        return given
+    given["path"] = live.path
+    whole: JsonObject = {
+        "extendedFileMetadata": True,
+        "partitionValues": live.partition_values,
+        "size": live.size,
+        "stats": live.stats,
+        "tags": live.tags,
+        "deletionVector": None
+        if live.deletion_vector is None
+        else msgspec.to_builtins(live.deletion_vector),
+        "baseRowId": live.base_row_id,
+        "defaultRowCommitVersion": live.default_row_commit_version,
+    }
+    vector = whole["deletionVector"]
+    if isinstance(vector, dict):
+        whole["deletionVector"] = {k: v for k, v in vector.items() if k in _VECTOR_FIELDS}
+    for key, value in whole.items():
+        if value is not None and given.get(key) is None:
+            given[key] = value
+    return given
+
+
+def _filled_metadata(given: JsonObject, snapshot: Snapshot, system: System) -> JsonObject:
+    if given.get("id") is None:
+        given["id"] = snapshot.metadata.id if snapshot.has_metadata else system.new_id()
+    if given.get("createdTime") is None:
+        known = snapshot.metadata.created_time if snapshot.has_metadata else None
+        given["createdTime"] = system.now_ms() if known is None else known
+    given.setdefault("format", {"provider": "parquet", "options": {}})
+    given.setdefault("partitionColumns", [])
+    given.setdefault("configuration", {})
+    return given
+
+
+_FILLED = {"add": _filled_add, "remove": _filled_remove, "metaData": _filled_metadata}
+_GIVEN = ("add", "remove", "metaData", "protocol", "txn", "domainMetadata")
+_VECTOR_FIELDS = ("storageType", "pathOrInlineDv", "offset", "sizeInBytes", "cardinality")
+
+
+def find_file(snapshot: Snapshot, path: str) -> Add | None:
+    """The live file of a path, given as the log has it or decoded."""
+    for spelled in (path, _as_in_log(path), encode_path(path)):
+        found = snapshot.files.by_path(spelled)
+        if found is not None:
+            return found
+    if decode_path(path) == path and "%" not in path and path.isascii():
+        return None
+    return next((add for add in snapshot.files.adds() if decode_path(add.path) == path), None)
+
+
+def _as_in_log(path: str) -> str:
+    """The path with what a URI can't hold percent-encoded; escapes stay as they are."""
+    return quote(path, safe=_IN_LOG)

@@ -114,7 +114,9 @@ class Footprint:
     @property
     def changes_data(self) -> bool:
         """Whether any row comes or goes."""
-        return any(file.data_change for file in (*self.added, *self.removed))
+        return any(file.data_change for file in self.added) or any(
+            file.data_change for file in self.removed
+        )
 
     @property
     def read_anything(self) -> bool:

@@ -23,7 +23,6 @@ from txlake.protocol.actions import (
     CommitInfo,
     DomainMetadata,
     JsonObject,
-    Remove,
     Sidecar,
     actions_from_object,
 )

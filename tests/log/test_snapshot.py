@@ -6,8 +6,9 @@ import pytest
 
 from tests.transaction.log_of import PROTOCOL, VECTORS, add, metadata, remove, vector
 from txlake.errors import CorruptTable
+from txlake.log.predicates import bind, parse_predicate
 from txlake.log.snapshot import Snapshot
-from txlake.protocol.actions import CommitInfo, DomainMetadata, Txn
+from txlake.protocol.actions import Add, CommitInfo, DomainMetadata, Txn
 
 
 def _created(**configuration: str) -> Snapshot:
@@ -119,3 +120,15 @@ def test_row_ids_start_below_zero() -> None:
 def test_select_without_a_predicate_gives_all_files() -> None:
     state = _created()
     assert state.select(None).num_rows == 1
+
+
+def test_select_leaves_out_files_that_can_not_match() -> None:
+    def file(path: str, low: int, high: int) -> Add:
+        stats = {"numRecords": 1, "minValues": {"id": low}, "maxValues": {"id": high}}
+        return add(path, stats=json.dumps({**stats, "nullCount": {"id": 0}}))
+
+    state = Snapshot.empty("t").apply(
+        [PROTOCOL, metadata(), file("low", 1, 5), file("high", 6, 9), add("unknown")], version=0
+    )
+    predicate = bind(parse_predicate("id > 5"), state.schema)
+    assert state.select(predicate)["path"].to_pylist() == ["high", "unknown"]

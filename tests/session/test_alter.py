@@ -25,7 +25,7 @@ from txlake.protocol.type_text import CHAR_VARCHAR_TYPE, sql_text
 from txlake.protocol.types import Primitive, Struct
 from txlake.session.alter import alter
 from txlake.session.create import create
-from txlake.session.environment import Environment
+from txlake.session.environment import EVERY_ROW, Environment
 from txlake.statements import (
     AddColumns,
     AddConstraint,
@@ -52,7 +52,7 @@ from txlake.statements import (
     UnsetProperties,
     UpgradeProtocol,
 )
-from txlake.transaction.change import Change, Read
+from txlake.transaction.change import Change
 
 MAPPED = {"delta.columnMapping.mode": "name"}
 
@@ -390,7 +390,7 @@ def test_not_null_comment_default_and_position() -> None:
         start,
         env,
     )
-    assert (asked, change.reads) == (["c IS NOT NULL"], (Read(),))
+    assert (asked, change.reads) == (["c IS NOT NULL"], (EVERY_ROW,))
     assert change.parameters["position"] == "AFTER a"
     now = after(start, change)
     c = now.schema.fields[1]
@@ -428,7 +428,7 @@ def test_what_a_column_cannot_become() -> None:
 def test_constraints() -> None:
     start = table("a int")
     change = changed(AddConstraint(T, CheckConstraint("Positive", sql("a > 0"))), start)
-    assert (change.operation, change.reads) == ("ADD CONSTRAINT", (Read(),))
+    assert (change.operation, change.reads) == ("ADD CONSTRAINT", (EVERY_ROW,))
     assert change.parameters == {"name": "Positive", "expr": "a > 0"}
     now = after(start, change)
     assert now.properties.constraints == {"positive": "a > 0"}

@@ -10,8 +10,9 @@ from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, DeletionVector, Remove
 from txlake.protocol.deletion_vectors import relative_vector, vector_path
 from txlake.session.clone import Copy, clone
+from txlake.session.environment import EVERY_ROW
 from txlake.statements import Clone, TableName
-from txlake.transaction.change import Change, Read
+from txlake.transaction.change import Change
 
 SOURCE = "file:///data/s"
 TARGET = "file:///data/t"
@@ -156,7 +157,7 @@ def test_replacing_keeps_what_both_have() -> None:
     assert [one.path for one in adds_of(change)] == [f"{SOURCE}/g"]
     removes = [action.path for action in change.actions if isinstance(action, Remove)]
     assert removes == ["mine"]
-    assert change.reads == (Read(),)
+    assert change.reads == (EVERY_ROW,)
 
 
 def test_what_cannot_be_cloned() -> None:

@@ -38,7 +38,7 @@ def adds_of(change: Change) -> dict[str, Add]:
 
 def test_a_folder_becomes_a_table(tmp_path: Path) -> None:
     write(tmp_path, "a b.parquet", pa.table({"i": [1, 2, None], "t": ["x", None, "y"]}))
-    write(tmp_path, "sub/c.parquet", pa.table({"t": ["z"], "n": pa.array([1.5], pa.float64())}))
+    write(tmp_path, "sub/c.parquet", pa.table({"t": ["z"], "n": [1.5], "s": [{"f": 2.5, "i": 1}]}))
     write(tmp_path, "_hidden/d.parquet", pa.table({"z": [1]}))
     (tmp_path / "_SUCCESS").touch()
     (tmp_path / ".part.crc").touch()
@@ -51,7 +51,9 @@ def test_a_folder_becomes_a_table(tmp_path: Path) -> None:
         "sourceFormat": "parquet",
     }
     assert change.metrics == {"numConvertedFiles": 2}
-    assert parse_schema(metadata_of(change).schema_string) == schema("i long, t string, n double")
+    assert parse_schema(metadata_of(change).schema_string) == schema(
+        "i long, t string, n double, s struct<f: double, i: long>"
+    )
     adds = adds_of(change)
     assert set(adds) == {"a%20b.parquet", "sub/c.parquet"}
     first = adds["a%20b.parquet"]
@@ -62,8 +64,8 @@ def test_a_folder_becomes_a_table(tmp_path: Path) -> None:
     assert stats["maxValues"] == {"i": 2, "t": "y"}
     assert stats["nullCount"] == {"i": 1, "t": 1}
     second = json.loads(adds["sub/c.parquet"].stats or "")
-    assert second["minValues"] == {"t": "z"}, "a float's bounds may hide a NaN"
-    assert second["nullCount"] == {"t": 0, "n": 0}
+    assert second["minValues"] == {"t": "z", "s": {"i": 1}}, "a float's bounds may hide a NaN"
+    assert second["nullCount"] == {"t": 0, "n": 0, "s": {"f": 0, "i": 0}}
 
 
 def test_without_statistics(tmp_path: Path) -> None:

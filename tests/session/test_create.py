@@ -21,7 +21,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Remove
 from txlake.protocol.types import Primitive, Struct, parse_schema
 from txlake.session.create import check_same_definition, create, create_like
-from txlake.session.environment import Environment
+from txlake.session.environment import EVERY_ROW, Environment
 from txlake.statements import (
     CheckConstraint,
     ColumnSpec,
@@ -32,7 +32,7 @@ from txlake.statements import (
     NativeType,
     TableName,
 )
-from txlake.transaction.change import Change, Read
+from txlake.transaction.change import Change
 
 BASE = CreateTable(table=T, columns=specs("a int, b string, p date"))
 
@@ -270,7 +270,7 @@ def test_replacing_removes_rows_properties_and_clustering_but_no_feature() -> No
     )
     change = made(replace(BASE, mode="replace", columns=specs("b int")), existing)
     assert change.operation == "REPLACE TABLE"
-    assert change.reads == (Read(),)
+    assert change.reads == (EVERY_ROW,)
     assert {action.path for action in change.actions if isinstance(action, Remove)} == {"f0", "f1"}
     assert change.metrics == {"numRemovedFiles": 2}
     assert domain_of(change).removed

@@ -31,7 +31,7 @@ from txlake.session.clustering import (
     clustering_domain,
     clustering_paths,
 )
-from txlake.session.environment import Environment
+from txlake.session.environment import EVERY_ROW, Environment
 from txlake.session.expressions import check_constraint
 from txlake.session.features import add_feature, drop_feature, upgrade_protocol
 from txlake.session.operations import as_json
@@ -55,7 +55,7 @@ from txlake.statements import (
     UnsetProperties,
     UpgradeProtocol,
 )
-from txlake.transaction.change import Change, Read
+from txlake.transaction.change import Change
 
 _COMMENT = "comment"
 
@@ -194,7 +194,7 @@ def _add_constraint(statement: AddConstraint, table: Snapshot, environment: Envi
         operation="ADD CONSTRAINT",
         parameters={"name": constraint.name, "expr": text},
         actions=changed(table, new, environment),
-        reads=(Read(),),
+        reads=(EVERY_ROW,),
     )
 
 

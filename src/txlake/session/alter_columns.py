@@ -42,7 +42,7 @@ from txlake.session.columns import (
     type_of_spec,
     with_comment,
 )
-from txlake.session.environment import Environment
+from txlake.session.environment import EVERY_ROW, Environment
 from txlake.session.expressions import (
     CURRENT_DEFAULT,
     GENERATION,
@@ -339,7 +339,7 @@ def _set_nullable(change: _ColumnChange, nullable: bool, environment: Environmen
                     f"column {column_text(path)} can't be NOT NULL while "
                     f"{column_text(path[:depth])} can be null"
                 )
-        change.reads.append(Read())
+        change.reads.append(EVERY_ROW)
         row = environment.violating_row(f"{column_text(path)} IS NOT NULL")
         if row is not None:
             raise InvalidRequest(

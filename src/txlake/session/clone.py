@@ -22,10 +22,10 @@ from txlake.protocol.paths import absolute_url, decode_path, encode_path, is_abs
 from txlake.protocol.schema_rules import column_text
 from txlake.session.clustering import clustered_by
 from txlake.session.create import created, proceeds
-from txlake.session.environment import Environment
+from txlake.session.environment import EVERY_ROW, Environment
 from txlake.session.table_metadata import INTERNAL_PROPERTIES, new_table
 from txlake.statements import Clone
-from txlake.transaction.change import Change, Read
+from txlake.transaction.change import Change
 
 # They bind a table to its own log or catalog.
 _OWN = ("catalogManaged", "catalogOwned", "catalogOwned-preview", "checkpointProtection")
@@ -103,7 +103,7 @@ def clone(
         parameters={"source": source.table, "sourceVersion": source.version},
         actions=(*actions, *removes, *added),
         metrics=counts,
-        reads=() if existing is None else (Read(),),
+        reads=() if existing is None else (EVERY_ROW,),
         affected={_snake(name): value for name, value in counts.items()},
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -277,7 +277,7 @@ def _statistics(file: _File, partitions: tuple[str, ...], properties: TablePrope
     if _leaf_count(file.schema) != footer.num_columns:
         return FileStatistics(num_records=footer.num_rows).to_json()
     # A footer doesn't say whether there are NaNs, which come after its maximum.
-    uncertain = [item.name for item in file.schema if _has_fractions(item.type)]
+    uncertain = list(_fractions(file.schema, ()))
     found = statistics_of(footer, file.schema, (), properties, uncertain)
     hidden = {name.lower() for name in partitions}
 
@@ -304,9 +304,15 @@ def _leaf_count(data_type: DataType) -> int:
             return _leaf_count(key) + _leaf_count(value)
 
 
-def _has_fractions(data_type: DataType) -> bool:
-    text = short_text(data_type)
-    return "float" in text or "double" in text
+def _fractions(data_type: DataType, path: Path) -> Iterator[Path]:
+    match data_type:
+        case Struct(fields):
+            for item in fields:
+                yield from _fractions(item.type, (*path, item.name))
+        case Primitive("float" | "double"):
+            yield path
+        case _:
+            return
 
 
 class _Ranges(io.RawIOBase):

@@ -16,7 +16,7 @@ from txlake.protocol.type_text import short_text
 from txlake.protocol.types import Field, Struct
 from txlake.session.clustering import clustered_by, clustering_paths
 from txlake.session.columns import same_type, schema_of
-from txlake.session.environment import Environment
+from txlake.session.environment import EVERY_ROW, Environment
 from txlake.session.table_metadata import INTERNAL_PROPERTIES, named, new_table
 from txlake.statements import (
     CheckConstraint,
@@ -26,7 +26,7 @@ from txlake.statements import (
     SqlText,
     TableName,
 )
-from txlake.transaction.change import Change, Read
+from txlake.transaction.change import Change
 
 
 def create(
@@ -278,7 +278,7 @@ def _change(
         },
         actions=(*actions, *removes),
         metrics={"numRemovedFiles": len(removes)} if removes else {},
-        reads=() if existing is None else (Read(),),
+        reads=() if existing is None else (EVERY_ROW,),
     )
 
 

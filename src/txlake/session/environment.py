@@ -7,6 +7,12 @@ from dataclasses import dataclass
 
 from txlake.errors import InvalidRequest
 from txlake.protocol.types import DataType, Struct
+from txlake.transaction.change import Read
+
+# What a statement declares that looked at every row, or replaces them all: a row that another
+# transaction adds meanwhile would break the table (a constraint, another schema) at any level.
+# Rows that are taken away do no harm.
+EVERY_ROW = Read(guard=True, files=False)
 
 
 def _no_rows(condition: str) -> Mapping[str, object] | None:
@@ -21,7 +27,7 @@ class Environment:
         now_ms: milliseconds since the epoch.
         new_id: a new UUID for each call.
         violating_row: a row of the table for which a SQL condition isn't true (false or null), or
-            None. The handler declares a read of the whole table when it asks.
+            None. The handler declares `EVERY_ROW` when it asks.
         type_of: the type of a SQL expression over columns of a schema, as Spark analyses it; it
             raises InvalidRequest when Spark refuses the expression. Without it (None) only what
             the text shows is checked.

@@ -17,12 +17,14 @@ class Read:
     """Rows that a change depends on. No predicate: the whole table.
 
     `text` is the predicate as its author wrote it, for messages and for exact row checks. Without
-    `files` only rows that a concurrent transaction adds count against it.
+    `files` only rows that a concurrent transaction adds count against it. With `guard` it has to
+    stay true at every isolation level: the table would be wrong otherwise, whatever the order.
     """
 
     predicate: Predicate | None = None
     text: str | None = None
     files: bool = True
+    guard: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

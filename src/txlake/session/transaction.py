@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
+from txlake.conflict.footprint import ReadKind
 from txlake.conflict.levels import Level
 from txlake.errors import InvalidRequest
 from txlake.session.engine import Engine, Handle
@@ -91,7 +92,8 @@ class Transaction:
         """Adds what a statement did. Raises InvalidRequest in a read-only transaction."""
         table = self.open(handle)
         for read in change.reads:
-            table.read(read.predicate, read.text, files=read.files)
+            kind = ReadKind.GUARD if read.guard else ReadKind.FOR_WRITE
+            table.read(read.predicate, read.text, files=read.files, kind=kind)
         if not change.actions:
             return
         if self.read_only:

@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -32,6 +33,7 @@ from txlake.protocol.checkpoint_writing import (
 )
 from txlake.protocol.checkpoints import read_checkpoint, read_removes
 from txlake.protocol.file_rows import adds_of, files_table
+from txlake.protocol.spark_hash import SEED, hash_texts, part_of
 from txlake.protocol.types import parse_schema
 
 _NAME = "_delta_log/00000000000000000010.checkpoint.parquet"
@@ -164,6 +166,10 @@ def test_every_row_stands_in_one_part() -> None:
     assert sorted(gone) == sorted(item.path for item in removes)
     assert [bool(part.others) for part in read] == [False, False, True, False]
     assert min(part.files.num_rows for part in read) > 0
+    by_path = hash_texts([item.path for item in adds], np.full(50, SEED, np.uint32))
+    hashes = hash_texts([item.key[1] for item in adds], by_path)
+    for item, part in zip(adds, part_of(hashes, 4).tolist()):
+        assert item.path in read[part].files["path"].to_pylist()
     again = list(multi_part_checkpoint(replace(state, files=files_table(adds[::-1])), 4))
     for one, other in zip(read, (read_checkpoint(part, file=_NAME) for part in again)):
         assert set(one.files["path"].to_pylist()) == set(other.files["path"].to_pylist())

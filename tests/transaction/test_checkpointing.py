@@ -178,12 +178,12 @@ def test_tombstones_are_found_although_their_checkpoint_is_gone() -> None:
     table.commit(2, add("x"))
     other = table.open()
     write_checkpoint(other)
-    table.remove_file(log_path(ClassicCheckpoint(1)), commit_path(0), commit_path(1))
+    table.remove_file(log_path(ClassicCheckpoint(1)), commit_path(0))
     table.commit(3, add("y"))
     assert log.latest().version == 3
     assert snapshot.version == 1
     write_checkpoint(log)
-    table.remove_file(log_path(ClassicCheckpoint(2)), commit_path(2), commit_path(3))
+    table.remove_file(log_path(ClassicCheckpoint(2)), *(commit_path(v) for v in (1, 2, 3)))
     assert set(table.open().latest().tombstones) == {("f0", None), ("gone", None)}
 
 

@@ -15,11 +15,19 @@ from tests.transaction.log_of import (
 from txlake.errors import CorruptTable, InvalidRequest, Unavailable, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
 from txlake.ports import PutOutcome
-from txlake.protocol.actions import CommitInfo, Protocol, encode_actions
+from txlake.protocol.actions import (
+    Action,
+    CheckpointMetadata,
+    CommitInfo,
+    Protocol,
+    Sidecar,
+    encode_actions,
+)
 from txlake.protocol.file_names import (
     LAST_CHECKPOINT_PATH,
     ClassicCheckpoint,
     Compaction,
+    V2Checkpoint,
     checksum_path,
     commit_path,
     log_path,
@@ -284,6 +292,32 @@ def test_a_checkpoint_without_protocol_is_not_used() -> None:
     assert _paths(table.open().latest()) == ["b", "c"]
     table.remove_file(commit_path(0))
     with pytest.raises(CorruptTable, match=r"checkpoint\.abc\.json: .*no protocol action"):
+        table.open().latest()
+
+
+def test_another_versions_checkpoint_is_not_used() -> None:
+    table = _three_versions()
+    path = log_path(V2Checkpoint(2, "abc", "json"))
+    other: list[Action] = [CheckpointMetadata(version=1), PROTOCOL, metadata(), add("z")]
+    table.store.put(path, encode_actions(other))
+    assert _paths(table.open().latest()) == ["b", "c"]
+    table.store.put(path, encode_actions([CheckpointMetadata(version=2), *other[1:]]))
+    assert _paths(table.open().latest()) == ["z"]
+
+
+@pytest.mark.parametrize("damage", [b"", None])
+def test_a_missing_or_damaged_sidecar_is_named(damage: bytes | None) -> None:
+    table = _three_versions()
+    path = log_path(V2Checkpoint(2, "abc", "json"))
+    sidecar = "_delta_log/_sidecars/s .parquet"
+    named = Sidecar(path="s%20.parquet", size_in_bytes=1, modification_time=1)
+    lines: list[Action] = [CheckpointMetadata(version=2), PROTOCOL, metadata(), named]
+    table.store.put(path, encode_actions(lines))
+    if damage is not None:
+        table.store.put(sidecar, damage)
+    assert _paths(table.open().latest()) == ["b", "c"]
+    table.remove_file(commit_path(0))
+    with pytest.raises(CorruptTable, match=f"^t: {sidecar}"):
         table.open().latest()
 
 

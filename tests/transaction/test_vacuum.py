@@ -171,6 +171,7 @@ def test_a_longer_retention_finds_tombstones_that_checkpoints_dropped() -> None:
     table.clock.time_ms = _NOW - 10 * DAY
     table.commit(2, remove("g", _NOW - 10 * DAY))
     table.clock.time_ms = _NOW
+    table.commit(3)
     write_checkpoint(table.open())
     table.remove_file(commit_path(0))
     _put(table, "f", "g", "h", days_ago=25)

@@ -211,8 +211,6 @@ class Files:
         return self._gone
 
     def _base_row(self, key: FileKey) -> int | None:
-        if key in self._pending:
-            return None
         row = self._base.find((key,)).get(key)
         return None if row is None or row in self._dead() else row
 

@@ -182,7 +182,7 @@ def choose_segment(
     )
     known = after if checkpoint is None else checkpoint.version
     start = 0 if known is None else known + 1
-    deltas = _deltas(listing, listing.compactions, start, target)
+    deltas = _deltas(listing, start, target)
     if isinstance(deltas, int):
         raise _gap(listing, table, known, missing=deltas, target=target, asked=version)
     return Segment(
@@ -194,14 +194,12 @@ def choose_segment(
     )
 
 
-def _deltas(
-    listing: Listing, compactions: tuple[LogEntry, ...], start: int, target: int
-) -> tuple[LogEntry, ...] | int:
+def _deltas(listing: Listing, start: int, target: int) -> tuple[LogEntry, ...] | int:
     """Commits and compactions from `start` to `target`; or the version at which there is a gap."""
     longest: dict[int, LogEntry] = {}
-    for compaction in compactions:
+    for compaction in listing.compactions:
         file = compaction.file
-        if isinstance(file, Compaction) and start <= file.start and file.end <= target:
+        if isinstance(file, Compaction) and file.end <= target:
             known = longest.get(file.start)
             if known is None or _end(known) < file.end:
                 longest[file.start] = compaction

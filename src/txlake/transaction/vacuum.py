@@ -263,7 +263,7 @@ def _tell(
         )
         now = log.system.now_ms()
         time = commit_time(base, base.metadata, now)
-        info = commit_info(about, now_ms=now, in_commit_ms=time)
+        info = commit_info(about, now_ms=now, in_commit_ms=time, tags={})
         version = base.version + 1
         outcome = log.write_commit(version, [info])
         if outcome is PutOutcome.UNKNOWN and log.find_txn_id(version) != txn_id:

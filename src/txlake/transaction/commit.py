@@ -17,19 +17,21 @@ from txlake.conflict.context import Context
 from txlake.conflict.evidence import Conflicted, Fine, Rebased, conflict_error
 from txlake.conflict.footprint import Footprint
 from txlake.conflict.levels import Level
-from txlake.conflict.winner import summarise
-from txlake.errors import CorruptTable, OutcomeUnknown, Unavailable
+from txlake.conflict.winner import Winner, summarise
+from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, Unavailable
 from txlake.log.snapshot import Snapshot
 from txlake.ports import PutOutcome
 from txlake.protocol.actions import Action, Metadata, Protocol
+from txlake.protocol.file_names import commit_path
 from txlake.transaction.checkpointing import after_commit
 from txlake.transaction.commit_info import Provenance, commit_info
 from txlake.transaction.in_commit_time import commit_time, with_provenance
-from txlake.transaction.row_tracking import assign
+from txlake.transaction.row_tracking import assign, preserved_tag
 from txlake.transaction.table_log import TableLog
 
 _logger = logging.getLogger(__name__)
 _LOOKS = 3
+_REPLIES_LOST_MAX = 5
 _Setting = TypeVar("_Setting", Metadata, Protocol)
 
 
@@ -60,6 +62,7 @@ class Proposal:
         actions: the net changes.
         level: the level at which reads are checked.
         about: what the commit says about itself.
+        table_granularity: whether two changes of the table always conflict.
     """
 
     base: Snapshot
@@ -80,6 +83,7 @@ class CommitLoop:
         self._footprint = proposal.footprint
         self._checked: list[int] = []
         self._lost: int | None = None  # the version of a put whose reply was lost
+        self._replies_lost = 0
         self._context = Context(
             base=proposal.base,
             metadata=proposal.base.metadata,
@@ -95,34 +99,49 @@ class CommitLoop:
         than attempts, OutcomeUnknown when a reply was lost and looking didn't settle it, and what
         the store raises. Unless the outcome is unknown, nothing was committed then.
         """
+        try:
+            return self._run()
+        except (Unavailable, InvalidRequest, CorruptTable) as error:
+            if self._lost is None:
+                raise
+            raise self._unknown(self._lost) from error
+
+    def _run(self) -> Committed:
         retry = self._log.settings.retry
+        # Also where nobody came first: a version that was read long ago may be followed by a gap
+        # in the log, after its cleanup, and the gap must not be filled.
+        self._catch_up()
         for attempt in range(1, retry.commit_attempts_max + 1):
             version = self._state.version + 1
             actions, snapshot = self._attempt(version)
             outcome = self._put(version, actions)
             match outcome:
                 case PutOutcome.CREATED:
+                    self._lost = None
                     self._log.adopt(snapshot)
                     after_commit(self._log, snapshot, txn_id=self._proposal.about.txn_id)
-                    return Committed(
-                        version=version,
-                        attempts=attempt,
-                        rebased_over=tuple(self._checked),
-                        snapshot=snapshot,
-                    )
+                    return self._committed(attempt, snapshot)
                 case PutOutcome.EXISTS:
-                    self._rebase()
                     self._wait(attempt)
+                    found = self._catch_up(at_least=version)
+                    if found is not None:
+                        return self._committed(attempt, found)
                 case PutOutcome.UNKNOWN:
                     self._wait(attempt)
                 case _:
                     assert_never(outcome)
-        if self._lost is not None:
-            raise self._unknown(self._lost)
         raise Unavailable(
             f"{self._log.name}: read version {self._proposal.base.version}: "
             f"{retry.commit_attempts_max} attempts to commit lost to other writers, the newest at "
             f"version {self._state.version}; nothing was committed, run the transaction again"
+        )
+
+    def _committed(self, attempts: int, snapshot: Snapshot) -> Committed:
+        return Committed(
+            version=snapshot.version,
+            attempts=attempts,
+            rebased_over=tuple(self._checked),
+            snapshot=snapshot,
         )
 
     def _attempt(self, version: int) -> tuple[tuple[Action, ...], Snapshot]:
@@ -139,7 +158,8 @@ class CommitLoop:
             for action in self._proposal.actions
         ]
         numbered = assign(actions, previous, version, protocol=protocol, metadata=metadata)
-        info = commit_info(about, now_ms=now_ms, in_commit_ms=time_ms)
+        tags = preserved_tag(self._footprint, self._proposal.base, metadata)
+        info = commit_info(about, now_ms=now_ms, in_commit_ms=time_ms, tags=tags)
         every = (info, *numbered)
         after = previous.apply(every, version=version, timestamp_ms=now_ms)
         return every, after
@@ -149,27 +169,27 @@ class CommitLoop:
         return found[-1] if found else None
 
     def _put(self, version: int, actions: Sequence[Action]) -> PutOutcome:
-        """Puts the commit; a lost reply is resolved by looking for our own `txnId`.
+        """Puts the commit. EXISTS: a commit is at that version, which may be our own.
 
-        A request whose reply was lost may still arrive: nobody else's commit can then be at that
-        version, so the same version is tried again until one of the two is there.
+        A request whose reply was lost may still arrive, unless another commit is at its version:
+        so the same version is tried again, until one is there.
         """
         outcome = self._log.write_commit(version, actions)
-        if outcome is PutOutcome.UNKNOWN:
-            self._lost = version
-        if outcome is PutOutcome.CREATED or self._lost != version:
+        if outcome is not PutOutcome.UNKNOWN:
             return outcome
+        self._lost = version
+        self._replies_lost += 1
+        if self._replies_lost > _REPLIES_LOST_MAX:
+            raise self._unknown(version)
         for look in range(1, _LOOKS + 1):
             try:
-                found = self._log.commit_info(version)
+                self._log.commit_info(version)
             except FileNotFoundError:
                 return PutOutcome.UNKNOWN
             except Unavailable:
                 self._wait(look)
-                continue
-            self._lost = None
-            ours = found is not None and found.text("txnId") == self._proposal.about.txn_id
-            return PutOutcome.CREATED if ours else PutOutcome.EXISTS
+            else:
+                return PutOutcome.EXISTS
         raise self._unknown(version)
 
     def _unknown(self, version: int) -> OutcomeUnknown:
@@ -179,35 +199,58 @@ class CommitLoop:
             f"{self._proposal.about.txn_id} before running the transaction again"
         )
 
-    def _rebase(self) -> None:
-        """Checks against every version that came first, in order, and follows the newest."""
-        latest = self._log.latest()
-        if latest.version <= self._state.version:
-            raise CorruptTable(
-                f"{self._log.name}: version {self._state.version + 1} exists, but the listing of "
-                f"_delta_log ends at {latest.version}; the store's listing is not consistent"
+    def _catch_up(self, *, at_least: int = -1) -> Snapshot | None:
+        """Checks against every version that came first, in order, and follows the newest.
+
+        The answer is our own commit's snapshot, when one of those versions is ours after all: its
+        reply was lost, or the store's client sent it twice.
+        """
+        log, known = self._log, self._state.version
+        if known < 0 and not log.exists():
+            return None
+        latest = log.latest()
+        if latest.version < known:
+            raise InvalidRequest(
+                f"{log.name}: version {known}, which this transaction read, is gone: the newest is "
+                f"{latest.version}. The table was dropped or replaced; begin a new transaction"
             )
-        for commit in self._log.commits(self._state.version, latest.version):
+        if latest.version < at_least:
+            raise CorruptTable(
+                f"{log.name}: {commit_path(at_least)} exists, but the listing of _delta_log ends "
+                f"at version {latest.version}; the store's listing is not consistent"
+            )
+        if known < 0 and log.commit(0) is None:
+            known = latest.version - 1  # old versions were cleaned up; any one tells of the table
+        for commit in log.commits(known, latest.version):
             winner = summarise(commit.version, commit.actions, commit.timestamp_ms)
-            outcome = check(self._footprint, winner, self._context)
-            match outcome:
-                case Conflicted():
-                    raise conflict_error(outcome)
-                case Rebased():
-                    self._footprint = outcome.footprint
-                    self._context = outcome.context
-                    _logger.info(
-                        "%s: rebased over version %d: adopted %s",
-                        self._log.name,
-                        commit.version,
-                        ", ".join(outcome.adopted),
-                    )
-                case Fine():
-                    self._context = outcome.context
-                case _:
-                    assert_never(outcome)
-            self._checked.append(commit.version)
+            if winner.txn_id == self._proposal.about.txn_id:
+                self._lost = None
+                return log.snapshot(commit.version)
+            if self._lost is not None and commit.version >= self._lost:
+                self._lost = None
+            self._check(winner)
         self._state = latest
+        return None
+
+    def _check(self, winner: Winner) -> None:
+        outcome = check(self._footprint, winner, self._context)
+        match outcome:
+            case Conflicted():
+                raise conflict_error(outcome)
+            case Rebased():
+                self._footprint = outcome.footprint
+                _logger.info(
+                    "%s: rebased over version %d: adopted %s",
+                    self._log.name,
+                    winner.version,
+                    ", ".join(outcome.adopted),
+                )
+            case Fine():
+                pass
+            case _:
+                assert_never(outcome)
+        self._context = outcome.context
+        self._checked.append(winner.version)
 
     def _wait(self, attempt: int) -> None:
         """Grows from attempt to attempt, jittered, so that writers don't march in step."""

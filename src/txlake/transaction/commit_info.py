@@ -54,8 +54,14 @@ class Provenance:
     user_name: str | None = None
 
 
-def commit_info(about: Provenance, *, now_ms: int, in_commit_ms: int | None) -> CommitInfo:
-    """The line of one attempt. Times in milliseconds since the epoch."""
+def commit_info(
+    about: Provenance,
+    *,
+    now_ms: int,
+    in_commit_ms: int | None,
+    tags: Mapping[str, str] | None = None,
+) -> CommitInfo:
+    """The line of one attempt. Times in milliseconds since the epoch; `tags` beside `about`'s."""
     values: dict[str, object] = {}
     if in_commit_ms is not None:
         values["inCommitTimestamp"] = in_commit_ms
@@ -71,8 +77,8 @@ def commit_info(about: Provenance, *, now_ms: int, in_commit_ms: int | None) -> 
     values["operationMetrics"] = {key: _text(item) for key, item in about.metrics.items()}
     if about.user_metadata is not None:
         values["userMetadata"] = about.user_metadata
-    if about.tags:
-        values["tags"] = dict(about.tags)
+    if tags or about.tags:
+        values["tags"] = {**(tags or {}), **about.tags}
     values["engineInfo"] = ENGINE
     values["txnId"] = about.txn_id
     return CommitInfo(values)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from txlake.conflict.footprint import ROW_TRACKING_DOMAIN
+from txlake.conflict.footprint import ROW_TRACKING_DOMAIN, Footprint
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Add, DomainMetadata, Metadata, Protocol, Remove
@@ -66,6 +66,20 @@ def with_columns(metadata: Metadata, new_ids: Iterable[str]) -> Metadata:
         if not configuration.get(key):
             configuration[key] = prefix + next(ids)
     return msgspec.structs.replace(metadata, configuration=configuration)
+
+
+def preserved_tag(footprint: Footprint, base: Snapshot, metadata: Metadata) -> Mapping[str, str]:
+    """The commitInfo tag that says whether rows kept their ids, where the table tracks rows.
+
+    They did when no row was copied. Rows that were copied kept theirs in the hidden columns, when
+    those had names in the version that was read.
+    """
+    if not is_enabled(metadata.configuration):
+        return {}
+    removed = {file.path for file in footprint.removed}
+    copied = bool(removed) and any(file.path not in removed for file in footprint.added)
+    kept = not copied or is_enabled(base.metadata.configuration)
+    return {PRESERVED_TAG: "true" if kept else "false"}
 
 
 def assign(

@@ -1,64 +1,113 @@
-"""Whether a table may have this metadata and this protocol.
+"""What a commit sets beside files, made whole and checked: metadata and protocol.
 
-Owns the checks of what a commit sets, beside its files; `validation` owns those of the files.
-Everything found wrong is an InvalidRequest that says what to change. Source: PROTOCOL.md, "Change
-Metadata", "Protocol Evolution", "Column Mapping", "Domain Metadata".
+Owns what a caller may leave out (column ids, hidden columns, the protocol) and what a table can't
+have; `validation` owns the files. Everything found wrong is an InvalidRequest that says what to
+change. Source: PROTOCOL.md, "Change Metadata", "Protocol Evolution", "Column Mapping".
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Sequence
+
+import msgspec
 
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.protocol.actions import Metadata, Protocol
+from txlake.protocol.column_mapping import (
+    MAX_ID_PROPERTY,
+    MODE_PROPERTY,
+    all_fields,
+    assign_column_ids,
+)
 from txlake.protocol.features import protocol_for, supported_features
-from txlake.protocol.properties import TableProperties
-from txlake.protocol.types import Field, Primitive, Struct, parse_schema
-from txlake.transaction.column_mapping import MAX_COLUMN_ID, fields_of, mode_of
+from txlake.protocol.properties import TableProperties, stored_configuration
+from txlake.protocol.schema_rules import check_duplicates
+from txlake.protocol.types import (
+    PHYSICAL_NAME,
+    Field,
+    Primitive,
+    Struct,
+    parse_schema,
+    schema_to_string,
+)
+from txlake.transaction import row_tracking
 
 _CHARACTERS_REFUSED = " ,;{}()\n\t="
 _MODE_CHANGES = {("none", "name"), ("name", "none"), ("id", "none")}
 
 
-def check_metadata(metadata: Metadata, previous: Metadata | None, *, table: str) -> Struct:
-    """The schema of the metadata, when all of it is valid; `previous` is None for a new table.
+def mode_of(metadata: Metadata) -> str:
+    """How the metadata maps columns: `none`, `name` or `id`."""
+    return metadata.configuration.get(MODE_PROPERTY, "none").strip().lower()
 
-    Raises InvalidRequest naming what is wrong.
+
+def whole_metadata(
+    metadata: Metadata, previous: Metadata | None, new_id: Callable[[], str], *, table: str
+) -> Metadata:
+    """The metadata with ids and physical names for mapped columns, and names for hidden ones.
+
+    What asks for a protocol (`delta.feature.*`) is not stored. Columns that were there before the
+    table mapped columns keep their names in data files. `previous` is None for a new table. Raises
+    InvalidRequest for metadata that a table can't have.
     """
+    _check_readable(metadata, table)
+    configuration = stored_configuration(metadata.configuration)
+    changed = msgspec.structs.replace(metadata, configuration=configuration)
+    changed = row_tracking.with_columns(changed, iter(new_id, None))
+    if mode_of(metadata) != "none":
+        changed = _with_ids(changed, previous, new_id)
+    _check(changed, previous, table)
+    return metadata if changed == metadata else changed
+
+
+def _check_readable(metadata: Metadata, table: str) -> None:
     try:
-        schema = parse_schema(metadata.schema_string)
+        parse_schema(metadata.schema_string)
+        TableProperties.parse(metadata.configuration, table=table)
     except CorruptTable as error:
         raise InvalidRequest(f"{table}: metaData: {error}") from error
     if metadata.format.provider.lower() != "parquet":
         raise InvalidRequest(
             f"{table}: metaData: format {metadata.format.provider!r}; expected parquet"
         )
-    try:
-        TableProperties.parse(metadata.configuration, table=table)
-    except CorruptTable as error:
-        raise InvalidRequest(f"{table}: metaData: {error}") from error
-    _check_columns(schema, table)
+
+
+def _with_ids(metadata: Metadata, previous: Metadata | None, new_id: Callable[[], str]) -> Metadata:
+    schema = parse_schema(metadata.schema_string)
+    start = max(_max_id(metadata), 0 if previous is None else _max_id(previous))
+    keep = previous is not None and mode_of(previous) == "none"
+    mapped, highest = assign_column_ids(schema, start, new_id, keep_names=keep)
+    return msgspec.structs.replace(
+        metadata,
+        schema_string=metadata.schema_string if mapped == schema else schema_to_string(mapped),
+        configuration={**metadata.configuration, MAX_ID_PROPERTY: str(highest)},
+    )
+
+
+def _max_id(metadata: Metadata) -> int:
+    text = metadata.configuration.get(MAX_ID_PROPERTY, "")
+    return int(text) if text.isdecimal() else 0
+
+
+def _check(metadata: Metadata, previous: Metadata | None, table: str) -> None:
+    schema = parse_schema(metadata.schema_string)
+    check_duplicates(schema, table)
     _check_partitioning(schema, metadata.partition_columns, table)
-    _check_mapping(metadata, previous, schema, table)
-    return schema
+    mode, before = mode_of(metadata), "none" if previous is None else mode_of(previous)
+    if previous is not None and mode != before and (before, mode) not in _MODE_CHANGES:
+        raise InvalidRequest(
+            f"{table}: column mapping can't change from {before!r} to {mode!r}; "
+            "an existing table can only turn it on by name"
+        )
+    if mode == "none":
+        _check_names(schema, previous, table)
+    else:
+        _check_mapping(schema, table)
 
 
-def _check_columns(schema: Struct, table: str) -> None:
-    structs = [schema, *(item.type for item in fields_of(schema) if isinstance(item.type, Struct))]
-    for struct in structs:
-        twice = _repeated(name.lower() for name in struct.names)
-        if twice:
-            raise InvalidRequest(
-                f"{table}: columns {', '.join(twice)} stand in the schema more than once "
-                "(letter case doesn't count); rename them"
-            )
-        if any(not name for name in struct.names):
-            raise InvalidRequest(f"{table}: a column without a name; name it")
-
-
-def _check_partitioning(schema: Struct, columns: tuple[str, ...], table: str) -> None:
-    twice = _repeated(name.lower() for name in columns)
+def _check_partitioning(schema: Struct, columns: Sequence[str], table: str) -> None:
+    twice = [name for name, count in Counter(columns).items() if count > 1]
     if twice:
         raise InvalidRequest(f"{table}: partitioned twice by {', '.join(twice)}")
     for name in columns:
@@ -66,7 +115,7 @@ def _check_partitioning(schema: Struct, columns: tuple[str, ...], table: str) ->
         if item is None:
             raise InvalidRequest(
                 f"{table}: partition column {name!r} is not in the schema; "
-                f"columns: {', '.join(schema.names) or 'none'}"
+                f"its columns: {', '.join(schema.names) or 'none'}"
             )
         if not isinstance(item.type, Primitive) or item.type.name in ("variant", "void"):
             raise InvalidRequest(
@@ -74,59 +123,47 @@ def _check_partitioning(schema: Struct, columns: tuple[str, ...], table: str) ->
             )
 
 
-def _check_mapping(
-    metadata: Metadata, previous: Metadata | None, schema: Struct, table: str
-) -> None:
-    mode = mode_of(metadata)
-    before = "none" if previous is None else mode_of(previous)
-    if previous is not None and mode != before and (before, mode) not in _MODE_CHANGES:
-        raise InvalidRequest(
-            f"{table}: column mapping can't change from {before!r} to {mode!r}; "
-            "an existing table can only turn it on by name"
-        )
-    fields = tuple(fields_of(schema))
-    if mode == "none":
-        _check_characters(fields, previous, table)
-        return
-    unmapped = [item.name for item in fields if item.column_id is None or not _is_named(item)]
-    if unmapped:
-        raise InvalidRequest(
-            f"{table}: columns {', '.join(unmapped)} have no column id or no physical name, "
-            f"which column mapping by {mode} needs"
-        )
-    ids = [item.column_id for item in fields if item.column_id is not None]
-    if len(set(ids)) < len(ids):
-        raise InvalidRequest(f"{table}: two columns share one column id; ids must be unique")
-    for struct in (schema, *(item.type for item in fields if isinstance(item.type, Struct))):
-        twice = _repeated(item.physical_name for item in struct)
-        if twice:
-            raise InvalidRequest(f"{table}: two columns share the physical name {twice[0]!r}")
-    text = metadata.configuration.get(MAX_COLUMN_ID, "")
-    if not text.isdigit() or int(text) < max(ids, default=0):
-        raise InvalidRequest(
-            f"{table}: {MAX_COLUMN_ID} is {text!r}; expected at least {max(ids, default=0)}"
-        )
-
-
-def _is_named(item: Field) -> bool:
-    return isinstance(item.metadata.get("delta.columnMapping.physicalName"), str)
-
-
-def _check_characters(fields: tuple[Field, ...], previous: Metadata | None, table: str) -> None:
+def _check_names(schema: Struct, previous: Metadata | None, table: str) -> None:
+    """Names that data files can't have; columns that are there already may have them."""
     known = set[str]()
     if previous is not None:
-        known = {item.name for item in fields_of(parse_schema(previous.schema_string))}
-    for item in fields:
-        found = [sign for sign in _CHARACTERS_REFUSED if sign in item.name]
-        if found and item.name not in known:
+        known = {item.name for item in all_fields(parse_schema(previous.schema_string))}
+    for item in all_fields(schema):
+        found = next((sign for sign in _CHARACTERS_REFUSED if sign in item.name), None)
+        if not item.name or (found is not None and item.name not in known):
             raise InvalidRequest(
-                f"{table}: column {item.name!r} contains {found[0]!r}, which Parquet names of "
-                "tables without column mapping can't; rename it or set delta.columnMapping.mode"
+                f"{table}: column {item.name!r}: "
+                + (f"{found!r} can't be in a name" if item.name else "a column needs a name")
+                + "; rename it, or set delta.columnMapping.mode to 'name'"
             )
 
 
+def _check_mapping(schema: Struct, table: str) -> None:
+    fields = tuple(all_fields(schema))
+    ids = [item.column_id for item in fields]
+    if len(set(ids)) < len(ids) or None in ids:
+        raise InvalidRequest(f"{table}: two columns share one column id; ids must be unique")
+    for names in (_physical(item) for item in (schema, *_structs(fields))):
+        twice = next((name for name, count in Counter(names).items() if count > 1), None)
+        if twice is not None:
+            raise InvalidRequest(f"{table}: two columns share the physical name {twice!r}")
+
+
+def _structs(fields: Sequence[Field]) -> tuple[Struct, ...]:
+    return tuple(item.type for item in fields if isinstance(item.type, Struct))
+
+
+def _physical(struct: Struct) -> list[str]:
+    return [str(item.metadata.get(PHYSICAL_NAME)) for item in struct]
+
+
 def protocol_to_set(
-    metadata: Metadata, given: Protocol | None, current: Protocol | None, *, table: str
+    metadata: Metadata,
+    given: Protocol | None,
+    current: Protocol | None,
+    *,
+    table: str,
+    may_drop_features: bool = False,
 ) -> Protocol | None:
     """The protocol that a commit has to set so that it suits the metadata; None when none has to.
 
@@ -137,7 +174,7 @@ def protocol_to_set(
         suitable = protocol_for(metadata, current)
         return None if suitable == current else suitable
     _check_protocol(given, table)
-    if current is not None:
+    if current is not None and not may_drop_features:
         dropped = supported_features(current) - supported_features(given)
         if dropped or (
             given.min_reader_version < current.min_reader_version
@@ -158,16 +195,21 @@ def protocol_to_set(
 
 
 def _check_protocol(protocol: Protocol, table: str) -> None:
-    if protocol.min_reader_version < 1 or protocol.min_writer_version < 1:
+    reader, writer = protocol.min_reader_version, protocol.min_writer_version
+    if reader < 1 or writer < 1:
         raise InvalidRequest(f"{table}: protocol versions start at 1, found {_name(protocol)}")
-    for kind, version, from_version, features in (
-        ("reader", protocol.min_reader_version, 3, protocol.reader_features),
-        ("writer", protocol.min_writer_version, 7, protocol.writer_features),
+    if reader >= 3 and writer < 7:
+        raise InvalidRequest(
+            f"{table}: reader version 3 needs writer version 7, found {_name(protocol)}"
+        )
+    for kind, version, listed_from, features in (
+        ("reader", reader, 3, protocol.reader_features),
+        ("writer", writer, 7, protocol.writer_features),
     ):
-        if (features is not None) != (version >= from_version):
+        if (features is not None) != (version >= listed_from):
             raise InvalidRequest(
                 f"{table}: protocol: {kind}Features must be given exactly when "
-                f"min{kind.capitalize()}Version is {from_version}, found {_name(protocol)}"
+                f"min{kind.capitalize()}Version is {listed_from}, found {_name(protocol)}"
             )
     missing = set(protocol.reader_features or ()) - set(protocol.writer_features or ())
     if missing:
@@ -179,8 +221,3 @@ def _check_protocol(protocol: Protocol, table: str) -> None:
 
 def _name(protocol: Protocol) -> str:
     return f"({protocol.min_reader_version}, {protocol.min_writer_version})"
-
-
-def _repeated(names: Iterable[str]) -> list[str]:
-    counts: Mapping[str, int] = Counter(names)
-    return [name for name, count in counts.items() if count > 1]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.segment import Checkpoint, Listing, LogEntry, Segment, choose_segment
@@ -84,7 +84,7 @@ class TableLog:
             )
             self._keep(self._reader.replayed(known, segment), segment.newest)
         else:
-            self._latest_entry = entry
+            self._keep(_as_stored(known, entry), entry)
         return self._latest or known
 
     def snapshot(
@@ -264,3 +264,12 @@ class TableLog:
         except FileNotFoundError:
             return None
         return None if info is None else info.number("inCommitTimestamp")
+
+
+def _as_stored(snapshot: Snapshot, entry: LogEntry | None) -> Snapshot:
+    """The snapshot with its commit file's time, which an adopted one doesn't know."""
+    if entry is None or snapshot.in_commit_timestamp_ms is not None:
+        return snapshot
+    if snapshot.timestamp_ms == entry.modified_ms:
+        return snapshot
+    return replace(snapshot, timestamp_ms=entry.modified_ms)

@@ -135,8 +135,10 @@ class TableTransaction:
         table would need a feature that txlake doesn't write; nothing is staged then.
         """
         self._require_open()
-        whole = completed(actions, self._view, self.log.system)
-        validated(whole, self._view)
+        whole = completed(
+            actions, self._view, self.log.system, may_drop_features=operation == "DROP FEATURE"
+        )
+        validated(whole, self._view, operation=operation)
         statement = _Statement(
             operation=operation, parameters=dict(parameters or {}), metrics=dict(metrics or {})
         )
@@ -214,8 +216,10 @@ class TableTransaction:
         removes_rows = any(file.data_change for file in footprint.removed)
         if removes_rows and not _reads_for_writes(footprint):
             # Who takes rows away and didn't say what for, may have looked at anything.
-            return replace(footprint, reads=(*footprint.reads, Read()))
-        return footprint
+            footprint = replace(footprint, reads=(*footprint.reads, Read()))
+        live = self.base.files
+        relisted = frozenset(file.path for file in footprint.added if file.key in live)
+        return replace(footprint, read_files=footprint.read_files | relisted)
 
     def _described(self) -> tuple[str, Mapping[str, object], Mapping[str, int]]:
         """One statement speaks for itself; of several, the kinds and summed metrics."""

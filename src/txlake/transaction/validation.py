@@ -1,15 +1,18 @@
 """Whether a list of actions may be staged on a snapshot, and what it still lacks.
 
-Owns the checks of a statement's actions before anything is written: `settings_rules` owns those of
-metadata and protocol. Everything found wrong is an InvalidRequest that says what to change.
+Owns the checks of a statement's actions before anything is written; `settings_rules` owns those of
+metadata and protocol. Everything found wrong is an InvalidRequest that says what to change. Source:
+PROTOCOL.md, "Actions", "Requirements for Writers".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
-from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.ports import System
 from txlake.protocol.actions import (
@@ -23,38 +26,50 @@ from txlake.protocol.actions import (
     Txn,
 )
 from txlake.protocol.features import check_writable
+from txlake.protocol.partition_values import parse_value
 from txlake.protocol.paths import decode_path
 from txlake.protocol.statistics import FileStatistics
-from txlake.protocol.types import Struct
-from txlake.transaction import column_mapping, row_tracking
-from txlake.transaction.settings_rules import check_metadata, protocol_to_set
+from txlake.protocol.types import Field, Struct
+from txlake.transaction.row_tracking import COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
+from txlake.transaction.settings_rules import mode_of, protocol_to_set, whole_metadata
 
 _Setting = TypeVar("_Setting", Metadata, Protocol)
 _STAGEABLE = (Add, Remove, Metadata, Protocol, Txn, DomainMetadata, Cdc)
+# They bring back files as they were: vectors come back too where new ones would not be made.
+_OLD_VECTORS = frozenset({"RESTORE", "CLONE"})
 
 
-def completed(actions: Sequence[Action], snapshot: Snapshot, system: System) -> tuple[Action, ...]:
+def completed(
+    actions: Sequence[Action],
+    snapshot: Snapshot,
+    system: System,
+    *,
+    may_drop_features: bool = False,
+) -> tuple[Action, ...]:
     """The actions with what a caller may leave out: column ids, hidden columns, the protocol.
 
     Raises InvalidRequest for metadata or a protocol that can't be.
     """
+    table = snapshot.table
     given = _only(actions, Metadata, snapshot)
     protocol = _only(actions, Protocol, snapshot)
     previous = snapshot.metadata if snapshot.has_metadata else None
     if given is None and previous is None:
         raise InvalidRequest(
-            f"{snapshot.table}: there is no table yet: the first commit needs a metaData action"
+            f"{table}: there is no table yet: the first commit needs a metaData action"
         )
-    metadata = given
+    metadata = None
     if given is not None:
-        metadata = column_mapping.assign(given, previous, system.new_id)
-        metadata = row_tracking.with_columns(metadata, iter(system.new_id, None))
-        check_metadata(metadata, previous, table=snapshot.table)
+        metadata = whole_metadata(given, previous, system.new_id, table=table)
     wanted = None
-    if metadata is not None or protocol is not None:
-        current = snapshot.protocol if snapshot.has_protocol else None
-        after = metadata or snapshot.metadata
-        wanted = protocol_to_set(after, protocol, current, table=snapshot.table)
+    if given is not None or protocol is not None:
+        wanted = protocol_to_set(
+            given or snapshot.metadata,
+            protocol,
+            snapshot.protocol if snapshot.has_protocol else None,
+            table=table,
+            may_drop_features=may_drop_features,
+        )
     rest = [action for action in actions if not isinstance(action, Metadata | Protocol)]
     settings: list[Action] = [action for action in (wanted, metadata) if action is not None]
     return (*settings, *rest)
@@ -70,7 +85,7 @@ def _only(actions: Sequence[Action], kind: type[_Setting], snapshot: Snapshot) -
     return found[0] if found else None
 
 
-def validated(actions: Sequence[Action], snapshot: Snapshot) -> None:
+def validated(actions: Sequence[Action], snapshot: Snapshot, *, operation: str = "") -> None:
     """Raises InvalidRequest or UnsupportedFeature unless the actions may follow the snapshot."""
     for action in actions:
         if not isinstance(action, _STAGEABLE):
@@ -79,132 +94,273 @@ def validated(actions: Sequence[Action], snapshot: Snapshot) -> None:
             )
     after = snapshot.apply([a for a in actions if isinstance(a, Metadata | Protocol)])
     check_writable(after.protocol, after.metadata, table=snapshot.table)
-    for rule in _RULES:
-        rule(actions, snapshot, after)
+    request = _Request(tuple(actions), snapshot, after, operation)
+    for rule in RULES:
+        rule(request)
 
 
-_Rule = Callable[[Sequence[Action], Snapshot, Snapshot], None]
+@dataclass(frozen=True)
+class _Request:
+    """A list of actions, the state before it, and that state with its metadata and protocol."""
+
+    actions: tuple[Action, ...]
+    before: Snapshot
+    after: Snapshot
+    operation: str
+
+    @cached_property
+    def added(self) -> tuple[Add, ...]:
+        return tuple(action for action in self.actions if isinstance(action, Add))
+
+    @cached_property
+    def removed(self) -> tuple[Remove, ...]:
+        return tuple(action for action in self.actions if isinstance(action, Remove))
+
+    @cached_property
+    def new(self) -> tuple[Add, ...]:
+        """The files whose path isn't in the table yet."""
+        return tuple(file for file in self.added if self.before.files.by_path(file.path) is None)
+
+    def refuse(self, found: str) -> InvalidRequest:
+        return InvalidRequest(f"{self.before.table} at version {self.before.version}: {found}")
+
+    def refuse_file(self, file: Add | Remove, found: str) -> InvalidRequest:
+        return self.refuse(f"file {decode_path(file.path)!r}: {found}")
 
 
-def _app_ids_once(actions: Sequence[Action], snapshot: Snapshot, after: Snapshot) -> None:
-    ids = [action.app_id for action in actions if isinstance(action, Txn)]
-    _refuse_twice(ids, "application id", snapshot)
+def paths_are_data(request: _Request) -> None:
+    """A file has a path, and not one in the log's folder."""
+    files: list[Add | Remove] = [*request.added, *request.removed]
+    for file in files:
+        if not file.path or file.path.startswith("_delta_log/"):
+            raise request.refuse_file(file, "expected the path of a data file")
+    for added in request.added:
+        if added.size < 0:
+            raise request.refuse_file(added, f"expected a size in bytes, found {added.size}")
 
 
-def _domains(actions: Sequence[Action], snapshot: Snapshot, after: Snapshot) -> None:
-    domains = [action for action in actions if isinstance(action, DomainMetadata)]
-    _refuse_twice([domain.domain for domain in domains], "metadata domain", snapshot)
-    if domains and "domainMetadata" not in after.features:
-        raise UnsupportedFeature(
-            f"{snapshot.table}: metadata domain {domains[0].domain!r}: the table lacks the feature "
-            "domainMetadata; set delta.feature.domainMetadata = 'supported' first"
-        )
-
-
-def _refuse_twice(names: Sequence[str], what: str, snapshot: Snapshot) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise InvalidRequest(f"{snapshot.table}: {what} {name!r} is set twice")
-        seen.add(name)
-
-
-def _files_once(actions: Sequence[Action], snapshot: Snapshot, after: Snapshot) -> None:
-    for kind, name in ((Add, "added"), (Remove, "removed")):
-        seen: set[str] = set()
-        for action in actions:
-            if isinstance(action, kind):
-                if action.path in seen:
-                    raise InvalidRequest(
-                        f"{snapshot.table}: file {decode_path(action.path)!r} is {name} twice"
-                    )
-                seen.add(action.path)
-
-
-def _removed_are_live(actions: Sequence[Action], snapshot: Snapshot, after: Snapshot) -> None:
-    for action in actions:
-        if isinstance(action, Remove) and action.key not in snapshot.files:
-            raise InvalidRequest(
-                f"{snapshot.table} at version {snapshot.version}: file "
-                f"{decode_path(action.path)!r} can't be removed: it isn't in the table"
-            )
-
-
-def _added_are_new(actions: Sequence[Action], snapshot: Snapshot, after: Snapshot) -> None:
-    removed = {action.key for action in actions if isinstance(action, Remove)}
-    for action in actions:
-        if not isinstance(action, Add) or action.key in snapshot.files:
-            continue
-        live = snapshot.files.by_path(action.path)
-        if live is not None and live.key not in removed:
-            raise InvalidRequest(
-                f"{snapshot.table}: file {decode_path(action.path)!r} is in the table with another "
-                "deletion vector; remove that entry in the same commit"
-            )
-
-
-def _partition_values(actions: Sequence[Action], snapshot: Snapshot, after: Snapshot) -> None:
-    wanted = {item.physical_name for item in after.schema if item.name in after.partition_columns}
-    for action in actions:
-        if isinstance(action, Add) and set(action.partition_values) != wanted:
-            raise InvalidRequest(
-                f"{snapshot.table}: file {decode_path(action.path)!r} has values for the partition "
-                f"columns {sorted(action.partition_values)}, expected {sorted(wanted)}"
-            )
-
-
-def _append_only(actions: Sequence[Action], snapshot: Snapshot, after: Snapshot) -> None:
-    if not after.properties.append_only or "appendOnly" not in after.features:
-        return
-    if any(isinstance(action, Remove) and action.data_change for action in actions):
-        raise InvalidRequest(
-            f"{snapshot.table}: the table only takes appends (delta.appendOnly = true); rows can't "
-            "be deleted or updated"
-        )
-
-
-def _vectors_allowed(actions: Sequence[Action], snapshot: Snapshot, after: Snapshot) -> None:
-    if "deletionVectors" in after.features:
-        return
-    for action in actions:
-        if isinstance(action, Add) and action.deletion_vector is not None:
-            raise UnsupportedFeature(
-                f"{snapshot.table}: file {decode_path(action.path)!r} has a deletion vector, but "
-                "the table lacks the feature deletionVectors; set delta.enableDeletionVectors first"
-            )
-
-
-def _not_null(actions: Sequence[Action], snapshot: Snapshot, after: Snapshot) -> None:
-    """A NULL that statistics or partition values show in a column that takes none."""
-    required = [item for item in after.schema if not item.nullable]
-    if not required:
-        return
-    for action in actions:
-        if not isinstance(action, Add) or not action.data_change:
-            continue
-        counts = FileStatistics.from_json(action.stats).null_count
-        for item in required:
-            is_partition = item.name in after.partition_columns
-            null = (
-                not action.partition_values.get(item.physical_name)
-                if is_partition
-                else bool(counts.get(item.physical_name)) and not isinstance(item.type, Struct)
-            )
-            if null and action.deletion_vector is None:
-                raise InvalidRequest(
-                    f"{snapshot.table}: NOT NULL of column {item.name!r} is violated in file "
-                    f"{decode_path(action.path)!r}; nothing was written"
+def app_ids_once(request: _Request) -> None:
+    """An application id has one version."""
+    versions: dict[str, int] = {}
+    for action in request.actions:
+        if isinstance(action, Txn):
+            known = versions.setdefault(action.app_id, action.version)
+            if known != action.version:
+                raise request.refuse(
+                    f"application id {action.app_id!r} is set to {known} and to {action.version}"
                 )
 
 
-_RULES: tuple[_Rule, ...] = (
-    _app_ids_once,
-    _domains,
-    _files_once,
-    _removed_are_live,
-    _added_are_new,
-    _partition_values,
-    _append_only,
-    _vectors_allowed,
-    _not_null,
+def domains_once(request: _Request) -> None:
+    """A metadata domain is set once, in a table that has the feature."""
+    seen: set[str] = set()
+    for action in request.actions:
+        if not isinstance(action, DomainMetadata):
+            continue
+        if action.domain in seen:
+            raise request.refuse(f"metadata domain {action.domain!r} is set twice")
+        seen.add(action.domain)
+        if "domainMetadata" not in request.after.features:
+            raise request.refuse(
+                f"metadata domain {action.domain!r}: the table lacks the feature domainMetadata; "
+                "set delta.feature.domainMetadata to 'supported' first"
+            )
+
+
+def files_once(request: _Request) -> None:
+    """A path is added once and removed once, and one file isn't both."""
+    for files, name in ((request.added, "added"), (request.removed, "removed")):
+        seen: set[str] = set()
+        for file in files:
+            if file.path in seen:
+                raise request.refuse_file(file, f"it is {name} twice; name it once")
+            seen.add(file.path)
+    removed = {file.key for file in request.removed}
+    for file in request.added:
+        if file.key in removed:
+            raise request.refuse_file(
+                file, "it is added and removed with the same deletion vector; do one of them"
+            )
+
+
+def removed_files_are_live(request: _Request) -> None:
+    """What is removed is in the table."""
+    for file in request.removed:
+        if file.key not in request.before.files:
+            raise request.refuse_file(file, "it can't be removed: it isn't in the table")
+
+
+def added_files_are_alone(request: _Request) -> None:
+    """A path is in the table once, whatever its deletion vector."""
+    removed = {file.key for file in request.removed}
+    live = request.before.files
+    for file in request.added:
+        if file.key in live:
+            continue
+        other = live.by_path(file.path)
+        if other is not None and other.key not in removed:
+            raise request.refuse_file(
+                file, "it is in the table with another deletion vector; remove that entry too"
+            )
+
+
+def partition_values_fit(request: _Request) -> None:
+    """A file has one readable value for each partition column, by its physical name."""
+    after = request.after
+    columns = {
+        item.physical_name: item for item in after.schema if item.name in after.partition_columns
+    }
+    checked: set[tuple[str, str | None]] = set()
+    for file in request.added:
+        if file.partition_values.keys() != columns.keys():
+            raise request.refuse_file(
+                file,
+                f"it has values for the partition columns {sorted(file.partition_values)}, "
+                f"expected {sorted(columns)}",
+            )
+        for name, text in file.partition_values.items():
+            if (name, text) in checked:
+                continue
+            checked.add((name, text))
+            try:
+                parse_value(text, columns[name].type)
+            except CorruptTable as error:
+                raise request.refuse_file(file, f"partition column {name!r}: {error}") from error
+
+
+def append_only(request: _Request) -> None:
+    """An append-only table loses no rows. Source: PROTOCOL.md, "Append-only Tables"."""
+    if not request.after.properties.append_only or "appendOnly" not in request.after.features:
+        return
+    if any(file.data_change for file in request.removed):
+        raise request.refuse(
+            "the table only takes appends (delta.appendOnly = true); rows can't be deleted or "
+            "updated"
+        )
+
+
+def vectors_allowed(request: _Request) -> None:
+    """New deletion vectors only where the table has them on, and with the number of rows.
+
+    Source: PROTOCOL.md, "Writer Requirement for Deletion Vectors".
+    """
+    after = request.after
+    for file in request.added:
+        if file.deletion_vector is None:
+            continue
+        if "deletionVectors" not in after.features:
+            raise request.refuse_file(
+                file,
+                "it has a deletion vector, but the table lacks the feature deletionVectors; set "
+                "delta.enableDeletionVectors to 'true' first",
+            )
+        is_old = file.key in request.before.files or request.operation in _OLD_VECTORS
+        if not (after.properties.enable_deletion_vectors or is_old):
+            raise request.refuse_file(
+                file,
+                "it has a new deletion vector, but delta.enableDeletionVectors isn't 'true'; "
+                "rewrite the file, or set the property first",
+            )
+        if _statistics(request, file).num_records is None:
+            raise request.refuse_file(
+                file, "it has a deletion vector, and its statistics don't state numRecords"
+            )
+
+
+def statistics_fit(request: _Request) -> None:
+    """Statistics are a JSON object, and those of a new file are of the table's columns."""
+    after = request.after
+    hidden = {after.metadata.configuration.get(k) for k in (ROW_ID_COLUMN, COMMIT_VERSION_COLUMN)}
+    names = {item.physical_name for item in after.schema} | hidden
+    for file in request.added:
+        _statistics(request, file)
+    if not after.schema.fields or mode_of(after.metadata) != "none":
+        return
+    for file in request.new:
+        found = _statistics(request, file)
+        unknown = sorted({*found.min_values, *found.max_values, *found.null_count} - names - {None})
+        if unknown:
+            raise request.refuse_file(
+                file,
+                f"its statistics are of columns that the table doesn't have: {', '.join(unknown)}",
+            )
+
+
+def not_null(request: _Request) -> None:
+    """No NULL, as far as statistics and partition values show, in a column that takes none."""
+    required = tuple(_required(request.after.schema))
+    if not required:
+        return
+    partitions = request.after.partition_columns
+    for file in request.added:
+        if not file.data_change or file.deletion_vector is not None:
+            continue
+        counts = _statistics(request, file).null_count
+        for path, item in required:
+            is_partition = len(path) == 1 and item.name in partitions
+            if is_partition:
+                holds_null = not file.partition_values.get(item.physical_name)
+            else:
+                holds_null = _count(counts, path) > 0
+            if holds_null:
+                name = ".".join(path)
+                raise request.refuse_file(file, f"NOT NULL of column {name!r} is violated")
+
+
+def _required(
+    schema: Struct, above: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Field]]:
+    """Fields that can't be null, by physical names, of structs that can't be null either."""
+    for item in schema:
+        if item.nullable:
+            continue
+        path = (*above, item.physical_name)
+        if isinstance(item.type, Struct):
+            yield from _required(item.type, path)
+        else:
+            yield path, item
+
+
+def _count(counts: Mapping[str, object], path: tuple[str, ...]) -> int:
+    value: object = counts
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value if isinstance(value, int) else 0
+
+
+def row_ids_are_ours(request: _Request) -> None:
+    """Row ids beyond the high-water mark were never handed out."""
+    if "rowTracking" not in request.after.features:
+        return
+    mark = request.before.row_id_high_water_mark
+    for file in request.added:
+        if file.base_row_id is not None and file.base_row_id > mark:
+            raise request.refuse_file(
+                file,
+                f"baseRowId {file.base_row_id} is beyond the high-water mark {mark}; leave it "
+                "out, the commit assigns it",
+            )
+
+
+def _statistics(request: _Request, file: Add) -> FileStatistics:
+    try:
+        return FileStatistics.from_json(file.stats)
+    except CorruptTable as error:
+        raise request.refuse_file(file, str(error)) from error
+
+
+Rule = Callable[[_Request], None]
+RULES: tuple[Rule, ...] = (
+    paths_are_data,
+    app_ids_once,
+    domains_once,
+    files_once,
+    removed_files_are_live,
+    added_files_are_alone,
+    partition_values_fit,
+    append_only,
+    vectors_allowed,
+    statistics_fit,
+    not_null,
+    row_ids_are_ours,
 )

@@ -243,6 +243,17 @@ def test_not_a_number_may_be_where_no_bound_tells() -> None:
     assert verdicts(In(("x",), (math.nan, 3.0)), table) == "??"
 
 
+def test_not_a_number_as_a_partition() -> None:
+    schema = Struct((Field("q", Primitive("double")),))
+    table = files(None, None, partitions=[{"q": "NaN"}, {"q": "1.0"}])
+    for text, expected in (("q > 5", [True, False]), ("q = 1", [True, True])):
+        predicate = bind(parse_predicate(text), schema)
+        assert may_match(predicate, table, schema, ("q",)).to_pylist() == expected
+    for text, expected in (("q < 5", [False, True]), ("q != 2", [False, True])):
+        predicate = bind(parse_predicate(text), schema)
+        assert must_match(predicate, table, schema, ("q",)).to_pylist() == expected
+
+
 @pytest.mark.parametrize("bound", ["NaN", "Infinity", None])
 def test_bounds_that_are_no_numbers_say_nothing(bound: object) -> None:
     assert verdicts("x = 5", files(bounds("x", bound, bound))) == "?"

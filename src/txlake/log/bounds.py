@@ -37,7 +37,7 @@ _WIDE = Context(prec=100)
 class ColumnBounds:
     """What is known of one column in each file; `lower` and `upper` are null where nothing is.
 
-    Every value that isn't null lies within the bounds, except NaN, which may be anywhere.
+    Every value that isn't null lies within the bounds; unless `is_exact` any float may be NaN too.
     Integers are int64 and floats double, whatever the column's own width.
     """
 
@@ -46,6 +46,7 @@ class ColumnBounds:
     upper: pa.Array
     may_be_null: pa.BooleanArray
     may_have_value: pa.BooleanArray
+    is_exact: bool = False
 
     @property
     def arrow_type(self) -> pa.DataType:
@@ -57,7 +58,7 @@ class ColumnBounds:
 
     def or_nan(self, verdicts: pa.BooleanArray) -> pa.BooleanArray:
         """What the upper bound says; for floats it says nothing of NaN, the greatest value."""
-        if self.is_floating:
+        if self.is_floating and not self.is_exact:
             return _all_true(len(verdicts))
         return verdicts.fill_null(True)
 
@@ -137,7 +138,7 @@ def _partition_bounds(files: pa.Table, item: Field) -> ColumnBounds:
     if pa.types.is_floating(values.type):
         # NaN compares with nothing in Arrow: let it be unknown.
         values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
-    return ColumnBounds(item.type, values, values, is_null, pc.invert(is_null))
+    return ColumnBounds(item.type, values, values, is_null, pc.invert(is_null), is_exact=True)
 
 
 def _wide(values: pa.Array) -> pa.Array:

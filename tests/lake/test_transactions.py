@@ -1,0 +1,303 @@
+"""Transactions: what they see, what commits together, who loses to whom."""
+
+from __future__ import annotations
+
+import pytest
+
+import txlake
+from tests.lake.rows import number, query
+from txlake.errors import (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    Conflict,
+    InvalidRequest,
+    MetadataChangedException,
+    SerializableIsolationViolation,
+)
+
+
+@pytest.fixture
+def t(lake: txlake.Lake) -> txlake.Lake:
+    """A lake with a table `t` of two partitions, a file each."""
+    lake.sql("CREATE TABLE t (id BIGINT, p INT) PARTITIONED BY (p)")
+    lake.sql("INSERT INTO t VALUES (1, 1), (2, 2)")
+    return lake
+
+
+def test_a_transaction_sees_its_own_changes_and_nobody_elses(t: txlake.Lake) -> None:
+    with t.transaction() as tx:
+        tx.sql("INSERT INTO t VALUES (3, 3)")
+        tx.sql("UPDATE t SET id = 30 WHERE id = 3")
+        assert query(tx, "SELECT id FROM t") == [(1,), (2,), (30,)]
+        assert query(t, "SELECT id FROM t") == [(1,), (2,)]
+    assert query(t, "SELECT id FROM t") == [(1,), (2,), (30,)]
+    assert t.read("t", version=1).count() == 2
+    with pytest.raises(InvalidRequest, match="2"):
+        t.read("t", version=3)  # one commit for both statements
+
+
+def test_reads_stay_on_one_snapshot(t: txlake.Lake) -> None:
+    tx = t.begin()
+    assert number(tx, "SELECT count(*) FROM t") == 2
+    t.sql("INSERT INTO t VALUES (9, 9)")
+    assert number(tx, "SELECT count(*) FROM t") == 2
+    tx.commit()
+    assert tx.state == "committed"
+
+
+def test_an_exception_rolls_back(t: txlake.Lake) -> None:
+    with pytest.raises(ValueError, match="mine"), t.transaction() as tx:
+        tx.sql("DELETE FROM t")
+        raise ValueError("mine")
+    assert tx.state == "rolled back"
+    assert number(t, "SELECT count(*) FROM t") == 2
+
+
+def test_a_failed_statement_fails_the_transaction(t: txlake.Lake) -> None:
+    t.sql("BEGIN")
+    t.sql("DELETE FROM t WHERE id = 1")
+    with pytest.raises(InvalidRequest):
+        t.sql("DELETE FROM t WHERE nope = 1")
+    with pytest.raises(InvalidRequest, match="nope"):
+        t.sql("SELECT * FROM t")
+    with pytest.raises(InvalidRequest, match="rolled back"):
+        t.sql("COMMIT")
+    assert number(t, "SELECT count(*) FROM t") == 2
+
+
+def test_a_syntax_error_fails_the_transaction(t: txlake.Lake) -> None:
+    t.sql("BEGIN TRANSACTION")
+    with pytest.raises(InvalidRequest):
+        t.sql("DELETE FRM t")
+    with pytest.raises(InvalidRequest, match="rolled back"):
+        t.sql("COMMIT")
+
+
+def test_control_statements_in_all_spellings(t: txlake.Lake) -> None:
+    for begin, end in (
+        ("BEGIN", "COMMIT"),
+        ("BEGIN TRAN", "COMMIT TRANSACTION"),
+        ("START TRANSACTION", "END"),
+        ("BEGIN WORK", "COMMIT WORK"),
+    ):
+        before = number(t, "SELECT count(*) FROM t")
+        t.sql(f"{begin}; INSERT INTO t VALUES (5, 5); {end}")
+        assert number(t, "SELECT count(*) FROM t") == before + 1  # type: ignore[operator]
+    t.sql("BEGIN; DELETE FROM t; ROLLBACK")
+    assert number(t, "SELECT count(*) FROM t") == 6
+    t.sql("BEGIN ATOMIC INSERT INTO t VALUES (6, 6); DELETE FROM t WHERE id = 5; END")
+    assert query(t, "SELECT id FROM t") == [(1,), (2,), (6,)]
+
+
+def test_transactions_do_not_nest(t: txlake.Lake) -> None:
+    t.sql("BEGIN")
+    with pytest.raises(InvalidRequest, match="open already"):
+        t.sql("BEGIN")
+    t.sql("ROLLBACK")
+    with pytest.raises(InvalidRequest, match="no transaction"):
+        t.sql("COMMIT")
+
+
+def test_savepoints_undo_a_part(t: txlake.Lake) -> None:
+    with t.transaction() as tx:
+        tx.sql("INSERT INTO t VALUES (3, 3)")
+        tx.savepoint("before")
+        tx.sql("DELETE FROM t")
+        assert number(tx, "SELECT count(*) FROM t") == 0
+        tx.rollback_to("before")
+        assert number(tx, "SELECT count(*) FROM t") == 3
+        with pytest.raises(InvalidRequest, match="nope"):
+            tx.rollback_to("nope")
+    assert number(t, "SELECT count(*) FROM t") == 3
+    t.sql("BEGIN; SAVE TRAN a; DELETE FROM t; ROLLBACK TRAN a; COMMIT")
+    assert number(t, "SELECT count(*) FROM t") == 3
+
+
+def test_sessions_have_transactions_of_their_own(t: txlake.Lake) -> None:
+    with t.session() as other:
+        t.sql("BEGIN; INSERT INTO t VALUES (3, 3)")
+        assert number(other, "SELECT count(*) FROM t") == 2
+        t.sql("COMMIT")
+        assert number(other, "SELECT count(*) FROM t") == 3
+
+
+def test_read_only_transactions_write_nothing(t: txlake.Lake) -> None:
+    tx = t.begin(read_only=True)
+    assert number(tx, "SELECT count(*) FROM t") == 2
+    with pytest.raises(InvalidRequest, match="read-only"):
+        tx.sql("DELETE FROM t")
+
+
+def test_a_transaction_writes_one_table(t: txlake.Lake) -> None:
+    t.sql("CREATE TABLE u (id BIGINT)")
+    with pytest.raises(InvalidRequest, match="one table"), t.transaction() as tx:
+        tx.sql("INSERT INTO t VALUES (3, 3)")
+        tx.sql("INSERT INTO u VALUES (3)")
+    assert number(t, "SELECT count(*) FROM t") == 2
+
+
+def test_databases_and_vacuum_stay_outside(t: txlake.Lake) -> None:
+    for text in ("CREATE DATABASE d", "VACUUM t"):
+        with (
+            pytest.raises(InvalidRequest, match="can't run in a transaction"),
+            t.transaction() as tx,
+        ):
+            tx.sql(text)
+
+
+def test_tables_made_in_a_transaction_appear_at_its_end(t: txlake.Lake) -> None:
+    with t.transaction() as tx:
+        tx.sql("CREATE TABLE made AS SELECT 1 AS id")
+        assert number(tx, "SELECT count(*) FROM made") == 1
+        with pytest.raises(InvalidRequest):
+            t.sql("SELECT * FROM made")
+    assert number(t, "SELECT count(*) FROM made") == 1
+    with t.transaction() as tx:
+        tx.sql("DROP TABLE made")
+        assert number(t, "SELECT count(*) FROM made") == 1
+    with pytest.raises(InvalidRequest):
+        t.sql("SELECT * FROM made")
+
+
+# The statement of a transaction that is open, the one that commits first, and what the open one
+# gets at each level: None for a commit.
+W, S, N = "write_serializable", "serializable", "snapshot"
+CASES = {
+    "delete, blind insert of matching rows": (
+        "DELETE FROM t WHERE p = 1",
+        "INSERT INTO t VALUES (7, 1)",
+        {N: None, W: None, S: ConcurrentAppendException},
+    ),
+    "delete, blind insert of other rows": (
+        "DELETE FROM t WHERE p = 1",
+        "INSERT INTO t VALUES (7, 2)",
+        {N: None, W: None, S: None},
+    ),
+    "delete, insert that read the table": (
+        "DELETE FROM t WHERE p = 1",
+        "INSERT INTO t SELECT id + 1, 1 FROM t",
+        {N: None, W: ConcurrentAppendException, S: ConcurrentAppendException},
+    ),
+    "update and update of one file": (
+        "UPDATE t SET id = 8 WHERE p = 1",
+        "UPDATE t SET id = 9 WHERE p = 1",
+        {N: ConcurrentDeleteDeleteException, W: Conflict, S: Conflict},
+    ),
+    "update and update of different partitions": (
+        "UPDATE t SET id = 8 WHERE p = 1",
+        "UPDATE t SET id = 9 WHERE p = 2",
+        {N: None, W: None, S: None},
+    ),
+    "insert that read, delete of what it read": (
+        "INSERT INTO t SELECT id, 3 FROM t WHERE p = 1",
+        "DELETE FROM t WHERE p = 1",
+        {N: None, W: ConcurrentDeleteReadException, S: ConcurrentDeleteReadException},
+    ),
+    "insert and insert": (
+        "INSERT INTO t VALUES (3, 1)",
+        "INSERT INTO t VALUES (4, 1)",
+        {N: None, W: None, S: None},
+    ),
+    "insert and column added": (
+        "INSERT INTO t VALUES (3, 1)",
+        "ALTER TABLE t ADD COLUMN x INT",
+        {
+            N: MetadataChangedException,
+            W: MetadataChangedException,
+            S: MetadataChangedException,
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("level", [N, W, S])
+@pytest.mark.parametrize("case", CASES)
+def test_who_loses_to_whom(t: txlake.Lake, case: str, level: str) -> None:
+    ours, theirs, outcomes = CASES[case]
+    tx = t.begin(isolation=level)
+    tx.sql(ours)
+    t.sql(theirs)
+    expected = outcomes[level]
+    if expected is None:
+        tx.commit()
+        assert tx.state == "committed"
+        return
+    with pytest.raises(expected) as raised:
+        tx.commit()
+    evidence = raised.value.evidence
+    assert evidence is not None
+    assert (evidence.read_version, evidence.winning_version) == (1, 2)
+    assert evidence.isolation == level
+    assert evidence.retry
+    assert evidence.advice in str(raised.value)
+    assert tx.state == "rolled back"
+
+
+def test_serializable_keeps_selects_true(t: txlake.Lake) -> None:
+    for select, holds in (("WHERE p = 1", False), ("WHERE p = 2", True), ("", False)):
+        tx = t.begin(isolation="serializable")
+        tx.sql(f"SELECT * FROM t {select}").collect()
+        tx.sql("INSERT INTO t VALUES (50, 50)")
+        t.sql("INSERT INTO t VALUES (10, 1)")
+        if holds:
+            tx.commit()
+            continue
+        with pytest.raises(SerializableIsolationViolation, match="1023"):
+            tx.commit()
+
+
+def test_the_tables_level_counts_when_it_is_stricter(t: txlake.Lake) -> None:
+    t.sql("ALTER TABLE t SET TBLPROPERTIES ('delta.isolationLevel' = 'Serializable')")
+    tx = t.begin(isolation="snapshot")
+    tx.sql("DELETE FROM t WHERE p = 1")
+    t.sql("INSERT INTO t VALUES (10, 1)")
+    with pytest.raises(ConcurrentAppendException):
+        tx.commit()
+
+
+def test_a_session_sets_its_level(t: txlake.Lake) -> None:
+    t.sql("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")
+    t.sql("BEGIN; DELETE FROM t WHERE p = 1")
+    with t.session() as other:
+        other.sql("INSERT INTO t VALUES (10, 1)")
+    with pytest.raises(ConcurrentAppendException):
+        t.sql("COMMIT")
+
+
+def test_run_retries_a_conflict(t: txlake.Lake) -> None:
+    attempts = []
+
+    def work(tx: txlake.Transaction) -> int:
+        attempts.append(1)
+        tx.sql("UPDATE t SET id = id + 1 WHERE p = 1")
+        if len(attempts) == 1:
+            t.sql("UPDATE t SET id = id + 10 WHERE p = 1")
+        return len(attempts)
+
+    assert t.run(work) == 2
+    assert number(t, "SELECT id FROM t WHERE p = 1") == 12
+
+
+def test_run_gives_up_after_its_attempts(t: txlake.Lake) -> None:
+    def work(tx: txlake.Transaction) -> None:
+        tx.sql("UPDATE t SET id = id + 1 WHERE p = 1")
+        t.sql("UPDATE t SET id = id + 10 WHERE p = 1")
+
+    with pytest.raises(Conflict):
+        t.run(work, attempts=2)
+    assert number(t, "SELECT id FROM t WHERE p = 1") == 21
+
+
+def test_an_application_version_is_written_once(t: txlake.Lake) -> None:
+    frame = t.sql("SELECT 5L AS id, 5 AS p")
+    for version in (1, 1, 2, 1):
+        t.write(frame, "t", mode="append", app_id="job", app_version=version)
+    assert number(t, "SELECT count(*) FROM t WHERE id = 5") == 2
+    tx = t.begin()
+    tx.write(frame, "t", mode="append", app_id="job", app_version=3)
+    t.write(frame, "t", mode="append", app_id="job", app_version=3)
+    with pytest.raises(ConcurrentTransactionException):
+        tx.commit()
+    assert number(t, "SELECT count(*) FROM t WHERE id = 5") == 3

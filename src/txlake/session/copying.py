@@ -20,7 +20,8 @@ from txlake.session.context import Context
 from txlake.session.growth import grown
 from txlake.spark import inserts
 from txlake.spark.inserts import Placement
-from txlake.spark.scan import quote, spark_url
+from txlake.spark.reading import spark_url
+from txlake.spark.scan import quote
 from txlake.spark.types import delta_schema
 from txlake.statements import CopyInto
 from txlake.storage import join_url, open_store

@@ -23,11 +23,13 @@ from txlake.protocol.actions import Action, Add
 from txlake.protocol.sources import SOURCES_TAG, Source, sources_text
 from txlake.spark import rows
 from txlake.spark.executor import COPY
-from txlake.spark.scan import FILE, ROW, add_rows, quote
+from txlake.spark.reading import FILE, ROW
+from txlake.spark.scan import add_rows, quote
+from txlake.spark.translation import translating
 from txlake.spark.work import Work, condition_text
 from txlake.spark.writing import ACTION, GROUP, write_frame
 from txlake.statements import Expression
-from txlake.transaction.change import Change, Read
+from txlake.transaction.change import Change
 
 _DELETED_RATIO_MAX = 0.05
 _BUCKET_BITS = 8
@@ -42,11 +44,12 @@ class Bin:
     files: tuple[Add, ...]
 
 
+@translating
 def compact(work: Work, where: Expression | None = None, *, purge: bool = False) -> Change:
     """Packs small files, and files with many deleted rows, into files of the target size.
 
-    With `purge` every file that has a deletion vector is rewritten, and nothing else is. `where` may
-    name partition columns only; InvalidRequest otherwise.
+    With `purge` every file that has a deletion vector is rewritten, and nothing else is. `where`
+    may name partition columns only; InvalidRequest otherwise.
     """
     candidates = _candidates(work, where)
     if purge:
@@ -58,6 +61,7 @@ def compact(work: Work, where: Expression | None = None, *, purge: bool = False)
     return _change(work, "REORG" if purge else "OPTIMIZE", where, (), sources, outputs)
 
 
+@translating
 def zorder(work: Work, columns: tuple[str, ...], where: Expression | None = None) -> Change:
     """Rewrites whole partitions with their rows clustered by the columns' Z-order."""
     for name in columns:

@@ -1,4 +1,4 @@
-"""Deleted positions become actions: deletion vectors where the table has them, else rewritten files.
+"""Deleted positions become actions: deletion vectors where the table has them, else new files.
 
 Owns what happens to the files that lose rows. Both ways start from the same bitmaps, so a statement
 doesn't know which one the table uses.

@@ -20,7 +20,9 @@ from txlake.protocol.types import DataType, Field, Primitive, Struct
 from txlake.spark import rows
 from txlake.spark.deletions import Deletions, delete_positions, remove_files
 from txlake.spark.executor import DELETE, UPDATE
-from txlake.spark.scan import FILE, ROW, ROW_ID, ROW_VERSION, add_rows, quote, selected
+from txlake.spark.reading import FILE, ROW
+from txlake.spark.scan import ROW_ID, ROW_VERSION, add_rows, quote, selected
+from txlake.spark.translation import translating
 from txlake.spark.types import delta_schema, spark_type
 from txlake.spark.work import Work, condition_text
 from txlake.spark.writing import ACTION, Written, write_frame
@@ -28,6 +30,7 @@ from txlake.statements import Assignment, Default, Expression
 from txlake.transaction.change import Change
 
 
+@translating
 def delete(work: Work, condition: Expression | None, alias: str | None = None) -> Change:
     """Deletes the rows for which the condition is true; all rows without one."""
     read = work.read(condition, alias)
@@ -88,6 +91,7 @@ def _split(work: Work, predicate: Predicate | None, files: pa.Table) -> tuple[li
     return [adds[place] for place in whole], selected(files, rest)
 
 
+@translating
 def update(
     work: Work,
     assignments: tuple[Assignment, ...],

@@ -1,7 +1,8 @@
 """What runs inside Spark's tasks: writes Parquet to its final place and reports what it wrote.
 
-This module travels with the job (pickled by value), so a cluster needs no txlake installed. It
-imports pyarrow and numpy; obstore only where the table isn't on a file system.
+This module and its neighbours `executor_files` and `executor_reads` travel with the job (pickled by
+value), so a cluster needs no txlake installed: pyarrow and numpy, obstore where the table isn't on
+a file system, pyroaring where executors read deletion vectors themselves.
 
 A task gets Arrow batches whose first columns are the data, in the order of the target schema, and
 whose last columns say what to do with a row (`Layout`). It yields report rows of `REPORT_SCHEMA`.
@@ -9,8 +10,7 @@ whose last columns say what to do with a row (`Layout`). It yields report rows o
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,11 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-# One report row. kind: "file" (text: path relative to the table, values: partition values as text,
-# data: Parquet footer, key: size in bytes, count: rows, names: columns that hold NaN, which Parquet
-# leaves out of its bounds, group: the group of its rows), "rows" (key: file ordinal, data: replaced
-# positions, count: rows reported, duplicates included), "action" (key: action, count: rows),
-# "violation" (text: constraint, values: [row as JSON]).
+from txlake.spark import executor_files
+
+# One report row. kind: "file" (text: path as in the log, values: partition values as text, data:
+# Parquet footer, key: size in bytes, count: rows, names: paths, joined by NAME_END, of columns that
+# hold NaN, which Parquet leaves out of its bounds, group: the group of its rows), "rows" (key: file
+# ordinal, data: replaced positions, count: rows reported, duplicates included), "action" (key:
+# action, count: rows), "violation" (text: constraint, values: [row as JSON]).
+NAME_END = "\x1f"
 REPORT_SCHEMA = (
     "kind string, key bigint, count bigint, text string, values array<string>, data binary, "
     "names array<string>, group bigint"
@@ -65,19 +68,21 @@ class Layout:
 
 @dataclass(frozen=True)
 class WriteTask:
-    """Everything a task must know. `schema`: the Parquet schema, serialised Arrow.
+    """Everything that a task must know.
 
-    `root`: a local path, or a URL for obstore with `storage_options`. `folder_of` names a partition's
-    folder. `rows_max`: rows in one file.
+    Attributes:
+        schema: the Parquet schema, serialised Arrow.
+        root: the table's encoded URL; `options` are those of its store.
+        folder_of: names a partition's folder, encoded.
+        rows_max: the most rows in one file; None for no limit.
     """
 
     schema: bytes
     layout: Layout
     root: str
-    is_local: bool
     job_id: str
     folder_of: Callable[[tuple[str | None, ...]], str]
-    storage_options: dict[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
     compression: str = "snappy"
     row_group_rows: int = 1_000_000
     rows_max: int | None = None
@@ -288,7 +293,7 @@ class Output:
             self._file.abandon()
             self._file = None
         for path in self._paths:
-            _remove(self._task, path)
+            executor_files.remove(f"{self._task.root}/{path}", self._task.options)
 
 
 def _run_ends(batch: pa.RecordBatch, indexes: tuple[int, ...]) -> list[int]:
@@ -322,8 +327,9 @@ class _OpenFile:
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = 0
         self.rows = 0
-        self._with_nan: set[str] = set()
-        self._sink = _open_sink(task, path)
+        self._with_nan: set[tuple[str, ...]] = set()
+        self._url = f"{task.root}/{path}"
+        self._sink = executor_files.create(self._url)
         self._writer = pq.ParquetWriter(
             self._sink,
             schema,
@@ -342,9 +348,8 @@ class _OpenFile:
             self._flush()
 
     def _note_nan(self, batch: pa.RecordBatch) -> None:
-        for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            if name not in self._with_nan and _has_nan(column):
-                self._with_nan.add(name)
+        for item, column in zip(batch.schema, batch.columns, strict=True):
+            self._with_nan.update(_leaves_with_nan(item, column))
 
     def _flush(self) -> None:
         if self._pending:
@@ -356,7 +361,7 @@ class _OpenFile:
         self._flush()
         self._writer.close()
         size = self._sink.tell()
-        _finish_sink(self._task, self._sink, self._path)
+        executor_files.finish(self._sink, self._url, self._task.options)
         footer = pa.BufferOutputStream()
         self._footers[0].write_metadata_file(footer)
         return _row(
@@ -366,7 +371,7 @@ class _OpenFile:
             text=self._path,
             values=self._values,
             data=footer.getvalue().to_pybytes(),
-            names=sorted(self._with_nan),
+            names=[NAME_END.join(path) for path in sorted(self._with_nan)],
             group=self._group,
         )
 
@@ -378,44 +383,13 @@ class _OpenFile:
             return
 
 
-def _has_nan(column: pa.Array) -> bool:
-    if pa.types.is_floating(column.type):
-        return bool(pc.any(pc.is_nan(column)).as_py())
-    if pa.types.is_struct(column.type):
-        return any(_has_nan(part) for part in column.flatten())
-    return False
-
-
-def _open_sink(task: WriteTask, path: str) -> pa.NativeFile:
-    if not task.is_local:
-        return pa.BufferOutputStream()
-    target = os.path.join(task.root, path)
-    os.makedirs(os.path.dirname(target), exist_ok=True)
-    return pa.OSFile(target, "wb")
-
-
-def _finish_sink(task: WriteTask, sink: pa.NativeFile, path: str) -> None:
-    if task.is_local:
-        sink.close()
-        descriptor = os.open(os.path.join(task.root, path), os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        return
-    import obstore
-
-    store = obstore.store.from_url(task.root, config=task.storage_options)
-    obstore.put(store, path, sink.getvalue().to_pybytes())
-
-
-def _remove(task: WriteTask, path: str) -> None:
-    try:
-        if task.is_local:
-            os.remove(os.path.join(task.root, path))
-        else:
-            import obstore
-
-            obstore.delete(obstore.store.from_url(task.root, config=task.storage_options), path)
-    except Exception:  # an orphan is harmless
-        return
+def _leaves_with_nan(item: pa.Field, column: pa.Array) -> Iterator[tuple[str, ...]]:
+    """The paths of numbers inside a column, itself included, that hold a NaN; lists left out."""
+    if pa.types.is_floating(item.type):
+        if pc.any(pc.is_nan(column)).as_py():
+            yield (item.name,)
+    elif pa.types.is_struct(item.type):
+        for place in range(item.type.num_fields):
+            inner = pc.struct_field(column, [place])
+            for path in _leaves_with_nan(item.type.field(place), inner):
+                yield (item.name, *path)

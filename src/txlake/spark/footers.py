@@ -7,6 +7,8 @@ PROTOCOL.md, "Per-file Statistics".
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -22,11 +24,12 @@ def statistics_of(
     schema: Struct,
     partition_columns: Collection[str],
     properties: TableProperties,
-    with_nan: Collection[str],
+    with_nan: Collection[tuple[str, ...]],
 ) -> FileStatistics:
     """The statistics of a file that holds `schema` without its partition columns, in order.
 
-    `with_nan`: top-level columns with a NaN, physical names; they get no bounds.
+    `with_nan`: leaf columns with a NaN, paths of physical names; they get no bounds, since NaN is
+    greater than the maximum of the rest.
     """
     columns = [item for item in schema if item.name not in partition_columns]
     wanted = indexed_columns(columns, properties)
@@ -36,11 +39,11 @@ def statistics_of(
     for index, (path, logical, data_type) in enumerate(_leaves(columns)):
         if path is None or logical not in wanted:
             continue
-        found = _bounds(footer, index, data_type)
+        found = _bounds(footer, index)
         if found.null_count is not None:
             _put(nulls, path, found.null_count)
         bounded = isinstance(data_type, Primitive) and data_type.name not in _WITHOUT_BOUNDS
-        if bounded and found.minimum is not None and path[0] not in with_nan:
+        if bounded and found.minimum is not None and path not in with_nan:
             _put(minimum, path, found.minimum)
             _put(maximum, path, found.maximum)
     return FileStatistics(
@@ -67,33 +70,45 @@ def indexed_columns(columns: list[Field], properties: TableProperties) -> set[tu
     return set(leaves if limit < 0 else leaves[:limit])
 
 
+@dataclass(slots=True)
 class _Bounds:
-    __slots__ = ("maximum", "minimum", "null_count")
+    """What is known of one leaf column; bounds are None when any row group has none."""
 
-    def __init__(self) -> None:
-        self.minimum: object = None
-        self.maximum: object = None
-        self.null_count: int | None = 0
+    minimum: Any = None
+    maximum: Any = None
+    null_count: int | None = 0
 
 
-def _bounds(footer: pq.FileMetaData, index: int, data_type: DataType) -> _Bounds:
+def _bounds(footer: pq.FileMetaData, index: int) -> _Bounds:
     found = _Bounds()
+    bounded = True
     for group in range(footer.num_row_groups):
         chunk = footer.row_group(group).column(index)
         statistics = chunk.statistics
-        if statistics is None or not statistics.has_null_count:
-            found.null_count = None
-        elif found.null_count is not None:
-            found.null_count += statistics.null_count
-        if statistics is None or not statistics.has_min_max:
-            if statistics is None or statistics.null_count != chunk.num_values:
-                found.minimum = found.maximum = None
-                break
+        nulls = None
+        if statistics is not None and statistics.has_null_count:
+            nulls = statistics.null_count
+        if found.null_count is not None:
+            found.null_count = None if nulls is None else found.null_count + nulls
+        if nulls == chunk.num_values:
             continue
-        low, high = statistics.min, statistics.max
-        found.minimum = low if found.minimum is None else min(found.minimum, low)  # type: ignore[call-overload]
-        found.maximum = high if found.maximum is None else max(found.maximum, high)  # type: ignore[call-overload]
-    return found
+        limits = _limits(statistics)
+        if limits is None:
+            bounded = False
+        elif bounded:
+            low, high = limits
+            found.minimum = low if found.minimum is None else min(found.minimum, low)
+            found.maximum = high if found.maximum is None else max(found.maximum, high)
+    return found if bounded else _Bounds(null_count=found.null_count)
+
+
+def _limits(statistics: Any) -> tuple[Any, Any] | None:  # noqa: ANN401 - pyarrow has no types
+    if statistics is None or not statistics.has_min_max:
+        return None
+    try:
+        return statistics.min, statistics.max
+    except (ValueError, OverflowError):  # a time that Python has no value for
+        return None
 
 
 def _put(values: dict[str, object], path: tuple[str, ...], value: object) -> None:
@@ -108,7 +123,7 @@ _Leaf = tuple[tuple[str, ...] | None, tuple[str, ...], DataType]
 
 
 def _leaves(columns: list[Field]) -> Iterator[_Leaf]:
-    """Each Parquet leaf in file order: its physical path, None inside a list or map; logical path."""
+    """Each Parquet leaf in file order: physical path, None inside a list or map; logical path."""
     for item in columns:
         yield from _leaves_of(item.type, (item.physical_name,), (item.name,))
 

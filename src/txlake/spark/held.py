@@ -29,12 +29,19 @@ def as_arrow(frame: object) -> pa.Table | None:
         return _plain(pa.Table.from_batches([frame]))
     if isinstance(frame, pa.RecordBatchReader):
         return _plain(frame.read_all())
+    # Looked up by name first: what the caller doesn't use need not be there, nor be loaded.
     module = type(frame).__module__.partition(".")[0]
     if module == "pandas":
-        return _plain(pa.Table.from_pandas(frame, preserve_index=False))
+        import pandas
+
+        if isinstance(frame, pandas.DataFrame):
+            return _plain(pa.Table.from_pandas(frame, preserve_index=False))
     if module == "polars":
-        collected = frame.collect() if type(frame).__name__ == "LazyFrame" else frame  # type: ignore[attr-defined]
-        return _plain(collected.to_arrow())
+        import polars
+
+        collected = frame.collect() if isinstance(frame, polars.LazyFrame) else frame
+        if isinstance(collected, polars.DataFrame):
+            return _plain(collected.to_arrow())
     return None
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from txlake.errors import InvalidRequest
-from txlake.log.files import adds_of
-from txlake.log.predicates import And, Comparison, IsNull, Or, Predicate
+from txlake.log.predicates import And, Comparison, IsNull, Operator, Or, Predicate
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Add
 from txlake.protocol.partition_values import parse_value
@@ -23,28 +23,31 @@ from txlake.spark import dml, held, rows
 from txlake.spark.deletions import remove_files
 from txlake.spark.executor import INSERT
 from txlake.spark.scan import quote
+from txlake.spark.translation import translating
 from txlake.spark.work import Work, condition_text
 from txlake.spark.writing import VIOLATION, VIOLATION_ROW, Written, write_arrow, write_frame
 from txlake.statements import Expression, Values
 from txlake.transaction.change import Change, Read
 
-Rows = DataFrame | pa.Table | Values
+Rows: TypeAlias = DataFrame | pa.Table | Values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Which of the table's columns the rows' columns go to: by name, or in the order of `columns`."""
+    """Which of the table's columns the rows' columns go to: by name, or in order of `columns`."""
 
     by_name: bool = True
     columns: tuple[str, ...] | None = None
 
 
+@translating
 def append(work: Work, new: Rows, placement: Placement) -> Change:
     """Adds the rows."""
     written = write_rows(work, new, placement)
     return _change(work, "Append", written, (), ())
 
 
+@translating
 def overwrite(work: Work, new: Rows, placement: Placement) -> Change:
     """Replaces every row."""
     written = write_rows(work, new, placement)
@@ -52,6 +55,7 @@ def overwrite(work: Work, new: Rows, placement: Placement) -> Change:
     return _change(work, "Overwrite", written, removed.actions, (Read(),))
 
 
+@translating
 def replace_where(work: Work, new: Rows, placement: Placement, condition: Expression) -> Change:
     """Replaces the rows for which the condition is true. All new rows must match it.
 
@@ -72,6 +76,7 @@ def replace_where(work: Work, new: Rows, placement: Placement, condition: Expres
     )
 
 
+@translating
 def overwrite_partitions(work: Work, new: Rows, placement: Placement) -> Change:
     """Replaces the partitions that the rows fall into, and no others."""
     if not work.snapshot.partition_columns:
@@ -104,7 +109,7 @@ def _partition_predicates(snapshot: Snapshot, adds: Sequence[Add]) -> tuple[Pred
             if value is None:
                 parts.append(IsNull((item.name,)))
             else:
-                parts.append(Comparison((item.name,), "=", value))
+                parts.append(Comparison((item.name,), Operator.EQUAL, value))
         partitions.append(parts[0] if len(parts) == 1 else And(tuple(parts)))
     if not partitions:
         return ()
@@ -164,7 +169,7 @@ def _has(frame: DataFrame, name: str) -> bool:
 
 
 def _values(work: Work, values: Values, placement: Placement) -> pa.Table | DataFrame:
-    """Constants as named columns: Arrow, or a Spark frame where a cell asks for a computed default."""
+    """Constants as named columns: Arrow, or a Spark frame where a cell asks for a default."""
     names = placement.columns or work.snapshot.schema.names
     width = len(values.rows[0]) if values.rows else len(names)
     if width != len(names):

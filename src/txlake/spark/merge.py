@@ -36,7 +36,9 @@ from txlake.spark.executor import (
     UPDATE,
     UPDATE_BY_SOURCE,
 )
-from txlake.spark.scan import FILE, ROW, ROW_ID, ROW_VERSION, quote
+from txlake.spark.reading import FILE, ROW
+from txlake.spark.scan import ROW_ID, ROW_VERSION, quote
+from txlake.spark.translation import translating
 from txlake.spark.types import delta_schema
 from txlake.spark.work import Work, condition_text
 from txlake.spark.writing import ACTION, Written, write_frame
@@ -69,6 +71,7 @@ _ACTIONS = {
 EvolveSchema = Callable[[Struct], tuple[Action, ...]]
 
 
+@translating
 def merge(work: Work, statement: Merge, source: DataFrame, evolve: EvolveSchema) -> Change:
     """Changes the target by the first clause that holds for each row.
 

@@ -1,42 +1,42 @@
-"""A snapshot's rows as a DataFrame, read by manifest.
+"""A snapshot's rows as a DataFrame: logical columns, live rows, positions and row ids when asked.
 
-Owns: physical columns, partition values, deletion vectors, positions and row ids of a scan. Which
-files are read is decided before (`Snapshot.select`); what is done with the rows, after.
+Owns how a scan is put together of branches of files that are read alike. Which files are read is
+decided before (`Snapshot.select`); how files become rows is `reading`'s business.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from txlake.log.files import adds_of
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store
-from txlake.protocol import paths
 from txlake.protocol.actions import Add
-from txlake.protocol.partition_values import parse_column
 from txlake.protocol.statistics import FileStatistics
-from txlake.protocol.types import Field, Primitive, Struct
+from txlake.protocol.types import Primitive
+from txlake.settings import Settings
+from txlake.spark.lookup import BASE_ID, BASE_VERSION, Lookup, broadcast_bytes, live_rows
 from txlake.spark.manifest import Manifests
-from txlake.spark.types import spark_schema, spark_type, visible_metadata
-from txlake.spark.vectors import as_words, load_vectors
+from txlake.spark.reading import (
+    FILE,
+    ROW,
+    Reading,
+    decoded_rows,
+    folders_agree,
+    native_rows,
+    needs_decoding,
+)
+from txlake.spark.types import spark_type, visible_metadata
+from txlake.spark.vectors import load_vectors
 
-FILE = "__txlake_file"
-ROW = "__txlake_row"
 ROW_ID = "__txlake_row_id"
 ROW_VERSION = "__txlake_row_version"
-_WORDS = "__txlake_deleted"
-_BASE_ID = "__txlake_base_id"
-_BASE_VERSION = "__txlake_base_version"
-_SCHEMES = {"s3": "s3a", "gs": "gs", "az": "abfss"}
-# Types whose text in a folder name Spark reads as the log means it.
-_FOLDER_TYPES = frozenset({"string", "byte", "short", "integer", "long", "date"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,17 +45,20 @@ class Scan:
 
     Attributes:
         files: the files, as `Snapshot.select` gives them; a file's ordinal is its place here.
+        storage_options: for what the executors read by themselves.
         positions: add FILE (ordinal) and ROW (physical position) to each row.
         row_ids: add ROW_ID and ROW_VERSION, for tables with row tracking.
-        deleted: deletion vectors that stand for the files' own, by ordinal.
+        deleted: deleted positions that stand for the files' own vectors, by ordinal.
     """
 
     snapshot: Snapshot
     store: Store
     files: pa.Table
+    settings: Settings
+    storage_options: Mapping[str, str] = field(default_factory=dict)
     positions: bool = False
     row_ids: bool = False
-    deleted: Mapping[int, BitMap64] | None = None
+    deleted: Mapping[int, BitMap64] = field(default_factory=dict)
 
 
 def scan_frame(spark: SparkSession, manifests: Manifests, scan: Scan) -> DataFrame:
@@ -63,107 +66,67 @@ def scan_frame(spark: SparkSession, manifests: Manifests, scan: Scan) -> DataFra
 
     Files without deletion vectors are read without looking for deleted rows.
     """
-    adds = adds_of(scan.files)
-    deleted = _deleted(scan, adds)
-    plain = [ordinal for ordinal in range(len(adds)) if ordinal not in deleted]
-    branches = []
-    if plain or not deleted:
-        branches.append(_branch(spark, manifests, scan, adds, plain, {}))
-    if deleted:
-        branches.append(_branch(spark, manifests, scan, adds, sorted(deleted), deleted))
-    frame = branches[0]
-    for other in branches[1:]:
+    branches: dict[tuple[bool, bool], dict[int, Add]] = {}
+    for ordinal, add in enumerate(adds_of(scan.files)):
+        has_deleted = add.deletion_vector is not None or ordinal in scan.deleted
+        kind = (has_deleted, needs_decoding(scan.snapshot, add))
+        branches.setdefault(kind, {})[ordinal] = add
+    if not branches:
+        branches[False, False] = {}
+    frames = [
+        _branch(spark, manifests, scan, files, has_deleted=has_deleted, decode=decode)
+        for (has_deleted, decode), files in sorted(branches.items())
+    ]
+    frame = frames[0]
+    for other in frames[1:]:
         frame = frame.unionAll(other)
     return frame
-
-
-def _deleted(scan: Scan, adds: list[Add]) -> dict[int, BitMap64]:
-    given = dict(scan.deleted or {})
-    own = (
-        (ordinal, add.deletion_vector)
-        for ordinal, add in enumerate(adds)
-        if add.deletion_vector is not None and ordinal not in given
-    )
-    return {**load_vectors(scan.store, own), **given}
 
 
 def _branch(
     spark: SparkSession,
     manifests: Manifests,
     scan: Scan,
-    adds: list[Add],
-    ordinals: list[int],
-    deleted: Mapping[int, BitMap64],
-) -> DataFrame:
-    schema = scan.snapshot.schema
-    partitions = [item for item in schema if item.name in scan.snapshot.partition_columns]
-    by_folder = _folders_agree(scan, [adds[i] for i in ordinals], partitions)
-    looked_up = [] if by_folder else partitions
-    frame = _read(spark, manifests, scan, adds, ordinals, looked_up)
-    needs_lookup = bool(looked_up) or bool(deleted) or scan.row_ids
-    if needs_lookup or scan.positions:
-        metadata = frame.metadataColumn("_metadata")
-        frame = frame.select(
-            "*",
-            F.unix_millis(metadata.getField("file_modification_time")).alias(FILE),
-            metadata.getField("row_index").alias(ROW),
-        )
-    if needs_lookup:
-        frame = _with_lookup(spark, scan, frame, adds, ordinals, looked_up, deleted)
-    return frame.select(*_columns(scan, frame))
-
-
-def _read(
-    spark: SparkSession,
-    manifests: Manifests,
-    scan: Scan,
-    adds: list[Add],
-    ordinals: list[int],
-    looked_up: list[Field],
+    files: Mapping[int, Add],
+    *,
+    has_deleted: bool,
+    decode: bool,
 ) -> DataFrame:
     snapshot = scan.snapshot
-    skipped = {item.name for item in looked_up}
-    read = Struct(
-        tuple(
-            item
-            for item in snapshot.schema
-            if item.name not in skipped and item.type != Primitive("void")
-        )
+    partitions = [item for item in snapshot.schema if item.name in snapshot.partition_columns]
+    by_folder = not decode and folders_agree(snapshot, scan.store, files.values(), partitions)
+    looked_up = [] if by_folder else partitions
+    reading = Reading(
+        spark=spark,
+        manifests=manifests,
+        snapshot=snapshot,
+        store=scan.store,
+        storage_options=scan.storage_options,
+        files=files,
+        looked_up=tuple(item.name for item in looked_up),
+        tracked=_materialized(snapshot) if scan.row_ids else (),
     )
-    spark_read = spark_schema(read, physical=True)
-    if snapshot.properties.column_mapping_mode == "id":
-        spark_read = _with_field_ids(spark, read, spark_read)
+    positions = bool(looked_up) or has_deleted or scan.row_ids or scan.positions
+    frame = decoded_rows(reading) if decode else native_rows(reading, positions=positions)
+    lookup = Lookup(files)
+    for item in looked_up:
+        lookup.partition_value(item)
     if scan.row_ids:
-        for name in _materialized(snapshot):
-            spark_read = spark_read.add(name, T.LongType())
-    url = manifests.write(
-        (i, spark_url(paths.absolute_url(scan.store.url, adds[i].path)), adds[i].size)
-        for i in ordinals
-    )
-    reader = spark.read.schema(spark_read)
-    if looked_up or not snapshot.partition_columns:
-        reader = reader.option("recursiveFileLookup", "true")
-    frame = reader.parquet(url)
-    if not is_connect(spark):
-        manifests.drop(url)
-    return frame
+        lookup.row_ids()
+    if has_deleted and broadcast_bytes(files.values()) > scan.settings.broadcast_vector_bytes_max:
+        frame = live_rows(frame, scan.store, files, scan.deleted, scan.storage_options)
+    elif has_deleted:
+        lookup.deleted(_deleted(scan, files))
+    return lookup.joined(spark, frame).select(*_columns(scan))
 
 
-def _with_field_ids(spark: SparkSession, read: Struct, schema: T.StructType) -> T.StructType:
-    """The same schema with the ids by which Spark finds columns in the files."""
-    spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
-    spark.conf.set("spark.sql.parquet.fieldId.read.ignoreMissing", "true")
-    return T.StructType(
-        [
-            T.StructField(
-                found.name,
-                found.dataType,
-                found.nullable,
-                {} if item.column_id is None else {"parquet.field.id": item.column_id},
-            )
-            for item, found in zip(read, schema, strict=True)
-        ]
+def _deleted(scan: Scan, files: Mapping[int, Add]) -> dict[int, BitMap64]:
+    own = (
+        (ordinal, add.deletion_vector)
+        for ordinal, add in files.items()
+        if add.deletion_vector is not None and ordinal not in scan.deleted
     )
+    return {**load_vectors(scan.store, own), **scan.deleted}
 
 
 def _materialized(snapshot: Snapshot) -> tuple[str, ...]:
@@ -175,69 +138,7 @@ def _materialized(snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(name for name in names if name is not None)
 
 
-def _folders_agree(scan: Scan, adds: list[Add], partitions: list[Field]) -> bool:
-    """Whether every file's folders say exactly what the log says, so that Spark may read them."""
-    if not partitions:
-        return True
-    root = paths.decode_path(scan.store.url)
-    if "=" in root or any(
-        not isinstance(item.type, Primitive) or item.type.name not in _FOLDER_TYPES
-        for item in partitions
-    ):
-        return False
-    by_name = {item.name: item.physical_name for item in partitions}
-    ordered = [by_name[name] for name in scan.snapshot.partition_columns]
-    for add in adds:
-        if paths.is_absolute(add.path):
-            return False
-        values = [(name, add.partition_values.get(name) or None) for name in ordered]
-        folder = paths.decode_path(add.path).rpartition("/")[0]
-        if folder != paths.partition_folder(values):
-            return False
-    return True
-
-
-def _with_lookup(
-    spark: SparkSession,
-    scan: Scan,
-    frame: DataFrame,
-    adds: list[Add],
-    ordinals: list[int],
-    looked_up: list[Field],
-    deleted: Mapping[int, BitMap64],
-) -> DataFrame:
-    """Joins what only the log knows of each file, by the file's ordinal."""
-    key = "__txlake_key"
-    arrays: list[pa.Array] = [pa.array(ordinals, pa.int64())]
-    fields = [T.StructField(key, T.LongType(), False)]
-    for item in looked_up:
-        texts = pa.array(
-            [adds[i].partition_values.get(item.physical_name) for i in ordinals], pa.string()
-        )
-        arrays.append(parse_column(texts, item.type))
-        fields.append(T.StructField(item.physical_name, spark_type(item.type)))
-    if scan.row_ids:
-        for name, values in (
-            (_BASE_ID, [adds[i].base_row_id for i in ordinals]),
-            (_BASE_VERSION, [adds[i].default_row_commit_version for i in ordinals]),
-        ):
-            arrays.append(pa.array(values, pa.int64()))
-            fields.append(T.StructField(name, T.LongType()))
-    if deleted:
-        words = pa.array([as_words(deleted[i]) for i in ordinals], pa.list_(pa.int64()))
-        arrays.append(words)
-        fields.append(T.StructField(_WORDS, T.ArrayType(T.LongType(), False)))
-    table = pa.Table.from_arrays(arrays, names=[item.name for item in fields])
-    lookup = F.broadcast(spark.createDataFrame(table, T.StructType(fields)))
-    frame = frame.join(lookup, frame[FILE] == lookup[key], "inner")
-    if deleted:
-        word = f"get({_WORDS}, CAST(shiftright({ROW}, 6) AS INT))"
-        bit = F.expr(f"shiftright({word}, CAST({ROW} & 63 AS INT)) & 1")
-        frame = frame.where(F.coalesce(bit, F.lit(0)) == 0)
-    return frame
-
-
-def _columns(scan: Scan, frame: DataFrame) -> list[Column]:
+def _columns(scan: Scan) -> list[Column]:
     columns = []
     for item in scan.snapshot.schema:
         if item.type == Primitive("void"):
@@ -254,10 +155,10 @@ def _columns(scan: Scan, frame: DataFrame) -> list[Column]:
     if scan.row_ids:
         properties = scan.snapshot.properties
         columns += [
-            _tracked(properties.materialized_row_id_column, F.col(_BASE_ID) + F.col(ROW), ROW_ID),
+            _tracked(properties.materialized_row_id_column, F.col(BASE_ID) + F.col(ROW), ROW_ID),
             _tracked(
                 properties.materialized_row_commit_version_column,
-                F.col(_BASE_VERSION),
+                F.col(BASE_VERSION),
                 ROW_VERSION,
             ),
         ]
@@ -286,14 +187,3 @@ def add_rows(add: Add) -> int | None:
 def quote(name: str) -> str:
     """A column name in backquotes."""
     return "`" + name.replace("`", "``") + "`"
-
-
-def spark_url(url: str) -> str:
-    """The URL that Hadoop's file systems know for a store's URL."""
-    scheme, separator, rest = url.partition("://")
-    return f"{_SCHEMES.get(scheme, scheme)}{separator}{rest}"
-
-
-def is_connect(spark: SparkSession) -> bool:
-    """Whether the session is one of Spark Connect."""
-    return type(spark).__module__.startswith("pyspark.sql.connect")

@@ -7,20 +7,33 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from txlake.errors import UnsupportedFeature
-from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct, type_from_json
+from txlake.protocol.types import (
+    Array,
+    DataType,
+    Field,
+    Map,
+    Primitive,
+    Struct,
+    to_arrow_type,
+    type_from_json,
+)
 
 _HIDDEN_METADATA = ("delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT", "__CHAR_VARCHAR", "parquet.")
 _NUMERIC_RANK = {"byte": 0, "short": 1, "integer": 2, "long": 3, "float": 5, "double": 6}
 _DATETIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
 
 
-def spark_type(data_type: DataType, *, physical: bool = False) -> T.DataType:
+def spark_type(data_type: DataType, *, physical: bool = False, ids: bool = False) -> T.DataType:
     """The PySpark type that holds a Delta type; struct fields by logical or physical name.
+
+    With `ids` fields carry the ids by which Spark finds them in Parquet files. Geometry and
+    geography are binary, the well-known binary form in which files hold them.
 
     Raises UnsupportedFeature for a type that Spark doesn't know.
     """
@@ -33,6 +46,8 @@ def spark_type(data_type: DataType, *, physical: bool = False) -> T.DataType:
                 return T.DecimalType(*decimal)
             if name == "void":
                 return T.NullType()
+            if name.startswith(("geometry", "geography")):
+                return T.BinaryType()
             try:
                 return T.StructType.fromJson(
                     {"fields": [{"name": "c", "type": name, "nullable": True, "metadata": {}}]}
@@ -40,29 +55,51 @@ def spark_type(data_type: DataType, *, physical: bool = False) -> T.DataType:
             except Exception as error:
                 raise UnsupportedFeature(f"type {name!r} is not known to Spark") from error
         case Array(element, contains_null):
-            return T.ArrayType(spark_type(element, physical=physical), contains_null)
+            return T.ArrayType(spark_type(element, physical=physical, ids=ids), contains_null)
         case Map(key, value, value_contains_null):
             return T.MapType(
-                spark_type(key, physical=physical),
-                spark_type(value, physical=physical),
+                spark_type(key, physical=physical, ids=ids),
+                spark_type(value, physical=physical, ids=ids),
                 value_contains_null,
             )
         case Struct():
-            return spark_schema(data_type, physical=physical)
+            return spark_schema(data_type, physical=physical, ids=ids)
 
 
-def spark_schema(schema: Struct, *, physical: bool = False) -> T.StructType:
-    """The PySpark schema of a table, without metadata."""
+def spark_schema(schema: Struct, *, physical: bool = False, ids: bool = False) -> T.StructType:
+    """The PySpark schema of a table, without metadata but for the Parquet field ids with `ids`."""
     return T.StructType(
         [
             T.StructField(
                 item.physical_name if physical else item.name,
-                spark_type(item.type, physical=physical),
+                spark_type(item.type, physical=physical, ids=ids),
                 item.nullable,
+                {"parquet.field.id": item.column_id} if ids and item.column_id is not None else {},
             )
             for item in schema
         ]
     )
+
+
+def parquet_field(item: Field) -> pa.Field:
+    """The Arrow field of a column in data files: physical names, ids where columns are mapped.
+
+    All of it is nullable: the log's schema says what may be null.
+    """
+    metadata = None if item.column_id is None else {"PARQUET:field_id": str(item.column_id)}
+    return pa.field(item.physical_name, _parquet_type(item.type), True, metadata)
+
+
+def _parquet_type(data_type: DataType) -> pa.DataType:
+    match data_type:
+        case Struct(fields):
+            return pa.struct([parquet_field(item) for item in fields])
+        case Array(element, _):
+            return pa.list_(pa.field("element", _parquet_type(element)))
+        case Map(key, value, _):
+            return pa.map_(_parquet_type(key), pa.field("value", _parquet_type(value)))
+        case _:
+            return to_arrow_type(data_type)
 
 
 def visible_metadata(item: Field) -> dict[str, object]:

@@ -1,11 +1,12 @@
 """Deletion vectors on their way between the table's files, the driver and Spark.
 
-Owns loading the vectors of a scan, their broadcast form, and writing the vectors of a change. The
+Owns loading the vectors of a scan and writing the vectors of a change. The
 bytes themselves are `protocol.deletion_vectors`' business.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -47,15 +48,6 @@ def load_vector(store: Store, vector: DeletionVector) -> BitMap64:
     return codec.read_from_file(data, vector, file=path)
 
 
-def as_words(bitmap: BitMap64) -> list[int]:
-    """Packed bits as signed 64-bit words: bit `p & 63` of word `p >> 6` says that p is deleted."""
-    positions = as_array(bitmap)
-    bits = np.zeros((int(positions[-1]) // 64 + 1) * 64 if len(positions) else 64, dtype=bool)
-    bits[positions] = True
-    words: list[int] = np.packbits(bits, bitorder="little").view("<i8").tolist()
-    return words
-
-
 def as_array(bitmap: BitMap64) -> np.ndarray:
     """The positions in ascending order, unsigned 64-bit."""
     return np.fromiter(bitmap, dtype=np.uint64, count=len(bitmap))
@@ -63,7 +55,7 @@ def as_array(bitmap: BitMap64) -> np.ndarray:
 
 def from_report(data: bytes) -> BitMap64:
     """The positions that a task reported."""
-    return BitMap64(unpack_positions(data).tolist())
+    return BitMap64(array("Q", unpack_positions(data).tobytes()))
 
 
 def write_vectors(

@@ -74,9 +74,11 @@ class Work:
                 snapshot=self.snapshot,
                 store=self.store,
                 files=files,
+                settings=self.settings,
+                storage_options=self.storage_options,
                 positions=positions,
                 row_ids=positions and self.tracks_rows,
-                deleted=deleted,
+                deleted=deleted or {},
             ),
         )
 

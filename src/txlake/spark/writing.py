@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
-from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -23,11 +22,13 @@ from txlake.ports import Store, System
 from txlake.protocol import paths
 from txlake.protocol.actions import Add
 from txlake.protocol.partition_values import format_value
-from txlake.protocol.types import Field, Primitive, Struct, to_arrow_field
+from txlake.protocol.types import Field, Primitive, Struct
 from txlake.spark import executor
 from txlake.spark.footers import statistics_of
-from txlake.spark.scan import FILE, ROW, ROW_ID, ROW_VERSION, quote
-from txlake.spark.types import spark_type, stored
+from txlake.spark.reading import FILE, ROW
+from txlake.spark.scan import ROW_ID, ROW_VERSION, quote
+from txlake.spark.shipping import travelling
+from txlake.spark.types import parquet_field, spark_type, stored
 from txlake.spark.vectors import from_report
 
 ACTION = "__txlake_action"
@@ -35,9 +36,6 @@ VIOLATION = "__txlake_violation"
 VIOLATION_ROW = "__txlake_violation_row"
 GROUP = "__txlake_group"
 _BATCH_ROWS = 131_072
-
-cloudpickle.register_pickle_by_value(executor)
-cloudpickle.register_pickle_by_value(paths)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +80,8 @@ def write_frame(
 
     Without `images` only the control columns are read, and nothing is written.
 
-    `frame` has the table's columns by logical name, of the types that `rows` gave them, and any of the
-    control columns ACTION, FILE, ROW, VIOLATION, VIOLATION_ROW, GROUP, ROW_ID, ROW_VERSION.
+    `frame` has the table's columns by logical name, of the types that `rows` gave them, and any of
+    the control columns ACTION, FILE, ROW, VIOLATION, VIOLATION_ROW, GROUP, ROW_ID, ROW_VERSION.
 
     Raises InvalidRequest with the row when one violates a constraint; nothing stays written.
     """
@@ -128,7 +126,7 @@ def write_frame(
         _arrow_schema(data, _tracked_names(snapshot, present)),
         executor.Layout(partition=tuple(partition_indexes), **layout),
     )
-    reports = selected.mapInArrow(task, executor.REPORT_SCHEMA).collect()
+    reports = selected.mapInArrow(travelling(task), executor.REPORT_SCHEMA).collect()
     return _written(target, (row.asDict() for row in reports))
 
 
@@ -230,44 +228,28 @@ def _tracked_names(snapshot: Snapshot, present: Iterable[str]) -> list[str]:
 
 
 def _arrow_schema(data: list[Field], tracked: list[str]) -> pa.Schema:
-    fields = [_with_field_id(item) for item in data]
+    fields = [parquet_field(item) for item in data]
     return pa.schema([*fields, *(pa.field(name, pa.int64()) for name in tracked)])
 
 
-def _with_field_id(item: Field) -> pa.Field:
-    """The Arrow field of a data file, with Parquet field ids where columns are mapped.
-
-    Parquet itself leaves a column nullable: the log's schema says what may be null.
-    """
-    made = to_arrow_field(item, physical=True)
-    if item.column_id is None:
-        return made.with_nullable(True)
-    data_type = made.type
-    if isinstance(item.type, Struct):
-        data_type = pa.struct([_with_field_id(inner) for inner in item.type])
-    metadata = {"PARQUET:field_id": str(item.column_id)}
-    return pa.field(made.name, data_type, True, metadata)
-
-
 def _task(target: Target, schema: pa.Schema, layout: executor.Layout) -> executor.WriteTask:
-    url = target.store.url
-    local = paths.decode_path(url.removeprefix("file://")) if url.startswith("file://") else None
     names = [item.physical_name for item in _partition_fields(target.snapshot)]
     return executor.WriteTask(
         schema=schema.serialize().to_pybytes(),
         layout=layout,
-        root=local or url,
-        is_local=local is not None,
+        root=target.store.url,
         job_id=target.system.new_id(),
         folder_of=_folder_namer(names),
-        storage_options=dict(target.storage_options),
+        options=dict(target.storage_options),
         rows_max=target.rows_max,
     )
 
 
+# Nested, so that it travels with the job by value.
 def _folder_namer(names: list[str]) -> Callable[[tuple[str | None, ...]], str]:
     def folder_of(values: tuple[str | None, ...]) -> str:
-        return paths.partition_folder(list(zip(names, values, strict=True)))
+        folder = paths.partition_folder(list(zip(names, values, strict=True)))
+        return paths.encode_path(folder)
 
     return folder_of
 
@@ -303,14 +285,16 @@ def _written(target: Target, reports: Iterable[Mapping[str, object]]) -> Written
                 if isinstance(group, int):
                     groups.append(group)
             case "rows":
-                assert isinstance(key, int) and isinstance(count, int)
+                assert isinstance(key, int)
+                assert isinstance(count, int)
                 data = report["data"]
                 assert isinstance(data, bytes | bytearray)
                 bitmap = from_report(bytes(data))
                 replaced[key] = replaced[key] | bitmap if key in replaced else bitmap
                 replaced_rows += count
             case "action":
-                assert isinstance(key, int) and isinstance(count, int)
+                assert isinstance(key, int)
+                assert isinstance(count, int)
                 actions[key] = actions.get(key, 0) + count
             case "violation":
                 values = report["values"]
@@ -335,18 +319,20 @@ def _written(target: Target, reports: Iterable[Mapping[str, object]]) -> Written
 def _add(target: Target, report: Mapping[str, object], now_ms: int) -> Add:
     snapshot = target.snapshot
     values, names, data = report["values"], report["names"], report["data"]
-    assert isinstance(values, list) and isinstance(names, list)
+    assert isinstance(values, list)
+    assert isinstance(names, list)
     assert isinstance(data, bytes | bytearray)
     footer = pq.read_metadata(pa.BufferReader(bytes(data)))
+    with_nan = {tuple(name.split(executor.NAME_END)) for name in names}
     columns = Struct(tuple(item for item in snapshot.schema if item.type != Primitive("void")))
     statistics = statistics_of(
-        footer, columns, snapshot.partition_columns, snapshot.properties, names
+        footer, columns, snapshot.partition_columns, snapshot.properties, with_nan
     )
     size = report["key"]
     assert isinstance(size, int)
     physical = [item.physical_name for item in _partition_fields(snapshot)]
     return Add(
-        path=paths.encode_path(str(report["text"])),
+        path=str(report["text"]),
         partition_values=dict(zip(physical, values, strict=True)),
         size=size,
         modification_time=now_ms,

@@ -1,0 +1,113 @@
+"""What Spark's tasks do with the bytes of data files, on file systems and in buckets.
+
+This module travels with the job, see `executor`. Files are named by encoded URLs; `options` are
+those of the bucket's store.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+Options = Mapping[str, str]
+_LOCAL = "file://"
+
+
+def create(url: str) -> pa.NativeFile:
+    """What a new file is written to, until `finish`. Missing folders are made."""
+    if not url.startswith(_LOCAL):
+        return pa.BufferOutputStream()
+    path = local_path(url)
+    _make_folder(os.path.dirname(path))
+    return pa.OSFile(path, "wb")
+
+
+def finish(sink: pa.NativeFile, url: str, options: Options) -> None:
+    """Makes a written file durable, and visible in a bucket."""
+    if not url.startswith(_LOCAL):
+        import obstore
+
+        obstore.put(*_place(url, options), sink.getvalue().to_pybytes())
+        return
+    sink.close()
+    path = local_path(url)
+    _sync(path)
+    _sync(os.path.dirname(path))
+
+
+def remove(url: str, options: Options) -> None:
+    """Removes a file, if that works; what stays is an orphan for VACUUM."""
+    try:
+        if url.startswith(_LOCAL):
+            os.remove(local_path(url))
+        else:
+            import obstore
+
+            obstore.delete(*_place(url, options))
+    except Exception:  # an orphan is harmless
+        return
+
+
+def open_file(url: str, options: Options) -> pa.NativeFile:
+    """A file to read anywhere in. Raises FileNotFoundError."""
+    if url.startswith(_LOCAL):
+        return pa.OSFile(local_path(url), "rb")
+    import obstore
+
+    return pa.BufferReader(obstore.get(*_place(url, options)).bytes().to_bytes())
+
+
+def read_range(url: str, offset: int, length: int, options: Options) -> bytes:
+    """Some of a file's bytes. Raises FileNotFoundError."""
+    if url.startswith(_LOCAL):
+        with open(local_path(url), "rb") as file:
+            file.seek(offset)
+            return file.read(length)
+    import obstore
+
+    return obstore.get_range(*_place(url, options), start=offset, length=length).to_bytes()
+
+
+def local_path(url: str) -> str:
+    """The path that a `file://` URL names."""
+    return unquote(url.removeprefix(_LOCAL), errors="surrogateescape")
+
+
+def _make_folder(path: str) -> None:
+    if os.path.isdir(path):
+        return
+    parent = os.path.dirname(path)
+    _make_folder(parent)
+    os.makedirs(path, exist_ok=True)
+    _sync(parent)
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _place(url: str, options: Options) -> tuple[ObjectStore, str]:
+    """The bucket's store and the object's key in it."""
+    from obstore.store import AzureStore, GCSStore, S3Store
+
+    parts = urlsplit(url)
+    config = {name: value for name, value in options.items() if name != "max_retries"}
+    key = unquote(parts.path.lstrip("/"))
+    if parts.scheme == "s3":
+        return S3Store(parts.netloc, config=config), key  # type: ignore[arg-type]
+    if parts.scheme == "gs":
+        return GCSStore(parts.netloc, config=config), key  # type: ignore[arg-type]
+    container, _, host = parts.netloc.partition("@")
+    account = {"azure_storage_account_name": host.partition(".")[0]} if host else {}
+    return AzureStore(container, config={**account, **config}), key  # type: ignore[arg-type]

@@ -1,0 +1,201 @@
+"""Data files become rows with the files' own columns: by Spark's reader, or decoded by pyarrow.
+
+Owns the manifest of a read, the folders that Spark may take partition values from, and the few
+files that Spark's reader can't decode.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from txlake.errors import InvalidRequest
+from txlake.log.snapshot import Snapshot
+from txlake.ports import Store
+from txlake.protocol import paths
+from txlake.protocol.actions import Add
+from txlake.protocol.type_widening import TYPE_CHANGES, is_widening
+from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
+from txlake.spark.executor_reads import DecodeTask
+from txlake.spark.manifest import Manifests
+from txlake.spark.shipping import travelling
+from txlake.spark.types import parquet_field, spark_schema
+
+FILE = "__txlake_file"
+ROW = "__txlake_row"
+_SCHEMES = {"s3": "s3a", "gs": "gs", "az": "abfss"}
+# Types whose text in a folder name Spark reads as the log means it.
+_FOLDER_TYPES = frozenset({"string", "byte", "short", "integer", "long", "date"})
+# Writers name the codec in the file's name. Spark has no Brotli.
+_BROTLI = re.compile(r"\.(br|brotli)\.parquet$")
+_TASK_FILES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """Some files of a table, and how they are read.
+
+    Attributes:
+        files: the files by their ordinal in the scan.
+        looked_up: partition columns whose values don't come from the folders.
+        tracked: columns of the files that aren't the table's: materialised row ids.
+    """
+
+    spark: SparkSession
+    manifests: Manifests
+    snapshot: Snapshot
+    store: Store
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[int, Add]
+    looked_up: tuple[str, ...] = ()
+    tracked: tuple[str, ...] = ()
+
+    @property
+    def by_id(self) -> bool:
+        """Whether columns are found by their field ids."""
+        return self.snapshot.properties.column_mapping_mode == "id"
+
+    def columns(self, left_out: Sequence[str]) -> Struct:
+        """The table's columns but those, and those that no file holds."""
+        return Struct(
+            tuple(
+                item
+                for item in self.snapshot.schema
+                if item.name not in left_out and item.type != Primitive("void")
+            )
+        )
+
+
+def native_rows(reading: Reading, *, positions: bool) -> DataFrame:
+    """The rows as Spark reads them: physical names, partition columns of the folders included.
+
+    With `positions` also FILE (ordinal) and ROW (position in the file).
+    """
+    spark = reading.spark
+    schema = _spark_schema(reading, reading.looked_up)
+    if reading.by_id:
+        spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
+        spark.conf.set("spark.sql.parquet.fieldId.read.ignoreMissing", "true")
+    url = reading.manifests.write(
+        (ordinal, spark_url(paths.absolute_url(reading.store.url, add.path)), add.size)
+        for ordinal, add in reading.files.items()
+    )
+    reader = spark.read.schema(schema)
+    if reading.looked_up or not reading.snapshot.partition_columns:
+        reader = reader.option("recursiveFileLookup", "true")
+    frame = reader.parquet(url)
+    if not is_connect(spark):  # the plan has read it; Connect reads it again with each action
+        reading.manifests.drop(url)
+    if not positions:
+        return frame
+    metadata = frame.metadataColumn("_metadata")
+    return frame.select(
+        "*",
+        F.unix_millis(metadata.getField("file_modification_time")).alias(FILE),
+        metadata.getField("row_index").alias(ROW),
+    )
+
+
+def decoded_rows(reading: Reading) -> DataFrame:
+    """The rows as pyarrow reads them in Spark's tasks, with FILE and ROW; no partition columns."""
+    left_out = reading.snapshot.partition_columns
+    columns = reading.columns(left_out)
+    positions = [pa.field(FILE, pa.int64()), pa.field(ROW, pa.int64())]
+    tracked = [pa.field(name, pa.int64()) for name in reading.tracked]
+    arrow = pa.schema([*map(parquet_field, columns), *tracked, *positions])
+    schema = _spark_schema(reading, left_out)
+    schema = schema.add(FILE, T.LongType()).add(ROW, T.LongType())
+    task = DecodeTask(
+        schema=arrow.serialize().to_pybytes(),
+        by_id=reading.by_id,
+        options=dict(reading.storage_options),
+    )
+    urls = [paths.absolute_url(reading.store.url, add.path) for add in reading.files.values()]
+    files = reading.spark.createDataFrame(
+        pa.table({"ordinal": pa.array(reading.files, pa.int64()), "url": urls})
+    )
+    files = files.repartition(-(-len(urls) // _TASK_FILES))
+    return files.mapInArrow(travelling(task), schema)
+
+
+def _spark_schema(reading: Reading, left_out: Sequence[str]) -> T.StructType:
+    schema = spark_schema(reading.columns(left_out), physical=True, ids=reading.by_id)
+    for name in reading.tracked:
+        schema = schema.add(name, T.LongType())
+    return schema
+
+
+def needs_decoding(snapshot: Snapshot, add: Add) -> bool:
+    """Whether the file is one that Spark's reader can't decode."""
+    return _BROTLI.search(add.path) is not None or _has_odd_widening(snapshot.schema)
+
+
+def _has_odd_widening(data_type: DataType) -> bool:
+    """Whether a column's type became one that the protocol doesn't let it become.
+
+    Delta 3.3's preview did: a byte became decimal(4,1). Spark refuses to read the older files.
+    """
+    match data_type:
+        case Struct(fields):
+            return any(_became_odd(item) or _has_odd_widening(item.type) for item in fields)
+        case Array(element, _):
+            return _has_odd_widening(element)
+        case Map(key, value, _):
+            return _has_odd_widening(key) or _has_odd_widening(value)
+        case _:
+            return False
+
+
+def _became_odd(item: Field) -> bool:
+    changes = item.metadata.get(TYPE_CHANGES)
+    return any(
+        isinstance(change, dict)
+        and not is_widening(Primitive(str(change["fromType"])), Primitive(str(change["toType"])))
+        for change in (changes if isinstance(changes, list) else ())
+    )
+
+
+def folders_agree(
+    snapshot: Snapshot, store: Store, adds: Iterable[Add], partitions: Sequence[Field]
+) -> bool:
+    """Whether every file's folders say exactly what the log says, so that Spark may read them."""
+    if not partitions:
+        return True
+    root = paths.decode_path(store.url)
+    if "=" in root or any(
+        not isinstance(item.type, Primitive) or item.type.name not in _FOLDER_TYPES
+        for item in partitions
+    ):
+        return False
+    by_name = {item.name: item.physical_name for item in partitions}
+    ordered = [by_name[name] for name in snapshot.partition_columns]
+    for add in adds:
+        if paths.is_absolute(add.path):
+            return False
+        values = [(name, add.partition_values.get(name) or None) for name in ordered]
+        folder = paths.decode_path(add.path).rpartition("/")[0]
+        if folder != paths.partition_folder(values):
+            return False
+    return True
+
+
+def spark_url(url: str) -> str:
+    """The URL that Hadoop's file systems know for a store's URL.
+
+    Raises InvalidRequest for a store in this process's memory, which Spark can't read.
+    """
+    scheme, separator, rest = url.partition("://")
+    if scheme == "memory":
+        raise InvalidRequest(f"{url}: Spark can't read memory:// tables; use a folder or a bucket")
+    return f"{_SCHEMES.get(scheme, scheme)}{separator}{rest}"
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether the session is one of Spark Connect."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")

@@ -1,0 +1,22 @@
+"""What a Spark task needs of txlake travels with the job, so that a cluster has none installed."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from pyspark import cloudpickle
+
+from txlake import errors
+from txlake.protocol import deletion_vectors, paths
+from txlake.spark import executor, executor_files, executor_reads
+
+SHIPPED = (executor, executor_files, executor_reads, paths, deletion_vectors, errors)
+
+T = TypeVar("T")
+
+
+def travelling(task: T) -> T:
+    """The task, pickled from now on together with the code that it needs."""
+    for module in SHIPPED:
+        cloudpickle.register_pickle_by_value(module)
+    return task

@@ -150,7 +150,24 @@ def test_a_place_without_a_table() -> None:
     for read in (log.latest, log.history, lambda: log.snapshot(0), lambda: log.version_at(1)):
         with pytest.raises(InvalidRequest, match="t is not a Delta table"):
             read()
+    assert log.latest_or_none() is None
     assert table.create().open().exists()
+    assert log.latest_or_none() is log.latest()
+
+
+def test_existence_follows_the_store() -> None:
+    table = _three_versions()
+    log = table.open()
+    assert log.exists()
+    log.latest()
+    assert log.exists()
+    table.remove_file(*table.paths)
+    assert not log.exists()
+    assert log.latest_or_none() is None
+    table.store.put("_delta_log/00000000000000000001.checkpoint.0000000001.0000000002.parquet", b"")
+    assert log.exists()
+    with pytest.raises(CorruptTable, match=r"incomplete checkpoint: only .*0000000002\.parquet"):
+        log.latest_or_none()
 
 
 def test_an_unreachable_store_is_no_missing_table() -> None:

@@ -136,6 +136,17 @@ class Listing:
         return max(max(self.commits, default=-1), newest_checkpoint)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing of a Delta table."""
+        return not (
+            self.commits
+            or self.checkpoints
+            or self.broken_checkpoints
+            or self.compactions
+            or self.checksums
+        )
+
+    @property
     def earliest_version(self) -> int | None:
         """The oldest version that can be rebuilt: version 0, or the oldest usable checkpoint's."""
         if 0 in self.commits:

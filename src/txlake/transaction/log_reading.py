@@ -51,7 +51,7 @@ class LogReader:
         what `TableLog` promises.
         """
         if listing.latest_version < 0:
-            raise self.not_a_table(listing)
+            raise self._without_versions(listing)
         unusable: set[CheckpointName] = set()
         first_error: CorruptTable | None = None
         while True:
@@ -73,6 +73,13 @@ class LogReader:
                     first_error = first_error or error
                     continue
             return self._built(base, segment, listing), segment
+
+    def _without_versions(self, listing: Listing) -> CorruptTable:
+        parts = ", ".join(sorted(entry.path for entry in listing.broken_checkpoints)[:5])
+        return CorruptTable(
+            f"{self._name}: _delta_log has neither a commit nor a whole checkpoint"
+            + (f"; incomplete checkpoint: only {parts}" if parts else "")
+        )
 
     def _built(self, base: Snapshot, segment: Segment, listing: Listing) -> Snapshot:
         try:
@@ -127,14 +134,8 @@ class LogReader:
             head = self._store.get(path)
         return commit_info_of(head, file=f"{self._name}: {path}")
 
-    def not_a_table(self, listing: Listing) -> InvalidRequest | CorruptTable:
-        """The error for a listing without a commit and without a whole checkpoint."""
-        parts = ", ".join(sorted(entry.path for entry in listing.broken_checkpoints)[:5])
-        if parts or listing.compactions or listing.checksums:
-            return CorruptTable(
-                f"{self._name}: _delta_log has neither a commit nor a whole checkpoint"
-                + (f"; incomplete checkpoint: only {parts}" if parts else "")
-            )
+    def not_a_table(self) -> InvalidRequest:
+        """The error for a place whose log holds nothing."""
         return InvalidRequest(
             f"{self._name} is not a Delta table: no commit and no checkpoint in _delta_log. "
             "Check the path, or create the table first"

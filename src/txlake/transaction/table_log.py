@@ -7,8 +7,7 @@ commit is the commit loop's. Nothing here starts Spark.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from txlake.errors import CorruptTable, InvalidRequest
@@ -16,7 +15,15 @@ from txlake.log.segment import Checkpoint, Listing, LogEntry, Segment, choose_se
 from txlake.log.snapshot import Snapshot
 from txlake.ports import PutOutcome, Store, System
 from txlake.protocol.actions import Action, CommitInfo, decode_actions, encode_actions
-from txlake.protocol.file_names import LAST_CHECKPOINT_PATH, LOG_FOLDER, commit_path, list_from
+from txlake.protocol.file_names import (
+    LAST_CHECKPOINT_PATH,
+    LOG_FOLDER,
+    ClassicCheckpoint,
+    CommitFile,
+    commit_path,
+    list_from,
+    parse_name,
+)
 from txlake.protocol.last_checkpoint import read_hint
 from txlake.settings import Settings
 from txlake.transaction.commit_times import CommitTimes
@@ -56,23 +63,38 @@ class TableLog:
         self.system = system
         self.settings = settings
         self.name = name or store.url
-        self._latest: Snapshot | None = None
-        self._latest_entry: LogEntry | None = None  # the latest's commit file as it was read
-        self._old: OrderedDict[int, Snapshot] = OrderedDict()
+        # The latest version with its commit file as it was listed. Replaced, never changed, as are
+        # the old versions: threads may share a log.
+        self._latest: tuple[Snapshot, LogEntry | None] | None = None
+        self._old: Mapping[int, Snapshot] = {}
         self._reader = LogReader(store, self.name)
 
     def exists(self) -> bool:
-        """Whether there is a Delta table: a commit or a checkpoint in `_delta_log`."""
-        return self._latest is not None or self.listing().latest_version >= 0
+        """Whether there is a Delta table: anything of one in `_delta_log`, damaged or not.
+
+        Who wants the snapshot too asks `latest_or_none`.
+        """
+        if self._latest is not None and not self.listing(self._latest[0].version).is_empty:
+            return True
+        names = (parse_name(item.path) for item in self.store.list(LOG_FOLDER))
+        return any(isinstance(name, CommitFile | ClassicCheckpoint) for name in names) or (
+            not self.listing().is_empty
+        )
 
     def latest(self) -> Snapshot:
         """The newest version. Costs one listing and the commits that are new since the last."""
-        known = self._latest
-        if known is None:
+        state = self.latest_or_none()
+        if state is None:
+            raise self._reader.not_a_table()
+        return state
+
+    def latest_or_none(self) -> Snapshot | None:
+        """As `latest`; None when there is no Delta table."""
+        if self._latest is None:
             return self._open()
+        known, was = self._latest
         listing = self.listing(known.version)
         entry = listing.commits.get(known.version)
-        was = self._latest_entry
         is_same = entry == was if was else listing.latest_version >= known.version
         new = listing.latest_version - known.version
         if not is_same or new > _CATCH_UP_COMMITS_MAX:
@@ -82,10 +104,11 @@ class TableLog:
             segment = choose_segment(
                 Listing(commits=listing.commits), table=self.name, after=known.version
             )
-            self._keep(self._reader.replayed(known, segment), segment.newest)
+            newest, entry = self._reader.replayed(known, segment), segment.newest
         else:
-            self._keep(_as_stored(known, entry), entry)
-        return self._latest or known
+            newest = _as_stored(known, entry)
+        self._latest = (newest, entry)
+        return newest
 
     def snapshot(
         self,
@@ -105,17 +128,15 @@ class TableLog:
             version = self.version_at(timestamp_ms, newest_if_later=newest_if_later)
         if version is None:
             return self.latest()
-        if self._latest is not None and version == self._latest.version:
-            return self._latest
-        known = self._old.get(version)
-        if known is not None:
-            self._old.move_to_end(version)
-            return known
-        state, _ = self._load(version)
-        self._old[version] = state
-        while len(self._old) > _OLD_SNAPSHOTS:
-            self._old.popitem(last=False)
-        return state
+        latest, old = self._latest, self._old
+        if latest is not None and version == latest[0].version:
+            return latest[0]
+        known = old.get(version)
+        if known is None:
+            known, _ = self._load(version, self.listing())
+            kept = list(old.items())[1 - _OLD_SNAPSHOTS :]
+            self._old = dict([*kept, (version, known)])
+        return known
 
     def version_at(self, timestamp_ms: int, *, newest_if_later: bool = False) -> int:
         """The version that `snapshot(timestamp_ms=...)` reads."""
@@ -200,13 +221,13 @@ class TableLog:
 
     def adopt(self, snapshot: Snapshot) -> None:
         """Takes a snapshot that follows from an own commit as the latest, without reading it."""
-        if self._latest is None or snapshot.version > self._latest.version:
-            self._keep(snapshot, None)
+        if self._latest is None or snapshot.version > self._latest[0].version:
+            self._latest = (snapshot, None)
 
     def forget(self) -> None:
         """Drops what is cached; the next read starts from the store."""
-        self._latest = self._latest_entry = None
-        self._old.clear()
+        self._latest = None
+        self._old = {}
 
     def listing(self, from_version: int | None = None) -> Listing:
         """The log's files; only those of `from_version` and later when it is given."""
@@ -214,14 +235,16 @@ class TableLog:
         objects = self.store.list(LOG_FOLDER, after)
         return Listing.of((item.path, item.size_bytes, item.modified_ms) for item in objects)
 
-    def _keep(self, snapshot: Snapshot, entry: LogEntry | None) -> None:
-        self._latest_entry = entry
-        self._latest = snapshot
-
-    def _open(self) -> Snapshot:
+    def _open(self) -> Snapshot | None:
         """The latest version from the store alone; by the hint where it helps."""
-        state, segment = self._load_from_hint() or self._load(None)
-        self._keep(state, segment.newest)
+        loaded = self._load_from_hint()
+        if loaded is None:
+            listing = self.listing()
+            if listing.is_empty:
+                return None
+            loaded = self._load(None, listing)
+        state, segment = loaded
+        self._latest = (state, segment.newest)
         return state
 
     def _load_from_hint(self) -> tuple[Snapshot, Segment] | None:
@@ -237,9 +260,10 @@ class TableLog:
             _log.info("%s: the hint didn't help, listing all: %s", self.name, error)
             return None
 
-    def _load(self, version: int | None) -> tuple[Snapshot, Segment]:
+    def _load(self, version: int | None, listing: Listing) -> tuple[Snapshot, Segment]:
         """A version from a listing of the whole log, made anew once when files vanish meanwhile."""
-        listing = self.listing()
+        if listing.is_empty:
+            raise self._reader.not_a_table()
         try:
             return self._reader.load(listing, version)
         except CorruptTable:

@@ -1,0 +1,583 @@
+"""One table, and the named cases of two transactions on it: who may commit at which level.
+
+A case's answer is the name of the rule that finds the conflict, for each level, or None.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from txlake.conflict.check import check_all
+from txlake.conflict.context import Context
+from txlake.conflict.evidence import Conflicted, Fine, Rebased
+from txlake.conflict.footprint import Footprint, Read, ReadKind
+from txlake.conflict.levels import Level, checked_at
+from txlake.conflict.winner import Winner
+from txlake.log.predicates import bind, parse_predicate
+from txlake.log.snapshot import Snapshot
+from txlake.protocol.actions import Add, DeletionVector, DomainMetadata, Metadata, Protocol, Remove
+
+SCHEMA = {
+    "type": "struct",
+    "fields": [
+        {"name": "id", "type": "long", "nullable": True, "metadata": {}},
+        {"name": "p", "type": "string", "nullable": True, "metadata": {}},
+    ],
+}
+FEATURES = (
+    "appendOnly",
+    "columnMapping",
+    "deletionVectors",
+    "domainMetadata",
+    "inCommitTimestamp",
+    "invariants",
+    "rowTracking",
+    "v2Checkpoint",
+)
+READER_FEATURES = ("columnMapping", "deletionVectors", "v2Checkpoint")
+PROTOCOL = Protocol(
+    min_reader_version=3,
+    min_writer_version=7,
+    reader_features=READER_FEATURES,
+    writer_features=FEATURES,
+)
+FEWER = Protocol(
+    min_reader_version=3,
+    min_writer_version=7,
+    reader_features=READER_FEATURES,
+    writer_features=tuple(name for name in FEATURES if name != "rowTracking"),
+)
+MORE = Protocol(
+    min_reader_version=3,
+    min_writer_version=7,
+    reader_features=READER_FEATURES,
+    writer_features=(*FEATURES, "checkConstraints"),
+)
+
+
+def metadata(schema: object = SCHEMA, **configuration: str) -> Metadata:
+    """The table's metadata; `__` in a key stands for a dot."""
+    return Metadata(
+        id="t",
+        schema_string=json.dumps(schema),
+        partition_columns=("p",),
+        configuration={key.replace("__", "."): value for key, value in configuration.items()},
+    )
+
+
+def vector(cardinality: int) -> DeletionVector:
+    """A deletion vector of that many rows, in a file of its own."""
+    return DeletionVector(
+        storage_type="u",
+        path_or_inline_dv=f"vector-{cardinality}",
+        offset=1,
+        size_in_bytes=36,
+        cardinality=cardinality,
+    )
+
+
+def add(
+    path: str,
+    p: str | None = "1",
+    ids: tuple[int, int] | None = None,
+    *,
+    dv: DeletionVector | None = None,
+    data_change: bool = True,
+) -> Add:
+    """A file of partition `p` that holds ids of a range, or no statistics."""
+    stats = None
+    if ids is not None:
+        stats = json.dumps(
+            {
+                "numRecords": 10,
+                "minValues": {"id": ids[0]},
+                "maxValues": {"id": ids[1]},
+                "nullCount": {"id": 0},
+            }
+        )
+    return Add(
+        path=path,
+        partition_values={"p": p},
+        size=10,
+        modification_time=1,
+        data_change=data_change,
+        stats=stats,
+        deletion_vector=dv,
+    )
+
+
+def gone(file: Add, *, data_change: bool = True) -> Remove:
+    """The file's remove."""
+    return file.removed(timestamp_ms=1, data_change=data_change)
+
+
+A = add("a", "1", (1, 10))
+B = add("b", "2", (11, 20))
+C = add("c", "1")
+D = add("d", "2", (11, 20), dv=vector(2))
+TABLE = Snapshot.empty("t").apply([PROTOCOL, metadata(), A, B, C, D], version=5, timestamp_ms=1_000)
+
+
+def read(
+    text: str | None = None, kind: ReadKind = ReadKind.FOR_WRITE, *, files: bool = True
+) -> Read:
+    """A read by a condition; None reads the whole table."""
+    predicate = None if text is None else bind(parse_predicate(text), TABLE.schema)
+    return Read(predicate=predicate, text=text, kind=kind, files=files)
+
+
+WHOLE = read()
+NEW = add("new", "3", (100, 110))  # what most transactions add: matches no winner
+
+Answer = str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A transaction, the winners, and the rule that answers at each level."""
+
+    name: str
+    ours: Footprint
+    winners: Sequence[Winner]
+    serializable: Answer
+    write_serializable: Answer
+    snapshot: Answer
+    base: Snapshot = field(default=TABLE)
+    table_granularity: bool = False
+
+    def expected(self, level: Level) -> Answer:
+        """The answer at a level."""
+        return {
+            Level.SERIALIZABLE: self.serializable,
+            Level.WRITE_SERIALIZABLE: self.write_serializable,
+            Level.SNAPSHOT: self.snapshot,
+        }[level]
+
+    def context(self, level: Level) -> Context:
+        """What the rules know."""
+        return Context(
+            base=self.base,
+            metadata=self.base.metadata,
+            protocol=self.base.protocol,
+            level=checked_at(level, changes_data=self.ours.changes_data),
+            table_granularity=self.table_granularity,
+        )
+
+    def outcome(self, level: Level) -> Fine | Rebased | Conflicted:
+        """What the check says."""
+        return check_all(self.ours, self.winners, self.context(level))
+
+
+def ours(**parts: object) -> Footprint:
+    """A transaction on version 5 that adds a file, unless its parts say otherwise."""
+    parts.setdefault("added", (NEW,))
+    parts.setdefault("read_version", 5)
+    return Footprint(**parts)  # type: ignore[arg-type]
+
+
+def winner(version: int = 6, **parts: object) -> Winner:
+    """A committed version."""
+    parts.setdefault("operation", "WRITE")
+    return Winner(version=version, **parts)  # type: ignore[arg-type]
+
+
+def case(
+    name: str,
+    mine: Footprint,
+    *theirs: Winner,
+    all_levels: Answer = None,
+    serializable: Answer = None,
+    write_serializable: Answer = None,
+    snapshot: Answer = None,
+    **more: object,
+) -> Case:
+    """A case: an answer for all levels, or those of the stricter ones."""
+    return Case(
+        name=name,
+        ours=mine,
+        winners=theirs,
+        serializable=all_levels or serializable,
+        write_serializable=all_levels or write_serializable,
+        snapshot=all_levels or snapshot,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def domain(name: str) -> DomainMetadata:
+    """A metadata domain that is set."""
+    return DomainMetadata(domain=name, configuration="{}", removed=False)
+
+
+UPDATE_A = {"added": (add("a2", "1", (1, 10)),), "removed": (gone(A),), "reads": (read("id = 5"),)}
+EMPTY = Snapshot.empty("t")
+IN_1 = add("w", "1", (1, 10))
+IN_2 = add("w2", "2", (11, 20))
+SETTINGS = metadata(user="x")
+
+CASES: tuple[Case, ...] = (
+    # nothing to commit, nothing to fear
+    case("a read-only transaction", ours(added=(), reads=(WHOLE,)), winner(metadata=SETTINGS)),
+    case("a SELECT alone", ours(added=(), reads=(read(kind=ReadKind.PLAIN),)), winner(added=(A,))),
+    # 1 protocol
+    case(
+        "two creators of a table",
+        ours(read_version=-1, protocol=PROTOCOL, metadata=metadata()),
+        winner(0, protocol=PROTOCOL, metadata=metadata()),
+        all_levels="table_created_by_both",
+        base=EMPTY,
+    ),
+    case(
+        "a creator and a later commit of the table",
+        ours(read_version=-1, protocol=PROTOCOL, metadata=metadata()),
+        winner(7, added=(A,), is_blind_append=True),
+        all_levels="table_created_by_both",
+        base=EMPTY,
+    ),
+    case(
+        "both upgrade the protocol",
+        ours(added=(), protocol=MORE),
+        winner(protocol=MORE),
+        all_levels="protocol_changed_by_both",
+    ),
+    case("a winner adds a feature", ours(), winner(protocol=MORE)),
+    case("a winner drops a feature", ours(), winner(protocol=FEWER), all_levels="features_dropped"),
+    # 2 metadata and domains
+    case(
+        "both change the metadata",
+        ours(added=(), metadata=SETTINGS),
+        winner(metadata=SETTINGS),
+        all_levels="metadata_changed",
+    ),
+    case(
+        "a winner sets a property", ours(), winner(metadata=SETTINGS), all_levels="metadata_changed"
+    ),
+    case("a winner says the metadata again", ours(), winner(metadata=metadata())),
+    case(
+        "a winner turns deletion vectors on",
+        ours(**UPDATE_A),
+        winner(metadata=metadata(delta__enableDeletionVectors="true")),
+    ),
+    case(
+        "a winner turns deletion vectors on and we change metadata",
+        ours(metadata=SETTINGS),
+        winner(metadata=metadata(delta__enableDeletionVectors="true")),
+        all_levels="metadata_changed",
+    ),
+    case(
+        "both write one domain",
+        ours(domains=(domain("mine"),)),
+        winner(domains=frozenset({"mine"})),
+        all_levels="domain_changed",
+    ),
+    case(
+        "a winner writes a domain that we read",
+        ours(read_domains=frozenset({"mine"})),
+        winner(domains=frozenset({"mine"})),
+        all_levels="domain_changed",
+    ),
+    case(
+        "two domains",
+        ours(domains=(domain("mine"),)),
+        winner(domains=frozenset({"theirs"})),
+    ),
+    # 3 application ids
+    case(
+        "a winner sets an id that we read",
+        ours(read_app_ids=frozenset({"app"})),
+        winner(app_ids=frozenset({"app"})),
+        all_levels="app_id_advanced",
+    ),
+    case(
+        "both set one id",
+        ours(app_ids=frozenset({"app"})),
+        winner(app_ids=frozenset({"app"})),
+        all_levels="app_id_advanced",
+    ),
+    case("two ids", ours(app_ids=frozenset({"app"})), winner(app_ids=frozenset({"other"}))),
+    # the coarsest granularity
+    case(
+        "granularity table: two changes of different partitions",
+        ours(**UPDATE_A),
+        winner(added=(IN_2,)),
+        all_levels="table_changed_by_both",
+        table_granularity=True,
+    ),
+    case(
+        "granularity table: a merge that only inserts",
+        ours(reads=(read("id = 100"),)),
+        winner(added=(IN_2,)),
+        all_levels="table_changed_by_both",
+        table_granularity=True,
+    ),
+    case(
+        "granularity table: an append against a change",
+        ours(),
+        winner(added=(IN_2,), removed=(gone(A),)),
+        table_granularity=True,
+    ),
+    case(
+        "granularity table: a change against an append",
+        ours(added=(), removed=(gone(A),), reads=(read("id = 5"),)),
+        winner(added=(IN_2,), is_blind_append=True),
+        table_granularity=True,
+    ),
+    # plain SELECTs
+    case(
+        "a SELECT would see more",
+        ours(reads=(read("p = '1'", ReadKind.PLAIN),)),
+        winner(added=(IN_1,), is_blind_append=True),
+        serializable="select_not_true",
+    ),
+    case(
+        "a SELECT would see less",
+        ours(reads=(read("p = '1'", ReadKind.PLAIN),)),
+        winner(removed=(gone(A),)),
+        serializable="select_not_true",
+    ),
+    case(
+        "a SELECT of another partition",
+        ours(reads=(read("p = '1'", ReadKind.PLAIN),)),
+        winner(added=(IN_2,), removed=(gone(B),)),
+    ),
+    case(
+        "a SELECT comes before the reads of writes",
+        ours(reads=(read("p = '1'"), read("p = '1'", ReadKind.PLAIN))),
+        winner(added=(IN_1,)),
+        serializable="select_not_true",
+        write_serializable="rows_added",
+    ),
+    case(
+        "a SELECT and a compaction",
+        ours(reads=(read(kind=ReadKind.PLAIN),)),
+        winner(added=(add("ac", data_change=False),), removed=(gone(A, data_change=False),)),
+    ),
+    # 4 rows added
+    case("two appends", ours(), winner(added=(IN_1,), is_blind_append=True)),
+    case("an append against an overwrite", ours(), winner(added=(IN_1,), removed=(gone(A),))),
+    case(
+        "an update against an append",
+        ours(**UPDATE_A),
+        winner(added=(IN_1,), is_blind_append=True),
+        serializable="rows_added",
+    ),
+    case(
+        "an update against an append that read",
+        ours(**UPDATE_A),
+        winner(added=(IN_1,)),
+        serializable="rows_added",
+        write_serializable="rows_added",
+    ),
+    case(
+        "an update against rows that statistics tell apart",
+        ours(**UPDATE_A),
+        winner(added=(add("w", "1", (11, 20)),)),
+    ),
+    case(
+        "an update against rows that partition values tell apart",
+        ours(**{**UPDATE_A, "reads": (read("p = '1'"),)}),
+        winner(added=(add("w", "2"),)),
+    ),
+    case(
+        "an update against a file without statistics",
+        ours(**UPDATE_A),
+        winner(added=(add("w", "2"),)),
+        serializable="rows_added",
+        write_serializable="rows_added",
+    ),
+    case(
+        "a whole-table read against any row",
+        ours(reads=(WHOLE,)),
+        winner(added=(IN_2,)),
+        serializable="rows_added",
+        write_serializable="rows_added",
+    ),
+    case(
+        "an append flagged blind while we change the schema too",
+        ours(reads=(read("p = '1'"),), metadata=SETTINGS),
+        winner(added=(IN_1,), is_blind_append=True),
+        serializable="rows_added",
+        write_serializable="rows_added",
+    ),
+    case(
+        "a dynamic partition overwrite against rows in the partition",
+        ours(reads=(read("p = '1'", files=False),), removed=(gone(A),)),
+        winner(added=(IN_1,)),
+        serializable="rows_added",
+        write_serializable="rows_added",
+    ),
+    case(
+        "a file listed again adds no row",
+        ours(reads=(WHOLE,)),
+        winner(added=(A,)),
+    ),
+    case(
+        "a file that a winner took away and another brought back",
+        ours(reads=(read("p = '1'", files=False),)),
+        winner(removed=(gone(A),)),
+        winner(7, added=(A,)),
+        serializable="rows_added",
+        write_serializable="rows_added",
+    ),
+    case(
+        "a file that gets a deletion vector adds no row",
+        ours(reads=(read("p = '1'", files=False),)),
+        winner(added=(add("a", "1", (1, 10), dv=vector(3)),), removed=(gone(A),)),
+    ),
+    case(
+        "a vector taken back brings rows",
+        ours(reads=(read("p = '2'"),)),
+        winner(added=(add("d", "2", (11, 20)),), removed=(gone(D),)),
+        serializable="rows_added",
+        write_serializable="rows_added",
+    ),
+    case(
+        "a vector replaced by a larger one may bring rows",
+        ours(reads=(read("p = '2'", files=False),)),
+        winner(added=(add("d", "2", (11, 20), dv=vector(5)),), removed=(gone(D),)),
+        serializable="rows_added",
+        write_serializable="rows_added",
+    ),
+    case(
+        "a guard against an append",
+        ours(added=(), metadata=SETTINGS, reads=(read(kind=ReadKind.GUARD),)),
+        winner(added=(IN_1,), is_blind_append=True),
+        all_levels="rows_added",
+    ),
+    case(
+        "metadata alone against an append",
+        ours(added=(), metadata=SETTINGS, reads=(WHOLE,)),
+        winner(added=(IN_1,)),
+    ),
+    # 5 rows deleted
+    case(
+        "an insert that read rows which are gone",
+        ours(reads=(read("id = 5"),)),
+        winner(removed=(gone(A),)),
+        serializable="rows_deleted",
+        write_serializable="rows_deleted",
+    ),
+    case(
+        "an insert that read other rows",
+        ours(reads=(read("id = 5"),)),
+        winner(removed=(gone(B),)),
+    ),
+    case(
+        "a read of listed files",
+        ours(read_files=frozenset({"b"})),
+        winner(removed=(gone(B),)),
+        serializable="rows_deleted",
+        write_serializable="rows_deleted",
+    ),
+    case(
+        "a read of other listed files",
+        ours(read_files=frozenset({"a"})),
+        winner(removed=(gone(B),)),
+    ),
+    case(
+        "rows that get deleted by a vector",
+        ours(reads=(read("id = 5"),)),
+        winner(added=(add("a", "1", (1, 10), dv=vector(3)),), removed=(gone(A),)),
+        serializable="rows_deleted",
+        write_serializable="rows_deleted",
+    ),
+    case(
+        "rows that came and went since are none of ours",
+        ours(reads=(WHOLE,)),
+        winner(added=(IN_1,), is_blind_append=True),
+        winner(7, removed=(gone(IN_1),)),
+        serializable="rows_added",
+    ),
+    case(
+        "a predicate alone doesn't mind rows that go",
+        ours(reads=(read("p = '1'", files=False),)),
+        winner(removed=(gone(A),)),
+    ),
+    # 6 rows deleted by both
+    case(
+        "two deletes of one file",
+        ours(added=(), removed=(gone(B),), reads=(read("p = '1'"),)),
+        winner(removed=(gone(B),)),
+        all_levels="rows_deleted_by_both",
+    ),
+    case(
+        "two updates of one file",
+        ours(**UPDATE_A),
+        winner(removed=(gone(A),)),
+        serializable="rows_deleted",
+        write_serializable="rows_deleted",
+        snapshot="rows_deleted_by_both",
+    ),
+    case(
+        "two deletes of different files",
+        ours(added=(), removed=(gone(B),), reads=(read("p = '2'"),)),
+        winner(removed=(gone(A),)),
+    ),
+    case(
+        "statistics of a file that a winner removed",
+        ours(added=(A,), read_files=frozenset({"a"})),
+        winner(removed=(gone(A),)),
+        serializable="rows_deleted",
+        write_serializable="rows_deleted",
+        snapshot="rows_deleted_by_both",
+    ),
+    # 7 rewrites
+    case(
+        "an append against a compaction",
+        ours(reads=(WHOLE,)),
+        winner(
+            added=(add("ac", data_change=False),),
+            removed=(gone(A, data_change=False), gone(C, data_change=False)),
+        ),
+    ),
+    case(
+        "a delete of a file that was compacted",
+        ours(added=(), removed=(gone(A),), reads=(read("p = '2'"),)),
+        winner(added=(add("ac", data_change=False),), removed=(gone(A, data_change=False),)),
+        all_levels="rows_deleted_by_both",
+    ),
+    case(
+        "an update of a file that it read and that was compacted",
+        ours(**UPDATE_A),
+        winner(added=(add("ac", data_change=False),), removed=(gone(A, data_change=False),)),
+        serializable="rows_deleted",
+        write_serializable="rows_deleted",
+        snapshot="rows_deleted_by_both",
+    ),
+    case(
+        "a compaction against an append",
+        ours(
+            added=(add("ac", data_change=False),),
+            removed=(gone(A, data_change=False),),
+            reads=(WHOLE,),
+        ),
+        winner(added=(IN_1,)),
+    ),
+    case(
+        "a compaction against a delete in its files",
+        ours(
+            added=(add("ac", data_change=False),),
+            removed=(gone(A, data_change=False),),
+            reads=(WHOLE,),
+        ),
+        winner(removed=(gone(A),)),
+        all_levels="rows_deleted_by_both",
+    ),
+    # one path twice
+    case(
+        "both add one path",
+        ours(),
+        winner(added=(NEW,), is_blind_append=True),
+        all_levels="file_added_by_both",
+    ),
+    # several winners
+    case(
+        "the second winner is the conflict",
+        ours(**UPDATE_A),
+        winner(added=(IN_2,)),
+        winner(7, added=(IN_1,)),
+        serializable="rows_added",
+        write_serializable="rows_added",
+    ),
+)

@@ -1,0 +1,205 @@
+"""Every rule of who may commit, as a table of named cases at the three levels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.conflict.cases import CASES, IN_1, PROTOCOL, A, B, Case, gone, ours, read, winner
+from txlake.conflict.check import check, check_all
+from txlake.conflict.context import Context
+from txlake.conflict.evidence import Conflicted, Fine, Rebased, conflict_error
+from txlake.conflict.footprint import Footprint
+from txlake.conflict.levels import Level
+from txlake.conflict.rules import RULES, Rule
+from txlake.conflict.winner import Winner
+from txlake.errors import (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    Conflict,
+    MetadataChangedException,
+    ProtocolChangedException,
+    SerializableIsolationViolation,
+    UnsupportedFeature,
+    UpdateConflict,
+)
+from txlake.protocol.actions import Add, Protocol
+
+ERRORS: dict[str, type[Conflict]] = {
+    "table_created_by_both": ProtocolChangedException,
+    "protocol_changed_by_both": ProtocolChangedException,
+    "features_dropped": ProtocolChangedException,
+    "metadata_changed": MetadataChangedException,
+    "domain_changed": MetadataChangedException,
+    "app_id_advanced": ConcurrentTransactionException,
+    "table_changed_by_both": UpdateConflict,
+    "select_not_true": SerializableIsolationViolation,
+    "rows_added": ConcurrentAppendException,
+    "rows_deleted": ConcurrentDeleteReadException,
+    "rows_deleted_by_both": ConcurrentDeleteDeleteException,
+    "file_added_by_both": ConcurrentAppendException,
+}
+EVERY = [
+    pytest.param(one, level, id=f"{one.name}-{level.value}") for one in CASES for level in Level
+]
+
+
+def answer(case: Case, level: Level, rules: Sequence[Rule] = RULES) -> str | None:
+    """The rule that finds the case's conflict."""
+    context = case.context(level)
+    footprint = case.ours
+    for one in case.winners:
+        outcome = check(footprint, one, context, rules)
+        if isinstance(outcome, Conflicted):
+            return outcome.evidence.rule
+        context = outcome.context
+    return None
+
+
+@pytest.mark.parametrize(("case", "level"), EVERY)
+def test_case(case: Case, level: Level) -> None:
+    assert answer(case, level) == case.expected(level)
+
+
+@pytest.mark.parametrize("left_out", RULES, ids=lambda rule: str(rule.__name__))
+def test_each_rule_decides_a_case(left_out: Rule) -> None:
+    others = [rule for rule in RULES if rule is not left_out]
+    changed = [
+        case.name
+        for case in CASES
+        for level in Level
+        if answer(case, level, others) != case.expected(level)
+    ]
+    assert changed
+
+
+def test_case_names_are_unique() -> None:
+    assert len({case.name for case in CASES}) == len(CASES)
+
+
+def test_each_rule_has_its_exception() -> None:
+    found = {
+        outcome.evidence.rule: outcome.error
+        for case in CASES
+        for level in Level
+        if isinstance(outcome := case.outcome(level), Conflicted)
+    }
+    assert found == ERRORS
+    assert list(ERRORS) == [rule.__name__ for rule in RULES]
+
+
+def test_stricter_levels_refuse_no_less() -> None:
+    for case in CASES:
+        if case.snapshot is not None:
+            assert case.write_serializable is not None, case.name
+        if case.write_serializable is not None:
+            assert case.serializable is not None, case.name
+
+
+def context_of(footprint: Footprint) -> Context:
+    return replace(CASES[0], ours=footprint).context(Level.WRITE_SERIALIZABLE)
+
+
+def conflict(footprint: Footprint, *winners: Winner) -> Conflict:
+    outcome = check_all(footprint, winners, context_of(footprint))
+    assert isinstance(outcome, Conflicted)
+    return conflict_error(outcome)
+
+
+def test_evidence_says_who_won_where_and_what_to_do() -> None:
+    update = ours(added=(), removed=(gone(A),), reads=(read("id  =  5"),))
+    theirs = winner(6, added=(IN_1,), operation="MERGE", user="ada", timestamp_ms=1_767_225_600_123)
+    error = conflict(update, theirs)
+    evidence = error.evidence
+    assert evidence is not None
+    assert (evidence.table, evidence.read_version, evidence.winning_version) == ("t", 5, 6)
+    assert (evidence.winning_operation, evidence.winning_user) == ("MERGE", "ada")
+    assert evidence.winning_timestamp_ms == 1_767_225_600_123
+    assert (evidence.rule, evidence.predicate, evidence.files) == ("rows_added", "id  =  5", ("w",))
+    assert (evidence.isolation, evidence.retry) == ("write_serializable", True)
+    assert evidence.advice
+    for fact in ("t: ", "version 5", "version 6 (MERGE) by ada at 2026-01-01T00:00:00.123Z"):
+        assert fact in str(error)
+    for fact in ("[p=1]", "rows_added", "id  =  5", "files w", "write_serializable"):
+        assert fact in str(error)
+    assert evidence.advice in str(error)
+
+
+def test_evidence_decodes_paths_and_shows_ten() -> None:
+    files = tuple(
+        Add(
+            path=f"p=1/a%20{number}",
+            partition_values={"p": "1"},
+            size=1,
+            modification_time=1,
+            data_change=True,
+        )
+        for number in range(12)
+    )
+    error = conflict(ours(reads=(read("p = '1'"),)), winner(added=files))
+    assert error.evidence is not None
+    assert error.evidence.files[0] == "p=1/a 0"
+    assert len(error.evidence.files) == 12
+    assert "and 2 more" in str(error)
+
+
+def test_codes_of_other_systems_are_in_the_message() -> None:
+    case = next(one for one in CASES if one.name == "a SELECT would see more")
+    outcome = case.outcome(Level.SERIALIZABLE)
+    assert isinstance(outcome, Conflicted)
+    assert "1023" in str(conflict_error(outcome))
+
+
+def test_a_creator_can_not_just_retry() -> None:
+    case = next(one for one in CASES if one.name == "two creators of a table")
+    outcome = case.outcome(Level.WRITE_SERIALIZABLE)
+    assert isinstance(outcome, Conflicted)
+    assert outcome.evidence.retry is False
+    assert "cannot succeed" in str(conflict_error(outcome))
+
+
+def test_a_winners_protocol_beyond_us() -> None:
+    beyond = Protocol(
+        min_reader_version=3,
+        min_writer_version=7,
+        reader_features=(*(PROTOCOL.reader_features or ()), "teleport"),
+        writer_features=(*(PROTOCOL.writer_features or ()), "teleport"),
+    )
+    context = context_of(ours())
+    with pytest.raises(UnsupportedFeature, match="teleport"):
+        check(ours(), winner(protocol=beyond), context)
+
+
+def test_metadata_is_adopted_for_the_winners_after() -> None:
+    case = next(one for one in CASES if one.name == "a winner turns deletion vectors on")
+    outcome = case.outcome(Level.WRITE_SERIALIZABLE)
+    assert isinstance(outcome, Rebased)
+    assert outcome.context.metadata == case.winners[0].metadata
+    assert outcome.adopted == ("the metadata of version 6",)
+    assert isinstance(check_all(ours(), [winner(added=(B,))], case.context(Level.SNAPSHOT)), Fine)
+
+
+class Verdict:
+    """A probe that answers alike for every file, and counts."""
+
+    def __init__(self, holds: bool | None) -> None:
+        self.holds = holds
+        self.asked: list[str] = []
+
+    def may_hold(self, read: object, files: Sequence[Add]) -> Sequence[bool] | None:
+        self.asked += [file.path for file in files]
+        return None if self.holds is None else [self.holds] * len(files)
+
+
+@pytest.mark.parametrize(("holds", "conflicts"), [(True, True), (None, True), (False, False)])
+def test_the_rows_decide_where_they_can_be_looked_at(holds: bool | None, conflicts: bool) -> None:
+    probe = Verdict(holds)
+    context = replace(context_of(ours()), probe=probe)
+    far = winner(added=(IN_1, B))
+    outcome = check(ours(reads=(read("id = 5"),)), far, context)
+    assert isinstance(outcome, Conflicted) is conflicts
+    assert probe.asked == ["w"]  # statistics rule the other file out already

@@ -29,7 +29,7 @@ _CUT_TEXT_LENGTH = 32
 _LAST_CHARACTER = "\U0010ffff"
 _MILLISECOND = pa.scalar(timedelta(milliseconds=1), pa.duration("us"))
 _DIGITS_OF_DOUBLE = 15
-_DOUBLE_STEP = Decimal(2) ** -52
+_DOUBLE_STEP = Decimal(2) ** -51  # to the double, and to its shortest text
 _WIDE = Context(prec=100)
 
 

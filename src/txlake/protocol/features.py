@@ -100,6 +100,10 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
 }
 
 
+# Every commit asks again, nearly always of the schema of the last time.
+_schema_of = lru_cache(maxsize=64)(parse_schema)
+
+
 def check_readable(protocol: Protocol, *, table: str) -> None:
     """Raises UnsupportedFeature, naming the features or versions, when `table` can't be read."""
     _check_consistent(protocol, table)
@@ -118,7 +122,7 @@ def check_writable(protocol: Protocol, metadata: Metadata, *, table: str) -> Non
     What can't be read can't be written either. Features that are listed but not in use are fine.
     """
     check_readable(protocol, table=table)
-    schema = parse_schema(metadata.schema_string, file=table)
+    schema = _schema_of(metadata.schema_string, file=table)
     missing = sorted(
         name
         for name in supported_features(protocol) - WRITABLE
@@ -261,7 +265,7 @@ def _asked_version(configuration: Mapping[str, str], key: str) -> int:
 
 def _features_of(metadata: Metadata) -> Iterator[str]:
     configuration = metadata.configuration
-    schema = parse_schema(metadata.schema_string)
+    schema = _schema_of(metadata.schema_string)
     for key, value in configuration.items():
         if key.lower().startswith(FEATURE_PREFIX):
             if value.lower() not in ("supported", "enabled"):

@@ -13,9 +13,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from txlake.errors import InvalidRequest
-from txlake.log.predicates import Predicate
+from txlake.log.predicate_parser import parse_predicate
+from txlake.log.predicates import Predicate, bind
 from txlake.log.snapshot import Snapshot
 from txlake.session.engine import Engine, Handle
+from txlake.session.filters import condition_of
 from txlake.session.transaction import Transaction
 from txlake.spark.work import Work, plain_column
 from txlake.statements import (
@@ -184,9 +186,10 @@ class Context:
         """
         frames: dict[str, DataFrame] = {}
         tokens: dict[str, str] = {}
+        condition = condition_of(sql)
 
         def replaced(reference: Reference) -> str | None:
-            frame = self._referenced(reference)
+            frame = self._referenced(reference, condition)
             if frame is None:
                 return None
             name = f"t{len(frames)}"
@@ -202,15 +205,32 @@ class Context:
             return self.spark.sql(sql.text)
         return self.spark.sql(text, args=None, **frames)
 
-    def _referenced(self, reference: Reference) -> DataFrame | None:
+    def _referenced(
+        self, reference: Reference, condition: tuple[str, tuple[str, ...]] | None = None
+    ) -> DataFrame | None:
         handle = self.find(reference.table)
         if handle is None:
             return None
         if isinstance(reference.table, TableName) or self.exists(handle):
-            return self.scan(handle, reference.travel)
+            predicate = None
+            if condition is not None:
+                predicate = self._bound(handle, reference, *condition)
+            text = None if predicate is None or condition is None else condition[0]
+            return self.scan(handle, reference.travel, predicate, text)
         raise InvalidRequest(
             f"{handle.store.url} is not a Delta table: it has no _delta_log with a commit"
         )
+
+    def _bound(
+        self, handle: Handle, reference: Reference, text: str, names: tuple[str, ...]
+    ) -> Predicate | None:
+        """The condition over the table's columns; None where it isn't understood that far."""
+        schema = self.snapshot(handle, reference.travel).schema
+        try:
+            predicate = parse_predicate(text, aliases=names)
+            return bind(predicate, schema, time_zone=self.zone())
+        except InvalidRequest:
+            return None
 
     def _view(self, reference: Reference) -> str | None:
         frame = self._referenced(reference)

@@ -5,6 +5,7 @@ Owns wiring and caches; knows no statement.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,11 +17,13 @@ from txlake.errors import InvalidRequest
 from txlake.ports import Store, System
 from txlake.settings import Settings
 from txlake.spark.manifest import Manifests
+from txlake.spark.reading import is_connect
 from txlake.statements import Table, TableName, TablePath
 from txlake.storage import open_store
 from txlake.transaction.table_log import TableLog
 
 DEFAULT_DATABASE = "default"
+_DEFAULT_PYTHON = "python3"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +74,7 @@ class Engine:
         with self._lock:
             if self._spark is None:
                 self._spark = self.make_spark()
+                _use_this_python(self._spark)
             return self._spark
 
     def spark_setting(self, key: str, default: str) -> str:
@@ -158,3 +162,16 @@ class Engine:
                 raise InvalidRequest(f"{part!r} can't name a database or table: it is no file name")
         folder = name if database == DEFAULT_DATABASE else f"{database}.db/{name}"
         return self.warehouse.at(folder).url
+
+
+def _use_this_python(spark: SparkSession) -> None:
+    """Lets a local Spark run its Python workers with this interpreter, unless it was told which.
+
+    PySpark's default is whatever `python3` the PATH has, which outside an activated environment is
+    one without pyarrow.
+    """
+    if is_connect(spark):
+        return
+    context = spark.sparkContext
+    if (context.master or "").startswith("local") and context.pythonExec == _DEFAULT_PYTHON:
+        context.pythonExec = sys.executable

@@ -5,7 +5,8 @@ Owns autocommit and the control statements. What a statement does is `dispatch`'
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -117,6 +118,11 @@ class Session:
 
     def carry_out(self, transaction: Transaction | None, statement: Statement) -> Answer:
         """Like `execute_in`; the answer is made into a DataFrame only when it is asked for."""
+        if isinstance(statement, _CONTROL):
+            if transaction is None:
+                raise InvalidRequest(f"{type(statement).__name__}: no transaction is open")
+            self._steer(transaction, statement)
+            return nothing
         if transaction is not None and changes_catalog(statement):
             error = InvalidRequest(
                 f"{type(statement).__name__} can't run in a transaction; COMMIT or ROLLBACK first"
@@ -125,11 +131,7 @@ class Session:
             raise error
         own = self.begin(explicit=False) if transaction is None else transaction
         own.require_active()
-        writes = not isinstance(statement, Select)
-        context = Context(
-            engine=self.engine, transaction=own, database=self.database, writes=writes
-        )
-        try:
+        with self._within(own, writes=not isinstance(statement, Select)) as context:
             if isinstance(statement, UseDatabase):
                 self._use(statement.name)
                 return nothing
@@ -138,11 +140,20 @@ class Session:
                 if transaction is None:
                     own.commit()
                 return answer
+
+    @contextmanager
+    def _within(self, transaction: Transaction, *, writes: bool = False) -> Iterator[Context]:
+        """A statement's context; what goes wrong in it fails the transaction."""
+        context = Context(
+            engine=self.engine, transaction=transaction, database=self.database, writes=writes
+        )
+        try:
+            yield context
         except PySparkException as error:
-            own.fail(error)
+            transaction.fail(error)
             raise translated(error) from error
         except BaseException as error:
-            own.fail(error)
+            transaction.fail(error)
             raise
         finally:
             context.close()
@@ -157,18 +168,13 @@ class Session:
         transaction: Transaction | None = None,
     ) -> DataFrame:
         """The table's rows for which the condition is true."""
-        own = transaction or self._current or self.begin(explicit=False)
-        context = Context(engine=self.engine, transaction=own, database=self.database)
-        try:
+        with self._within(self._reading_in(transaction)) as context:
             return read(context, table, travel, condition, columns)
-        except PySparkException as error:
-            own.fail(error)
-            raise translated(error) from error
-        except BaseException as error:
-            own.fail(error)
-            raise
-        finally:
-            context.close()
+
+    def _reading_in(self, transaction: Transaction | None) -> Transaction:
+        own = transaction or self._current or self.begin(explicit=False)
+        own.require_active()
+        return own
 
     def frame(
         self,
@@ -188,15 +194,13 @@ class Session:
         transaction: Transaction | None = None,
     ) -> Snapshot:
         """The table's state."""
-        own = transaction or self._current or self.begin(explicit=False)
-        context = Context(engine=self.engine, transaction=own, database=self.database)
-        return context.snapshot(context.require(table), travel)
+        with self._within(self._reading_in(transaction)) as context:
+            return context.snapshot(context.require(table), travel)
 
     def exists(self, table: Table, *, transaction: Transaction | None = None) -> bool:
         """Whether there is such a table."""
-        own = transaction or self._current or self.begin(explicit=False)
-        context = Context(engine=self.engine, transaction=own, database=self.database)
-        return context.exists(context.find(table))
+        with self._within(self._reading_in(transaction)) as context:
+            return context.exists(context.find(table))
 
     def _use(self, name: str) -> None:
         catalog = self.engine.catalog
@@ -237,6 +241,27 @@ class Session:
             case _:
                 raise AssertionError(statement)
         return nothing(self.spark)
+
+    def _steer(self, transaction: Transaction, statement: Statement) -> None:
+        """A control statement for a transaction that is not the session's own."""
+        match statement:
+            case Commit():
+                transaction.commit()
+            case Rollback(name) if name is not None and transaction.has_savepoint(name):
+                transaction.rollback_to(name)
+            case Rollback():
+                transaction.rollback()
+            case Savepoint(name):
+                transaction.savepoint(name)
+            case RollbackTo(name):
+                transaction.rollback_to(name)
+            case ReleaseSavepoint(name):
+                transaction.release(name)
+            case _:
+                raise InvalidRequest(
+                    f"{type(statement).__name__} can't run inside a transaction; transactions "
+                    "don't nest, and settings come before them"
+                )
 
     def _begin(self, level: Level | None, read_only: bool, name: str | None) -> None:
         if self._current is not None:

@@ -1,0 +1,691 @@
+"""One attempt after the other: what a commit says, whom it follows, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.transaction.log_of import PROTOCOL, SCHEMA, START, Clock, FakeStore, LogOf, add, metadata
+from txlake.conflict.levels import Level
+from txlake.errors import (
+    ConcurrentAppendException,
+    InvalidRequest,
+    MetadataChangedException,
+    OutcomeUnknown,
+    ProtocolChangedException,
+    Unavailable,
+    UnsupportedFeature,
+)
+from txlake.ports import PutOutcome
+from txlake.protocol.actions import (
+    Action,
+    Add,
+    CommitInfo,
+    Metadata,
+    Protocol,
+    Txn,
+    decode_actions,
+)
+from txlake.protocol.file_names import commit_path
+from txlake.settings import RetrySettings, Settings
+from txlake.transaction.commit import Committed
+from txlake.transaction.table_log import TableLog
+from txlake.transaction.table_transaction import TableTransaction
+
+FULL = Protocol(
+    min_reader_version=3,
+    min_writer_version=7,
+    reader_features=("deletionVectors",),
+    writer_features=(
+        "appendOnly",
+        "deletionVectors",
+        "domainMetadata",
+        "inCommitTimestamp",
+        "invariants",
+        "rowTracking",
+    ),
+)
+
+
+def begin(table: LogOf, level: Level | None = None) -> TableTransaction:
+    log = table.open()
+    return TableTransaction(log, log.latest() if log.exists() else None, level)
+
+
+def append(table: LogOf, *paths: str, **more: object) -> Committed:
+    transaction = begin(table)
+    transaction.stage([add(path, **more) for path in paths], operation="WRITE")  # type: ignore[arg-type]
+    return transaction.commit()
+
+
+def actions_at(table: LogOf, version: int) -> list[Action]:
+    path = commit_path(version)
+    return decode_actions(table.store.files[path][0], file=path)
+
+
+def info_at(table: LogOf, version: int) -> dict[str, object]:
+    first = actions_at(table, version)[0]
+    assert isinstance(first, CommitInfo)
+    return first.values
+
+
+def lines_at(table: LogOf, version: int) -> list[str]:
+    """The names of the actions of a version, in order."""
+    lines = table.store.files[commit_path(version)][0].splitlines()
+    return [next(iter(json.loads(line))) for line in lines]
+
+
+# --- what a commit says ---------------------------------------------------------------------------
+
+
+def test_the_first_line_says_who_how_and_under_which_level() -> None:
+    table = LogOf().create()
+    transaction = begin(table, Level.SERIALIZABLE)
+    transaction.stage(
+        [add("a")],
+        operation="WRITE",
+        parameters={"mode": "Append", "partitionBy": ["p"], "isManaged": False, "n": None},
+        metrics={"numFiles": 1},
+        tags={"tag": "value"},
+    )
+    committed = transaction.commit(user_metadata="mine", user="ada")
+    assert (committed.version, committed.attempts, committed.rebased_over) == (1, 1, ())
+    info = info_at(table, 1)
+    assert list(info) == [
+        "timestamp",
+        "userName",
+        "operation",
+        "operationParameters",
+        "readVersion",
+        "isolationLevel",
+        "isBlindAppend",
+        "operationMetrics",
+        "userMetadata",
+        "tags",
+        "engineInfo",
+        "txnId",
+    ]
+    assert info["operationParameters"] == {
+        "mode": "Append",
+        "partitionBy": '["p"]',
+        "isManaged": "false",
+        "n": None,
+    }
+    assert info["operationMetrics"] == {"numFiles": "1"}
+    assert (info["userMetadata"], info["userName"], info["tags"]) == (
+        "mine",
+        "ada",
+        {"tag": "value"},
+    )
+    assert (info["readVersion"], info["isolationLevel"]) == (0, "Serializable")
+    assert info["isBlindAppend"] is True
+    assert str(info["engineInfo"]).startswith("txlake/")
+    assert info["timestamp"] == table.clock.now_ms()
+
+
+def test_what_isnt_known_is_left_out() -> None:
+    table = LogOf()
+    transaction = begin(table)
+    transaction.stage([metadata()], operation="CREATE TABLE")
+    transaction.commit()
+    info = info_at(table, 0)
+    assert (
+        not {"readVersion", "tags", "userMetadata", "userName", "inCommitTimestamp"} & info.keys()
+    )
+    assert lines_at(table, 0) == ["commitInfo", "protocol", "metaData"]
+    assert info["isolationLevel"] == "SnapshotIsolation"
+    assert info["isBlindAppend"] is False
+
+
+def test_every_commit_has_an_id_of_its_own() -> None:
+    table = LogOf().create()
+    append(table, "a")
+    append(table, "b")
+    assert info_at(table, 1)["txnId"] != info_at(table, 2)["txnId"]
+
+
+def test_settings_come_before_files_and_removes_before_adds() -> None:
+    table = LogOf().create(add("a"))
+    transaction = begin(table)
+    (file,) = transaction.base.files.adds()
+    transaction.stage(
+        [
+            add("b"),
+            file.removed(timestamp_ms=1),
+            Txn(app_id="app", version=1),
+            metadata({"delta.appendOnly": "false"}),
+        ],
+        operation="WRITE",
+    )
+    transaction.commit()
+    assert lines_at(table, 1) == ["commitInfo", "metaData", "txn", "remove", "add"]
+
+
+# --- whom it follows ------------------------------------------------------------------------------
+
+
+def test_winners_are_checked_before_the_first_attempt() -> None:
+    table = LogOf().create()
+    transaction = begin(table)
+    append(table, "a")
+    append(table, "b")
+    transaction.stage([add("c")], operation="WRITE")
+    committed = transaction.commit()
+    assert (committed.version, committed.attempts, committed.rebased_over) == (3, 1, (1, 2))
+    assert info_at(table, 3)["readVersion"] == 0
+    assert sorted(file.path for file in committed.snapshot.files.adds()) == ["a", "b", "c"]
+
+
+def test_a_gap_that_log_cleanup_left_is_not_filled() -> None:
+    table = LogOf(Settings()).create()
+    transaction = begin(table)
+    for number in range(1, 11):
+        append(table, f"f{number}")
+    for version in range(1, 5):
+        table.remove_file(commit_path(version))
+    transaction.stage([add("mine")], operation="WRITE")
+    with pytest.raises(Exception, match=r"00000000000000000001\.json is missing"):
+        transaction.commit()
+    assert commit_path(1) not in table.paths
+
+
+def test_nothing_to_commit_makes_no_version_and_asks_nothing() -> None:
+    table = LogOf().create()
+    transaction = begin(table, Level.SERIALIZABLE)
+    transaction.read()
+    transaction.plain_read()
+    transaction.app_version("app")
+    append(table, "a")
+    table.store.requests.clear()
+    committed = transaction.commit()
+    assert (committed.version, committed.attempts, committed.rebased_over) == (0, 0, ())
+    assert table.store.requests == []
+    assert commit_path(2) not in table.paths
+
+
+def test_the_own_commit_is_the_newest_without_reading_it() -> None:
+    table = LogOf().create()
+    transaction = begin(table)
+    transaction.stage([add("a")], operation="WRITE")
+    committed = transaction.commit()
+    table.store.requests.clear()
+    assert transaction.log.latest().files.get(("a", None)) == add("a")
+    assert [kind for kind, _ in table.store.requests] == ["list"]
+    assert committed.snapshot.version == 1
+
+
+def test_the_time_of_the_own_commit_is_its_files() -> None:
+    table = LogOf().create()
+    transaction = begin(table)
+    transaction.stage([add("a")], operation="WRITE")
+    transaction.commit()
+    path = commit_path(1)
+    table.store.files[path] = (table.store.files[path][0], START + 77)
+    assert transaction.log.latest().timestamp_ms == START + 77
+    assert table.open().latest().timestamp_ms == START + 77
+
+
+def test_a_conflict_leaves_nothing_behind() -> None:
+    table = LogOf().create()
+    transaction = begin(table)
+    transaction.read()
+    transaction.stage([add("b")], operation="WRITE")
+    reader = begin(table)
+    reader.read()
+    reader.stage([add("a")], operation="WRITE")
+    reader.commit()
+    paths = table.paths
+    with pytest.raises(ConcurrentAppendException):
+        transaction.commit()
+    assert table.paths == paths
+
+
+def test_a_winners_protocol_beyond_us() -> None:
+    table = LogOf().create()
+    transaction = begin(table)
+    transaction.stage([add("a")], operation="WRITE")
+    features = ("teleport",)
+    beyond = Protocol(min_reader_version=1, min_writer_version=7, writer_features=features)
+    table.commit(1, beyond)
+    with pytest.raises(UnsupportedFeature, match="teleport"):
+        transaction.commit()
+
+
+def test_two_creators() -> None:
+    table = LogOf()
+    first, second = begin(table), begin(table)
+    for transaction in (first, second):
+        transaction.stage([metadata()], operation="CREATE TABLE")
+    assert first.commit().version == 0
+    with pytest.raises(ProtocolChangedException, match="created the table"):
+        second.commit()
+
+
+def test_a_creator_meets_a_table_whose_first_commits_are_gone() -> None:
+    table = LogOf()
+    creator = begin(table)
+    creator.stage([metadata()], operation="CREATE TABLE")
+    begin_other = begin(table)
+    begin_other.stage([metadata()], operation="CREATE TABLE")
+    begin_other.commit()
+    for number in range(1, 11):
+        append(table, f"f{number}")
+    table.remove_file(commit_path(0))
+    with pytest.raises(ProtocolChangedException):
+        creator.commit()
+
+
+def test_a_table_that_was_replaced_by_a_shorter_one() -> None:
+    table = LogOf().create()
+    append(table, "a")
+    transaction = begin(table)
+    transaction.stage([add("b")], operation="WRITE")
+    table.remove_file(commit_path(1))
+    with pytest.raises(InvalidRequest, match="version 1, which this transaction read, is gone"):
+        transaction.commit()
+
+
+def test_once_only() -> None:
+    transaction = begin(LogOf().create())
+    transaction.stage([add("a")], operation="WRITE")
+    transaction.commit()
+    with pytest.raises(InvalidRequest, match="committed already"):
+        transaction.commit()
+    with pytest.raises(InvalidRequest, match="committed already"):
+        transaction.stage([add("b")], operation="WRITE")
+
+
+# --- how it ends: puts that are lost, late, sent twice --------------------------------------------
+
+
+@dataclass
+class Script(FakeStore):
+    """A store whose puts of commits follow a script, and then the rules."""
+
+    clock: Clock
+    steps: list[Callable[[str, bytes], PutOutcome]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__(self.clock)
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        if path.endswith(".json") and self.steps:
+            return self.steps.pop(0)(path, data)
+        return super().put_if_absent(path, data)
+
+    def lost_after(self, path: str, data: bytes) -> PutOutcome:
+        """Done, and no reply."""
+        super().put_if_absent(path, data)
+        return PutOutcome.UNKNOWN
+
+    def lost_and_away(self, path: str, data: bytes) -> PutOutcome:
+        """Done, no reply, and then the store is away."""
+        super().put_if_absent(path, data)
+        self.failing.add(path)
+        return PutOutcome.UNKNOWN
+
+    def lost_before(self, path: str, data: bytes) -> PutOutcome:
+        """Not done, and no reply."""
+        return PutOutcome.UNKNOWN
+
+    def sent_twice(self, path: str, data: bytes) -> PutOutcome:
+        """Done, and the client's second try says that there is one."""
+        super().put_if_absent(path, data)
+        return super().put_if_absent(path, data)
+
+    def refused(self, path: str, data: bytes) -> PutOutcome:
+        """Away."""
+        raise Unavailable(f"{path}: away")
+
+    def taken(self, path: str, data: bytes) -> PutOutcome:
+        """Another writer was faster."""
+        self.put(path, b'{"commitInfo":{"txnId":"another","isBlindAppend":true}}\n')
+        return PutOutcome.EXISTS
+
+    def lost_and_taken(self, path: str, data: bytes) -> PutOutcome:
+        """Another writer was faster, and there is no reply."""
+        self.taken(path, data)
+        return PutOutcome.UNKNOWN
+
+
+def scripted(*steps: str, settings: Settings | None = None) -> tuple[Script, TableTransaction]:
+    table = LogOf(settings).create()
+    store = Script(table.clock)
+    store.files = table.store.files
+    log = TableLog(store, table.clock, table.settings, name="t")
+    transaction = TableTransaction(log, log.latest())
+    transaction.stage([add("a")], operation="WRITE")
+    store.steps = [getattr(store, step) for step in steps]
+    return store, transaction
+
+
+@pytest.mark.parametrize(
+    ("steps", "version", "attempts", "rebased_over"),
+    [
+        ((), 1, 1, ()),
+        (("taken",), 2, 2, (1,)),
+        (("taken", "taken", "taken"), 4, 4, (1, 2, 3)),
+        (("lost_after",), 1, 1, ()),
+        (("lost_before",), 1, 2, ()),
+        (("lost_before", "lost_after"), 1, 2, ()),
+        (("lost_and_taken",), 2, 2, (1,)),
+        (("sent_twice",), 1, 1, ()),
+        (("lost_before", "taken"), 2, 3, (1,)),
+    ],
+)
+def test_a_commit_is_there_once(
+    steps: tuple[str, ...], version: int, attempts: int, rebased_over: tuple[int, ...]
+) -> None:
+    store, transaction = scripted(*steps)
+    committed = transaction.commit()
+    assert (committed.version, committed.attempts) == (version, attempts)
+    assert committed.rebased_over == rebased_over
+    path = commit_path(version)
+    assert any(isinstance(a, Add) for a in decode_actions(store.files[path][0], file=path))
+    assert commit_path(version + 1) not in store.files
+    assert committed.snapshot.version == version
+    assert ("a", None) in committed.snapshot.files
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        ("lost_before",) * 10,
+        ("lost_before", "refused"),
+    ],
+)
+def test_an_outcome_that_stays_unknown_says_what_to_look_for(steps: tuple[str, ...]) -> None:
+    _, transaction = scripted(*steps)
+    with pytest.raises(OutcomeUnknown, match=r"t: .*version 1 .*txnId [0-9a-f-]{36}"):
+        transaction.commit()
+
+
+def test_looking_in_vain_is_unknown_too() -> None:
+    store, transaction = scripted("lost_and_away")
+    with pytest.raises(OutcomeUnknown):
+        transaction.commit()
+
+
+def test_a_store_that_is_away_committed_nothing() -> None:
+    store, transaction = scripted("refused")
+    with pytest.raises(Unavailable, match="away"):
+        transaction.commit()
+    assert commit_path(1) not in store.files
+
+
+def test_attempts_are_bounded_and_waits_grow() -> None:
+    retry = RetrySettings(commit_attempts_max=6, wait_ms_min=10, wait_ms_max=100)
+    store, transaction = scripted(*("taken",) * 10, settings=Settings(retry=retry))
+    waits: list[float] = []
+    object.__setattr__(transaction.log.system, "wait_ms", waits.append)
+    with pytest.raises(
+        Unavailable, match=r"6 attempts .*newest at version 6; nothing was committed"
+    ):
+        transaction.commit()
+    assert waits == [10, 20, 40, 50, 50, 50]  # half of what is allowed: the clock's chance is 0.5
+    assert len(store.steps) == 4
+
+
+def test_an_unsafe_store_is_refused_before_the_commit() -> None:
+    table = LogOf().create()
+    transaction = begin(table)
+    transaction.stage([add("a")], operation="WRITE")
+
+    def unsafe() -> None:
+        raise InvalidRequest("memory://test overwrites")
+
+    table.store.ensure_safe = unsafe  # type: ignore[method-assign]
+    with pytest.raises(InvalidRequest, match="overwrites"):
+        transaction.commit()
+    assert commit_path(1) not in table.paths
+
+
+def test_a_checkpoint_by_interval_that_fails_fails_no_commit() -> None:
+    table = LogOf().create(configuration={"delta.checkpointInterval": "2"})
+    append(table, "a")
+    append(table, "b")
+    assert "_delta_log/00000000000000000002.checkpoint.parquet" in table.paths
+    table.store.failing |= {
+        "_delta_log/00000000000000000004.checkpoint.parquet",
+        "_delta_log/00000000000000000004.crc",
+    }
+    append(table, "c")
+    assert append(table, "d").version == 4
+    assert "_delta_log/00000000000000000004.checkpoint.parquet" not in table.paths
+
+
+# --- what is made anew at each attempt ------------------------------------------------------------
+
+
+ICT = {"delta.enableInCommitTimestamps": "true"}
+
+
+def test_in_commit_timestamps_only_grow() -> None:
+    table = LogOf().create()
+    transaction = begin(table)
+    transaction.stage([metadata(ICT)], operation="SET TBLPROPERTIES")
+    transaction.commit()
+    table.clock.time_ms -= 10_000  # this writer's clock is behind
+    times = []
+    for name in ("a", "b"):
+        version = append(table, name).version
+        info = info_at(table, version)
+        assert next(iter(info)) == "inCommitTimestamp"
+        assert lines_at(table, version)[0] == "commitInfo"
+        times.append(info["inCommitTimestamp"])
+    first = info_at(table, 1)["inCommitTimestamp"]
+    assert isinstance(first, int)
+    assert times == [first + 1, first + 2]
+
+
+def test_turning_in_commit_timestamps_on_says_since_when() -> None:
+    table = LogOf().create()
+    transaction = begin(table)
+    transaction.stage([metadata(ICT)], operation="SET TBLPROPERTIES")
+    append(table, "a")  # the enablement is made anew for version 2
+    transaction.commit()
+    configuration = table.open().latest().metadata.configuration
+    assert configuration["delta.inCommitTimestampEnablementVersion"] == "2"
+    time = configuration["delta.inCommitTimestampEnablementTimestamp"]
+    assert int(time) == info_at(table, 2)["inCommitTimestamp"]
+    assert "inCommitTimestamp" in table.open().latest().features
+
+
+def test_a_table_that_starts_with_in_commit_timestamps_says_no_since() -> None:
+    table = LogOf()
+    transaction = begin(table)
+    transaction.stage([metadata(ICT)], operation="CREATE TABLE")
+    transaction.commit()
+    assert info_at(table, 0)["inCommitTimestamp"] == START
+    assert set(table.open().latest().metadata.configuration) == set(ICT)
+
+
+def test_later_metadata_keeps_and_loses_the_since() -> None:
+    table = LogOf().create()
+    for configuration in (ICT, {**ICT, "mine": "1"}):
+        transaction = begin(table)
+        transaction.stage([metadata(configuration)], operation="SET TBLPROPERTIES")
+        transaction.commit()
+        since = table.open().latest().metadata.configuration
+        assert since["delta.inCommitTimestampEnablementVersion"] == "1"
+    transaction = begin(table)
+    off = {**since, "delta.enableInCommitTimestamps": "false"}
+    transaction.stage([metadata(off)], operation="SET TBLPROPERTIES")
+    transaction.commit()
+    left = table.open().latest().metadata.configuration
+    assert "delta.inCommitTimestampEnablementVersion" not in left
+    assert "inCommitTimestamp" not in info_at(table, 3)
+
+
+def test_in_commit_timestamps_that_a_winner_turned_on_are_adopted() -> None:
+    table = LogOf().create()
+    transaction = begin(table)
+    transaction.stage([add("a")], operation="WRITE")
+    other = begin(table)
+    other.stage([metadata(ICT)], operation="SET TBLPROPERTIES")
+    other.commit()
+    assert transaction.commit().rebased_over == (1,)
+    theirs, ours = (info_at(table, version)["inCommitTimestamp"] for version in (1, 2))
+    assert isinstance(theirs, int)
+    assert isinstance(ours, int)
+    assert ours > theirs
+
+
+TRACKED = {
+    "delta.enableRowTracking": "true",
+    "delta.rowTracking.materializedRowIdColumnName": "_id",
+    "delta.rowTracking.materializedRowCommitVersionColumnName": "_version",
+}
+
+
+def ids(table: LogOf) -> dict[str, tuple[int | None, int | None]]:
+    files = table.open().latest().files.adds()
+    return {f.path: (f.base_row_id, f.default_row_commit_version) for f in files}
+
+
+def stats(rows: int) -> str:
+    return json.dumps({"numRecords": rows})
+
+
+def test_row_ids_are_handed_out_once() -> None:
+    table = LogOf().create(configuration=TRACKED, protocol=FULL)
+    late = begin(table)
+    late.stage([add("late", stats=stats(5))], operation="WRITE")
+    append(table, "a", "b", stats=stats(10))
+    late.commit()
+    assert ids(table) == {"a": (0, 1), "b": (10, 1), "late": (20, 2)}
+    assert table.open().latest().row_id_high_water_mark == 24
+    assert info_at(table, 2)["tags"] == {"delta.rowTracking.preserved": "true"}
+    assert info_at(table, 2)["isBlindAppend"] is True
+
+
+def test_listed_again_a_file_keeps_its_row_ids() -> None:
+    table = LogOf().create(configuration=TRACKED, protocol=FULL)
+    append(table, "a", "b", stats=stats(10))
+    again = begin(table)
+    again.stage([add("a", stats=stats(10), size=11)], operation="COMPUTE STATS")
+    append(table, "c", stats=stats(10))
+    again.commit()
+    assert ids(table) == {"a": (0, 1), "b": (10, 1), "c": (20, 2)}
+    assert "domainMetadata" not in lines_at(table, 3)
+
+
+def test_a_removed_file_names_its_row_ids() -> None:
+    table = LogOf().create(configuration=TRACKED, protocol=FULL)
+    append(table, "a", stats=stats(10))
+    transaction = begin(table)
+    transaction.read()
+    transaction.stage([add("a").removed(timestamp_ms=1)], operation="DELETE")
+    transaction.commit()
+    (removed,) = table.open().latest().tombstones.values()
+    assert (removed.base_row_id, removed.default_row_commit_version) == (0, 1)
+
+
+def test_without_a_number_of_rows_there_are_no_row_ids() -> None:
+    table = LogOf().create(configuration=TRACKED, protocol=FULL)
+    with pytest.raises(InvalidRequest, match=r"file a: the table tracks rows.*numRecords"):
+        append(table, "a")
+    assert commit_path(1) not in table.paths
+
+
+def test_turning_row_tracking_on_numbers_all_rows() -> None:
+    table = LogOf().create(protocol=FULL, configuration={"delta.rowTrackingSuspended": "true"})
+    append(table, "a", "b", stats=stats(10))
+    assert ids(table) == {"a": (None, None), "b": (None, None)}
+    transaction = begin(table)
+    transaction.stage(
+        [metadata({"delta.enableRowTracking": "true"})], operation="SET TBLPROPERTIES"
+    )
+    transaction.commit()
+    assert ids(table) == {"a": (0, 2), "b": (10, 2)}
+    configuration = table.open().latest().metadata.configuration
+    for key in TRACKED.keys() - {"delta.enableRowTracking"}:
+        assert configuration[key].startswith("_row-")
+    adds = [action for action in actions_at(table, 2) if isinstance(action, Add)]
+    assert [action.data_change for action in adds] == [False, False]
+
+
+def test_rows_that_were_copied_before_the_table_tracked_them() -> None:
+    table = LogOf().create(protocol=FULL)
+    append(table, "a", stats=stats(10))
+    transaction = begin(table)
+    transaction.read_files(["b"])
+    removed = add("a").removed(timestamp_ms=1)
+    transaction.stage([removed, add("a2", stats=stats(9))], operation="UPDATE")
+    other = begin(table)
+    other.stage([metadata(TRACKED)], operation="SET TBLPROPERTIES")
+    other.commit()
+    transaction.commit()
+    assert info_at(table, 3)["tags"] == {"delta.rowTracking.preserved": "false"}
+    assert ids(table) == {"a2": (10, 3)}
+
+
+# --- levels ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("of_table", "asked", "spelled"),
+    [
+        (None, None, "WriteSerializable"),
+        ("Serializable", None, "Serializable"),
+        ("Serializable", Level.SNAPSHOT, "Serializable"),
+        ("Snapshot", None, "SnapshotIsolation"),
+        ("Snapshot", Level.SERIALIZABLE, "Serializable"),
+        ("WriteSerializable", Level.SNAPSHOT, "WriteSerializable"),
+        (None, Level.SNAPSHOT, "SnapshotIsolation"),
+    ],
+)
+def test_the_strictest_level_counts(
+    of_table: str | None, asked: Level | None, spelled: str
+) -> None:
+    configuration = {} if of_table is None else {"delta.isolationLevel": of_table}
+    table = LogOf().create(configuration=configuration)
+    transaction = begin(table, asked)
+    transaction.stage([add("a")], operation="WRITE")
+    transaction.commit()
+    assert info_at(table, 1)["isolationLevel"] == spelled
+
+
+def test_a_serializable_table_checks_blind_appends() -> None:
+    for text, conflicts in (("Serializable", True), ("WriteSerializable", False)):
+        table = LogOf().create(configuration={"delta.isolationLevel": text})
+        transaction = begin(table)
+        transaction.read()
+        transaction.stage([add("b")], operation="WRITE")
+        append(table, "a")
+        if conflicts:
+            with pytest.raises(ConcurrentAppendException):
+                transaction.commit()
+        else:
+            assert transaction.commit().version == 2
+
+
+def test_a_winner_without_a_blind_flag_is_not_blind() -> None:
+    table = LogOf().create()
+    transaction = begin(table)
+    transaction.read()
+    transaction.stage([add("b")], operation="WRITE")
+    table.commit(1, add("a"))
+    with pytest.raises(ConcurrentAppendException):
+        transaction.commit()
+
+
+def test_metadata_against_metadata() -> None:
+    table = LogOf().create()
+    first, second = begin(table), begin(table)
+    for transaction in (first, second):
+        transaction.stage([metadata({"mine": "1"})], operation="SET TBLPROPERTIES")
+    first.commit()
+    with pytest.raises(MetadataChangedException):
+        second.commit()
+
+
+def test_a_new_table_gets_the_least_protocol() -> None:
+    table = LogOf()
+    transaction = begin(table)
+    plain = Metadata(id="x", schema_string=SCHEMA)
+    transaction.stage([plain], operation="CREATE TABLE")
+    assert transaction.commit().snapshot.protocol == PROTOCOL

@@ -51,6 +51,19 @@ def test_an_error_class_at_the_start_of_a_message_is_the_condition() -> None:
     assert error.args == (str(error),)
 
 
+def test_an_error_class_behind_the_tables_name_is_the_condition_too() -> None:
+    error = raised(InvalidRequest("/t: [DELTA_UNSUPPORTED_FEATURES_IN_CONFIG] no such feature: x"))
+    assert isinstance(error, AnalysisException)
+    assert error.getCondition() == "DELTA_UNSUPPORTED_FEATURES_IN_CONFIG"
+    assert str(error) == "[DELTA_UNSUPPORTED_FEATURES_IN_CONFIG] /t: no such feature: x"
+
+
+def test_other_words_in_brackets_are_not() -> None:
+    error = raised(InvalidRequest("columns [KEY] [VALUE] are missing"))
+    assert isinstance(error, AnalysisException)
+    assert error.getCondition() is None
+
+
 def test_missing_features_are_unsupported_operations() -> None:
     error = raised(UnsupportedFeature("needs identityColumns"))
     assert isinstance(error, UnsupportedOperationException)

@@ -8,8 +8,8 @@ Owns the translation at the edge of `tables`. Below it, errors are those of `txl
     Conflict            also PySparkException, and the class of the same name in `delta.exceptions`
                         where the program has imported it
 
-A message that starts with an error class in brackets, `[DELTA_MISSING_DELTA_TABLE] ...`, gives that
-class as `getCondition()`.
+A message with an error class in brackets, `[DELTA_MISSING_DELTA_TABLE] ...` or behind the table's
+name, gives that class as `getCondition()`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 _conflict_classes: dict[tuple[type[Conflict], type[Exception]], type[Conflict]] = {}
-_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ")
+_CONDITION = re.compile(r"^\[([A-Z][A-Z0-9_.]+)\] |\[(DELTA_[A-Z0-9_.]+)\] ")
 
 
 class RequestRefused(InvalidRequest, AnalysisException):
@@ -113,9 +113,11 @@ _E = TypeVar("_E", bound=TxlakeError)
 
 def _as(kind: type[_E], error: TxlakeError) -> _E:
     text = str(error)
-    found = _CONDITION.match(text)
+    found = _CONDITION.search(text)
+    message, condition = text, None
+    if found is not None:
+        message, condition = text[: found.start()] + text[found.end() :], found[1] or found[2]
     new = kind.__new__(kind, text)
-    message, condition = (text, None) if found is None else (text[found.end() :], found[1])
     assert isinstance(new, PySparkException)
     # Its own constructor would put the error numbers into the message once more.
     PySparkException.__init__(new, message, errorClass=condition, messageParameters={})

@@ -18,7 +18,6 @@ from txlake.ports import System
 from txlake.protocol.actions import (
     Action,
     Add,
-    Cdc,
     DomainMetadata,
     Metadata,
     Protocol,
@@ -34,7 +33,7 @@ from txlake.transaction.row_tracking import COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
 from txlake.transaction.settings_rules import mode_of, protocol_to_set, whole_metadata
 
 _Setting = TypeVar("_Setting", Metadata, Protocol)
-_STAGEABLE = (Add, Remove, Metadata, Protocol, Txn, DomainMetadata, Cdc)
+_STAGEABLE = (Add, Remove, Metadata, Protocol, Txn, DomainMetadata)
 # They bring back files as they were: vectors come back too where new ones would not be made.
 _OLD_VECTORS = frozenset({"RESTORE", "CLONE"})
 

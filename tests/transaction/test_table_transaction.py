@@ -1,0 +1,272 @@
+"""A transaction's part on one table: what it sees, reads, stages and takes back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.transaction.committing import append, begin, info_at
+from tests.transaction.log_of import LogOf, add, metadata, vector
+from txlake.conflict.footprint import ReadKind
+from txlake.conflict.levels import Level
+from txlake.errors import (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    Conflict,
+    InvalidRequest,
+    MetadataChangedException,
+    SerializableIsolationViolation,
+)
+from txlake.protocol.actions import Action, DomainMetadata, Remove, Txn
+from txlake.transaction.table_transaction import TableTransaction
+
+
+def paths(transaction: TableTransaction) -> list[str]:
+    return sorted(file.path for file in transaction.view.files.adds())
+
+
+def gone(path: str) -> Remove:
+    return add(path).removed(timestamp_ms=1)
+
+
+def stage(transaction: TableTransaction, *actions: Action, operation: str = "WRITE") -> None:
+    transaction.stage(actions, operation=operation)
+
+
+def test_a_transaction_sees_its_own_changes_and_nobody_elses() -> None:
+    table = LogOf().create(add("a"))
+    transaction = begin(table)
+    append(table, "theirs")
+    stage(transaction, add("b"))
+    stage(transaction, gone("a"), operation="DELETE")
+    assert paths(transaction) == ["b"]
+    assert transaction.base.files.by_path("a") is not None
+    assert transaction.has_changes
+
+
+def test_savepoints_take_changes_back_and_keep_reads() -> None:
+    table = LogOf().create(add("a"))
+    transaction = begin(table)
+    stage(transaction, add("b"))
+    mark = transaction.savepoint()
+    transaction.read()
+    stage(transaction, add("c"), gone("a"))
+    transaction.rollback_to(mark)
+    assert paths(transaction) == ["a", "b"]
+    assert transaction.commit().version == 1
+    assert info_at(table, 1)["isBlindAppend"] is False
+    assert info_at(table, 1)["operation"] == "WRITE"
+
+
+def test_back_to_the_beginning() -> None:
+    transaction = begin(LogOf().create(add("a")))
+    stage(transaction, add("b"))
+    transaction.rollback_to(None)
+    assert not transaction.has_changes
+    assert transaction.commit().attempts == 0
+
+
+def test_a_refused_statement_stages_nothing() -> None:
+    transaction = begin(LogOf().create(add("a")))
+    with pytest.raises(InvalidRequest):
+        stage(transaction, add("b"), gone("missing"))
+    assert paths(transaction) == ["a"]
+    assert not transaction.has_changes
+
+
+def test_several_statements_are_one_commit() -> None:
+    table = LogOf().create(add("a"))
+    transaction = begin(table)
+    transaction.stage([add("b")], operation="WRITE", parameters={"x": 1}, metrics={"numFiles": 1})
+    transaction.stage([add("c")], operation="WRITE", parameters={"x": 2}, metrics={"numFiles": 1})
+    transaction.commit()
+    info = info_at(table, 1)
+    assert info["operation"] == "WRITE"
+    assert info["operationMetrics"] == {"numFiles": "2"}
+    transaction = begin(table)
+    transaction.stage([add("d")], operation="WRITE", metrics={"numFiles": 1})
+    transaction.stage([gone("d"), add("e")], operation="UPDATE", metrics={"numFiles": 1})
+    transaction.commit()
+    info = info_at(table, 2)
+    assert info["operation"] == "TRANSACTION"
+    assert info["operationParameters"] == {
+        "statements": json.dumps(["WRITE", "UPDATE"]).replace(" ", "")
+    }
+    assert info["operationMetrics"] == {"numFiles": "2"}
+    assert paths(begin(table)) == ["a", "b", "c", "e"]
+
+
+@pytest.mark.parametrize("kind", list(ReadKind))
+def test_who_read_anything_is_not_blind(kind: ReadKind) -> None:
+    table = LogOf().create(add("a"))
+    transaction = begin(table)
+    transaction.read(kind=kind)
+    stage(transaction, add("b"))
+    transaction.commit()
+    assert info_at(table, 1)["isBlindAppend"] is False
+
+
+def test_who_read_another_table_is_not_blind() -> None:
+    table = LogOf().create()
+    transaction = begin(table)
+    transaction.read_elsewhere()
+    stage(transaction, add("b"))
+    transaction.commit()
+    assert info_at(table, 1)["isBlindAppend"] is False
+
+
+def test_an_append_with_an_application_id_is_blind() -> None:
+    table = LogOf().create()
+    transaction = begin(table)
+    assert transaction.app_version("app") is None
+    stage(transaction, add("b"), Txn(app_id="app", version=1))
+    assert transaction.app_version("app") == 1
+    transaction.commit()
+    assert info_at(table, 1)["isBlindAppend"] is True
+
+
+def conflict_of(
+    ours: TableTransaction, table: LogOf, *theirs: Action, operation: str = "WRITE"
+) -> type[Conflict] | None:
+    """What becomes of ours when these come first."""
+    other = begin(table)
+    other.read_files(["nothing"])
+    stage(other, *theirs, operation=operation)
+    other.commit()
+    try:
+        ours.commit()
+    except Conflict as error:
+        return type(error)
+    return None
+
+
+def test_a_delete_that_declared_no_read_counts_as_having_read_all() -> None:
+    for theirs, expected in (
+        (add("c"), ConcurrentAppendException),
+        (gone("b"), ConcurrentDeleteReadException),
+        (gone("a"), ConcurrentDeleteReadException),
+    ):
+        table = LogOf().create(add("a"), add("b"))
+        transaction = begin(table)
+        stage(transaction, gone("a"), operation="DELETE")
+        assert conflict_of(transaction, table, theirs) is expected
+
+
+def test_a_delete_that_says_what_it_read() -> None:
+    for theirs, expected in ((add("c"), None), (gone("b"), None)):
+        table = LogOf().create(add("a"), add("b"))
+        transaction = begin(table)
+        transaction.read_files(["a"])
+        stage(transaction, gone("a"), operation="DELETE")
+        assert conflict_of(transaction, table, theirs) is expected
+    table = LogOf().create(add("a"))
+    transaction = begin(table)
+    transaction.read_files(["x"])
+    stage(transaction, gone("a"), operation="DELETE")
+    assert conflict_of(transaction, table, gone("a")) is ConcurrentDeleteDeleteException
+
+
+def test_a_plain_read_says_nothing_about_a_delete() -> None:
+    table = LogOf().create(add("a"))
+    transaction = begin(table)
+    transaction.plain_read()
+    stage(transaction, gone("a"), operation="DELETE")
+    assert conflict_of(transaction, table, add("c")) is ConcurrentAppendException
+
+
+def test_plain_reads_count_under_serializable() -> None:
+    for level, expected in (
+        (Level.SERIALIZABLE, SerializableIsolationViolation),
+        (Level.WRITE_SERIALIZABLE, None),
+    ):
+        table = LogOf().create(add("a"))
+        transaction = begin(table, level)
+        transaction.plain_read()
+        stage(transaction, add("b"))
+        assert conflict_of(transaction, table, add("c")) is expected
+
+
+def test_a_file_listed_again_was_read() -> None:
+    table = LogOf().create(add("a"))
+    transaction = begin(table)
+    stage(transaction, add("a", size=11), operation="COMPUTE STATS")
+    assert conflict_of(transaction, table, gone("a")) is ConcurrentDeleteReadException
+    table = LogOf().create(add("a"))
+    transaction = begin(table)
+    stage(transaction, add("a", size=11), operation="COMPUTE STATS")
+    transaction.commit()
+    assert info_at(table, 1)["isBlindAppend"] is False
+
+
+def test_application_ids_and_domains() -> None:
+    table = LogOf().create()
+    transaction = begin(table)
+    transaction.app_version("app")
+    stage(transaction, add("b"))
+    setting = Txn(app_id="app", version=1)
+    assert conflict_of(transaction, table, setting) is ConcurrentTransactionException
+
+    table = LogOf()
+    creator = begin(table)
+    stage(creator, metadata({"delta.feature.domainMetadata": "supported"}))
+    creator.commit()
+    transaction = begin(table)
+    transaction.read_domain("mine")
+    stage(transaction, add("b"))
+    domain = DomainMetadata(domain="mine", configuration="{}", removed=False)
+    assert conflict_of(transaction, table, domain) is MetadataChangedException
+
+
+def test_granularity_table() -> None:
+    for granularity, conflicts in (("table", True), ("file", False)):
+        table = LogOf().create(
+            add("a"), add("b"), configuration={"txlake.conflictGranularity": granularity}
+        )
+        transaction = begin(table)
+        transaction.read_files(["a"])
+        stage(transaction, gone("a"), operation="DELETE")
+        found = conflict_of(transaction, table, gone("b"), operation="DELETE")
+        assert (found is not None) is conflicts
+
+
+def test_reading_a_table_that_isnt_there_is_no_read() -> None:
+    table = LogOf()
+    transaction = begin(table)
+    transaction.read()
+    assert transaction.base.version == -1
+    stage(transaction, metadata(), add("a"), operation="CREATE TABLE AS SELECT")
+    assert transaction.commit().version == 0
+    assert paths(begin(table)) == ["a"]
+
+
+def test_a_feature_is_dropped_by_its_own_statement_alone() -> None:
+    table = LogOf().create()
+    transaction = begin(table)
+    stage(transaction, metadata({"delta.feature.domainMetadata": "supported"}))
+    transaction.commit()
+    transaction = begin(table)
+    before = transaction.base.protocol
+    fewer = type(before)(
+        min_reader_version=1, min_writer_version=7, writer_features=("appendOnly", "invariants")
+    )
+    with pytest.raises(InvalidRequest, match="without domainMetadata"):
+        stage(transaction, fewer)
+    stage(transaction, fewer, operation="DROP FEATURE")
+    assert transaction.commit().snapshot.protocol == fewer
+
+
+def test_deletion_vectors_of_two_statements_are_one() -> None:
+    table = LogOf().create(add("a", stats='{"numRecords": 9}'))
+    transaction = begin(table)
+    stage(transaction, metadata({"delta.enableDeletionVectors": "true"}))
+    one, two = (
+        add("a", vector=vector(offset=number), stats='{"numRecords": 9}') for number in (1, 2)
+    )
+    stage(transaction, gone("a"), one, operation="DELETE")
+    stage(transaction, one.removed(timestamp_ms=1), two, operation="DELETE")
+    snapshot = transaction.commit().snapshot
+    assert list(snapshot.files.adds()) == [two]
+    assert list(snapshot.tombstones) == [("a", None)]

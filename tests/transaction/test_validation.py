@@ -1,0 +1,284 @@
+"""What may not be staged: each check refuses its cases, and what it isn't about passes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from tests.transaction.committing import FULL, begin
+from tests.transaction.log_of import LogOf, add, metadata, vector
+from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.log.snapshot import Snapshot
+from txlake.protocol.actions import (
+    Action,
+    Add,
+    CheckpointMetadata,
+    CommitInfo,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    Sidecar,
+    Txn,
+)
+from txlake.transaction import validation
+from txlake.transaction.validation import RULES, validated
+
+NESTED = json.dumps(
+    {
+        "type": "struct",
+        "fields": [
+            {"name": "id", "type": "long", "nullable": False, "metadata": {}},
+            {"name": "p", "type": "integer", "nullable": False, "metadata": {}},
+            {
+                "name": "s",
+                "nullable": False,
+                "metadata": {},
+                "type": {
+                    "type": "struct",
+                    "fields": [{"name": "x", "type": "long", "nullable": False, "metadata": {}}],
+                },
+            },
+            {
+                "name": "t",
+                "nullable": True,
+                "metadata": {},
+                "type": {
+                    "type": "struct",
+                    "fields": [{"name": "x", "type": "long", "nullable": False, "metadata": {}}],
+                },
+            },
+        ],
+    }
+)
+PARTITIONED = Metadata(id="t", schema_string=NESTED, partition_columns=("p",))
+VECTORS_ON = {"delta.enableDeletionVectors": "true"}
+
+
+def table(settings: Metadata, *files: Add, protocol: Protocol = FULL) -> Snapshot:
+    return Snapshot.empty("t").apply([protocol, settings, *files], version=3, timestamp_ms=1)
+
+
+A = add("a", stats='{"numRecords": 9}')
+A_DV = add("a", vector=vector(), stats='{"numRecords": 9}')
+PLAIN = table(metadata(), A)
+WITH_VECTORS = table(metadata(VECTORS_ON), A)
+OLD_VECTOR = table(metadata(), A_DV)
+NO_FEATURES = table(metadata(), A, protocol=Protocol(min_reader_version=1, min_writer_version=2))
+APPEND_ONLY = table(metadata({"delta.appendOnly": "true"}), A)
+BY_P = table(PARTITIONED)
+
+
+def of_p(value: str | None, **statistics: object) -> Add:
+    stats = json.dumps({"numRecords": 9, **statistics})
+    return msgspec.structs.replace(add("new", stats=stats), partition_values={"p": value})
+
+
+def domain(name: str) -> DomainMetadata:
+    return DomainMetadata(domain=name, configuration="{}", removed=False)
+
+
+GONE = A.removed(timestamp_ms=1)
+MOVED = A.removed(timestamp_ms=1, data_change=False)
+REFUSED: dict[str, tuple[str, Snapshot, Sequence[Action], str]] = {
+    "no path": ("paths_are_data", PLAIN, [add("")], "expected the path of a data file"),
+    "the log's folder": ("paths_are_data", PLAIN, [add("_delta_log/x")], "path of a data file"),
+    "a negative size": ("paths_are_data", PLAIN, [add("x", size=-1)], "size in bytes, found -1"),
+    "two versions of an application": (
+        "app_ids_once",
+        PLAIN,
+        [Txn(app_id="app", version=1), Txn(app_id="app", version=2)],
+        "'app' is set to 1 and to 2",
+    ),
+    "a domain twice": ("domains_once", PLAIN, [domain("d"), domain("d")], "'d' is set twice"),
+    "a domain without the feature": (
+        "domains_once",
+        NO_FEATURES,
+        [domain("d")],
+        "lacks the feature domainMetadata",
+    ),
+    "a file added twice": ("files_once", PLAIN, [add("b"), add("b")], "'b': it is added twice"),
+    "a file removed twice": ("files_once", PLAIN, [GONE, GONE], "'a': it is removed twice"),
+    "a file added and removed": (
+        "files_once",
+        PLAIN,
+        [GONE, A],
+        "added and removed with the same deletion vector",
+    ),
+    "a file that isn't there": (
+        "removed_files_are_live",
+        PLAIN,
+        [add("x").removed(timestamp_ms=1)],
+        "at version 3: file 'x': it can't be removed: it isn't in the table",
+    ),
+    "a file with another vector": (
+        "removed_files_are_live",
+        WITH_VECTORS,
+        [A_DV.removed(timestamp_ms=1)],
+        "it isn't in the table",
+    ),
+    "a path that is there with another vector": (
+        "added_files_are_alone",
+        WITH_VECTORS,
+        [A_DV],
+        "is in the table with another deletion vector",
+    ),
+    "partition values that are missing": (
+        "partition_values_fit",
+        BY_P,
+        [add("new", stats='{"numRecords": 9}')],
+        r"partition columns \[\], expected \['p'\]",
+    ),
+    "partition values too many": (
+        "partition_values_fit",
+        PLAIN,
+        [of_p("1")],
+        r"partition columns \['p'\], expected \[\]",
+    ),
+    "a partition value of another type": (
+        "partition_values_fit",
+        BY_P,
+        [of_p("one")],
+        "'new': partition column 'p': .*one",
+    ),
+    "a delete from an append-only table": (
+        "append_only",
+        APPEND_ONLY,
+        [GONE],
+        "only takes appends",
+    ),
+    "a vector without the feature": (
+        "vectors_allowed",
+        NO_FEATURES,
+        [GONE, A_DV],
+        "lacks the feature deletionVectors",
+    ),
+    "a vector where they are off": (
+        "vectors_allowed",
+        PLAIN,
+        [GONE, A_DV],
+        "delta.enableDeletionVectors isn't 'true'",
+    ),
+    "a vector without the number of rows": (
+        "vectors_allowed",
+        WITH_VECTORS,
+        [GONE, add("a", vector=vector(), stats="{}")],
+        "don't state numRecords",
+    ),
+    "statistics that are no JSON": ("statistics_fit", PLAIN, [add("b", stats="{")], "'b': .*JSON"),
+    "statistics of another table": (
+        "statistics_fit",
+        PLAIN,
+        [add("b", stats='{"numRecords": 1, "minValues": {"id": 1, "zzz": 1}}')],
+        "columns that the table doesn't have: zzz",
+    ),
+    "a NULL in statistics": (
+        "not_null",
+        BY_P,
+        [of_p("1", nullCount={"id": 1})],
+        "NOT NULL of column 'id' is violated",
+    ),
+    "a NULL in a field": (
+        "not_null",
+        BY_P,
+        [of_p("1", nullCount={"s": {"x": 2}})],
+        r"NOT NULL of column 's\.x' is violated",
+    ),
+    "a NULL partition": ("not_null", BY_P, [of_p(None)], "NOT NULL of column 'p' is violated"),
+    "a row id beyond the mark": (
+        "row_ids_are_ours",
+        PLAIN,
+        [add("b", base_row_id=5)],
+        "baseRowId 5 is beyond the high-water mark -1",
+    ),
+}
+FINE: dict[str, tuple[Snapshot, Sequence[Action]]] = {
+    "an append": (PLAIN, [add("b")]),
+    "statistics of a file again": (PLAIN, [add("a", size=11)]),
+    "one version of an application twice": (
+        PLAIN,
+        [Txn(app_id="app", version=1), Txn(app_id="app", version=1)],
+    ),
+    "two domains": (PLAIN, [domain("d"), domain("e")]),
+    "a delete": (PLAIN, [GONE]),
+    "a delete by vector": (WITH_VECTORS, [GONE, A_DV]),
+    "an old vector where they are off": (OLD_VECTOR, [msgspec.structs.replace(A_DV, size=11)]),
+    "a compaction of an append-only table": (
+        APPEND_ONLY,
+        [MOVED, msgspec.structs.replace(add("b"), data_change=False)],
+    ),
+    "no NULL": (BY_P, [of_p("1", nullCount={"id": 0, "s": {"x": 0}, "t": {"x": 5}})]),
+    "a file with NULLs that a vector may cover": (
+        table(msgspec.structs.replace(PARTITIONED, configuration=VECTORS_ON)),
+        [msgspec.structs.replace(of_p("1", nullCount={"id": 1}), deletion_vector=vector())],
+    ),
+    "NULLs that were there": (
+        BY_P,
+        [msgspec.structs.replace(of_p("1", nullCount={"id": 1}), data_change=False)],
+    ),
+    "a partition value in other words": (BY_P, [of_p("01")]),
+    "no statistics": (PLAIN, [add("b")]),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name: str) -> None:
+    _, snapshot, actions, message = REFUSED[name]
+    with pytest.raises(InvalidRequest, match=message) as caught:
+        validated(actions, snapshot)
+    assert str(caught.value).startswith("t at version 3: ")
+
+
+@pytest.mark.parametrize("name", FINE)
+def test_fine(name: str) -> None:
+    snapshot, actions = FINE[name]
+    validated(actions, snapshot)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule.__name__))
+def test_each_rule_refuses_a_case(rule: validation.Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validation, "RULES", [other for other in RULES if other is not rule])
+    passed = []
+    for name, (refused_by, snapshot, actions, _) in REFUSED.items():
+        try:
+            validated(actions, snapshot)
+        except InvalidRequest:
+            continue
+        assert refused_by == rule.__name__, name
+        passed.append(name)
+    assert passed
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        CommitInfo({}),
+        CheckpointMetadata(version=1),
+        Sidecar(path="s", size_in_bytes=1, modification_time=1),
+    ],
+)
+def test_what_is_written_by_txlake_alone(action: Action) -> None:
+    with pytest.raises(InvalidRequest, match="txlake's to write"):
+        validated([action], PLAIN)
+
+
+def test_a_restored_vector_comes_back_where_they_are_off() -> None:
+    validated([GONE, A_DV], PLAIN, operation="RESTORE")
+
+
+def test_a_table_that_cant_be_written() -> None:
+    feed = table(
+        metadata({"delta.enableChangeDataFeed": "true"}),
+        protocol=Protocol(min_reader_version=1, min_writer_version=4),
+    )
+    with pytest.raises(UnsupportedFeature, match="changeDataFeed"):
+        validated([add("b")], feed)
+
+
+def test_metadata_that_makes_the_table_unwritable() -> None:
+    transaction = begin(LogOf().create())
+    with pytest.raises(UnsupportedFeature, match="changeDataFeed"):
+        transaction.stage([metadata({"delta.enableChangeDataFeed": "true"})], operation="SET")
+    assert not transaction.has_changes

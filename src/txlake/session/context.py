@@ -16,6 +16,7 @@ from txlake.errors import InvalidRequest
 from txlake.log.predicate_parser import parse_predicate
 from txlake.log.predicates import Predicate, bind
 from txlake.log.snapshot import Snapshot
+from txlake.protocol.features import check_writable
 from txlake.session.engine import Engine, Handle
 from txlake.session.filters import condition_of
 from txlake.session.transaction import Transaction
@@ -29,6 +30,7 @@ from txlake.statements import (
     TableName,
     TimeTravel,
 )
+from txlake.transaction.validation import check_removable
 
 Alternatives = tuple[Handle, TimeTravel | None]
 
@@ -119,8 +121,8 @@ class Context:
         row = self.spark.range(1).select(F.unix_millis(value).alias("ms")).collect()[0]
         if row["ms"] is None:
             raise InvalidRequest(
-                f"TIMESTAMP AS OF {text or travel.timestamp_expression}: expected a timestamp like "
-                "'2026-01-31 12:00:00'"
+                f"The provided timestamp ('{text or travel.timestamp_expression}') cannot be "
+                "converted to a valid timestamp; give one like '2026-01-31 12:00:00'"
             )
         return int(row["ms"])
 
@@ -128,8 +130,19 @@ class Context:
         """The time zone of timestamps that name none."""
         return self.spark.conf.get("spark.sql.session.timeZone") or "UTC"
 
-    def work(self, handle: Handle) -> Work:
-        """The table to read and write, as the transaction sees it."""
+    def work(self, handle: Handle, *, removes_rows: bool = False) -> Work:
+        """The table to read and write, as the transaction sees it.
+
+        What can't be written is refused here, before a data file is: a table that needs a feature
+        which txlake lacks, rows removed from an append-only table, a store that is unsafe.
+        """
+        if self.writes:
+            view = self.transaction.open(handle).view
+            if view.is_created:
+                check_writable(view.protocol, view.metadata, table=view.table)
+                if removes_rows:
+                    check_removable(view)
+            handle.store.ensure_safe()
         return Work(
             start=lambda: self.engine.spark,
             manifests=self.engine.manifests,

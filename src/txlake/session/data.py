@@ -55,7 +55,8 @@ Counts = Mapping[str, int]
 def delete(context: Context, statement: Delete) -> Counts:
     """DELETE FROM."""
     handle = context.require(statement.table)
-    change = dml.delete(context.work(handle), statement.condition, statement.alias)
+    work = context.work(handle, removes_rows=True)
+    change = dml.delete(work, statement.condition, statement.alias)
     context.transaction.stage(handle, change)
     return change.affected
 
@@ -63,16 +64,16 @@ def delete(context: Context, statement: Delete) -> Counts:
 def truncate(context: Context, statement: Truncate) -> None:
     """TRUNCATE TABLE."""
     handle = context.require(statement.table)
-    change = replace(dml.delete(context.work(handle), None), operation="TRUNCATE", parameters={})
+    deleted = dml.delete(context.work(handle, removes_rows=True), None)
+    change = replace(deleted, operation="TRUNCATE", parameters={})
     context.transaction.stage(handle, change)
 
 
 def update(context: Context, statement: Update) -> Counts:
     """UPDATE."""
     handle = context.require(statement.table)
-    change = dml.update(
-        context.work(handle), statement.assignments, statement.condition, statement.alias
-    )
+    work = context.work(handle, removes_rows=True)
+    change = dml.update(work, statement.assignments, statement.condition, statement.alias)
     context.transaction.stage(handle, change)
     return change.affected
 
@@ -80,7 +81,8 @@ def update(context: Context, statement: Update) -> Counts:
 def merge(context: Context, statement: Merge) -> Counts:
     """MERGE INTO."""
     handle = context.require(statement.target)
-    work = context.work(handle)
+    removes = any(not isinstance(clause, NotMatchedClause) for clause in statement.clauses)
+    work = context.work(handle, removes_rows=removes)
     source = _as_frame(context, source_rows(context, statement.source))
     environment = environment_of(context)
     evolve = partial(schema_actions, work.snapshot, environment=environment)
@@ -92,7 +94,8 @@ def merge(context: Context, statement: Merge) -> Counts:
 def insert(context: Context, statement: Insert) -> Counts:
     """INSERT INTO, INSERT OVERWRITE, INSERT ... REPLACE WHERE."""
     handle = context.require(statement.table)
-    work = context.work(handle)
+    replaces = statement.overwrite or statement.replace_where is not None
+    work = context.work(handle, removes_rows=replaces)
     rows = source_rows(context, statement.source)
     if statement.schema_evolution and not isinstance(rows, Values):
         work = grown(context, handle, work, _schema_of(rows))
@@ -260,7 +263,7 @@ def _prepared(
     context: Context, handle: Handle, statement: Write, rows: DataFrame | pa.Table, exists: bool
 ) -> Work:
     """The work on the table after its schema was changed as the write asks for."""
-    work = context.work(handle)
+    work = context.work(handle, removes_rows=exists and statement.mode == "overwrite")
     if not exists:
         return work
     if statement.replace_where is not None and statement.mode != "overwrite":

@@ -189,6 +189,7 @@ def clone_table(context: Context, statement: Clone) -> Mapping[str, int]:
 
 def _copy(context: Context, handle: Handle, copies: Sequence[Copy]) -> None:
     """Copies files into the table's folder, several at once."""
+    handle.store.ensure_safe()
 
     def one(copy: Copy) -> None:
         folder, _, name = copy.source.rpartition("/")

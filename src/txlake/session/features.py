@@ -45,7 +45,7 @@ def add_feature(statement: AddFeature, table: Snapshot, environment: Environment
 
 
 def upgrade_protocol(statement: UpgradeProtocol, table: Snapshot) -> Change:
-    """delta-spark's `upgradeTableProtocol`. Raises InvalidRequest for a downgrade."""
+    """delta-spark's `upgradeTableProtocol`; a protocol below the table's changes nothing."""
     reader, writer = statement.reader_version, statement.writer_version
     if not (1 <= reader <= 3 and 1 <= writer <= 7) or (reader == 3 and writer < 7):
         raise InvalidRequest(
@@ -56,17 +56,8 @@ def upgrade_protocol(statement: UpgradeProtocol, table: Snapshot) -> Change:
     have = supported_features(old)
     if writer < 7:
         asked = Protocol(min_reader_version=reader, min_writer_version=writer)
-        missing = sorted(have - supported_features(asked))
-        lower = old.min_writer_version < 7 and (
-            reader < old.min_reader_version or writer < old.min_writer_version
-        )
-        if missing or lower:
-            lost = f", which lacks {', '.join(missing)}" if missing else ""
-            raise InvalidRequest(
-                f"the protocol can't go down from ({old.min_reader_version}, "
-                f"{old.min_writer_version}) to ({reader}, {writer}){lost}"
-            )
-        new = asked
+        lower = reader < old.min_reader_version or writer < old.min_writer_version
+        new = old if lower or have - supported_features(asked) else asked
     elif old.min_writer_version == 7 and old.min_reader_version >= reader:
         new = old
     else:

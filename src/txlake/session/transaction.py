@@ -78,8 +78,7 @@ class Transaction:
         self.require_active()
         found = self._tables.get(handle.store.url)
         if found is None:
-            base = handle.log.latest() if handle.log.exists() else None
-            found = TableTransaction(handle.log, base, self.level)
+            found = TableTransaction(handle.log, handle.log.latest_or_none(), self.level)
             if self._tables:
                 found.read_elsewhere()
                 for other in self._tables.values():

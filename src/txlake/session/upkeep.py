@@ -21,8 +21,10 @@ from txlake.session.definitions import environment_of
 from txlake.session.engine import Handle
 from txlake.session.restore import restore
 from txlake.spark import compact
+from txlake.spark.work import Work
 from txlake.statements import (
     ConvertToDelta,
+    Expression,
     Generate,
     Optimize,
     Reorg,
@@ -45,6 +47,20 @@ _SIZES = T.StructType(
         T.StructField("totalSize", T.LongType()),
     ]
 )
+_FILES = T.StructType(
+    [T.StructField("num", T.LongType(), False), T.StructField("size", T.LongType(), False)]
+)
+_ZORDERED = T.StructType(
+    [
+        T.StructField("strategyName", T.StringType()),
+        T.StructField("inputCubeFiles", _FILES),
+        T.StructField("inputOtherFiles", _FILES),
+        T.StructField("inputNumCubes", T.LongType(), False),
+        T.StructField("mergedFiles", _FILES),
+        T.StructField("numOutputCubes", T.LongType(), False),
+        T.StructField("mergedNumCubes", T.LongType()),
+    ]
+)
 _OPTIMIZED = T.StructType(
     [
         T.StructField("path", T.StringType()),
@@ -57,6 +73,7 @@ _OPTIMIZED = T.StructType(
                     T.StructField("filesAdded", _SIZES),
                     T.StructField("filesRemoved", _SIZES),
                     T.StructField("partitionsOptimized", T.LongType(), False),
+                    T.StructField("zOrderStats", _ZORDERED),
                     T.StructField("numBatches", T.LongType(), False),
                     T.StructField("totalConsideredFiles", T.LongType(), False),
                     T.StructField("totalFilesSkipped", T.LongType(), False),
@@ -87,12 +104,20 @@ class Optimized:
             _sizes([one.size for one in added]),
             _sizes([one.size or 0 for one in removed]),
             len(partitions),
+            self._zordered(removed, len(partitions)),
             1 if added else 0,
             self._considered,
             self._considered - len(removed),
             not self._change.parameters.get("zOrderBy"),
         )
         return spark.createDataFrame([(self._place, metrics)], _OPTIMIZED)
+
+    def _zordered(self, removed: Sequence[Remove], partitions: int) -> tuple[object, ...] | None:
+        """Each partition is one cube, made anew from all of its files."""
+        if not self._change.parameters.get("zOrderBy"):
+            return None
+        merged = (len(removed), sum(one.size or 0 for one in removed))
+        return ("all", (0, 0), merged, 0, merged, partitions, None)
 
 
 def _sizes(sizes: Sequence[int]) -> tuple[int | None, int | None, float, int, int]:
@@ -110,7 +135,7 @@ def optimize(context: Context, statement: Optimize) -> Optimized:
     else:
         change = compact.compact(work, statement.where)
     context.transaction.stage(handle, change)
-    return Optimized(handle, len(work.snapshot.files), change)
+    return Optimized(handle, _considered(work, statement.where), change)
 
 
 def reorg(context: Context, statement: Reorg) -> Optimized:
@@ -119,7 +144,11 @@ def reorg(context: Context, statement: Reorg) -> Optimized:
     work = context.work(handle)
     change = compact.compact(work, statement.where, purge=True)
     context.transaction.stage(handle, change)
-    return Optimized(handle, len(work.snapshot.files), change)
+    return Optimized(handle, _considered(work, statement.where), change)
+
+
+def _considered(work: Work, where: Expression | None) -> int:
+    return int(work.snapshot.select(work.predicate(where, None)).num_rows)
 
 
 def vacuum_table(context: Context, statement: Vacuum) -> list[str]:

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from txlake.errors import InvalidRequest
 from txlake.log.files import adds_of, files_table
-from txlake.log.predicates import Predicate
+from txlake.log.predicates import Predicate, columns_of
 from txlake.log.skipping import is_partition_only
 from txlake.protocol.actions import Action, Add
 from txlake.protocol.sources import SOURCES_TAG, Source, sources_text
@@ -70,8 +70,8 @@ def zorder(work: Work, columns: tuple[str, ...], where: Expression | None = None
             raise rows.unknown_column(name, work.snapshot)
         if item.name in work.snapshot.partition_columns:
             raise InvalidRequest(
-                f"{work.snapshot.table}: ZORDER BY {name}: it is a partition column, whose files "
-                "hold one value each; name other columns"
+                f"{work.snapshot.table}: {item.name} is a partition column. Z-Ordering can only be "
+                "performed on data columns: a partition column's files hold one value each"
             )
     candidates = _candidates(work, where)
     files = files_table(candidates)
@@ -129,11 +129,18 @@ def _boundaries(values: pa.ChunkedArray, number: int) -> list[object]:
 def _candidates(work: Work, where: Expression | None) -> list[Add]:
     predicate: Predicate | None = work.predicate(where, None)
     if predicate is not None and not is_partition_only(predicate, work.snapshot.partition_columns):
-        columns = ", ".join(work.snapshot.partition_columns) or "none"
+        columns = ", ".join(work.snapshot.partition_columns)
+        others = (".".join(path) for path in sorted(columns_of(predicate)))
+        other = next((one for one in others if one not in work.snapshot.partition_columns), None)
+        found = (
+            "it is more than a comparison of columns and constants"
+            if other is None
+            else f"Predicate references non-partition column '{other}'"
+        )
         assert where is not None
         raise InvalidRequest(
-            f"{work.snapshot.table}: OPTIMIZE WHERE {condition_text(where)}: expected a condition "
-            f"on partition columns only (the table has {columns})"
+            f"{work.snapshot.table}: OPTIMIZE WHERE {condition_text(where)}: {found}. Only the "
+            f"partition columns may be referenced: [{columns}]"
         )
     return adds_of(work.snapshot.select(predicate))
 

@@ -44,6 +44,10 @@ def compare(op: str, value: LiteralValue, column: ColumnPath = A) -> Comparison:
         ("a == 1", compare("=", 1)),
         ("a <> -1", compare("!=", -1)),
         ("a < 1.5", compare("<", Decimal("1.5"))),
+        (
+            "a < -1234567890123456789012345678901234.5",
+            compare("<", Decimal("-1234567890123456789012345678901234.5")),
+        ),
         ("a <= 1e3", compare("<=", 1000.0)),
         ("a > 1D", compare(">", 1.0)),
         ("a >= 5L", compare(">=", 5)),

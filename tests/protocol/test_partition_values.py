@@ -35,6 +35,12 @@ NAN = float("nan")
         ("1.50", "decimal(10,2)", Decimal("1.50")),
         ("1.5", "decimal(10,2)", Decimal("1.50")),
         ("1E+2", "decimal(10,2)", Decimal(100)),
+        ("9" * 28 + "." + "9" * 10, "decimal(38,10)", Decimal("9" * 28 + "." + "9" * 10)),
+        (
+            "1234567890123456789012345678.0123456789",
+            "decimal(38,10)",
+            Decimal("1234567890123456789012345678.0123456789"),
+        ),
         ("true", "boolean", True),
         ("False", "boolean", False),
         (" x ", "string", " x "),

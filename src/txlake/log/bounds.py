@@ -332,7 +332,7 @@ def _decimal(value: object, precision: int, scale: int, upper: bool) -> Decimal 
         return None
     exact = Decimal(value)
     if precision > _DIGITS_OF_DOUBLE:
-        slack = _WIDE.multiply(abs(exact), _DOUBLE_STEP)
+        slack = _WIDE.multiply(exact.copy_abs(), _DOUBLE_STEP)
         exact = _WIDE.add(exact, slack) if upper else _WIDE.subtract(exact, slack)
     rounding = "ROUND_CEILING" if upper else "ROUND_FLOOR"
     try:

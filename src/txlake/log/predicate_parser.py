@@ -297,7 +297,9 @@ def _literal(node: exp.Expression) -> LiteralValue:
             return None
         case exp.Neg() as negative:
             value = _literal(negative.this)
-            if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+            if isinstance(value, Decimal):
+                return value.copy_negate()  # a minus sign would round to 28 digits
+            if isinstance(value, int | float) and not isinstance(value, bool):
                 return -value
         case exp.HexString() as text:
             return _hex(str(text.this))

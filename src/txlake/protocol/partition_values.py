@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ _TIMESTAMP = re.compile(
     r"(?:[ T](?P<time>\d{1,2}:\d{1,2}:\d{1,2})(?:\.(?P<fraction>\d{1,9}))?"
     r"\s*(?P<zone>Z|UTC|GMT|[+-]\d{1,2}(?::?\d{2})?(?::?\d{2})?)?)?"
 )
+_EXACT = Context(prec=76)  # Python's default rounds to 28 digits, a decimal has up to 38
 _FLOATS = {"nan": "nan", "infinity": "inf", "+infinity": "inf", "-infinity": "-inf"}
 
 
@@ -109,7 +110,9 @@ def _decimal(text: str, precision: int, scale: int) -> Decimal:
         raise ValueError(text) from error
     if not value.is_finite():
         raise ValueError(text)
-    exact = value.quantize(Decimal(1).scaleb(-scale)) if _fits(value, precision, scale) else None
+    exact = None
+    if _fits(value, precision, scale):
+        exact = value.quantize(Decimal(1).scaleb(-scale), context=_EXACT)
     if exact is None or exact != value:
         raise ValueError(f"not a decimal({precision},{scale}): {text}")
     return exact

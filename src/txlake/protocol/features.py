@@ -250,7 +250,8 @@ def _known_name(name: str) -> str:
     known = _BY_FOLDED_NAME.get(name.lower())
     if known is None:
         raise InvalidRequest(
-            f"[DELTA_UNSUPPORTED_FEATURES_IN_CONFIG] table feature {name!r} is unknown: known are {', '.join(sorted(_KNOWN))}"
+            f"[DELTA_UNSUPPORTED_FEATURES_IN_CONFIG] table feature {name!r} is unknown: known are "
+            f"{', '.join(sorted(_KNOWN))}"
         )
     return known
 

@@ -18,7 +18,7 @@ _OF_ITS_OWN = (exp.Subquery, exp.Select, exp.SetOperation, exp.Exists, exp.Later
 def condition_of(query: SqlText) -> tuple[str, tuple[str, ...]] | None:
     """The WHERE condition, and the names that may qualify its columns; None where there is none.
 
-    The text is sqlglot's rendering: it serves skipping and conflict checks, Spark gets the author's.
+    The text is sqlglot's rendering, for skipping and conflict checks; Spark gets the author's.
     """
     if len(query.references) != 1:
         return None

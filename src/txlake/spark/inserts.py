@@ -180,7 +180,7 @@ def _values(work: Work, values: Values, placement: Placement) -> pa.Table | Data
     for name in names:
         if work.snapshot.schema.find(name) is None:
             raise rows.unknown_column(name, work.snapshot)
-    table, defaults = held.table_of_values(values, names, lambda: session_zone(work))
+    table, defaults = held.table_of_values(values, names, lambda: work.time_zone)
     if not defaults:
         return table
     frame = work.spark.createDataFrame(
@@ -197,12 +197,6 @@ def _values(work: Work, values: Values, placement: Placement) -> pa.Table | Data
             column = F.when(computed, rows.default_value(item)).otherwise(column)
         columns.append(column.alias(name))
     return frame.select(*columns)
-
-
-def session_zone(work: Work) -> str:
-    """The time zone of timestamps that name none: Spark's setting."""
-    zone = work.spark.conf.get("spark.sql.session.timeZone")
-    return zone or "UTC"
 
 
 def _matching(work: Work, frame: DataFrame, condition: Expression) -> DataFrame:

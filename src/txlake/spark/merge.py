@@ -17,7 +17,6 @@ from txlake.errors import InvalidRequest
 from txlake.log.predicates import (
     And,
     Predicate,
-    bind,
     columns_of,
     conjuncts,
     parse_predicate,
@@ -185,7 +184,7 @@ def _read(work: Work, statement: Merge, source: Struct) -> Read:
     for part in conjuncts(parse_predicate(text, aliases=tuple(names))):
         columns = columns_of(part)
         if columns and all(_is_target(work, statement, source, path) for path in columns):
-            kept.append(bind(part, work.snapshot.schema))
+            kept.append(work.bound(part))
     if not kept:
         return Read(text=text)
     return Read(predicate=kept[0] if len(kept) == 1 else And(tuple(kept)), text=text)

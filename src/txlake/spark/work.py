@@ -125,7 +125,16 @@ class Work:
         if isinstance(expression, NativeColumn) or expression.references:
             return Opaque(condition_text(expression))
         aliases = tuple(name for name in (alias, self.name) if name is not None)
-        return bind(parse_predicate(expression.text, aliases=aliases), self.snapshot.schema)
+        return self.bound(parse_predicate(expression.text, aliases=aliases))
+
+    def bound(self, predicate: Predicate) -> Predicate:
+        """The predicate over the table's columns. Raises InvalidRequest for an unknown one."""
+        return bind(predicate, self.snapshot.schema, time_zone=self.time_zone)
+
+    @property
+    def time_zone(self) -> str:
+        """The time zone of timestamps that name none: Spark's setting."""
+        return self.spark.conf.get("spark.sql.session.timeZone") or "UTC"
 
     def read(self, expression: Expression | None, alias: str | None) -> Read:
         """The read that a condition makes a statement depend on."""

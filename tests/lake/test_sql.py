@@ -138,7 +138,7 @@ def test_alter_changes_columns_and_properties(orders: txlake.Lake) -> None:
     orders.sql("ALTER TABLE orders DROP CONSTRAINT pos")
     orders.sql("INSERT INTO orders (id, amount) VALUES (9, -1)")
     assert orders.read("orders").columns == ["id", "note", "region", "amount"]
-    shown = dict(query(orders, "SHOW TBLPROPERTIES orders"))  # type: ignore[arg-type]
+    shown = {row[0]: row[1] for row in query(orders, "SHOW TBLPROPERTIES orders")}
     assert shown["delta.isolationLevel"] == "Serializable"
 
 
@@ -230,11 +230,11 @@ def test_clones_share_or_copy(orders: txlake.Lake) -> None:
         ("OPTIMIZE orders WHERE amount > 1", "partition"),
         ("CREATE TABLE p (id INT) PARTITIONED BY (nope)", "nope"),
         ("CREATE TABLE `../x` (id INT)", "../x"),
-        ("MERGE INTO orders t USING orders s ON t.region = s.region WHEN MATCHED THEN DELETE "
-         "WHEN NOT MATCHED THEN INSERT *; ROLLBACK", "no transaction"),
+        (("MERGE INTO orders t USING orders s ON t.region = s.region WHEN MATCHED THEN DELETE "
+         "WHEN NOT MATCHED THEN INSERT *; ROLLBACK"), "no transaction"),
         (
-            "MERGE INTO orders t USING (SELECT 1L id UNION ALL SELECT 1L) s ON t.id = s.id "
-            "WHEN MATCHED THEN UPDATE SET amount = 0",
+            ("MERGE INTO orders t USING (SELECT 1L id UNION ALL SELECT 1L) s ON t.id = s.id "
+            "WHEN MATCHED THEN UPDATE SET amount = 0"),
             "2 source rows match",
         ),
     ],

@@ -57,7 +57,8 @@ class Catalog:
             self._engine = sa.create_engine(self._url, connect_args=_connect_args(self._url))
         except (ArgumentError, NoSuchModuleError, ImportError) as error:
             raise InvalidRequest(
-                f"catalog: expected a URL like sqlite:///path or postgresql+psycopg://host/db: {error}"
+                "catalog: expected a URL like sqlite:///path or postgresql+psycopg://host/db: "
+                f"{error}"
             ) from error
         if self._url.get_backend_name() == "sqlite":
             event.listen(self._engine, "connect", _prepare_sqlite)
@@ -139,7 +140,10 @@ class Catalog:
             connection.execute(changed.values(isolation=isolation))
 
     def drop_database(self, name: str, *, cascade: bool = False) -> list[TableEntry]:
-        """Removes a database; the tables that were in it. Raises InvalidRequest unless it is empty."""
+        """Removes a database and gives the tables that were in it.
+
+        Raises InvalidRequest unless it is empty or `cascade` is given.
+        """
         with self._transaction() as connection:
             entry = self._require(connection, name)
             inside = self._tables(connection, entry)
@@ -243,7 +247,7 @@ class Catalog:
 
 
 def matches(name: str, pattern: str | None) -> bool:
-    """Whether a name matches a SHOW pattern: `*` any text, `|` either; letter case doesn't count."""
+    """Whether a name matches a SHOW pattern: `*` any text, `|` either; letter case is nothing."""
     if pattern is None:
         return True
     folded = name.lower()

@@ -36,6 +36,7 @@ from txlake.statements import (
     Insert,
     Merge,
     NativeFrame,
+    NotMatchedInsert,
     PartitionValue,
     Query,
     Source,
@@ -81,7 +82,7 @@ def update(context: Context, statement: Update) -> Counts:
 def merge(context: Context, statement: Merge) -> Counts:
     """MERGE INTO."""
     handle = context.require(statement.target)
-    removes = any(not isinstance(clause, NotMatchedClause) for clause in statement.clauses)
+    removes = any(not isinstance(clause, NotMatchedInsert) for clause in statement.clauses)
     work = context.work(handle, removes_rows=removes)
     source = _as_frame(context, source_rows(context, statement.source))
     environment = environment_of(context)

@@ -330,14 +330,18 @@ class _OpenFile:
         self._with_nan: set[tuple[str, ...]] = set()
         self._url = f"{task.root}/{path}"
         self._sink = executor_files.create(self._url)
-        self._writer = pq.ParquetWriter(
-            self._sink,
-            schema,
-            compression=task.compression,
-            version="2.6",
-            store_schema=False,
-            metadata_collector=self._footers,
-        )
+        try:
+            self._writer = pq.ParquetWriter(
+                self._sink,
+                schema,
+                compression=task.compression,
+                version="2.6",
+                store_schema=False,
+                metadata_collector=self._footers,
+            )
+        except BaseException:
+            self._sink.close()
+            raise
 
     def append(self, batch: pa.RecordBatch) -> None:
         self._pending.append(batch)
@@ -376,11 +380,11 @@ class _OpenFile:
         )
 
     def abandon(self) -> None:
-        try:
-            self._writer.close()
-            self._sink.close()
-        except Exception:  # the cause of the failure is on its way already
-            return
+        for part in (self._writer, self._sink):
+            try:
+                part.close()
+            except Exception:  # the cause of the failure is on its way already
+                continue
 
 
 def _leaves_with_nan(item: pa.Field, column: pa.Array) -> Iterator[tuple[str, ...]]:

@@ -44,12 +44,12 @@ _OF_THE_STATEMENT = (
     SparkRuntimeException,
 )
 _REFUSED = {
-    errno.EACCES,
-    errno.EDQUOT,
-    errno.ENAMETOOLONG,
-    errno.ENOSPC,
-    errno.EPERM,
-    errno.EROFS,
+    errno.EACCES: "give this user the permission, or use another folder",
+    errno.EDQUOT: "free space or raise the quota, and try again",
+    errno.ENAMETOOLONG: "use a shorter path",
+    errno.ENOSPC: "free space on the disk and try again",
+    errno.EPERM: "give this user the permission, or use another folder",
+    errno.EROFS: "the file system is read-only: mount it writable or use another folder",
 }
 _UNREADABLE = re.compile(
     r"\[FAILED_READ_FILE\.(\w+)\] Encountered error while reading file (\S+?)\.\s"
@@ -110,8 +110,9 @@ def _of_a_task(where: str, text: str) -> TxlakeError:
 def _of_files(where: str, number: int | None, message: str) -> TxlakeError:
     if number == errno.ENOENT:
         return CorruptTable(f"{where}a file of the table is gone: {message}")
-    if number in _REFUSED:
-        return InvalidRequest(f"{where}the table's files can't be written: {message}")
+    advice = None if number is None else _REFUSED.get(number)
+    if advice is not None:
+        return InvalidRequest(f"{where}the table's files can't be written: {message}; {advice}")
     return Unavailable(f"{where}the table's files can't be reached: {message}")
 
 

@@ -98,6 +98,15 @@ def validated(actions: Sequence[Action], snapshot: Snapshot, *, operation: str =
         rule(request)
 
 
+def check_removable(snapshot: Snapshot) -> None:
+    """Raises InvalidRequest when the table is append-only. Source: "Append-only Tables"."""
+    if snapshot.properties.append_only and "appendOnly" in snapshot.features:
+        raise InvalidRequest(
+            f"{snapshot.table} at version {snapshot.version}: the table only takes appends "
+            "(delta.appendOnly = true); rows can't be deleted or updated"
+        )
+
+
 @dataclass(frozen=True)
 class _Request:
     """A list of actions, the state before it, and that state with its metadata and protocol."""
@@ -228,14 +237,9 @@ def partition_values_fit(request: _Request) -> None:
 
 
 def append_only(request: _Request) -> None:
-    """An append-only table loses no rows. Source: PROTOCOL.md, "Append-only Tables"."""
-    if not request.after.properties.append_only or "appendOnly" not in request.after.features:
-        return
+    """An append-only table loses no rows."""
     if any(file.data_change for file in request.removed):
-        raise request.refuse(
-            "the table only takes appends (delta.appendOnly = true); rows can't be deleted or "
-            "updated"
-        )
+        check_removable(request.after)
 
 
 def vectors_allowed(request: _Request) -> None:

@@ -18,7 +18,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.protocol.types import DataType, Field, Primitive, Struct, type_to_json
 from txlake.spark.executor import FIRST_WITHOUT_IMAGE
 from txlake.spark.scan import quote
-from txlake.spark.types import can_store, delta_schema, spark_type, stored
+from txlake.spark.types import can_store, delta_schema, may_overflow, spark_type, stored
 from txlake.spark.writing import ACTION, VIOLATION, VIOLATION_ROW
 
 GENERATION_EXPRESSION = "delta.generationExpression"
@@ -114,13 +114,23 @@ def _refuse_ambiguous(source: Struct, snapshot: Snapshot) -> None:
 
 
 def storable(value: Column, source: DataType, target: Field, snapshot: Snapshot) -> Column:
-    """The value as the column stores it. Raises InvalidRequest when the types don't fit."""
+    """The value as the column stores it. Raises InvalidRequest when the types don't fit.
+
+    A number that is too large for the column fails the job, and the failure names both.
+    """
     if not can_store(source, target.type):
         raise InvalidRequest(
             f"{snapshot.table}: column {target.name!r} is {type_text(target.type)}, "
             f"the value is {type_text(source)}, which can't be stored there; cast it"
         )
-    return stored(value, source, target.type)
+    if not may_overflow(source, target.type):
+        return stored(value, source, target.type)
+    too_large = F.concat(
+        F.lit(f"column {target.name!r} is {type_text(target.type)}, which can't hold the value "),
+        value.cast("string"),
+    )
+    failed = F.when(value.isNotNull(), F.raise_error(too_large).cast(spark_type(target.type)))
+    return F.coalesce(value.try_cast(spark_type(target.type)), failed)
 
 
 def default_value(item: Field) -> Column:

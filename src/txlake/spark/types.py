@@ -26,6 +26,8 @@ from txlake.protocol.types import (
 
 _HIDDEN_METADATA = ("delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT", "__CHAR_VARCHAR", "parquet.")
 _NUMERIC_RANK = {"byte": 0, "short": 1, "integer": 2, "long": 3, "float": 5, "double": 6}
+_INTEGER_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
+_FLOATS = frozenset({"float", "double"})
 _DATETIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
 
 
@@ -170,6 +172,31 @@ def _can_store_primitive(source: Primitive, target: Primitive) -> bool:
 
 def _is_numeric(primitive: Primitive) -> bool:
     return primitive.name in _NUMERIC_RANK or primitive.decimal is not None
+
+
+def may_overflow(source: DataType, target: DataType) -> bool:
+    """Whether a number of the source's type may be too large for the target's."""
+    if not isinstance(source, Primitive) or not isinstance(target, Primitive):
+        return False
+    if not (_is_numeric(source) and _is_numeric(target)):
+        return False
+    if target.name in _FLOATS or spark_type(source) == spark_type(target):
+        return False
+    if source.name in _INTEGER_DIGITS and target.name in _INTEGER_DIGITS:
+        return _NUMERIC_RANK[source.name] > _NUMERIC_RANK[target.name]
+    held = _digits(source, target)
+    decimal = target.decimal
+    room = _INTEGER_DIGITS[target.name] - 1 if decimal is None else decimal[0] - decimal[1]
+    return held is None or held > room
+
+
+def _digits(source: Primitive, target: Primitive) -> int | None:
+    """The digits before the point that a value may have, once rounded; None for floats."""
+    decimal = source.decimal
+    if decimal is None:
+        return _INTEGER_DIGITS.get(source.name)
+    rounds_up = target.decimal is not None and target.decimal[1] < decimal[1]
+    return decimal[0] - decimal[1] + rounds_up
 
 
 def stored(value: Column, source: DataType, target: DataType, *, physical: bool = False) -> Column:

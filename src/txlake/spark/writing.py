@@ -255,7 +255,7 @@ def _folder_namer(names: list[str]) -> Callable[[tuple[str | None, ...]], str]:
 
 
 def partition_text(value: Column, item: Field) -> Column:
-    """A partition value as the log writes it; the empty string is null.
+    """A partition value as the log writes it; the empty string is null, zero has no sign.
 
     Source: PROTOCOL.md, "Partition Value Serialization".
     """
@@ -265,6 +265,8 @@ def partition_text(value: Column, item: Field) -> Column:
         return F.date_format(utc, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'")
     if name == "timestamp_ntz":
         return F.date_format(value, "yyyy-MM-dd HH:mm:ss.SSSSSS")
+    if name in {"float", "double"}:
+        value = value + F.lit(0).cast(name)
     return F.nullif(value.cast("string"), F.lit(""))
 
 

@@ -1,0 +1,208 @@
+"""Tables on disk that the data plane works on, without a session: SQL in, rows out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from txlake.log.snapshot import Snapshot
+from txlake.protocol.actions import Add
+from txlake.session.create import create
+from txlake.session.environment import Environment
+from txlake.session.evolution import schema_actions
+from txlake.settings import Settings
+from txlake.spark import compact, dml, inserts, merge
+from txlake.spark.inserts import Placement, Rows
+from txlake.spark.manifest import Manifests
+from txlake.spark.work import Work
+from txlake.sql import parse
+from txlake.statements import (
+    CreateTable,
+    Delete,
+    Expression,
+    Insert,
+    Merge,
+    NativeFrame,
+    Query,
+    SqlText,
+    Statement,
+    Update,
+    Values,
+)
+from txlake.storage import open_store
+from txlake.system import System
+from txlake.transaction.change import Change
+from txlake.transaction.table_log import TableLog
+from txlake.transaction.table_transaction import TableTransaction
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SYSTEM = System()
+MANIFESTS = Manifests(SYSTEM)
+VECTORS: Mapping[str, str] = {"delta.enableDeletionVectors": "true"}
+NO_VECTORS: Mapping[str, str] = {"delta.enableDeletionVectors": "false"}
+
+
+def no_spark() -> SparkSession:
+    raise AssertionError("no Spark job was expected")
+
+
+@dataclass
+class PathTable:
+    """A Delta table in a folder. `changes`: what each statement did, newest last."""
+
+    folder: Path
+    start: Callable[[], SparkSession]
+    settings: Settings
+    log: TableLog
+    changes: list[Change]
+
+    @property
+    def spark(self) -> SparkSession:
+        return self.start()
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self.log.latest()
+
+    def work(self, *, name: str | None = "t") -> Work:
+        return Work(
+            start=self.start,
+            manifests=MANIFESTS,
+            system=SYSTEM,
+            settings=self.settings,
+            snapshot=self.snapshot,
+            store=self.log.store,
+            name=name,
+        )
+
+    def without_spark(self) -> PathTable:
+        """The same table, where starting Spark fails the test."""
+        return replace(self, start=no_spark)
+
+    # Changes
+
+    def run(self, sql: str) -> Change:
+        """Carries out an INSERT, DELETE, UPDATE or MERGE on the table, which it calls `t`."""
+        (statement,) = parse(sql)
+        return self.commit(self.change_of(statement))
+
+    def change_of(self, statement: Statement) -> Change:
+        work = self.work()
+        match statement:
+            case Insert(source=source, columns=columns, by_name=by_name):
+                rows = self._rows(source)
+                placement = Placement(by_name=by_name, columns=columns)
+                if statement.replace_where is not None:
+                    return inserts.replace_where(work, rows, placement, statement.replace_where)
+                how = inserts.overwrite if statement.overwrite else inserts.append
+                return how(work, rows, placement)
+            case Delete(condition=condition, alias=alias):
+                return dml.delete(work, condition, alias)
+            case Update(assignments=assignments, condition=condition, alias=alias):
+                return dml.update(work, assignments, condition, alias)
+            case Merge(source=source):
+                rows = self._rows(source)
+                return merge.merge(work, statement, rows, partial(_evolved, work.snapshot))
+            case _:
+                raise AssertionError(statement)
+
+    def _rows(self, source: Query | NativeFrame | Values) -> Any:
+        match source:
+            case Query(sql):
+                return self.spark.sql(sql.text)
+            case NativeFrame(frame):
+                return frame
+            case Values():
+                return source
+
+    def append(self, rows: Rows) -> Change:
+        return self.commit(inserts.append(self.work(), rows, Placement()))
+
+    def overwrite(self, rows: Rows) -> Change:
+        return self.commit(inserts.overwrite(self.work(), rows, Placement()))
+
+    def replace_where(self, rows: Rows, condition: str) -> Change:
+        text = SqlText(condition)
+        return self.commit(inserts.replace_where(self.work(), rows, Placement(), text))
+
+    def overwrite_partitions(self, rows: Rows) -> Change:
+        return self.commit(inserts.overwrite_partitions(self.work(), rows, Placement()))
+
+    def compact(self, where: str | None = None, *, purge: bool = False) -> Change:
+        condition = None if where is None else SqlText(where)
+        return self.commit(compact.compact(self.work(), condition, purge=purge))
+
+    def zorder(self, *columns: str, where: Expression | None = None) -> Change:
+        return self.commit(compact.zorder(self.work(), columns, where))
+
+    def commit(self, change: Change) -> Change:
+        transaction = TableTransaction(self.log, self.snapshot)
+        for read in change.reads:
+            transaction.read(read.predicate, read.text, files=read.files)
+        if change.actions:
+            transaction.stage(
+                change.actions,
+                operation=change.operation,
+                parameters=change.parameters,
+                metrics=change.metrics,
+            )
+            transaction.commit()
+        self.changes.append(change)
+        return change
+
+    # What is there
+
+    def frame(self, version: int | None = None, *, positions: bool = False) -> DataFrame:
+        work = self.work()
+        if version is not None:
+            work = replace(work, snapshot=self.log.snapshot(version))
+        return work.scan(work.snapshot.select(None), positions=positions)
+
+    def rows(self, version: int | None = None) -> list[tuple[Any, ...]]:
+        """All rows as tuples, sorted."""
+        return sorted(map(tuple, self.frame(version).collect()), key=repr)
+
+    def adds(self) -> list[Add]:
+        return list(self.snapshot.files.adds())
+
+    def data_files(self) -> set[str]:
+        """The Parquet files in the folder, live or not, relative to it."""
+        found = (path.relative_to(self.folder) for path in self.folder.rglob("*.parquet"))
+        return {str(path) for path in found if path.parts[0] != "_delta_log"}
+
+
+def table(
+    folder: Path,
+    spark: SparkSession,
+    columns: str,
+    *,
+    partitioned_by: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    settings: Settings | None = None,
+) -> PathTable:
+    """A new table. `columns` as in CREATE TABLE, constraints included."""
+    clause = "" if partitioned_by is None else f" PARTITIONED BY ({partitioned_by})"
+    (statement,) = parse(f"CREATE TABLE t ({columns}){clause}")
+    assert isinstance(statement, CreateTable)
+    statement = replace(statement, properties=tuple((properties or {}).items()))
+    change = create(statement, None, _environment())
+    assert change is not None
+    chosen = settings or Settings()
+    log = TableLog(open_store(str(folder)), SYSTEM, chosen, name="t")
+    transaction = TableTransaction(log, None)
+    transaction.stage(change.actions, operation=change.operation)
+    transaction.commit()
+    return PathTable(folder, lambda: spark, chosen, log, [])
+
+
+def _evolved(snapshot: Snapshot, schema: Any) -> Any:
+    return schema_actions(snapshot, schema, _environment())
+
+
+def _environment() -> Environment:
+    return Environment(now_ms=SYSTEM.now_ms(), new_id=SYSTEM.new_id)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import TypeAlias, cast
 
 import msgspec
@@ -372,8 +373,13 @@ def _struct_from(kind: type[Action], value: JsonObject, name: str, file: str) ->
         raise CorruptTable(f"{file}: {name}: {error}") from error
 
 
+@cache
+def _wire_fields(kind: type) -> frozenset[str]:
+    return frozenset(field.encode_name for field in msgspec.structs.fields(kind)) - {EXTRA}
+
+
 def _split(kind: type, value: JsonObject) -> tuple[JsonObject, JsonObject]:
-    names = {field.encode_name for field in msgspec.structs.fields(kind)} - {EXTRA}
+    names = _wire_fields(kind)
     known = {key: item for key, item in value.items() if key in names}
     return known, {key: item for key, item in value.items() if key not in names}
 

@@ -19,7 +19,7 @@ from txlake.protocol.schema_change import as_table_schema
 from txlake.protocol.types import Struct
 from txlake.session.context import Context
 from txlake.session.definitions import create_from_rows, environment_of
-from txlake.session.engine import Handle
+from txlake.session.engine import Handle, use_this_python
 from txlake.session.evolution import schema_actions
 from txlake.session.growth import grown, with_schema
 from txlake.spark import dml, held, inserts
@@ -204,6 +204,7 @@ def source_rows(context: Context, source: Source) -> Rows:
             if table is not None:
                 return table
             if isinstance(frame, DataFrame):
+                use_this_python(frame.sparkSession)
                 return frame
             raise InvalidRequest(
                 f"expected a DataFrame of Spark, pandas, pyarrow or polars, "

@@ -74,7 +74,7 @@ class Engine:
         with self._lock:
             if self._spark is None:
                 self._spark = self.make_spark()
-                _use_this_python(self._spark)
+                use_this_python(self._spark)
             return self._spark
 
     def spark_setting(self, key: str, default: str) -> str:
@@ -164,7 +164,7 @@ class Engine:
         return self.warehouse.at(folder).url
 
 
-def _use_this_python(spark: SparkSession) -> None:
+def use_this_python(spark: SparkSession) -> None:
     """Lets a local Spark run its Python workers with this interpreter, unless it was told which.
 
     PySpark's default is whatever `python3` the PATH has, which outside an activated environment is

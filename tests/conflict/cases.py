@@ -117,7 +117,10 @@ A = add("a", "1", (1, 10))
 B = add("b", "2", (11, 20))
 C = add("c", "1")
 D = add("d", "2", (11, 20), dv=vector(2))
-TABLE = Snapshot.empty("t").apply([PROTOCOL, metadata(), A, B, C, D], version=5, timestamp_ms=1_000)
+E = add("file:/t/e", "4", (50, 60))
+TABLE = Snapshot.empty("t").apply(
+    [PROTOCOL, metadata(), A, B, C, D, E], version=5, timestamp_ms=1_000
+)
 
 
 def read(
@@ -521,6 +524,19 @@ CASES: tuple[Case, ...] = (
         serializable="rows_deleted",
         write_serializable="rows_deleted",
         snapshot="rows_deleted_by_both",
+    ),
+    case(
+        "one file in two spellings",
+        ours(added=(), removed=(gone(E),), reads=(read("p = '1'"),)),
+        winner(removed=(gone(add("file:///t/e", "4")),)),
+        all_levels="rows_deleted_by_both",
+    ),
+    case(
+        "a listed file in another spelling",
+        ours(read_files=frozenset({"file:///t/e"})),
+        winner(removed=(gone(E),)),
+        serializable="rows_deleted",
+        write_serializable="rows_deleted",
     ),
     # 7 rewrites
     case(

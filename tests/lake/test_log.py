@@ -36,7 +36,7 @@ def test_a_snapshot_says_what_the_table_is() -> None:
     log.start_transaction().commit([created], operation="CREATE TABLE")
     snapshot = log.snapshot()
     assert snapshot.version == 0
-    assert snapshot.partition_columns == ("p",)
+    assert snapshot.partition_columns == ["p"]
     assert snapshot.properties == {"mine": "1"}
     assert snapshot.schema == json.loads(schema("id:long", "p:string"))
     assert snapshot.arrow_schema == pa.schema([("id", pa.int64()), ("p", pa.string())])

@@ -15,7 +15,7 @@ from txlake.conflict.footprint import Read
 from txlake.conflict.levels import Level
 from txlake.conflict.winner import RowChanges, Winner, row_changes
 from txlake.errors import TxlakeError
-from txlake.log.files import files_table
+from txlake.log.files import canonical_key, files_table
 from txlake.log.skipping import may_match
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, FileKey, Metadata, Protocol
@@ -60,6 +60,7 @@ class Context:
 
     def is_live(self, key: FileKey) -> bool:
         """Whether a logical file is in the table after the winners checked so far."""
+        key = canonical_key(key)
         if key in self.added_since:
             return True
         return key in self.base.files and key not in self.removed_since
@@ -70,8 +71,8 @@ class Context:
 
     def after(self, winner: Winner) -> Context:
         """The context for the winner after this one."""
-        added = frozenset(file.key for file in winner.added)
-        removed = frozenset(file.key for file in winner.removed)
+        added = frozenset(canonical_key(file.key) for file in winner.added)
+        removed = frozenset(canonical_key(file.key) for file in winner.removed)
         return replace(
             self,
             metadata=winner.metadata or self.metadata,

@@ -25,6 +25,7 @@ from txlake.errors import (
     SerializableIsolationViolation,
     UpdateConflict,
 )
+from txlake.log.files import canonical_path
 from txlake.protocol.actions import Add, Remove
 from txlake.protocol.features import supported_features
 
@@ -229,7 +230,8 @@ def rows_deleted(footprint: Footprint, winner: Winner, context: Context) -> Conf
         files = _rows_deleted(read, gone, context)
         if files:
             return _read_rows_deleted(footprint, winner, context, read, files)
-    listed = [file for file in gone if file.path in footprint.read_files]
+    read_files = {canonical_path(path) for path in footprint.read_files}
+    listed = [file for file in gone if canonical_path(file.path) in read_files]
     if listed and context.level is not Level.SNAPSHOT:
         return _read_rows_deleted(footprint, winner, context, None, listed)
     return None
@@ -277,8 +279,8 @@ def rows_deleted_by_both(
 
 def file_added_by_both(footprint: Footprint, winner: Winner, context: Context) -> Conflicted | None:
     """Both add one path: the later entry would silently replace the earlier."""
-    theirs = {file.path for file in winner.added}
-    both = [file for file in footprint.added if file.path in theirs]
+    theirs = {canonical_path(file.path) for file in winner.added}
+    both = [file for file in footprint.added if canonical_path(file.path) in theirs]
     known = {file.path for file in _touched(both, footprint, context)}
     shared = [file for file in both if file.path not in known]
     if not shared:
@@ -341,13 +343,13 @@ def _touched(files: Sequence[_File], footprint: Footprint, context: Context) -> 
     """Those of the files that the transaction takes rows from or lists anew."""
     if not files:
         return ()
-    removed = {file.path for file in footprint.removed}
-    added = {file.path: file.key for file in footprint.added}
+    removed = {canonical_path(file.path) for file in footprint.removed}
+    added = {canonical_path(file.path): file.key for file in footprint.added}
     live = context.base.files
     return tuple(
         file
         for file in files
-        if file.path in removed or (file.path in added and added[file.path] in live)
+        if (path := canonical_path(file.path)) in removed or (path in added and added[path] in live)
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from txlake.conflict.footprint import ROW_TRACKING_DOMAIN
+from txlake.log.files import canonical_key, canonical_path
 from txlake.protocol.actions import (
     Action,
     Add,
@@ -103,20 +104,20 @@ def row_changes(winner: Winner, is_live: Callable[[FileKey], bool]) -> RowChange
     file again (new statistics, row ids) adds no row. A rewrite flagged `dataChange = false` adds
     and deletes none either.
     """
-    removed = {file.path: file for file in winner.removed}
-    listed = {file.key for file in winner.added}
+    removed = {canonical_path(file.path): file for file in winner.removed}
+    listed = {canonical_key(file.key) for file in winner.added}
     added: list[Add] = []
     maybe_added: list[Add] = []
     for file in winner.added:
-        before = removed.get(file.path)
         if not file.data_change:
             continue
+        before = removed.get(canonical_path(file.path))
         if before is None:
             if not is_live(file.key):
                 added.append(file)
-        elif file.key != before.key and before.deletion_vector is not None:
+        elif before.deletion_vector is not None and before.key[1] != file.key[1]:
             (maybe_added if _vector_grew(before, file) else added).append(file)
-    gone = [file for file in winner.removed if file.key not in listed]
+    gone = [file for file in winner.removed if canonical_key(file.key) not in listed]
     return RowChanges(
         added=tuple(added),
         maybe_added=tuple(maybe_added),

@@ -114,9 +114,9 @@ class LogSnapshot:
         return self._snapshot.timestamp_ms
 
     @property
-    def partition_columns(self) -> tuple[str, ...]:
-        """The logical names of the partition columns."""
-        return self._snapshot.partition_columns
+    def partition_columns(self) -> list[str]:
+        """The logical names of the partition columns, in order."""
+        return list(self._snapshot.partition_columns)
 
     @property
     def properties(self) -> dict[str, str]:

@@ -124,11 +124,6 @@ class _Request:
     def removed(self) -> tuple[Remove, ...]:
         return tuple(action for action in self.actions if isinstance(action, Remove))
 
-    @cached_property
-    def new(self) -> tuple[Add, ...]:
-        """The files whose path isn't in the table yet."""
-        return tuple(file for file in self.added if self.before.files.by_path(file.path) is None)
-
     def refuse(self, found: str) -> InvalidRequest:
         return InvalidRequest(f"{self.before.table} at version {self.before.version}: {found}")
 
@@ -275,17 +270,16 @@ def statistics_fit(request: _Request) -> None:
     after = request.after
     hidden = {after.metadata.configuration.get(k) for k in (ROW_ID_COLUMN, COMMIT_VERSION_COLUMN)}
     names = {item.physical_name for item in after.schema} | hidden
+    checks_names = bool(after.schema.fields) and mode_of(after.metadata) == "none"
     for file in request.added:
-        _statistics(request, file)
-    if not after.schema.fields or mode_of(after.metadata) != "none":
-        return
-    for file in request.new:
         found = _statistics(request, file)
-        unknown = sorted({*found.min_values, *found.max_values, *found.null_count} - names - {None})
-        if unknown:
+        bounds = (found.min_values, found.max_values, found.null_count)
+        unknown = [name for columns in bounds for name in columns if name not in names]
+        if checks_names and unknown and request.before.files.by_path(file.path) is None:
             raise request.refuse_file(
                 file,
-                f"its statistics are of columns that the table doesn't have: {', '.join(unknown)}",
+                "its statistics are of columns that the table doesn't have: "
+                + ", ".join(sorted(set(unknown))),
             )
 
 

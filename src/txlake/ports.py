@@ -37,7 +37,7 @@ class Store(Protocol):
 
     @property
     def url(self) -> str:
-        """The root as a URL without a trailing slash (`file:///data/t`, `s3://bucket/t`), encoded."""
+        """The root as an encoded URL without a trailing slash: `file:///data/t`, `s3://bucket/t`."""
         ...
 
     def get(self, path: str) -> bytes:
@@ -53,7 +53,7 @@ class Store(Protocol):
         ...
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
-        """All objects below the folder `prefix` (recursive), sorted by path, after `start_after`."""
+        """All objects at any depth below the folder `prefix`, by path, after `start_after`."""
         ...
 
     def put(self, path: str, data: bytes) -> None:

@@ -1,8 +1,8 @@
 """The tag by which a rewrite that keeps order says which rows each output holds.
 
 `add.tags["txlake.sources"]` is a JSON list, in row order, of `[path, deletion vector id or null,
-first live row, number of live rows]`; the output's rows are exactly those live rows. Paths are as in
-the log.
+first live row, number of live rows]`; the output's rows are exactly those live rows. Paths are as
+in the log.
 """
 
 from __future__ import annotations

@@ -143,12 +143,16 @@ class Context:
                 if removes_rows:
                     check_removable(view)
             handle.store.ensure_safe()
+        return self.work_on(handle, self.transaction.open(handle).view)
+
+    def work_on(self, handle: Handle, snapshot: Snapshot) -> Work:
+        """The means to read the table as it was at a snapshot."""
         return Work(
             start=lambda: self.engine.spark,
             manifests=self.engine.manifests,
             system=self.engine.system,
             settings=self.engine.settings,
-            snapshot=self.transaction.open(handle).view,
+            snapshot=snapshot,
             store=handle.store,
             storage_options=self.engine.storage_options,
             column_of=self.column_of,
@@ -173,16 +177,7 @@ class Context:
                 table.read(predicate, text)
             else:
                 table.plain_read(predicate, text)
-        work = Work(
-            start=lambda: self.engine.spark,
-            manifests=self.engine.manifests,
-            system=self.engine.system,
-            settings=self.engine.settings,
-            snapshot=snapshot,
-            store=handle.store,
-            storage_options=self.engine.storage_options,
-        )
-        return work.scan(snapshot.select(predicate))
+        return self.work_on(handle, snapshot).scan(snapshot.select(predicate))
 
     # Texts
 

@@ -18,7 +18,7 @@ from txlake.protocol.actions import Txn
 from txlake.protocol.schema_change import as_table_schema
 from txlake.protocol.types import Struct
 from txlake.session.context import Context
-from txlake.session.definitions import create_from_rows, environment_of
+from txlake.session.definitions import create_from_rows, environment_of, place, register
 from txlake.session.engine import Handle, use_this_python
 from txlake.session.evolution import schema_actions
 from txlake.session.growth import grown, with_schema
@@ -227,7 +227,7 @@ def _schema_of(rows: DataFrame | pa.Table) -> Struct:
 def write(context: Context, statement: Write) -> Counts:
     """`lake.write`: rows by column name, creating the table where there is none."""
     nothing = {"num_affected_rows": 0, "num_inserted_rows": 0}
-    handle = context.find(statement.table)
+    handle = place(context, statement.table, makes_database=True)
     exists = context.exists(handle)
     if exists and statement.mode == "ignore":
         return nothing
@@ -237,8 +237,9 @@ def write(context: Context, statement: Write) -> Counts:
         )
     rows = source_rows(context, statement.source)
     assert not isinstance(rows, Values)
-    if not exists or handle is None:
-        handle = create_from_rows(context, statement, as_table_schema(_schema_of(rows)))
+    if not exists:
+        create_from_rows(context, handle, statement, as_table_schema(_schema_of(rows)))
+    register(context, handle, managed=True)
     if _written_before(context, handle, statement):
         return nothing
     work = _prepared(context, handle, statement, rows, exists)
@@ -329,7 +330,7 @@ def read(
     """`lake.read`: the rows for which the condition is true, some of the columns."""
     handle = context.require(table)
     snapshot = context.snapshot(handle, travel)
-    work = replace(context.work(handle), snapshot=snapshot)
+    work = context.work_on(handle, snapshot)
     predicate = work.predicate(condition, None)
     text = None if condition is None else condition_text(condition)
     frame = context.scan(handle, travel, predicate, text)

@@ -80,8 +80,13 @@ def _type_of(context: Context, text: str, schema: Struct) -> DataType:
         raise InvalidRequest(f"expression {text!r}: {reason}") from error
 
 
-def place(context: Context, table: Table, location: str | None) -> Handle:
-    """The table, or where it is to be made: the place given, or a folder of the warehouse."""
+def place(
+    context: Context, table: Table, location: str | None = None, *, makes_database: bool = False
+) -> Handle:
+    """The table, or where it is to be made: the place given, or a folder of the warehouse.
+
+    With `makes_database` a database that isn't there is no error; `register` makes it.
+    """
     found = context.find(table)
     if isinstance(table, TablePath):
         if location is not None:
@@ -96,14 +101,17 @@ def place(context: Context, table: Table, location: str | None) -> Handle:
         return found
     owner, name = context.engine.qualified(table, context.database)
     catalog = context.engine.catalog
-    where = location or context.engine.place_of(owner, name)
-    if catalog is None or catalog.database(owner) is None:
+    known = None if catalog is None else catalog.database(owner)
+    if known is not None:
+        owner = known.name
+    elif catalog is not None and not makes_database:
         raise InvalidRequest(f"there is no database {owner!r}; CREATE DATABASE {owner} makes it")
+    where = location or context.engine.place_of(owner, name)
     return context.engine.at(where, TableName((owner, name)))
 
 
 def register(context: Context, handle: Handle, *, managed: bool) -> None:
-    """Gives a new table its name once the transaction commits."""
+    """Gives a table its name once the transaction commits, and makes its database if need be."""
     if handle.entry is not None or isinstance(handle.table, TablePath):
         return
     owner, name = handle.table.parts
@@ -112,7 +120,13 @@ def register(context: Context, handle: Handle, *, managed: bool) -> None:
     context.transaction.name_table((owner, name), handle)
 
     def add_name() -> None:
-        catalog.add_table(owner, name, handle.store.url, managed=managed)
+        catalog.create_database(owner, if_not_exists=True)
+        try:
+            catalog.add_table(owner, name, handle.store.url, managed=managed)
+        except InvalidRequest:
+            taken = catalog.find(owner, name)
+            if taken is None or taken.location != handle.store.url:
+                raise  # else another transaction named the same table meanwhile
 
     context.transaction.after_commit(add_name)
 
@@ -205,26 +219,16 @@ def _existing(context: Context, handle: Handle) -> Snapshot | None:
     return view if view.is_created else None
 
 
-def create_from_rows(context: Context, statement: Write, schema: Struct) -> Handle:
+def create_from_rows(context: Context, handle: Handle, statement: Write, schema: Struct) -> None:
     """Creates the table that a write needs, of the rows' schema."""
-    table = statement.table
-    if isinstance(table, TableName) and context.engine.catalog is not None:
-        owner, _ = context.engine.qualified(table, context.database)
-        context.engine.catalog.create_database(owner, if_not_exists=True)
-    handle = place(context, table, None)
-    if _existing(context, handle) is not None:
-        raise InvalidRequest(
-            f"{table}: {handle.store.url} holds a table that has no name in the lake; name it "
-            f"with CREATE TABLE {table} LOCATION '{handle.store.url}'"
-        )
     definition = CreateTable(
-        table=table, partition_by=statement.partition_by, query=SqlText("the rows written")
+        table=statement.table,
+        partition_by=statement.partition_by,
+        query=SqlText("the rows written"),
     )
     change = create(definition, None, environment_of(context), query_schema=schema, managed=True)
     assert change is not None
     context.transaction.stage(handle, Change(operation="WRITE", actions=change.actions))
-    register(context, handle, managed=True)
-    return handle
 
 
 def drop_table(context: Context, statement: DropTable) -> None:

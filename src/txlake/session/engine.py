@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
-from txlake.catalog import Catalog, TableEntry
+from txlake.catalog import DEFAULT_DATABASE, Catalog, TableEntry
 from txlake.errors import InvalidRequest
 from txlake.ports import Store, System
 from txlake.settings import Settings
@@ -22,7 +22,6 @@ from txlake.statements import Table, TableName, TablePath
 from txlake.storage import open_store
 from txlake.transaction.table_log import TableLog
 
-DEFAULT_DATABASE = "default"
 _DEFAULT_PYTHON = "python3"
 
 
@@ -160,7 +159,7 @@ class Engine:
         for part in (database, name):
             if not part or part in {".", ".."} or set(part) & set("/\\\0"):
                 raise InvalidRequest(f"{part!r} can't name a database or table: it is no file name")
-        folder = name if database == DEFAULT_DATABASE else f"{database}.db/{name}"
+        folder = name if database.lower() == DEFAULT_DATABASE else f"{database}.db/{name}"
         return self.warehouse.at(folder).url
 
 

@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from txlake.catalog import DEFAULT_DATABASE
 from txlake.conflict.levels import Level, parse_level
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.session.context import Context
 from txlake.session.data import read
 from txlake.session.dispatch import Answer, changes_catalog, run
-from txlake.session.engine import DEFAULT_DATABASE, Engine
+from txlake.session.engine import Engine
 from txlake.session.progress import progress
 from txlake.session.results import nothing
 from txlake.session.transaction import Transaction

@@ -175,12 +175,12 @@ class Transaction:
             for table in self._tables.values():
                 if table.has_changes:
                     committed = table.commit(user_metadata=self.user_metadata)
-            for effect in self._effects:
-                effect()
         except BaseException:
             self.state = State.ROLLED_BACK
             raise
         self.state = State.COMMITTED
+        for effect in self._effects:
+            effect()
         return committed
 
     def rollback(self) -> None:

@@ -1,7 +1,7 @@
 """Every error that txlake raises, grouped by what the caller does next.
 
     TxlakeError
-    ├── Conflict                      run the transaction again (also DeltaConcurrentModificationException)
+    ├── Conflict                      run it again (also: DeltaConcurrentModificationException)
     │   ├── ConcurrentAppendException
     │   ├── ConcurrentDeleteReadException
     │   ├── ConcurrentDeleteDeleteException
@@ -135,7 +135,7 @@ class LockTimeout(Unavailable):
 
 
 class OutcomeUnknown(TxlakeError):
-    """A commit's reply was lost and looking did not settle it. Look at the table before retrying."""
+    """A commit's reply was lost and looking did not settle it. Look again before retrying."""
 
 
 class InvalidRequest(TxlakeError):

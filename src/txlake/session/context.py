@@ -95,13 +95,19 @@ class Context:
             )
         return handle
 
-    def snapshot(self, handle: Handle, travel: TimeTravel | None = None) -> Snapshot:
-        """The table as the transaction sees it, or as it was."""
+    def snapshot(
+        self, handle: Handle, travel: TimeTravel | None = None, *, newest_if_later: bool = False
+    ) -> Snapshot:
+        """The table as the transaction sees it, or as it was.
+
+        A time after the newest commit is refused unless `newest_if_later`.
+        """
         if travel is None:
             return self.transaction.open(handle).view
         if travel.version is not None:
             return handle.log.snapshot(version=travel.version)
-        return handle.log.snapshot(timestamp_ms=self.timestamp_ms(travel))
+        moment = self.timestamp_ms(travel)
+        return handle.log.snapshot(timestamp_ms=moment, newest_if_later=newest_if_later)
 
     def timestamp_ms(self, travel: TimeTravel) -> int:
         """The moment of a TIMESTAMP AS OF. Raises InvalidRequest when it is no timestamp."""

@@ -168,7 +168,7 @@ def vacuum_table(context: Context, statement: Vacuum) -> list[str]:
 def restore_table(context: Context, statement: Restore) -> dict[str, int]:
     """RESTORE TABLE ... TO."""
     handle = context.require(statement.table)
-    wanted = context.snapshot(handle, statement.travel)
+    wanted = context.snapshot(handle, statement.travel, newest_if_later=True)
 
     def is_there(add: Add) -> bool:
         if not _exists(context, absolute_url(handle.store.url, add.path)):

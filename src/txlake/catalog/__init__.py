@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from txlake.catalog.catalog import Catalog, DatabaseEntry, TableEntry
+from txlake.catalog.catalog import DEFAULT_DATABASE, Catalog, DatabaseEntry, TableEntry
 
-__all__ = ["Catalog", "DatabaseEntry", "TableEntry"]
+__all__ = ["DEFAULT_DATABASE", "Catalog", "DatabaseEntry", "TableEntry"]

@@ -6,20 +6,27 @@ Owns the SQL and translates the driver's errors. Any number of processes may sha
 from __future__ import annotations
 
 import fnmatch
+import sqlite3
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, make_url
 from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.pool import StaticPool
 
 from txlake.catalog.tables import SCHEMA_VERSION, databases, metadata, tables, versions
-from txlake.errors import InvalidRequest, Unavailable
+from txlake.catalog.translation import translated
+from txlake.errors import InvalidRequest
 from txlake.ports import System
 
-_BUSY_TIMEOUT_S = 30
+DEFAULT_DATABASE = "default"
+_READS = "txlake_reads"
+_WAL_ATTEMPTS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,51 +53,116 @@ class TableEntry:
 class Catalog:
     """Names of one lake. `url` is SQLAlchemy's, `sqlite:///path` or `postgresql+psycopg://...`.
 
-    Raises InvalidRequest for a URL that isn't one or a catalog of a newer txlake, Unavailable when
-    the database can't be reached.
+    Safe to use from many threads and processes. A database in memory (`sqlite://`) lives until the
+    catalog is no longer referenced.
+
+    Raises InvalidRequest for a URL that isn't one, a database that can't be used or the catalog of
+    a newer txlake, Unavailable when the database can't be reached or is busy for too long.
     """
 
-    def __init__(self, url: str, system: System, *, default_database: str = "default") -> None:
+    def __init__(
+        self,
+        url: str,
+        system: System,
+        *,
+        default_database: str = DEFAULT_DATABASE,
+        busy_timeout_s: float = 30.0,
+    ) -> None:
         self._system = system
+        self._default = default_database
+        self._turn: AbstractContextManager[object] = nullcontext()
         try:
             self._url = make_url(url)
-            self._engine = sa.create_engine(self._url, connect_args=_connect_args(self._url))
+            self._is_sqlite = self._url.get_backend_name() == "sqlite"
+            self._engine = self._made_engine(busy_timeout_s)
         except (ArgumentError, NoSuchModuleError, ImportError) as error:
             raise InvalidRequest(
                 "catalog: expected a URL like sqlite:///path or postgresql+psycopg://host/db: "
                 f"{error}"
             ) from error
-        if self._url.get_backend_name() == "sqlite":
-            event.listen(self._engine, "connect", _prepare_sqlite)
-            event.listen(self._engine, "begin", _begin_immediate)
-        with self._transaction() as connection:
-            metadata.create_all(connection)
+        # Who only reads doesn't wait for those who write, nor they for him.
+        self._reading_engine = self._engine.execution_options(**{_READS: True})
+        if not self._is_ready():
+            self._make_ready()
+
+    def _made_engine(self, busy_timeout_s: float) -> sa.Engine:
+        if not self._is_sqlite:
+            return sa.create_engine(self._url)
+        options: dict[str, Any] = {
+            "connect_args": {"timeout": busy_timeout_s, "check_same_thread": False}
+        }
+        if self._is_in_memory:
+            # One connection for all threads, each in its turn: another would see another database.
+            self._turn = threading.RLock()
+            options["poolclass"] = StaticPool
+        engine = sa.create_engine(self._url, **options)
+        event.listen(engine, "connect", self._prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+
+    @property
+    def _is_in_memory(self) -> bool:
+        return self._is_sqlite and self._url.database in (None, "", ":memory:")
+
+    def _is_ready(self) -> bool:
+        with self._reading() as connection:
+            if not sa.inspect(connection).has_table(versions.name):
+                return False
             found = connection.scalar(sa.select(versions.c.version))
-            if found is None:
-                connection.execute(sa.insert(versions).values(version=SCHEMA_VERSION))
-            elif found > SCHEMA_VERSION:
+            if found is not None and found > SCHEMA_VERSION:
                 raise InvalidRequest(
                     f"catalog {self._shown}: its schema has version {found}, this txlake knows "
                     f"{SCHEMA_VERSION}; upgrade txlake"
                 )
-        self.create_database(default_database, if_not_exists=True)
+            return found is not None and self._database(connection, self._default) is not None
+
+    def _make_ready(self) -> None:
+        with self._writing() as connection:
+            metadata.create_all(connection)
+            if connection.scalar(sa.select(versions.c.version)) is None:
+                connection.execute(sa.insert(versions).values(version=SCHEMA_VERSION))
+        self.create_database(self._default, if_not_exists=True)
 
     def close(self) -> None:
-        """Closes the connections."""
-        self._engine.dispose()
+        """Closes the connections; a catalog in memory keeps its one."""
+        if not self._is_in_memory:
+            self._engine.dispose()
 
     @property
     def _shown(self) -> str:
         return self._url.render_as_string(hide_password=True)
 
+    def _reading(self) -> AbstractContextManager[Connection]:
+        return self._transaction(self._reading_engine)
+
+    def _writing(self) -> AbstractContextManager[Connection]:
+        return self._transaction(self._engine)
+
     @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
+    def _transaction(self, engine: sa.Engine) -> Iterator[Connection]:
         try:
-            with self._engine.begin() as connection:
+            with self._turn, engine.begin() as connection:
                 yield connection
         except SQLAlchemyError as error:
-            cause = getattr(error, "orig", None) or error
-            raise Unavailable(f"catalog {self._shown}: {cause}") from error
+            raise translated(error, self._shown) from error
+
+    def _prepare_sqlite(self, connection: sqlite3.Connection, _record: object) -> None:
+        """Transactions are ours to begin (the driver begins too late), and writes are durable."""
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        for attempt in range(1, _WAL_ATTEMPTS + 1):
+            try:
+                cursor.execute("PRAGMA journal_mode=WAL")
+                break
+            except sqlite3.OperationalError as error:
+                # Turning it on doesn't wait for other processes that open the new file too.
+                busy = (error.sqlite_errorname or "").startswith("SQLITE_BUSY")
+                if not busy or attempt == _WAL_ATTEMPTS:
+                    raise
+                self._system.wait_ms(attempt * 5 * (1 + self._system.random()))
+        cursor.execute("PRAGMA synchronous=FULL")
+        cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.close()
 
     # Databases
 
@@ -103,7 +175,7 @@ class Catalog:
         isolation: str | None = None,
     ) -> bool:
         """Whether a new database was made. Raises InvalidRequest when the name is taken."""
-        with self._transaction() as connection:
+        with self._writing() as connection:
             if self._database(connection, name) is not None:
                 if if_not_exists:
                     return False
@@ -122,19 +194,19 @@ class Catalog:
 
     def database(self, name: str) -> DatabaseEntry | None:
         """The database of that name; letter case doesn't count."""
-        with self._transaction() as connection:
+        with self._reading() as connection:
             return self._database(connection, name)
 
     def databases(self, pattern: str | None = None) -> list[DatabaseEntry]:
         """The databases by name; `pattern` is SHOW's, with `*` and `|`."""
-        with self._transaction() as connection:
+        with self._reading() as connection:
             found = connection.execute(sa.select(databases).order_by(databases.c.folded_name))
             entries = [_database_entry(row) for row in found]
         return [entry for entry in entries if matches(entry.name, pattern)]
 
     def set_isolation(self, name: str, isolation: str) -> None:
         """Sets a database's isolation level. Raises InvalidRequest when there is none."""
-        with self._transaction() as connection:
+        with self._writing() as connection:
             entry = self._require(connection, name)
             changed = sa.update(databases).where(databases.c.id == entry.id)
             connection.execute(changed.values(isolation=isolation))
@@ -142,9 +214,11 @@ class Catalog:
     def drop_database(self, name: str, *, cascade: bool = False) -> list[TableEntry]:
         """Removes a database and gives the tables that were in it.
 
-        Raises InvalidRequest unless it is empty or `cascade` is given.
+        Raises InvalidRequest unless it is empty or `cascade` is given, and for the default one.
         """
-        with self._transaction() as connection:
+        if name.lower() == self._default.lower():
+            raise InvalidRequest(f"database {name!r} is the default one, which can't be dropped")
+        with self._writing() as connection:
             entry = self._require(connection, name)
             inside = self._tables(connection, entry)
             if inside and not cascade:
@@ -160,18 +234,18 @@ class Catalog:
 
     def find(self, database: str, name: str) -> TableEntry | None:
         """The table of that name; letter case doesn't count."""
-        with self._transaction() as connection:
+        with self._reading() as connection:
             return self._find(connection, database, name)
 
     def tables(self, database: str, pattern: str | None = None) -> list[TableEntry]:
         """A database's tables by name. Raises InvalidRequest when there is no such database."""
-        with self._transaction() as connection:
+        with self._reading() as connection:
             inside = self._tables(connection, self._require(connection, database))
         return [entry for entry in inside if matches(entry.name, pattern)]
 
     def add_table(self, database: str, name: str, location: str, *, managed: bool) -> TableEntry:
         """Names a table. Raises InvalidRequest when the name is taken or the database missing."""
-        with self._transaction() as connection:
+        with self._writing() as connection:
             owner = self._require(connection, database)
             entry = TableEntry(
                 id=self._system.new_id(),
@@ -185,21 +259,24 @@ class Catalog:
 
     def drop_table(self, entry: TableEntry) -> None:
         """Forgets a table's name. Raises InvalidRequest when it is gone already."""
-        with self._transaction() as connection:
+        with self._writing() as connection:
             gone = connection.execute(sa.delete(tables).where(tables.c.id == entry.id))
             if gone.rowcount != 1:
-                raise InvalidRequest(f"table {entry.database}.{entry.name} was dropped meanwhile")
+                raise _gone(entry)
 
     def rename_table(self, entry: TableEntry, database: str, name: str) -> None:
         """Gives a table another name. Raises InvalidRequest when that name is taken."""
-        with self._transaction() as connection:
+        with self._writing() as connection:
             owner = self._require(connection, database)
             if self._find(connection, database, name) is not None:
                 raise InvalidRequest(f"table {database}.{name} exists already")
-            renamed = sa.update(tables).where(tables.c.id == entry.id)
-            connection.execute(
-                renamed.values(database_id=owner.id, folded_name=name.lower(), name=name)
+            renamed = connection.execute(
+                sa.update(tables)
+                .where(tables.c.id == entry.id)
+                .values(database_id=owner.id, folded_name=name.lower(), name=name)
             )
+            if renamed.rowcount != 1:
+                raise _gone(entry)
 
     def _insert(self, connection: Connection, owner: DatabaseEntry, entry: TableEntry) -> None:
         try:
@@ -246,6 +323,10 @@ class Catalog:
         return None if row is None else _table_entry(row, owner)
 
 
+def _gone(entry: TableEntry) -> InvalidRequest:
+    return InvalidRequest(f"table {entry.database}.{entry.name} was dropped meanwhile")
+
+
 def matches(name: str, pattern: str | None) -> bool:
     """Whether a name matches a SHOW pattern: `*` any text, `|` either; letter case is nothing."""
     if pattern is None:
@@ -276,21 +357,7 @@ def _table_entry(row: sa.Row[tuple[object, ...]], owner: DatabaseEntry) -> Table
     )
 
 
-def _connect_args(url: sa.URL) -> dict[str, object]:
-    if url.get_backend_name() == "sqlite":
-        return {"timeout": _BUSY_TIMEOUT_S, "check_same_thread": False}
-    return {}
-
-
-def _prepare_sqlite(connection: object, _record: object) -> None:
-    """Transactions are ours to begin (the driver's own begin too late), writes are durable."""
-    connection.isolation_level = None  # type: ignore[attr-defined]
-    cursor = connection.cursor()  # type: ignore[attr-defined]
-    cursor.execute("PRAGMA journal_mode=WAL")
-    cursor.execute("PRAGMA synchronous=FULL")
-    cursor.execute("PRAGMA foreign_keys=ON")
-    cursor.close()
-
-
-def _begin_immediate(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+def _begin_sqlite(connection: Connection) -> None:
+    """A transaction that writes takes its turn at once, so that it can't find out too late."""
+    reads = connection.get_execution_options().get(_READS, False)
+    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")

@@ -387,8 +387,9 @@ class LakeSession(Statements):
                 with self.transaction(isolation) as tx:
                     return work(tx)
             except Conflict as conflict:
-                hopeless = conflict.evidence is not None and not conflict.evidence.retry
-                if hopeless or attempt == attempts:
+                # Even where the same changes can't be committed again (another one created the
+                # table), the work looks anew and may do something else.
+                if attempt == attempts:
                     raise
                 wait_ms = min(retry.wait_ms_max, retry.wait_ms_min * 2**attempt)
                 logger.info(

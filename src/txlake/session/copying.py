@@ -35,7 +35,7 @@ def copy_into(context: Context, statement: CopyInto) -> Mapping[str, int]:
     """COPY INTO. Raises InvalidRequest when the place holds no such file."""
     handle = context.require(statement.table)
     files = _files(context, statement)
-    force = dict(statement.copy_options).get("force", "false").lower() == "true"
+    force = _is_on(statement, "force")
     table = context.transaction.open(handle)
     new = [
         (url, stored)
@@ -46,12 +46,18 @@ def copy_into(context: Context, statement: CopyInto) -> Mapping[str, int]:
         return {"num_affected_rows": 0, "num_inserted_rows": 0, "num_skipped_corrupt_files": 0}
     frame = _rows(context, statement, [url for url, _ in new])
     work = context.work(handle)
-    if dict(statement.copy_options).get("mergeschema", "false").lower() == "true":
+    if _is_on(statement, "mergeSchema"):
         work = grown(context, handle, work, delta_schema(frame.schema))
     by_name = statement.columns is None and not statement.by_position
     change = inserts.append(work, frame, Placement(by_name=by_name, columns=statement.columns))
     context.transaction.stage(handle, _with_files(context, change, new, force))
     return {**change.affected, "num_skipped_corrupt_files": 0}
+
+
+def _is_on(statement: CopyInto, option: str) -> bool:
+    """Whether a copy option says true; letter case of its name doesn't count."""
+    options = {name.lower(): value for name, value in statement.copy_options}
+    return options.get(option.lower(), "false").lower() == "true"
 
 
 def _with_files(

@@ -1,0 +1,239 @@
+"""The catalog: names of databases and tables, shared by threads and processes."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from txlake.catalog import Catalog
+from txlake.errors import InvalidRequest, Unavailable
+from txlake.system import System
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.fixture(params=["file", "memory"])
+def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Catalog:
+    """An empty catalog."""
+    url = "sqlite://" if request.param == "memory" else f"sqlite:///{tmp_path / 'catalog.db'}"
+    return Catalog(url, System())
+
+
+def names(catalog: Catalog, database: str = "default", pattern: str | None = None) -> list[str]:
+    return [entry.name for entry in catalog.tables(database, pattern)]
+
+
+def test_a_new_catalog_has_the_default_database(catalog: Catalog) -> None:
+    assert [entry.name for entry in catalog.databases()] == ["default"]
+    assert names(catalog) == []
+
+
+def test_names_are_folded_and_kept_as_written(catalog: Catalog) -> None:
+    catalog.create_database("Sales", comment="c")
+    made = catalog.add_table("sALES", "Orders", "file:///o", managed=True)
+    assert (made.database, made.name) == ("Sales", "Orders")
+    assert catalog.find("SALES", "oRDERS") == made
+    assert catalog.database("sales") == catalog.database("SALES")
+    with pytest.raises(InvalidRequest, match=r"Sales\.ORDERS exists"):
+        catalog.add_table("sales", "ORDERS", "file:///x", managed=True)
+    with pytest.raises(InvalidRequest, match="'SALES' exists"):
+        catalog.create_database("SALES")
+    assert not catalog.create_database("SALES", if_not_exists=True)
+
+
+def test_tables_are_found_renamed_and_dropped(catalog: Catalog) -> None:
+    entry = catalog.add_table("default", "a", "file:///a", managed=False)
+    assert catalog.find("default", "b") is None
+    assert catalog.find("nowhere", "a") is None
+    catalog.create_database("d")
+    catalog.add_table("d", "taken", "file:///t", managed=False)
+    with pytest.raises(InvalidRequest, match=r"d\.Taken exists"):
+        catalog.rename_table(entry, "d", "Taken")
+    with pytest.raises(InvalidRequest, match="no database 'nowhere'"):
+        catalog.rename_table(entry, "nowhere", "a")
+    catalog.rename_table(entry, "d", "B")
+    assert names(catalog) == []
+    moved = catalog.find("d", "b")
+    assert moved is not None
+    assert (moved.id, moved.database, moved.name, moved.location) == (
+        entry.id, "d", "B", "file:///a",
+    )  # fmt: skip
+    catalog.drop_table(moved)
+    with pytest.raises(InvalidRequest, match="dropped meanwhile"):
+        catalog.drop_table(moved)
+    with pytest.raises(InvalidRequest, match="dropped meanwhile"):
+        catalog.rename_table(moved, "d", "c")
+
+
+def test_databases_are_dropped_when_empty_or_told_to(catalog: Catalog) -> None:
+    catalog.create_database("d")
+    entry = catalog.add_table("d", "a", "file:///a", managed=False)
+    with pytest.raises(InvalidRequest, match=r"1 table.*'a'.*CASCADE"):
+        catalog.drop_database("d")
+    assert names(catalog, "d") == ["a"]
+    assert catalog.drop_database("D", cascade=True) == [entry]
+    for missing in (
+        lambda: catalog.drop_database("d"),
+        lambda: catalog.tables("d"),
+        lambda: catalog.add_table("d", "a", "file:///a", managed=False),
+        lambda: catalog.set_isolation("d", "serializable"),
+    ):
+        with pytest.raises(InvalidRequest, match="no database 'd'.*CREATE DATABASE d"):  # noqa: RUF043
+            missing()
+    with pytest.raises(InvalidRequest, match="default"):
+        catalog.drop_database("Default", cascade=True)
+
+
+def test_a_databases_isolation_is_kept(catalog: Catalog) -> None:
+    catalog.create_database("d", isolation="snapshot")
+    found = catalog.database("d")
+    assert found is not None
+    assert found.isolation == "snapshot"
+    catalog.set_isolation("D", "serializable")
+    found = catalog.database("d")
+    assert found is not None
+    assert found.isolation == "serializable"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        (None, ["items", "Orders", "orders_old"]),
+        ("orders", ["Orders"]),
+        ("ORD*", ["Orders", "orders_old"]),
+        ("i*|*old", ["items", "orders_old"]),
+        ("nope", []),
+        ("order.", []),
+    ],
+)
+def test_patterns_are_those_of_show(
+    catalog: Catalog, pattern: str | None, found: list[str]
+) -> None:
+    for name in ("Orders", "items", "orders_old"):
+        catalog.add_table("default", name, f"file:///{name}", managed=True)
+    assert names(catalog, pattern=pattern) == found
+
+
+def test_threads_share_it(catalog: Catalog) -> None:
+    barrier = threading.Barrier(8)
+
+    def work(worker: int) -> int:
+        barrier.wait()
+        made = 0
+        for number in range(5):
+            catalog.add_table("default", f"t{worker}_{number}", "file:///x", managed=True)
+            try:
+                catalog.add_table("default", f"common{number}", "file:///x", managed=True)
+                made += 1
+            except InvalidRequest:
+                assert catalog.find("default", f"common{number}") is not None
+        return made
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(work, range(8))) == 5
+    assert len(names(catalog)) == 45
+
+
+PROGRAM = """
+import sys
+from txlake.catalog import Catalog
+from txlake.errors import InvalidRequest
+from txlake.system import System
+
+sys.stdin.readline()
+catalog, won = Catalog(sys.argv[1], System()), 0
+for number in range(20):
+    try:
+        catalog.add_table("default", f"t{number}", "file:///x", managed=True)
+        won += 1
+    except InvalidRequest:
+        pass
+print(won)
+"""
+
+
+def test_processes_that_open_it_first_at_once_share_it(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'catalog.db'}"
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, url],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
+        )
+        for _ in range(4)
+    ]  # fmt: skip
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    won = [int(process.communicate(timeout=120)[0]) for process in processes]
+    assert sum(won) == 20
+    assert len(names(Catalog(url, System()))) == 20
+
+
+def test_readers_do_not_wait_for_a_writer(tmp_path: Path) -> None:
+    path = tmp_path / "catalog.db"
+    catalog = Catalog(f"sqlite:///{path}", System(), busy_timeout_s=0)
+    catalog.add_table("default", "t", "file:///t", managed=True)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    other.execute("DELETE FROM txlake_tables")
+    assert names(catalog) == ["t"]
+    assert Catalog(f"sqlite:///{path}", System(), busy_timeout_s=0).find("default", "t")
+    with pytest.raises(Unavailable, match=r"catalog.db: database is locked; try again"):
+        catalog.add_table("default", "u", "file:///u", managed=True)
+    other.execute("ROLLBACK")
+    catalog.add_table("default", "u", "file:///u", managed=True)
+    assert names(catalog) == ["t", "u"]
+
+
+def test_a_reader_does_not_hinder_a_writer(tmp_path: Path) -> None:
+    path = tmp_path / "catalog.db"
+    catalog = Catalog(f"sqlite:///{path}", System(), busy_timeout_s=0)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN")
+    assert other.execute("SELECT count(*) FROM txlake_tables").fetchone() == (0,)
+    catalog.add_table("default", "t", "file:///t", managed=True)
+    assert other.execute("SELECT count(*) FROM txlake_tables").fetchone() == (0,)
+    other.execute("COMMIT")
+    assert other.execute("SELECT count(*) FROM txlake_tables").fetchone() == (1,)
+
+
+def test_a_catalog_of_a_newer_txlake_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "catalog.db"
+    Catalog(f"sqlite:///{path}", System()).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE txlake_schema SET version = 99")
+    connection.close()
+    with pytest.raises(InvalidRequest, match=r"catalog\.db.*version 99.*knows 1; upgrade"):
+        Catalog(f"sqlite:///{path}", System())
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda folder: "nonsense", "expected a URL like sqlite:///path"),
+        (lambda folder: "nodb://host/x", "expected a URL like sqlite:///path"),
+        (lambda folder: f"sqlite:///{folder}/no/folder.db", "unable to open.*folder that exists"),
+        (lambda folder: f"sqlite:///{folder}", "unable to open"),
+        (lambda folder: f"sqlite:///{folder}/text", "not a database.*another path"),
+    ],
+)
+def test_what_can_not_be_a_catalog_is_refused(tmp_path: Path, make: object, said: str) -> None:
+    (tmp_path / "text").write_text("not a database, surely" * 100)
+    assert callable(make)
+    with pytest.raises(InvalidRequest, match=said):
+        Catalog(make(tmp_path), System())
+
+
+def test_a_password_is_not_shown(tmp_path: Path) -> None:
+    with pytest.raises((InvalidRequest, Unavailable)) as raised:
+        Catalog("postgresql+psycopg://me:s3cret@127.0.0.1:1/lake", System())
+    assert "s3cret" not in str(raised.value)

@@ -91,6 +91,14 @@ class PathTable:
         (statement,) = parse(sql)
         return self.commit(self.change_of(statement))
 
+    def tried(self, sql: str) -> tuple[Change, list[tuple[Any, ...]]]:
+        """What a statement would change, and all rows as they would be; nothing is committed."""
+        (statement,) = parse(sql)
+        change = self.change_of(statement)
+        after = self.snapshot.apply(change.actions)
+        frame = replace(self.work(), snapshot=after).scan(after.select(None))
+        return change, sorted(map(tuple, frame.collect()), key=repr)
+
     def change_of(self, statement: Statement) -> Change:
         work = self.work()
         match statement:

@@ -74,13 +74,21 @@ def _as_type(array: pa.Array, wanted: pa.DataType, by_id: bool) -> pa.Array:
         parts = [_found(array, one, by_id) for one in wanted]
         return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=array.is_null())
     if pa.types.is_list(wanted):
-        values = _as_type(array.values, wanted.value_type, by_id)
-        return pa.ListArray.from_arrays(array.offsets, values, wanted, mask=array.is_null())
+        return _with_child(array, wanted, _as_type(array.values, wanted.value_type, by_id))
     if pa.types.is_map(wanted):
         keys = _as_type(array.keys, wanted.key_type, by_id)
         items = _as_type(array.items, wanted.item_type, by_id)
-        return pa.MapArray.from_arrays(array.offsets, keys, items, wanted, mask=array.is_null())
+        fields = [wanted.key_field, wanted.item_field]
+        entries = pa.StructArray.from_arrays([keys, items], fields=fields)
+        return _with_child(array, wanted, entries)
     return array.cast(wanted)
+
+
+def _with_child(array: pa.Array, wanted: pa.DataType, child: pa.Array) -> pa.Array:
+    """The lists or maps with other entries in the places of theirs."""
+    return pa.Array.from_buffers(
+        wanted, len(array), array.buffers()[:2], array.null_count, array.offset, [child]
+    )
 
 
 @dataclass(frozen=True)

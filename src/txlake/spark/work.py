@@ -14,6 +14,7 @@ from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from txlake.errors import InvalidRequest
 from txlake.log.predicates import Opaque, Predicate, bind, parse_predicate
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store, System
@@ -125,7 +126,10 @@ class Work:
         if isinstance(expression, NativeColumn) or expression.references:
             return Opaque(condition_text(expression))
         aliases = tuple(name for name in (alias, self.name) if name is not None)
-        return self.bound(parse_predicate(expression.text, aliases=aliases))
+        try:
+            return self.bound(parse_predicate(expression.text, aliases=aliases))
+        except InvalidRequest as error:
+            raise InvalidRequest(f"{self.snapshot.table}: {error}") from error
 
     def bound(self, predicate: Predicate) -> Predicate:
         """The predicate over the table's columns. Raises InvalidRequest for an unknown one."""

@@ -159,31 +159,7 @@ def write_arrow(table: pa.Table, target: Target) -> Written:
 
 def _physical(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
     """The same values with the field names of the data files."""
-    return pa.chunked_array([_renamed(chunk, wanted) for chunk in column.chunks], wanted)
-
-
-def _renamed(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    if array.type.equals(wanted):
-        return array
-    if pa.types.is_struct(wanted):
-        parts = [
-            _renamed(array.field(index), wanted.field(index).type)
-            for index in range(wanted.num_fields)
-        ]
-        mask = array.is_null() if array.null_count else None
-        return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=mask)
-    if pa.types.is_list(wanted):
-        return pa.ListArray.from_arrays(
-            array.offsets, _renamed(array.values, wanted.value_type), type=wanted
-        )
-    if pa.types.is_map(wanted):
-        return pa.MapArray.from_arrays(
-            array.offsets,
-            _renamed(array.keys, wanted.key_type),
-            _renamed(array.items, wanted.item_type),
-            type=wanted,
-        )
-    return array.cast(wanted)
+    return pa.chunked_array([chunk.view(wanted) for chunk in column.chunks], wanted)
 
 
 def _texts(column: pa.ChunkedArray, item: Field) -> pa.Array:

@@ -1,0 +1,196 @@
+"""What the driver already holds is written without Spark, wherever that is exact."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from tests.spark.tables import PathTable, table
+from txlake.errors import InvalidRequest
+from txlake.spark import held, inserts
+from txlake.spark.inserts import Placement
+from txlake.statements import Values
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COLUMNS = (
+    "i INT, l LONG, s STRING, d DOUBLE, x DECIMAL(6,2), b BINARY, o BOOLEAN, day DATE,"
+    " n TIMESTAMP_NTZ, a ARRAY<LONG>, m MAP<STRING,LONG>, st STRUCT<u: LONG, v: STRING>, p STRING"
+)
+NOON = datetime.datetime(2026, 1, 31, 12, 0, 0, 250, datetime.UTC).replace(tzinfo=None)
+ROW: dict[str, Any] = {
+    "i": 1,
+    "l": 2**40,
+    "s": "ä",
+    "d": 0.5,
+    "x": Decimal("1.25"),
+    "b": b"\x00",
+    "o": True,
+    "day": NOON.date(),
+    "n": NOON,
+    "a": [1, None],
+    "m": [("k", 1)],
+    "st": {"u": 1, "v": "w"},
+    "p": "a/b",
+}
+READ = (1, 2**40, "ä", 0.5, Decimal("1.25"), bytearray(b"\x00"), True, NOON.date(), NOON)
+
+
+def _arrow(t: PathTable) -> pa.Table:
+    return pa.Table.from_pylist([ROW, dict.fromkeys(ROW)], schema=t.snapshot.arrow_schema)
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> PathTable:
+    """A table to which each kind of frame was appended, without Spark."""
+    t = table(tmp_path_factory.mktemp("held") / "t", spark, COLUMNS, partitioned_by="p")
+    rows = _arrow(t)
+    plain = rows.drop_columns(["a", "m", "st"])
+    without = t.without_spark()
+    frames: list[object] = [
+        rows,
+        rows.to_batches()[0],
+        pa.RecordBatchReader.from_batches(rows.schema, rows.to_batches()),
+        pl.from_arrow(plain),
+        pl.from_arrow(plain).lazy(),  # type: ignore[union-attr]
+        plain.to_pandas(integer_object_nulls=True),
+    ]
+    for frame in frames:
+        found = held.as_arrow(frame)
+        assert found is not None
+        without.append(found)
+    return t
+
+
+KINDS = ("arrow", "batch", "reader", "polars", "lazy", "pandas")
+
+
+@pytest.mark.parametrize(("version", "kind"), list(enumerate(KINDS, 1)))
+def test_frames_of_the_driver(full: PathTable, version: int, kind: str) -> None:
+    before = full.rows(version - 1)
+    added = list(full.rows(version))
+    for row in before:
+        added.remove(row)
+    nested: tuple[Any, ...] = ([1, None], {"k": 1}, (1, "w"))
+    if kind in {"polars", "lazy", "pandas"}:
+        nested = (None, None, None)
+    assert sorted(added, key=repr) == [(*READ, *nested, "a/b"), (None,) * 13]
+
+
+def test_other_things_are_not_frames() -> None:
+    assert held.as_arrow([{"a": 1}]) is None
+    assert held.as_arrow(pd.Series([1])) is None
+    assert held.as_arrow(pl.Series([1])) is None
+
+
+def test_pandas_indexes_are_no_columns() -> None:
+    found = held.as_arrow(pd.DataFrame({"a": [1]}, index=[7]))
+    assert found is not None
+    assert found.column_names == ["a"]
+
+
+def test_dictionaries_and_large_types_are_plain() -> None:
+    rows = pa.table(
+        {
+            "c": pa.array(["x", "y"]).dictionary_encode(),
+            "l": pa.array(["x", "y"], pa.large_string()),
+            "v": pa.array(["x", "y"], pa.string_view()),
+            "t": pa.array([0, 1], pa.timestamp("ns", "America/New_York")),
+            "a": pa.array([[1], [2]], pa.large_list(pa.uint32())),
+            "h": pa.array([1, 2], pa.uint8()),
+            "d": pa.array([0, 86_400_000], pa.date64()),
+        }
+    )
+    found = held.as_arrow(rows)
+    assert found is not None
+    assert found.schema.types == [
+        pa.string(),
+        pa.string(),
+        pa.string(),
+        pa.timestamp("us", "UTC"),
+        pa.list_(pa.int64()),
+        pa.int32(),
+        pa.date32(),
+    ]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        "(1, 2, 'x', 0.5D), (NULL, NULL, NULL, NULL)",
+        "(1, 9000000000, '', 1)",
+    ],
+)
+def test_values_without_spark(tmp_path: Path, spark: SparkSession, values: str) -> None:
+    t = table(tmp_path / "t", spark, "i INT, l LONG, s STRING, d DOUBLE")
+    t.without_spark().run(f"INSERT INTO t VALUES {values}")
+    assert t.rows() == sorted(map(tuple, spark.sql(f"VALUES {values}").collect()), key=repr)
+
+
+def test_values_by_column_without_spark(tmp_path: Path, spark: SparkSession) -> None:
+    t = table(tmp_path / "t", spark, "i INT, s STRING, p DATE", partitioned_by="p")
+    without = t.without_spark()
+    without.run("INSERT INTO t (p, i) VALUES (DATE'2026-01-31', 1), (NULL, 2)")
+    assert t.rows() == [(1, None, datetime.date(2026, 1, 31)), (2, None, None)]
+    change = inserts.overwrite(without.work(), Values(((3, "x", None),)), Placement(by_name=False))
+    without.commit(change)
+    assert t.rows() == [(3, "x", None)]
+
+
+def test_times_of_values_are_of_the_sessions_zone(tmp_path: Path, spark: SparkSession) -> None:
+    t = table(tmp_path / "t", spark, "v TIMESTAMP")
+    before = spark.conf.get("spark.sql.session.timeZone")
+    try:
+        spark.conf.set("spark.sql.session.timeZone", "America/Los_Angeles")
+        t.run("INSERT INTO t VALUES (TIMESTAMP'2026-07-01 12:00:00')")
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(before))
+    (seen,) = t.frame().selectExpr("CAST(v AS STRING)").collect()
+    assert seen[0] == "2026-07-01 19:00:00"
+
+
+def test_what_is_not_exact_is_left_to_spark(tmp_path: Path, spark: SparkSession) -> None:
+    t = table(tmp_path / "t", spark, "i INT, s STRING, d DECIMAL(4,1)")
+    for rows in (
+        pa.table({"i": [1.5]}),
+        pa.table({"s": [1]}),
+        pa.table({"d": pa.array([Decimal("1.25")])}),
+        pa.table({"i": [2**40]}),
+    ):
+        assert held.fit_by_name(rows, t.snapshot) is None
+    t.append(pa.table({"i": [1.5], "s": [7], "d": pa.array([Decimal("1.25")])}))
+    assert t.rows() == [(1, "7", Decimal("1.3"))]
+    with pytest.raises(InvalidRequest, match="column 'i' is integer, which can't hold the value"):
+        t.append(pa.table({"i": [2**40]}))
+
+
+def test_frames_that_do_not_fit(tmp_path: Path, spark: SparkSession) -> None:
+    t = table(tmp_path / "t", spark, "i INT, s STRING")
+    with pytest.raises(InvalidRequest, match="column 'i' is integer, the value is string"):
+        t.without_spark().append(pa.table({"i": ["x"]}))
+    with pytest.raises(InvalidRequest, match="the rows have column 'z', the table has i, s"):
+        t.append(pa.table({"z": ["x"]}))
+    with pytest.raises(InvalidRequest, match="mixes int, str"):
+        t.without_spark().run("INSERT INTO t (s) VALUES ('x'), (1)")
+    assert t.data_files() == set()
+
+
+def test_mapped_columns_without_spark(tmp_path: Path, spark: SparkSession) -> None:
+    t = table(
+        tmp_path / "t",
+        spark,
+        "`a b` INT, s STRUCT<`x y`: INT>, l ARRAY<STRUCT<q: INT>>, m MAP<STRING, STRUCT<r: INT>>",
+        properties={"delta.columnMapping.mode": "name"},
+    )
+    row = {"a b": 1, "s": {"x y": 2}, "l": [{"q": 3}, None], "m": [("k", {"r": 4})]}
+    rows = pa.Table.from_pylist([row, {"a b": 2}, row], schema=t.snapshot.arrow_schema)
+    t.without_spark().append(rows.slice(1))
+    assert t.rows() == [(1, (2,), [(3,), None], {"k": (4,)}), (2, None, None, None)]

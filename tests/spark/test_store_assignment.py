@@ -1,0 +1,176 @@
+"""Which values a column takes, and what is said of those that it doesn't."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.spark.tables import table
+from txlake.errors import InvalidRequest
+from txlake.protocol.types import Array, Field, Primitive, Struct
+from txlake.spark.types import can_store, may_overflow
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def _type(text: str) -> Primitive:
+    return Primitive(text)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "fits"),
+    [
+        ("integer", "long", True),
+        ("long", "integer", True),
+        ("double", "integer", True),
+        ("decimal(10,2)", "float", True),
+        ("integer", "string", True),
+        ("timestamp", "string", True),
+        ("boolean", "string", True),
+        ("binary", "string", False),
+        ("string", "integer", False),
+        ("string", "date", False),
+        ("string", "boolean", False),
+        ("boolean", "integer", False),
+        ("integer", "boolean", False),
+        ("integer", "timestamp", False),
+        ("date", "timestamp", True),
+        ("timestamp", "date", True),
+        ("timestamp_ntz", "timestamp", True),
+        ("date", "integer", False),
+        ("void", "integer", True),
+        ("string", "varchar(3)", True),
+        ("binary", "binary", True),
+    ],
+)
+def test_ansi_store_assignment(source: str, target: str, fits: bool) -> None:
+    assert can_store(_type(source), _type(target)) is fits
+    assert can_store(Array(_type(source)), Array(_type(target))) is fits
+    wrapped = Struct((Field("A", _type(source)),))
+    assert (
+        can_store(wrapped, Struct((Field("b", _type("long")), Field("a", _type(target))))) is fits
+    )
+
+
+def test_structs_by_field_name() -> None:
+    target = Struct((Field("a", _type("long")),))
+    assert not can_store(Struct((Field("z", _type("long")),)), target)
+    assert not can_store(_type("long"), target)
+    assert not can_store(Array(_type("long")), _type("long"))
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "may"),
+    [
+        ("long", "integer", True),
+        ("integer", "long", False),
+        ("integer", "integer", False),
+        ("double", "long", True),
+        ("long", "double", False),
+        ("double", "float", False),
+        ("decimal(10,0)", "integer", True),
+        ("decimal(9,0)", "integer", False),
+        ("decimal(12,2)", "decimal(10,2)", True),
+        ("decimal(10,2)", "decimal(12,2)", False),
+        ("decimal(5,2)", "decimal(4,1)", True),
+        ("integer", "decimal(10,0)", False),
+        ("integer", "decimal(9,0)", True),
+        ("float", "decimal(38,0)", True),
+        ("string", "integer", False),
+    ],
+)
+def test_which_numbers_may_be_too_large(source: str, target: str, may: bool) -> None:
+    assert may_overflow(_type(source), _type(target)) is may
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        (
+            "INSERT INTO t (i) SELECT 3000000000L",
+            "column 'i' is integer, which can't hold the value 3000000000",
+        ),
+        (
+            "INSERT INTO t (i) VALUES (3000000000)",
+            "column 'i' is integer, which can't hold the value 3000000000",
+        ),
+        (
+            "INSERT INTO t (i) SELECT DOUBLE('NaN')",
+            "column 'i' is integer, which can't hold the value NaN",
+        ),
+        (
+            "INSERT INTO t (d) SELECT 123.45BD",
+            "column 'd' is decimal(3,1), which can't hold the value 123.45",
+        ),
+        (
+            "INSERT INTO t (d) SELECT 99.99BD",
+            "column 'd' is decimal(3,1), which can't hold the value 99.99",
+        ),
+        (
+            "UPDATE t SET i = 3000000000 WHERE i = 1",
+            "column 'i' is integer, which can't hold the value 3000000000",
+        ),
+        ("UPDATE t SET i = i + 2147483647", "ARITHMETIC_OVERFLOW"),
+        ("UPDATE t SET i = CAST(s AS INT)", "CAST_INVALID_INPUT"),
+        ("UPDATE t SET i = 1 / 0", "DIVIDE_BY_ZERO"),
+        ("UPDATE t SET s = CAST(DATE(s) AS STRING)", "CAST_INVALID_INPUT"),
+        (
+            "UPDATE t SET i = s",
+            "column 'i' is integer, the value is string, which can't be stored there; cast it",
+        ),
+        ("UPDATE t SET i = nope", "nope"),
+        ("UPDATE t SET nope = 1", "there is no column 'nope'; the table has i, d, s, n"),
+        ("UPDATE t SET n.z = 1", "there is no column 'n.z'"),
+        ("UPDATE t SET n.a = 1, n = NULL", "assigned twice"),
+        ("UPDATE t SET i = 1 WHERE s > 1 AND nope(i)", "nope"),
+        ("DELETE FROM t WHERE missing = 1", "missing"),
+        ("DELETE FROM t WHERE CAST(s AS INT) = 1", "CAST_INVALID_INPUT"),
+        (
+            (
+                "MERGE INTO t USING (SELECT 1 i, 3000000000L v) s ON t.i = s.i"
+                " WHEN MATCHED THEN UPDATE SET i = v"
+            ),
+            "column 'i' is integer, which can't hold the value 3000000000",
+        ),
+        (
+            (
+                "MERGE INTO t USING (SELECT 1 i, 'x' v) s ON t.i = s.i"
+                " WHEN MATCHED THEN UPDATE SET i = v"
+            ),
+            "column 'i' is integer, the value is string",
+        ),
+    ],
+)
+def test_statements_that_fail(tmp_path: Path, spark: SparkSession, sql: str, message: str) -> None:
+    t = table(tmp_path / "t", spark, "i INT, d DECIMAL(3,1), s STRING, n STRUCT<a: INT>")
+    t.run("INSERT INTO t (i, s) VALUES (1, 'x')")
+    files = t.data_files()
+    with pytest.raises(InvalidRequest, match=re.escape(message)) as caught:
+        t.run(sql)
+    assert str(caught.value).startswith("t: ")
+    assert "spark.sql.ansi" not in str(caught.value)
+    assert t.data_files() == files
+    assert t.snapshot.version == 1
+
+
+def test_values_are_converted(tmp_path: Path, spark: SparkSession) -> None:
+    t = table(
+        tmp_path / "t",
+        spark,
+        "i INT, d DECIMAL(4,1), s STRING, t TIMESTAMP, a ARRAY<LONG>, n STRUCT<a: LONG, b: STRING>",
+    )
+    t.append(
+        spark.sql(
+            "SELECT 1.9D i, 12.25BD d, 7 s, DATE'2026-01-31' t, array(1) a, named_struct('b', 2) n"
+        )
+    )
+    t.run("INSERT INTO t (i, d, s) VALUES (2, 12.25, 8)")
+    seen = t.frame().selectExpr("i", "CAST(d AS STRING)", "s", "CAST(t AS STRING)", "a", "n")
+    assert sorted(map(tuple, seen.collect())) == [
+        (1, "12.3", "7", "2026-01-31 00:00:00", [1], (None, "2")),
+        (2, "12.3", "8", None, None, None),
+    ]

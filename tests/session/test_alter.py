@@ -503,13 +503,13 @@ def test_protocols_only_rise() -> None:
     )
     now = after(legacy, change)
     assert not changed(UpgradeProtocol(T, 1, 3), now).actions
-    refused(UpgradeProtocol(T, 1, 2), now, r"down from \(1, 3\) to \(1, 2\)")
+    assert not changed(UpgradeProtocol(T, 1, 2), now).actions
     refused(UpgradeProtocol(T, 3, 5), now, "7 with reader version 3")
     modern = altered(UpgradeProtocol(T, 3, 7), now)
     assert modern.features == now.features
     assert modern.protocol.reader_features == ()
     assert not changed(UpgradeProtocol(T, 1, 7), modern).actions
-    refused(UpgradeProtocol(T, 1, 3), table("a int"), "lacks deletionVectors")
+    assert not changed(UpgradeProtocol(T, 1, 3), table("a int")).actions
 
 
 # --- clustering -----------------------------------------------------------------------------------

@@ -259,6 +259,23 @@ def test_the_tables_level_counts_when_it_is_stricter(t: txlake.Lake) -> None:
         tx.commit()
 
 
+def test_the_databases_level_counts_when_it_is_stricter(lake: txlake.Lake) -> None:
+    lake.sql("CREATE DATABASE strict ISOLATION LEVEL SERIALIZABLE")
+    lake.sql("CREATE TABLE strict.t (id BIGINT, p INT); INSERT INTO strict.t VALUES (1, 1)")
+    tx = lake.begin(isolation="snapshot")
+    tx.sql("DELETE FROM strict.t WHERE p = 1")
+    lake.sql("INSERT INTO strict.t VALUES (10, 1)")
+    with pytest.raises(ConcurrentAppendException) as raised:
+        tx.commit()
+    assert raised.value.evidence is not None
+    assert raised.value.evidence.isolation == "serializable"
+    lake.sql("ALTER DATABASE strict ISOLATION LEVEL SNAPSHOT")
+    tx = lake.begin()
+    tx.sql("DELETE FROM strict.t WHERE p = 1")
+    lake.sql("INSERT INTO strict.t SELECT id + 1, 1 FROM strict.t")
+    tx.commit()
+
+
 def test_a_session_sets_its_level(t: txlake.Lake) -> None:
     t.sql("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")
     t.sql("BEGIN; DELETE FROM t WHERE p = 1")

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from txlake.conflict.footprint import ReadKind
-from txlake.conflict.levels import Level
-from txlake.errors import InvalidRequest
+from txlake.conflict.levels import Level, parse_level, strictest
+from txlake.errors import Conflict, InvalidRequest
 from txlake.session.engine import Engine, Handle
+from txlake.session.journal import Open
 from txlake.transaction.change import Change
 from txlake.transaction.commit import Committed
 from txlake.transaction.table_transaction import TableTransaction, Token
@@ -46,6 +47,7 @@ class Transaction:
         id: a UUID.
         level: the isolation level asked for; None leaves it to the tables.
         explicit: whether a user began it; autocommit statements have transactions of their own.
+        begin_ms: when it began, milliseconds since the epoch.
     """
 
     id: str
@@ -57,11 +59,34 @@ class Transaction:
     state: State = State.ACTIVE
     cause: str | None = None
     user_metadata: str | None = None
+    begin_ms: int = 0
     _tables: dict[str, TableTransaction] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
     _marks: list[_Mark] = field(default_factory=list)
     _effects: list[Callable[[], None]] = field(default_factory=list)
     _named: dict[tuple[str, str], Handle | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.begin_ms = self.engine.system.now_ms()
+        if self.explicit:
+            self.engine.journal.began(self.id, self.look)
+
+    def look(self) -> Open:
+        """The transaction as others see it."""
+        return Open(
+            id=self.id,
+            name=self.name,
+            begin_ms=self.begin_ms,
+            state=self.state.value,
+            isolation=None if self.level is None else self.level.value,
+            read_only=self.read_only,
+            tables=tuple(self._names.values()),
+        )
+
+    @property
+    def sequence(self) -> int | None:
+        """The version of the table that it touched first: the instant that it reads."""
+        return next((table.base.version for table in self._tables.values()), None)
 
     def require_active(self) -> None:
         """Raises InvalidRequest unless statements may still run in it."""
@@ -78,7 +103,8 @@ class Transaction:
         self.require_active()
         found = self._tables.get(handle.store.url)
         if found is None:
-            found = TableTransaction(handle.log, handle.log.latest_or_none(), self.level)
+            level = self._level_for(handle)
+            found = TableTransaction(handle.log, handle.log.latest_or_none(), level)
             if self._tables:
                 found.read_elsewhere()
                 for other in self._tables.values():
@@ -86,6 +112,14 @@ class Transaction:
             self._tables[handle.store.url] = found
             self._names[handle.store.url] = handle.name
         return found
+
+    def _level_for(self, handle: Handle) -> Level | None:
+        """The stricter of what the table's database and the transaction ask for."""
+        catalog, entry = self.engine.catalog, handle.entry
+        database = None if catalog is None or entry is None else catalog.database(entry.database)
+        if database is None or database.isolation is None:
+            return self.level
+        return strictest(parse_level(database.isolation), self.level)
 
     def stage(self, handle: Handle, change: Change) -> None:
         """Adds what a statement did. Raises InvalidRequest in a read-only transaction."""
@@ -175,10 +209,12 @@ class Transaction:
             for table in self._tables.values():
                 if table.has_changes:
                     committed = table.commit(user_metadata=self.user_metadata)
-        except BaseException:
-            self.state = State.ROLLED_BACK
+        except BaseException as error:
+            self._end(State.ROLLED_BACK)
+            if isinstance(error, Conflict):
+                self.engine.journal.met(self.id, error)
             raise
-        self.state = State.COMMITTED
+        self._end(State.COMMITTED)
         for effect in self._effects:
             effect()
         return committed
@@ -186,7 +222,11 @@ class Transaction:
     def rollback(self) -> None:
         """Forgets everything; files already written are orphans for VACUUM."""
         if self.state in {State.ACTIVE, State.FAILED}:
-            self.state = State.ROLLED_BACK
+            self._end(State.ROLLED_BACK)
+
+    def _end(self, state: State) -> None:
+        self.state = state
+        self.engine.journal.ended(self.id)
 
     def fail(self, cause: BaseException) -> None:
         """A statement failed: nothing of the transaction will be committed."""

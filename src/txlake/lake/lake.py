@@ -6,6 +6,7 @@ carried out by `session`.
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +20,13 @@ from txlake.errors import Conflict, InvalidRequest
 from txlake.lake.times import timestamp_text
 from txlake.log.snapshot import Snapshot
 from txlake.session.engine import Engine
+from txlake.session.journal import (
+    CONFLICTS,
+    LOCKS,
+    TRANSACTIONS,
+    conflict_rows,
+    transaction_rows,
+)
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction as Held
 from txlake.settings import Settings
@@ -46,6 +54,7 @@ if TYPE_CHECKING:
 Mode = Literal["error", "append", "overwrite", "ignore"]
 Value = TypeVar("Value")
 _CATALOG_FILE = "_txlake/catalog.db"
+_MEMORY = "memory:"
 logger = logging.getLogger(__name__)
 
 
@@ -76,7 +85,7 @@ def connect(
     system = System()
     level = None if isolation is None else parse_level(isolation)
     warehouse = open_store(location, options)
-    names = Catalog(catalog or _catalog_url(warehouse.url), system)
+    names = _catalog(catalog, warehouse.url, system)
     engine = Engine(
         system=system,
         settings=settings or Settings(),
@@ -86,6 +95,18 @@ def connect(
         storage_options=options,
     )
     return Lake(Session(engine, level=level))
+
+
+def _catalog(url: str | None, warehouse_url: str, system: System) -> Catalog:
+    if url is None and warehouse_url.startswith(_MEMORY):
+        return _catalog_in_memory(warehouse_url)
+    return Catalog(url or _catalog_url(warehouse_url), system)
+
+
+@functools.cache
+def _catalog_in_memory(warehouse_url: str) -> Catalog:
+    """The names of a lake in memory, which is one for the whole process as its store is."""
+    return Catalog("sqlite://", System())
 
 
 def _catalog_url(warehouse_url: str) -> str:
@@ -100,8 +121,6 @@ def _catalog_url(warehouse_url: str) -> str:
                 "can be written"
             ) from error
         return f"sqlite:///{path}"
-    if warehouse_url.startswith("memory:"):
-        return "sqlite://"
     raise InvalidRequest(
         f"{warehouse_url}: a lake on an object store needs catalog=, the URL of a database "
         "(postgresql+psycopg://host/db, or sqlite:///path for one host)"
@@ -304,6 +323,7 @@ class Transaction(Statements):
     Attributes:
         id: a UUID.
         state: "active", "committed", "rolled back" or "failed".
+        sequence: the instant that it reads.
     """
 
     def __init__(self, session: Session, held: Held) -> None:
@@ -317,6 +337,14 @@ class Transaction(Statements):
     def id(self) -> str:
         """The transaction's UUID."""
         return self._own.id
+
+    @property
+    def sequence(self) -> int | None:
+        """The instant that it reads; None until a statement reads or writes data.
+
+        While a transaction is of one table: the version of the table that it touched first.
+        """
+        return self._own.sequence
 
     @property
     def state(self) -> str:
@@ -405,6 +433,29 @@ class LakeSession(Statements):
     def session(self) -> LakeSession:
         """Another session on the same lake."""
         return LakeSession(Session(self._session.engine, level=self._session.level))
+
+    def conflicts(self) -> DataFrame:
+        """The conflicts that this lake's sessions in this process met, oldest first.
+
+        A row has the facts of `Conflict.evidence`, with the time, the transaction's id, the error's
+        name and its message. The last 1,000 are kept.
+        """
+        engine = self._session.engine
+        met = conflict_rows(engine.journal.conflicts())
+        return engine.spark.createDataFrame(met, CONFLICTS)
+
+    def transactions(self) -> DataFrame:
+        """The transactions that this lake's sessions in this process have open, oldest first."""
+        engine = self._session.engine
+        found = transaction_rows(engine.journal.transactions())
+        return engine.spark.createDataFrame(found, TRANSACTIONS)
+
+    def locks(self) -> DataFrame:
+        """The locks held and waited for, with the columns of SQL Server's `sys.dm_tran_locks`.
+
+        There are none: path tables take no locks, conflicts are found at COMMIT.
+        """
+        return self._session.engine.spark.createDataFrame([], LOCKS)
 
     def close(self) -> None:
         """Ends the session; its open transaction is rolled back."""

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from txlake.catalog import DEFAULT_DATABASE, Catalog, TableEntry
 from txlake.errors import InvalidRequest
 from txlake.ports import Store, System
+from txlake.session.journal import Journal
 from txlake.settings import Settings
 from txlake.spark.manifest import Manifests
 from txlake.spark.reading import is_connect
@@ -62,10 +63,14 @@ class Engine:
     warehouse: Store | None = None
     catalog: Catalog | None = None
     storage_options: Mapping[str, str] = field(default_factory=dict)
+    journal: Journal = field(init=False)
     _logs: dict[str, TableLog] = field(default_factory=dict)
     _spark: SparkSession | None = None
     _manifests: Manifests | None = None
     _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        self.journal = Journal(system=self.system)
 
     @property
     def spark(self) -> SparkSession:

@@ -109,11 +109,19 @@ class Session:
     def execute(self, statement: Statement) -> DataFrame:
         """Carries out a statement, in the open transaction or in one of its own."""
         if isinstance(statement, _CONTROL):
-            return self._control(statement)
+            current = self._current
+            try:
+                return self._control(statement)
+            except InvalidRequest as error:
+                if current is not None:
+                    current.fail(error)
+                raise
         return self.execute_in(self._current, statement)
 
     def execute_in(self, transaction: Transaction | None, statement: Statement) -> DataFrame:
         """Carries out a statement in the transaction given; None for one of its own."""
+        if transaction is not None and isinstance(statement, _CONTROL):
+            return self._control_of(transaction, statement)
         answer = self.carry_out(transaction, statement)
         return answer(self.spark)
 
@@ -263,6 +271,36 @@ class Session:
                     f"{type(statement).__name__} can't run inside a transaction; transactions "
                     "don't nest, and settings come before them"
                 )
+
+    def _control_of(self, transaction: Transaction, statement: Statement) -> DataFrame:
+        """A control statement inside a transaction that isn't the session's current one."""
+        transaction.require_active()
+        try:
+            match statement:
+                case Commit():
+                    transaction.commit()
+                case Rollback(name) if name is None or name.lower() == (transaction.name or ""):
+                    transaction.rollback()
+                case Rollback(str(name)) | RollbackTo(name):
+                    transaction.rollback_to(name)
+                case Savepoint(name):
+                    transaction.savepoint(name)
+                case ReleaseSavepoint(name):
+                    transaction.release(name)
+                case Begin() | Atomic():
+                    raise InvalidRequest(
+                        f"transaction {transaction.id} is open; transactions don't nest"
+                    )
+                case SetIsolation():
+                    raise InvalidRequest(
+                        "SET TRANSACTION ISOLATION LEVEL comes before BEGIN; a transaction is open"
+                    )
+                case _:
+                    return self._control(statement)
+        except InvalidRequest as error:
+            transaction.fail(error)
+            raise
+        return nothing(self.spark)
 
     def _begin(self, level: Level | None, read_only: bool, name: str | None) -> None:
         if self._current is not None:

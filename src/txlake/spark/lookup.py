@@ -24,6 +24,7 @@ from txlake.protocol.partition_values import parse_column
 from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.types import Field
 from txlake.spark.executor_reads import LiveRows, StoredVector
+from txlake.spark.memory import task_url
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.shipping import travelling
 from txlake.spark.types import spark_type
@@ -114,7 +115,7 @@ def live_rows(
         if ordinal in given:
             vectors[ordinal] = _held(given[ordinal])
         elif add.deletion_vector is not None:
-            vectors[ordinal] = _stored(add.deletion_vector, store)
+            vectors[ordinal] = _stored(add.deletion_vector, store, frame.sparkSession)
     task = travelling(LiveRows(vectors, _decoder(), dict(options)))
 
     def is_live(batches: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
@@ -129,11 +130,12 @@ def _held(bitmap: BitMap64) -> StoredVector:
     return StoredVector("", 0, len(data), len(bitmap), data)
 
 
-def _stored(vector: DeletionVector, store: Store) -> StoredVector:
+def _stored(vector: DeletionVector, store: Store, spark: SparkSession) -> StoredVector:
     if vector.storage_type == "i":
         return _held(codec.decode_inline(vector))
     path = codec.vector_path(vector, store.url)
     url = path if paths.is_absolute(path) else f"{store.url}/{paths.encode_path(path)}"
+    url = task_url(spark, store, url)
     return StoredVector(url, vector.offset or 0, vector.size_in_bytes, vector.cardinality)
 
 

@@ -24,6 +24,7 @@ from txlake.protocol.type_widening import TYPE_CHANGES, is_widening
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
 from txlake.spark.executor_reads import DecodeTask
 from txlake.spark.manifest import Manifests
+from txlake.spark.memory import task_url
 from txlake.spark.shipping import travelling
 from txlake.spark.types import parquet_field, spark_schema
 
@@ -61,6 +62,11 @@ class Reading:
         """Whether columns are found by their field ids."""
         return self.snapshot.properties.column_mapping_mode == "id"
 
+    def url_of(self, add: Add) -> str:
+        """Where tasks read a file of the table."""
+        url = paths.absolute_url(self.store.url, add.path)
+        return task_url(self.spark, self.store, url)
+
     def columns(self, left_out: Sequence[str]) -> Struct:
         """The table's columns but those, and those that no file holds."""
         return Struct(
@@ -83,7 +89,7 @@ def native_rows(reading: Reading, *, positions: bool) -> DataFrame:
         spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
         spark.conf.set("spark.sql.parquet.fieldId.read.ignoreMissing", "true")
     url = reading.manifests.write(
-        (ordinal, spark_url(paths.absolute_url(reading.store.url, add.path)), add.size)
+        (ordinal, spark_url(reading.url_of(add)), add.size)
         for ordinal, add in reading.files.items()
     )
     reader = spark.read.schema(schema)
@@ -116,7 +122,7 @@ def decoded_rows(reading: Reading) -> DataFrame:
         by_id=reading.by_id,
         options=dict(reading.storage_options),
     )
-    urls = [paths.absolute_url(reading.store.url, add.path) for add in reading.files.values()]
+    urls = [reading.url_of(add) for add in reading.files.values()]
     files = reading.spark.createDataFrame(
         pa.table({"ordinal": pa.array(reading.files, pa.int64()), "url": urls})
     )

@@ -25,6 +25,7 @@ from txlake.protocol.partition_values import format_value
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.spark import executor
 from txlake.spark.footers import statistics_of
+from txlake.spark.memory import check_reachable, landed, task_root
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION, quote
 from txlake.spark.shipping import travelling
@@ -85,6 +86,7 @@ def write_frame(
 
     Raises InvalidRequest with the row when one violates a constraint; nothing stays written.
     """
+    check_reachable(frame.sparkSession, target.store)
     snapshot = target.snapshot
     present = set(frame.columns)
     partitions = _partition_fields(snapshot) if images else []
@@ -213,7 +215,7 @@ def _task(target: Target, schema: pa.Schema, layout: executor.Layout) -> executo
     return executor.WriteTask(
         schema=schema.serialize().to_pybytes(),
         layout=layout,
-        root=target.store.url,
+        root=task_root(target.store),
         job_id=target.system.new_id(),
         folder_of=_folder_namer(names),
         options=dict(target.storage_options),
@@ -285,6 +287,7 @@ def _written(target: Target, reports: Iterable[Mapping[str, object]]) -> Written
             f"{target.snapshot.table}: {constraint} is violated by the row {row}; "
             "nothing was written"
         )
+    landed(target.store, (paths.decode_path(add.path) for add in adds))
     return Written(
         adds=tuple(adds),
         groups=tuple(groups),

@@ -1,0 +1,86 @@
+"""Tables in this process's memory (`memory://`): Spark's tasks work on copies of their files.
+
+Owns the copies, in one temporary folder of the process that goes when it ends. The store stays the
+only truth. Every other table's files are where tasks reach them by themselves.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from pyspark.sql import SparkSession
+
+from txlake.errors import CorruptTable, InvalidRequest
+from txlake.ports import Store
+
+_SCHEME = "memory://"
+
+
+def task_root(store: Store) -> str:
+    """The folder's URL where tasks write new files of the table; `landed` follows."""
+    return _on_disk(store.url).as_uri() if store.url.startswith(_SCHEME) else store.url
+
+
+def landed(store: Store, paths: Iterable[str]) -> None:
+    """Takes what was written below `task_root` into the table; paths are relative, not encoded."""
+    if store.url.startswith(_SCHEME):
+        for path in paths:
+            store.put(path, (_on_disk(store.url) / path).read_bytes())
+
+
+def task_url(spark: SparkSession, store: Store, url: str) -> str:
+    """The URL, encoded, under which tasks read a file of the table.
+
+    Raises InvalidRequest when Spark runs on other machines, or the file is another table's.
+    """
+    if not url.startswith(_SCHEME):
+        return url
+    check_reachable(spark, store)
+    if not url.startswith(f"{store.url}/"):
+        raise InvalidRequest(
+            f"{store.url}: its file {url} is another table's; tables in memory hold their files "
+            "themselves: make a DEEP CLONE"
+        )
+    path = unquote(url[len(store.url) + 1 :])
+    copy = _on_disk(store.url) / path
+    if not copy.exists():
+        try:
+            data = store.get(path)
+        except FileNotFoundError as error:
+            raise CorruptTable(f"{store.url}: data file {path} is gone") from error
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(data)
+    return _encoded(copy)
+
+
+def check_reachable(spark: SparkSession, store: Store) -> None:
+    """Raises InvalidRequest when the table is in memory and Spark runs on other machines."""
+    if not store.url.startswith(_SCHEME):
+        return
+    master = spark.conf.get("spark.master", "") or ""
+    if not master.startswith("local"):
+        raise InvalidRequest(
+            f"{store.url} is in the memory of this process, which Spark's tasks at {master!r} "
+            "can't reach; use a folder or a bucket"
+        )
+
+
+def _encoded(path: Path) -> str:
+    return "file://" + quote(str(path), safe="/=:@,")
+
+
+def _on_disk(url: str) -> Path:
+    return _copies() / url.removeprefix(_SCHEME)
+
+
+@functools.cache
+def _copies() -> Path:
+    folder = tempfile.mkdtemp(prefix="txlake-memory-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)

@@ -1,0 +1,234 @@
+"""The public surface, name by name and argument by argument: what is here is promised."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import txlake
+from txlake import errors
+from txlake.lake.log import Committed, LogSnapshot, LogTransaction
+
+STATEMENTS = {
+    "sql": "text, args=None",
+    "read": "table, *, version=None, timestamp=None, where=None, columns=None",
+    "write": (
+        "df, table, mode='error', *, partition_by=None, replace_where=None, "
+        "overwrite_schema=False, merge_schema=False, partition_overwrite='static', "
+        "app_id=None, app_version=None"
+    ),
+    "table": "table",
+}
+SESSION = {
+    **STATEMENTS,
+    "session": "",
+    "transaction": "isolation=None, read_only=False",
+    "begin": "isolation=None, read_only=False",
+    "run": "work, isolation=None, attempts=5",
+    "conflicts": "",
+    "locks": "",
+    "transactions": "",
+    "close": "",
+}
+MEMBERS: dict[type, dict[str, str | None]] = {
+    txlake.Lake: dict(SESSION),
+    txlake.LakeSession: dict(SESSION),
+    txlake.Transaction: {
+        **STATEMENTS,
+        "commit": "",
+        "rollback": "",
+        "savepoint": "name",
+        "rollback_to": "name",
+        "id": None,
+        "state": None,
+        "sequence": None,
+    },
+    txlake.Log: {
+        "snapshot": "version=None, timestamp=None",
+        "history": "limit=None",
+        "over": "log",
+        "start_transaction": "isolation=None, read_version=None",
+    },
+    LogSnapshot: {
+        "app_version": "app_id",
+        "arrow_schema": None,
+        "domain": "name",
+        "files": "where=None",
+        "metadata": None,
+        "partition_columns": None,
+        "properties": None,
+        "protocol": None,
+        "schema": None,
+        "timestamp_ms": None,
+        "version": None,
+    },
+    LogTransaction: {
+        "app_version": "app_id",
+        "commit": "actions, operation='WRITE', parameters=None, tags=None, user_metadata=None",
+        "read": "where=None, *, files=True",
+        "read_files": "paths",
+        "read_version": None,
+        "snapshot": None,
+    },
+    Committed: {"attempts": None, "rebased_over": None, "version": None},
+    txlake.DeltaTable: {
+        "addFeatureSupport": "featureName",
+        "alias": "aliasName",
+        "clone": "target, isShallow=False, replace=False, properties=None",
+        "cloneAtTimestamp": ("timestamp, target, isShallow=False, replace=False, properties=None"),
+        "cloneAtVersion": "version, target, isShallow=False, replace=False, properties=None",
+        "convertToDelta": "sparkSession, identifier, partitionSchema=None",
+        "create": "sparkSession=None",
+        "createIfNotExists": "sparkSession=None",
+        "createOrReplace": "sparkSession=None",
+        "delete": "condition=None",
+        "detail": "",
+        "dropFeatureSupport": "featureName, truncateHistory=None",
+        "forName": "sparkSession, tableOrViewName",
+        "forPath": "sparkSession, path, hadoopConf={}",
+        "generate": "mode",
+        "history": "limit=None",
+        "isDeltaTable": "sparkSession, identifier",
+        "merge": "source, condition",
+        "optimize": "",
+        "replace": "sparkSession=None",
+        "restoreToTimestamp": "timestamp",
+        "restoreToVersion": "version",
+        "toDF": "",
+        "update": "condition=None, set=None",
+        "upgradeTableProtocol": "readerVersion, writerVersion",
+        "vacuum": "retentionHours=None",
+    },
+    txlake.DeltaMergeBuilder: {
+        "execute": "",
+        "whenMatchedDelete": "condition=None",
+        "whenMatchedUpdate": "condition=None, set=None",
+        "whenMatchedUpdateAll": "condition=None",
+        "whenNotMatchedBySourceDelete": "condition=None",
+        "whenNotMatchedBySourceUpdate": "condition=None, set=None",
+        "whenNotMatchedInsert": "condition=None, values=None",
+        "whenNotMatchedInsertAll": "condition=None",
+        "withSchemaEvolution": "",
+    },
+    txlake.DeltaTableBuilder: {
+        "addColumn": (
+            "colName, dataType, nullable=True, generatedAlwaysAs=None, "
+            "generatedByDefaultAs=None, comment=None"
+        ),
+        "addColumns": "cols",
+        "clusterBy": "*cols",
+        "comment": "comment",
+        "execute": "",
+        "location": "location",
+        "partitionedBy": "*cols",
+        "property": "key, value",
+        "tableName": "identifier",
+    },
+    txlake.DeltaOptimizeBuilder: {
+        "executeCompaction": "",
+        "executeZOrderBy": "*cols",
+        "where": "partitionFilter",
+    },
+}
+ERRORS = {
+    "TxlakeError": "Exception",
+    "Conflict": "TxlakeError",
+    "ConcurrentAppendException": "Conflict",
+    "ConcurrentDeleteReadException": "Conflict",
+    "ConcurrentDeleteDeleteException": "Conflict",
+    "MetadataChangedException": "Conflict",
+    "ConcurrentTransactionException": "Conflict",
+    "ProtocolChangedException": "Conflict",
+    "SerializableIsolationViolation": "Conflict",
+    "UpdateConflict": "Conflict",
+    "Deadlock": "Conflict",
+    "Unavailable": "TxlakeError",
+    "LockTimeout": "Unavailable",
+    "OutcomeUnknown": "TxlakeError",
+    "InvalidRequest": "TxlakeError",
+    "CorruptTable": "TxlakeError",
+    "UnsupportedFeature": "TxlakeError",
+}
+EVIDENCE = (
+    "table", "read_version", "winning_version", "winning_operation", "winning_timestamp_ms",
+    "winning_user", "rule", "predicate", "files", "rows", "isolation", "retry", "advice",
+)  # fmt: skip
+
+
+def signature(member: object) -> str | None:
+    """Names and defaults of the arguments; None for what isn't called."""
+    function = getattr(member, "__func__", member)
+    if not inspect.isfunction(function):
+        return None
+    given = list(inspect.signature(function).parameters.values())
+    if given and given[0].name in ("self", "cls"):
+        given = given[1:]
+    plain = [one.replace(annotation=inspect.Parameter.empty) for one in given]
+    return str(inspect.Signature(plain))[1:-1]
+
+
+def members(kind: type) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for base in reversed(kind.__mro__[:-1]):
+        found.update(
+            {name: signature(member) for name, member in vars(base).items() if name[0] != "_"}
+        )
+    return found
+
+
+def test_the_package_exports() -> None:
+    assert sorted(txlake.__all__) == [
+        "DeltaMergeBuilder", "DeltaOptimizeBuilder", "DeltaTable", "DeltaTableBuilder",
+        "IdentityGenerator", "Lake", "LakeSession", "Log", "RetrySettings", "Settings",
+        "Transaction", "connect", "errors", "sources_tag",
+    ]  # fmt: skip
+    assert set(txlake.__all__) <= set(dir(txlake))
+    for name in txlake.__all__:
+        assert getattr(txlake, name) is not None
+    with pytest.raises(AttributeError, match="nope"):
+        txlake.nope  # noqa: B018
+
+
+def test_connects_arguments() -> None:
+    assert signature(txlake.connect) == (
+        "location, *, catalog=None, spark=None, storage_options=None, isolation=None, settings=None"
+    )
+    assert signature(txlake.Log.__init__) == "location, storage_options=None, *, settings=None"
+    assert signature(txlake.sources_tag) == "sources"
+
+
+@pytest.mark.parametrize("kind", MEMBERS, ids=lambda kind: kind.__name__)
+def test_the_members_of(kind: type) -> None:
+    assert members(kind) == MEMBERS[kind]
+
+
+def test_the_errors() -> None:
+    found = {
+        name: kind.__base__.__name__
+        for name, kind in vars(errors).items()
+        if isinstance(kind, type) and issubclass(kind, Exception) and name == kind.__name__
+    }
+    assert found == ERRORS
+    assert errors.DeltaConcurrentModificationException is errors.Conflict
+    assert {
+        name: getattr(errors, name).codes for name in ERRORS if getattr(errors, name).codes
+    } == {
+        "SerializableIsolationViolation": (1023,),
+        "UpdateConflict": (24556, 24706),
+        "Deadlock": (1205,),
+        "LockTimeout": (1222,),
+    }
+    assert tuple(errors.Evidence.__dataclass_fields__) == EVIDENCE
+
+
+def test_the_import_starts_nothing() -> None:
+    program = (
+        "import sys, txlake; txlake.Log; "
+        "loaded = {'pyspark', 'sqlalchemy', 'txlake.sql'} & set(sys.modules); "
+        "sys.exit(str(loaded) if loaded else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,91 @@
+"""The pages in docs/ are true: names that exist, all of them, and examples that run."""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from pyspark.sql import SparkSession
+
+import txlake
+from tests.pages import ROOT, blocks, codes, page, table
+from txlake import errors
+from txlake.conflict.rules import RULES
+from txlake.sql import parse
+from txlake.statements import (
+    AddFeature,
+    LockTable,
+    Statement,
+    UpgradeProtocol,
+    Write,
+)
+
+# What SQL has no words for, and what is refused.
+_NOT_SHOWN = {AddFeature, LockTable, UpgradeProtocol, Write}
+
+
+def test_every_error_is_explained_and_none_else() -> None:
+    text = page("docs/errors.md")
+    classes = {
+        name: value
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, errors.TxlakeError)
+    }
+    headings = re.findall(r"^## `(\w+)`", text, re.MULTILINE)
+    rows = {name: cells[0] for cells in table(text, "error") for name in codes(cells[0])}
+    explained = {*headings, *rows, "DeltaConcurrentModificationException"}
+    assert explained == set(classes)
+    for name, cell in rows.items():
+        numbers = tuple(map(int, re.findall(r"\d+", cell)))
+        assert numbers == classes[name].codes, name
+    fields = set(errors.Evidence.__dataclass_fields__)
+    assert fields <= set(codes(text))
+
+
+def test_the_rules_are_those_of_the_code_in_their_order() -> None:
+    text = page("docs/how-a-commit-works.md")
+    assert [codes(cells[0])[0] for cells in table(text, "rule")] == [
+        rule.__name__ for rule in RULES
+    ]
+    assert all(hasattr(errors, codes(cells[2])[0]) for cells in table(text, "rule"))
+
+
+@pytest.mark.parametrize("name", [path.name for path in sorted((ROOT / "docs").glob("*.md"))])
+def test_links_lead_somewhere(name: str) -> None:
+    for link in re.findall(r"\]\(([^)#]+)\)", page(f"docs/{name}")):
+        assert (ROOT / "docs" / link).is_file(), link
+
+
+def test_the_picture_is_one() -> None:
+    root = ElementTree.fromstring(page("docs/how-a-commit-works.svg"))
+    assert root.tag.endswith("svg")
+    assert f"rules 1 to {len(RULES)}" in page("docs/how-a-commit-works.svg")
+
+
+def _kinds(union: object) -> Iterator[object]:
+    for member in typing.get_args(union):
+        yield from _kinds(member) if typing.get_args(member) else (member,)
+
+
+def test_the_page_of_sql_has_every_statement() -> None:
+    shown = {type(one) for text in blocks(page("docs/sql.md"), "sql") for one in parse(text)}
+    assert {*shown, *_NOT_SHOWN} == set(_kinds(Statement))
+
+
+def test_the_page_of_sql_runs_as_written(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "incoming").mkdir()
+    (tmp_path / "incoming" / "a.json").write_text(
+        '{"at": "2026-01-01 10:00", "what": "opened", "who": "me"}\n'
+    )
+    sales = spark.range(4).selectExpr("id", "CAST(2024 + id % 2 AS INT) AS year")
+    sales.write.partitionBy("year").parquet(str(tmp_path / "old_sales"))
+    with txlake.connect(str(tmp_path / "warehouse"), spark=spark) as lake:
+        for text in blocks(page("docs/sql.md"), "sql"):
+            lake.sql(text.replace("/data/", f"{tmp_path}/")).collect()
+        assert lake.read("store").where("item = 'kiwi'").count() == 0  # restored to before it
+        assert lake.read("events").where("who = 'me'").count() == 1
+        assert lake.read(str(tmp_path / "old_sales")).where("year = 2025").count() == 2

@@ -171,10 +171,9 @@ def _folded(path: tuple[str, ...]) -> tuple[str, ...]:
 def column_path(work: Work, path: tuple[str, ...], alias: str | None) -> tuple[str, ...]:
     """The path without the table's alias or name in front of it."""
     names = {name.lower() for name in (alias, work.name) if name is not None}
+    schema = work.snapshot.schema
     qualified = len(path) > 1 and path[0].lower() in names
-    if qualified and work.snapshot.schema.find(path[0]) is None:
-        return path[1:]
-    if qualified and work.snapshot.schema.resolve(path) is None:
+    if qualified and (schema.resolve(path[1:]) or schema.find(path[0]) is None):
         return path[1:]
     return path
 
@@ -224,14 +223,19 @@ def assigned_value(
     current: Column,
     entries: list[tuple[tuple[str, ...], Expression | Default]],
     resolved: Resolved,
+    *,
+    complete: bool = True,
 ) -> Column:
-    """A column's new value; a path replaces one field and keeps the others."""
+    """A column's new value; a path replaces one field and keeps the others.
+
+    `complete`: a struct must have all fields of the column's, else they become null.
+    """
     if entries[0][0] == ():
         value = entries[0][1]
         if isinstance(value, Default):
             return rows.default_value(item)
         column, source = resolved[id(value)]
-        return rows.storable(column, source, item, work.snapshot)
+        return rows.storable(column, source, item, work.snapshot, complete=complete)
     assert isinstance(item.type, Struct)
     members = []
     for inner in item.type:
@@ -240,7 +244,7 @@ def assigned_value(
             (path[1:], value) for path, value in entries if path[0].lower() == inner.name.lower()
         ]
         if below:
-            member = assigned_value(work, inner, member, below, resolved)
+            member = assigned_value(work, inner, member, below, resolved, complete=complete)
         members.append(member.alias(inner.name))
     return F.struct(*members)
 

@@ -235,6 +235,8 @@ class Output:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Appends the rows in their order."""
+        if batch.num_rows == 0:
+            return
         layout = self._task.layout
         indexes = (*layout.partition, *(() if layout.group is None else (layout.group,)))
         start = 0

@@ -18,7 +18,15 @@ from txlake.log.snapshot import Snapshot
 from txlake.protocol.types import DataType, Field, Primitive, Struct, type_to_json
 from txlake.spark.executor import FIRST_WITHOUT_IMAGE
 from txlake.spark.scan import quote
-from txlake.spark.types import can_store, delta_schema, may_overflow, spark_type, stored
+from txlake.spark.types import (
+    can_store,
+    delta_schema,
+    may_overflow,
+    missing_field,
+    spark_type,
+    stored,
+    with_names,
+)
 from txlake.spark.writing import ACTION, VIOLATION, VIOLATION_ROW
 
 GENERATION_EXPRESSION = "delta.generationExpression"
@@ -60,7 +68,8 @@ def by_name(frame: DataFrame, snapshot: Snapshot) -> DataFrame:
 def by_position(frame: DataFrame, snapshot: Snapshot, columns: Sequence[str] | None) -> DataFrame:
     """The table's columns from a frame's columns in order; `columns` names where they go.
 
-    Raises InvalidRequest when the numbers differ or a type can't be stored.
+    Fields of structs go in order too. Raises InvalidRequest when the numbers differ or a type can't
+    be stored.
     """
     source = delta_schema(frame.schema)
     names = list(columns) if columns is not None else list(snapshot.schema.names)
@@ -83,10 +92,12 @@ def by_position(frame: DataFrame, snapshot: Snapshot, columns: Sequence[str] | N
         targets = targets[: len(source.fields)]
     positions = [f"__c{position}" for position in range(len(targets))]
     renamed = frame.toDF(*positions)
-    values = {
-        target.name: storable(F.col(position), item.type, target, snapshot)
-        for position, item, target in zip(positions, source, targets, strict=True)
-    }
+    values = {}
+    for position, item, target in zip(positions, source, targets, strict=True):
+        value, data_type = F.col(position), with_names(item.type, target.type)
+        if data_type != item.type:
+            value = value.cast(spark_type(data_type))  # goes by position, inside too
+        values[target.name] = storable(value, data_type, target, snapshot, complete=True)
     return filled(renamed, values, snapshot)
 
 
@@ -113,11 +124,25 @@ def _refuse_ambiguous(source: Struct, snapshot: Snapshot) -> None:
             )
 
 
-def storable(value: Column, source: DataType, target: Field, snapshot: Snapshot) -> Column:
+def storable(
+    value: Column,
+    source: DataType,
+    target: Field,
+    snapshot: Snapshot,
+    *,
+    complete: bool = False,
+) -> Column:
     """The value as the column stores it. Raises InvalidRequest when the types don't fit.
 
-    A number that is too large for the column fails the job, and the failure names both.
+    A number that is too large for the column fails the job, and the failure names both. Fields that
+    a struct lacks become null, or with `complete` are an error.
     """
+    missing = missing_field(source, target.type) if complete else None
+    if missing is not None:
+        raise InvalidRequest(
+            f"{snapshot.table}: column {target.name!r} is {type_text(target.type)}, the value is "
+            f"{type_text(source)}, which lacks {'.'.join(missing)}; give it a value, or null"
+        )
     if not can_store(source, target.type):
         raise InvalidRequest(
             f"{snapshot.table}: column {target.name!r} is {type_text(target.type)}, "
@@ -133,6 +158,28 @@ def storable(value: Column, source: DataType, target: Field, snapshot: Snapshot)
     return F.coalesce(value.try_cast(spark_type(target.type)), failed)
 
 
+def updated_by_name(
+    value: Column, source: DataType, current: Column, target: Field, snapshot: Snapshot
+) -> Column:
+    """The value as the column stores it; fields that a struct lacks stay as they are.
+
+    Where the value is null, those fields keep their struct alive, and all others are null.
+    """
+    kept = missing_field(source, target.type, lists=False)
+    if kept is None or not isinstance(source, Struct) or not isinstance(target.type, Struct):
+        return storable(value, source, target, snapshot)
+    members = []
+    for inner in target.type:
+        found = source.find(inner.name)
+        member = current.getField(inner.name)
+        if found is not None:
+            member = updated_by_name(
+                value.getField(found.name), found.type, member, inner, snapshot
+            )
+        members.append(member.alias(inner.name))
+    return F.when(value.isNotNull() | current.isNotNull(), F.struct(*members))
+
+
 def default_value(item: Field) -> Column:
     """A column's default, null when it has none."""
     text = item.metadata.get(CURRENT_DEFAULT)
@@ -141,11 +188,16 @@ def default_value(item: Field) -> Column:
 
 
 def filled(
-    frame: DataFrame, values: dict[str, Column], snapshot: Snapshot, carried: Sequence[Column] = ()
+    frame: DataFrame,
+    values: dict[str, Column],
+    snapshot: Snapshot,
+    carried: Sequence[Column] = (),
+    some_given: Collection[str] = (),
 ) -> DataFrame:
     """All columns of the table in order, then `carried`: given, generated or default.
 
-    A generated column that isn't given is computed from the columns that its expression names.
+    A generated column that isn't given is computed from the columns that its expression names; one
+    of `some_given` where its value, a struct around the one given, is null.
     """
     schema = snapshot.schema
     given = {
@@ -154,18 +206,24 @@ def filled(
         if item.name in values or GENERATION_EXPRESSION not in item.metadata
     }
     first = frame.select(*given.values(), *carried)
-    if len(given) == len(schema.fields):
+    if len(given) == len(schema.fields) and not some_given:
         return first
-    columns = [
-        F.col(quote(item.name))
-        if item.name in given
-        else F.expr(str(item.metadata[GENERATION_EXPRESSION]))
-        .cast(spark_type(item.type))
-        .alias(item.name)
-        for item in schema
-    ]
+    columns = []
+    for item in schema:
+        column = F.col(quote(item.name))
+        if item.name not in given:
+            column = _generated(item)
+        elif item.name in some_given:
+            column = F.when(column.isNotNull(), column.getField("given")).otherwise(
+                _generated(item)
+            )
+        columns.append(column.alias(item.name))
     rest = first.columns[len(given) :]
     return first.select(*columns, *[F.col(quote(name)) for name in rest])
+
+
+def _generated(item: Field) -> Column:
+    return F.expr(str(item.metadata[GENERATION_EXPRESSION])).cast(spark_type(item.type))
 
 
 def checked(
@@ -219,7 +277,7 @@ def _rules(snapshot: Snapshot, given: Collection[str] | None) -> list[tuple[str,
             rules.append((f"invariant {text!r} of column {item.name!r}", F.expr(text)))
         generated = item.metadata.get(GENERATION_EXPRESSION)
         if isinstance(generated, str) and (given is None or item.name in given):
-            same = column.eqNullSafe(F.expr(generated).cast(spark_type(item.type)))
+            same = column.eqNullSafe(_generated(item))
             rules.append((f"generated column {item.name!r} = {generated}", same))
         length = _length(item)
         if length is not None:

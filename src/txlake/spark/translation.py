@@ -104,7 +104,8 @@ def _of_a_task(where: str, text: str) -> TxlakeError:
     number = _ERRNO.search(message)
     if number is not None:
         return _of_files(where, int(number[1]), message)
-    return InvalidRequest(f"{where}Python code in a Spark task failed: {text}")
+    reason = f"{kind}: {message}" if found else text
+    return InvalidRequest(f"{where}Python code in a Spark task failed: {reason}")
 
 
 def _of_files(where: str, number: int | None, message: str) -> TxlakeError:

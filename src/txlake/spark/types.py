@@ -6,6 +6,7 @@ Owns `StructType` conversions and ANSI store assignment; knows nothing of files.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql import Column
@@ -172,6 +173,48 @@ def _can_store_primitive(source: Primitive, target: Primitive) -> bool:
 
 def _is_numeric(primitive: Primitive) -> bool:
     return primitive.name in _NUMERIC_RANK or primitive.decimal is not None
+
+
+def with_names(source: DataType, target: DataType) -> DataType:
+    """The source's type, whose structs of as many fields as the target's have their names."""
+    match source, target:
+        case Struct(fields), Struct(others) if len(fields) == len(others):
+            return Struct(
+                tuple(
+                    replace(item, name=other.name, type=with_names(item.type, other.type))
+                    for item, other in zip(fields, others, strict=True)
+                )
+            )
+        case Array(one, contains_null), Array(other_one, _):
+            return Array(with_names(one, other_one), contains_null)
+        case Map(key, value, contains_null), Map(other_key, other_value, _):
+            named = with_names(key, other_key), with_names(value, other_value)
+            return Map(*named, contains_null)
+        case _:
+            return source
+
+
+def missing_field(
+    source: DataType, target: DataType, *, lists: bool = True
+) -> tuple[str, ...] | None:
+    """The path of a field that the target's structs have and the source's lack; None for none.
+
+    Without `lists` structs inside of lists and maps don't count.
+    """
+    match source, target:
+        case Struct(), Struct(fields):
+            for wanted in fields:
+                found = source.find(wanted.name)
+                if found is None:
+                    return (wanted.name,)
+                inner = missing_field(found.type, wanted.type, lists=lists)
+                if inner is not None:
+                    return (wanted.name, *inner)
+        case Array(one, _), Array(other, _) if lists:
+            return missing_field(one, other)
+        case Map(key, value, _), Map(other_key, other_value, _) if lists:
+            return missing_field(key, other_key) or missing_field(value, other_value)
+    return None
 
 
 def may_overflow(source: DataType, target: DataType) -> bool:

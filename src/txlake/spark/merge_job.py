@@ -1,0 +1,382 @@
+"""The join of a MERGE's target and source, and what becomes of each row.
+
+Owns the meaning of names: in a clause for matched rows both sides' columns are seen, in the others
+one side's alone, so that a name that both sides have is ambiguous in the former only. What a clause
+computes, it computes for no row but its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from txlake.errors import InvalidRequest
+from txlake.protocol.types import DataType, Field, Struct
+from txlake.spark import rows
+from txlake.spark.dml import assigned_value, null_of, resolve_assignments
+from txlake.spark.executor import DELETE, DELETE_BY_SOURCE, INSERT, UPDATE, UPDATE_BY_SOURCE
+from txlake.spark.reading import FILE, ROW
+from txlake.spark.scan import ROW_ID, ROW_VERSION, quote
+from txlake.spark.types import delta_schema
+from txlake.spark.work import Work
+from txlake.spark.writing import ACTION
+from txlake.statements import (
+    Assignment,
+    BySourceDelete,
+    BySourceUpdate,
+    Default,
+    Expression,
+    MatchedDelete,
+    MatchedUpdate,
+    Merge,
+    MergeClause,
+    NotMatchedInsert,
+    Star,
+)
+
+_CLAUSE = "__txlake_clause"
+_FROM_SOURCE = "__txlake_from_source"
+_ACTIONS = {
+    MatchedUpdate: UPDATE,
+    MatchedDelete: DELETE,
+    NotMatchedInsert: INSERT,
+    BySourceUpdate: UPDATE_BY_SOURCE,
+    BySourceDelete: DELETE_BY_SOURCE,
+}
+
+
+class _Side(Enum):
+    """Which columns the expressions of a clause see."""
+
+    BOTH = "m"
+    SOURCE = "s"
+    TARGET = "t"
+
+
+def _side_of(clause: MergeClause) -> _Side:
+    match clause:
+        case MatchedUpdate() | MatchedDelete():
+            return _Side.BOTH
+        case NotMatchedInsert():
+            return _Side.SOURCE
+        case BySourceUpdate() | BySourceDelete():
+            return _Side.TARGET
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A clause as columns: its number, its condition, and the values that it gives."""
+
+    index: int
+    condition: Column | None
+    values: dict[str, Column]
+
+
+class MergeJob:
+    """The join of target and source, and each row's outcome.
+
+    Every column of either side also has a name of its own (`__t0`, `__s0`), by which it is reached
+    whatever other columns are called.
+    """
+
+    def __init__(self, work: Work, statement: Merge, source: DataFrame, target: DataFrame) -> None:
+        self._work = work
+        self._statement = statement
+        self._schema = work.snapshot.schema
+        self._source_schema = delta_schema(source.schema)
+        if statement.source_alias is not None:
+            source = source.alias(statement.source_alias)
+        self._source_names = _names("s", self._source_schema)
+        self._target_names = _names("t", self._schema)
+        self._source = source.select(
+            "*",
+            F.lit(True).alias(_FROM_SOURCE),
+            *[F.col(quote(name)).alias(own) for own, name in self._source_names.items()],
+        )
+        self._target = work.qualified(target, statement.target_alias).select(
+            "*", *[F.col(quote(name)).alias(own) for own, name in self._target_names.items()]
+        )
+        self._inserts_only = all(isinstance(c, NotMatchedInsert) for c in statement.clauses)
+        self._groups: dict[_Side, list[_Prepared]] = {}
+        for index, clause in enumerate(statement.clauses):
+            prepared = self._prepared(index, clause)
+            self._groups.setdefault(_side_of(clause), []).append(prepared)
+
+    def images(self) -> DataFrame:
+        """Each row that a clause takes: its new values, ACTION, FILE and ROW."""
+        taken = self._taken()
+        action: Column = F.lit(None).cast("int")
+        for index, clause in enumerate(self._statement.clauses):
+            code = F.lit(_ACTIONS[type(clause)]).cast("int")
+            action = F.when(F.col(_CLAUSE) == index, code).otherwise(action)
+        carried = [action.alias(ACTION)]
+        if not self._inserts_only:
+            carried += [F.col(FILE), F.col(ROW)]
+            if self._work.tracks_rows:
+                carried += [F.col(ROW_ID), F.lit(None).cast("bigint").alias(ROW_VERSION)]
+        values = {}
+        for position, item in enumerate(self._schema):
+            value = self._value(position, item)
+            if value is not None:
+                values[item.name] = value
+        generated = {
+            item.name for item in self._schema if rows.GENERATION_EXPRESSION in item.metadata
+        }
+        some_given = generated & values.keys()
+        return rows.filled(taken, values, self._work.snapshot, carried, some_given)
+
+    def ambiguity(self) -> str:
+        """The message for a target row that several source rows change, with that row."""
+        matched = [prepared.index for prepared in self._groups.get(_Side.BOTH, [])]
+        row = F.struct(*[F.col(own).alias(name) for own, name in self._target_names.items()])
+        example = (
+            self._taken()
+            .where(F.col(_CLAUSE).isin(matched))
+            .groupBy(FILE, ROW)
+            .agg(F.count(F.lit(1)).alias("n"), F.first(F.to_json(row)).alias("row"))
+            .where("n > 1")
+            .limit(1)
+            .collect()
+        )
+        found = example[0]["row"] if example else "(the source gave other rows when read again)"
+        number = example[0]["n"] if example else "several"
+        return (
+            f"MERGE INTO {self._work.snapshot.table}: {number} source rows match the target row "
+            f"{found}, and it isn't clear which one counts; make the source unique by the "
+            "columns of the ON condition. Nothing was written"
+        )
+
+    # The join
+
+    def _joined(self) -> DataFrame:
+        on = self._work.column_of(self._statement.on)
+        if self._inserts_only:
+            return self._source.join(self._target, on, "left_anti")
+        how = {
+            (False, False): "inner",
+            (True, False): "right_outer",
+            (False, True): "left_outer",
+            (True, True): "full_outer",
+        }[_Side.SOURCE in self._groups, _Side.TARGET in self._groups]
+        return self._target.join(self._source, on, how)
+
+    def _taken(self) -> DataFrame:
+        """The joined rows that a clause takes: _CLAUSE, and each side's clauses' values."""
+        frame = self._joined()
+        alone = [side for side in self._groups if self._needs_its_side_alone(side)]
+        for side in (*(side for side in self._groups if side not in alone), *alone):
+            if side in alone:
+                frame = self._seen_from(frame, side)
+            frame = self._with_clauses(frame, side)
+        clause = F.coalesce(*[F.col(_clause_of(side)) for side in self._groups])
+        return frame.withColumn(_CLAUSE, clause).where(F.col(_CLAUSE).isNotNull())
+
+    def _with_clauses(self, frame: DataFrame, side: _Side) -> DataFrame:
+        """The rows with the side's clause that takes them, and its values for them."""
+        group = self._groups[side]
+        clause: Column = F.lit(None).cast("int")
+        for prepared in reversed(group):
+            holds = self._is_of(side)
+            if prepared.condition is not None:
+                holds = holds & prepared.condition
+            clause = F.when(holds, F.lit(prepared.index)).otherwise(clause)
+        frame = frame.withColumn(_clause_of(side), clause)
+        given = []
+        for position, item in enumerate(self._schema):
+            value = self._value_of(side, position, item)
+            if value is not None:
+                given.append(value.alias(_value_name(side, position)))
+        return frame.select("*", *given)
+
+    def _is_of(self, side: _Side) -> Column:
+        """Whether a joined row is the side's: matched, or of that side alone."""
+        if self._inserts_only:
+            return F.lit(True)
+        in_target, in_source = F.col(FILE).isNotNull(), F.col(_FROM_SOURCE).isNotNull()
+        match side:
+            case _Side.BOTH:
+                return in_target & in_source
+            case _Side.SOURCE:
+                return ~in_target
+            case _Side.TARGET:
+                return ~in_source
+
+    def _seen_from(self, frame: DataFrame, side: _Side) -> DataFrame:
+        """The joined rows in which only one side's columns have their names."""
+        own = self._source_names if side is _Side.SOURCE else self._target_names
+        originals = {*self._schema.names, *self._source_schema.names}
+        kept = [name for name in frame.columns if name not in originals]
+        named = [F.col(hidden).alias(name) for hidden, name in own.items()]
+        seen = frame.select(*kept, *named)
+        if side is _Side.TARGET:
+            return self._work.qualified(seen, self._statement.target_alias)
+        alias = self._statement.source_alias
+        return seen if alias is None else seen.alias(alias)
+
+    # Values
+
+    def _value(self, position: int, item: Field) -> Column | None:
+        """A column's value in the rows taken; None where it is generated for every row."""
+        value: Column | None = None
+        for side in self._groups:
+            if self._value_of(side, position, item) is None:
+                continue
+            taken = F.col(_clause_of(side)).isNotNull()
+            given = F.col(_value_name(side, position))
+            value = F.when(taken, given) if value is None else value.when(taken, given)
+        if value is None and rows.GENERATION_EXPRESSION not in item.metadata:
+            return null_of(item)
+        return value
+
+    def _value_of(self, side: _Side, position: int, item: Field) -> Column | None:
+        """A column's value in the rows that the side's clauses take, by clause.
+
+        Of a generated column a struct around what clauses give, null for those that give nothing.
+        """
+        generated = rows.GENERATION_EXPRESSION in item.metadata
+        value: Column | None = None
+        for prepared in self._groups[side]:
+            clause = self._statement.clauses[prepared.index]
+            if isinstance(clause, MatchedDelete | BySourceDelete):
+                continue
+            given = prepared.values.get(item.name)
+            if generated:
+                if given is None:
+                    continue
+                given = F.struct(given.alias("given"))
+            elif given is None:
+                inserts = isinstance(clause, NotMatchedInsert)
+                given = rows.default_value(item) if inserts else F.col(f"__t{position}")
+            taken = F.col(_clause_of(side)) == prepared.index
+            value = F.when(taken, given) if value is None else value.when(taken, given)
+        return value
+
+    def _prepared(self, index: int, clause: MergeClause) -> _Prepared:
+        condition = None
+        if clause.condition is not None:
+            ((condition, _),) = self._resolved([clause.condition], _side_of(clause))
+        if isinstance(clause, MatchedDelete | BySourceDelete):
+            return _Prepared(index, condition, {})
+        if isinstance(clause.assignments, Star):
+            return _Prepared(index, condition, self._star(clause))
+        return _Prepared(index, condition, self._explicit(clause, clause.assignments))
+
+    def _star(self, clause: MergeClause) -> dict[str, Column]:
+        values = {}
+        evolves = self._statement.schema_evolution
+        places = {name: own for own, name in self._source_names.items()}
+        for position, item in enumerate(self._schema):
+            found = self._source_schema.find(item.name)
+            if found is None or found.name not in places:
+                if not evolves and rows.GENERATION_EXPRESSION not in item.metadata:
+                    raise InvalidRequest(
+                        f"MERGE INTO {self._work.snapshot.table}: the source has no column "
+                        f"{item.name!r}, which `*` needs; it has "
+                        f"{', '.join(self._source_schema.names)}"
+                    )
+                continue
+            value = F.col(places[found.name])
+            if evolves and isinstance(clause, MatchedUpdate):
+                values[item.name] = rows.updated_by_name(
+                    value, found.type, F.col(f"__t{position}"), item, self._work.snapshot
+                )
+            else:
+                values[item.name] = rows.storable(
+                    value, found.type, item, self._work.snapshot, complete=not evolves
+                )
+        return values
+
+    def _explicit(
+        self, clause: MergeClause, assignments: tuple[Assignment, ...]
+    ) -> dict[str, Column]:
+        assigned = resolve_assignments(self._work, assignments, self._statement.target_alias)
+        expressions = [
+            value
+            for entries in assigned.values()
+            for _, value in entries
+            if not isinstance(value, Default)
+        ]
+        resolved = {
+            id(expression): found
+            for expression, found in zip(
+                expressions, self._resolved(expressions, _side_of(clause)), strict=True
+            )
+        }
+        values = {}
+        for position, item in enumerate(self._schema):
+            if item.name in assigned:
+                inserts = isinstance(clause, NotMatchedInsert)
+                current = null_of(item) if inserts else F.col(f"__t{position}")
+                values[item.name] = assigned_value(
+                    self._work,
+                    item,
+                    current,
+                    assigned[item.name],
+                    resolved,
+                    complete=not self._statement.schema_evolution,
+                )
+        return values
+
+    def _resolved(
+        self, expressions: list[Expression], side: _Side
+    ) -> list[tuple[Column, DataType]]:
+        """The expressions as columns, with their types, as the side's rows see them."""
+        if not expressions:
+            return []
+        columns = [self._work.column_of(expression) for expression in expressions]
+        schema = self._frame_of(side).select(*_numbered(columns)).schema
+        types = [item.type for item in delta_schema(schema)]
+        return list(zip(columns, types, strict=True))
+
+    def _frame_of(self, side: _Side) -> DataFrame:
+        match side:
+            case _Side.BOTH:
+                return self._target.join(self._source, F.lit(True), "inner")
+            case _Side.SOURCE:
+                return self._source
+            case _Side.TARGET:
+                return self._target
+
+    def _needs_its_side_alone(self, side: _Side) -> bool:
+        """Whether an expression of the side's clauses is ambiguous among both sides' columns."""
+        if side is _Side.BOTH or self._inserts_only:
+            return False
+        columns = [
+            column
+            for prepared in self._groups[side]
+            for column in (prepared.condition, *prepared.values.values())
+            if column is not None
+        ]
+        try:
+            _ = self._frame_of(_Side.BOTH).select(*_numbered(columns)).schema
+        except AnalysisException as error:
+            if "AMBIGUOUS" not in (error.getCondition() or ""):
+                raise
+            return True
+        return False
+
+
+def _names(prefix: str, schema: Struct) -> dict[str, str]:
+    """A name of its own for each column whose name is unique, letter case apart."""
+    folded = [name.lower() for name in schema.names]
+    return {
+        f"__{prefix}{place}": name
+        for place, name in enumerate(schema.names)
+        if folded.count(name.lower()) == 1
+    }
+
+
+def _numbered(columns: list[Column]) -> list[Column]:
+    return [column.alias(f"c{place}") for place, column in enumerate(columns)]
+
+
+def _clause_of(side: _Side) -> str:
+    return f"{_CLAUSE}_{side.value}"
+
+
+def _value_name(side: _Side, position: int) -> str:
+    return f"__{side.value}v{position}"

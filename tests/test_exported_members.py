@@ -207,7 +207,7 @@ def test_the_members_of(kind: type) -> None:
 
 def test_the_errors() -> None:
     found = {
-        name: kind.__base__.__name__
+        name: kind.__mro__[1].__name__
         for name, kind in vars(errors).items()
         if isinstance(kind, type) and issubclass(kind, Exception) and name == kind.__name__
     }

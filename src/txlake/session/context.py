@@ -32,6 +32,7 @@ from txlake.statements import (
 )
 from txlake.transaction.validation import check_removable
 
+_VIEWS_KEEP_PLANS = "spark.sql.legacy.storeAnalyzedPlanForView"
 Alternatives = tuple[Handle, TimeTravel | None]
 
 
@@ -201,6 +202,9 @@ class Context:
         frames: dict[str, DataFrame] = {}
         tokens: dict[str, str] = {}
         condition = condition_of(sql)
+        mark = "\u2987"
+        while mark in sql.text:
+            mark += "\u2987"
 
         def replaced(reference: Reference) -> str | None:
             frame = self._referenced(reference, condition)
@@ -208,7 +212,7 @@ class Context:
                 return None
             name = f"t{len(frames)}"
             frames[name] = frame
-            token = f"\u2987{name}\u2988"
+            token = f"{mark}{name}\u2988"
             tokens[token] = "{" + name + "}"
             return token
 
@@ -218,6 +222,21 @@ class Context:
         if not frames:
             return self.spark.sql(sql.text)
         return self.spark.sql(text, args=None, **frames)
+
+    def command(self, sql: SqlText) -> DataFrame:
+        """What Spark answers to a command; tables of the lake in it are read in this transaction.
+
+        A view that it makes keeps the rows of this moment: Spark can't look a table of the lake up
+        again by its name.
+        """
+        if not sql.references:
+            return self.spark.sql(sql.text)
+        before = self.spark.conf.get(_VIEWS_KEEP_PLANS, "false")
+        self.spark.conf.set(_VIEWS_KEEP_PLANS, "true")
+        try:
+            return self.query(sql)
+        finally:
+            self.spark.conf.set(_VIEWS_KEEP_PLANS, before or "false")
 
     def _referenced(
         self, reference: Reference, condition: tuple[str, tuple[str, ...]] | None = None

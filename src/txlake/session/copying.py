@@ -8,6 +8,7 @@ ConcurrentTransactionException and finds the file copied when it runs again.
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Mapping
 from urllib.parse import unquote
 
@@ -29,6 +30,7 @@ from txlake.transaction.change import Change
 
 _APP_PREFIX = "copy-into:"
 _GLOB = frozenset("*?[")
+_PATTERN_SIGN = re.compile(r"[{}\[\]*?\\]")
 
 
 def copy_into(context: Context, statement: CopyInto) -> Mapping[str, int]:
@@ -109,10 +111,15 @@ def _is_hidden(path: str) -> bool:
     return any(part.startswith(("_", ".")) for part in path.split("/"))
 
 
+def _spark_path(url: str) -> str:
+    """The file as Spark's readers take it: not encoded, and nothing of it a pattern."""
+    return _PATTERN_SIGN.sub(r"\\\g<0>", unquote(spark_url(url)))
+
+
 def _rows(context: Context, statement: CopyInto, urls: list[str]) -> DataFrame:
     reader = context.spark.read.format(statement.file_format.lower())
     reader = reader.options(**dict(statement.format_options))
-    frame = reader.load([spark_url(url) for url in urls])
+    frame = reader.load([_spark_path(url) for url in urls])
     if statement.select is None or statement.location_span is None:
         return frame
     view = context.view_of(frame)

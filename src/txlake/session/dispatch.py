@@ -87,7 +87,7 @@ def _run_data(context: Context, statement: DataStatement) -> Answer:
             frame = context.query(query)
             return lambda _: frame
         case SparkCommand(command):
-            frame = context.query(command)
+            frame = context.command(command)
             return lambda _: frame
         case Insert():
             return _counted(data.insert(context, statement))

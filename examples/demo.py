@@ -33,15 +33,7 @@ GROUP BY name ORDER BY minutes_late DESC, name
 
 def main() -> None:
     """The demo, chapter by chapter."""
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.log.level", "ERROR")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "4")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
+    spark = screen.quiet_spark()
     with (
         tempfile.TemporaryDirectory(prefix="txlake-demo-") as folder,
         txlake.connect(f"{folder}/warehouse", spark=spark) as lake,

@@ -1,9 +1,12 @@
-"""What the demo prints, and how: colours on a terminal, plain text in a pipe."""
+"""What the demo prints: colours on a terminal, plain text in a pipe; and a Spark that is quiet."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
+from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.panel import Panel
 from rich.syntax import Syntax
@@ -12,6 +15,22 @@ from rich.table import Table
 from txlake.errors import Conflict
 
 console = Console(highlight=False)
+
+
+def quiet_spark() -> SparkSession:
+    """An ordinary local Spark session of two cores that logs errors alone."""
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    log = (Path(__file__).parent / "log4j2.properties").as_uri()
+    return (
+        SparkSession.builder.master("local[2]")
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={log}")
+        .config("spark.log.level", "ERROR")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
 
 
 def chapter(title: str) -> None:

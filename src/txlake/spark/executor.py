@@ -260,12 +260,8 @@ class Output:
                 self._close_file()
 
     def _data(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        columns = [
-            batch.column(i)
-            if batch.column(i).type.equals(wanted.type)
-            else batch.column(i).cast(wanted.type)
-            for i, wanted in enumerate(self._schema)
-        ]
+        # The same values by the names that the file has, inside of structs too.
+        columns = [batch.column(i).view(wanted.type) for i, wanted in enumerate(self._schema)]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _open(self, key: tuple[object, ...]) -> _OpenFile:

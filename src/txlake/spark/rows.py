@@ -137,16 +137,16 @@ def storable(
     A number that is too large for the column fails the job, and the failure names both. Fields that
     a struct lacks become null, or with `complete` are an error.
     """
+    if not can_store(source, target.type):
+        raise InvalidRequest(
+            f"{snapshot.table}: column {target.name!r} is {type_text(target.type)}, "
+            f"the value is {type_text(source)}, which can't be stored there; cast it"
+        )
     missing = missing_field(source, target.type) if complete else None
     if missing is not None:
         raise InvalidRequest(
             f"{snapshot.table}: column {target.name!r} is {type_text(target.type)}, the value is "
             f"{type_text(source)}, which lacks {'.'.join(missing)}; give it a value, or null"
-        )
-    if not can_store(source, target.type):
-        raise InvalidRequest(
-            f"{snapshot.table}: column {target.name!r} is {type_text(target.type)}, "
-            f"the value is {type_text(source)}, which can't be stored there; cast it"
         )
     if not may_overflow(source, target.type):
         return stored(value, source, target.type)

@@ -242,43 +242,32 @@ def _digits(source: Primitive, target: Primitive) -> int | None:
     return decimal[0] - decimal[1] + rounds_up
 
 
-def stored(value: Column, source: DataType, target: DataType, *, physical: bool = False) -> Column:
-    """The value converted to the target's type; structs by field name, missing fields null.
-
-    With `physical`, nested fields get the names that the data files use.
-    """
-    if not physical and same_type(source, target):
+def stored(value: Column, source: DataType, target: DataType) -> Column:
+    """The value converted to the target's type; structs by field name, missing fields null."""
+    if same_type(source, target):
         return value
     match source, target:
         case Struct(), Struct(fields):
             members = []
             for wanted in fields:
                 found = source.find(wanted.name)
-                name = wanted.physical_name if physical else wanted.name
-                member = (
-                    F.lit(None).cast(spark_type(wanted.type, physical=physical))
-                    if found is None
-                    else stored(
-                        value.getField(found.name), found.type, wanted.type, physical=physical
-                    )
-                )
-                members.append(member.alias(name))
+                member = F.lit(None).cast(spark_type(wanted.type))
+                if found is not None:
+                    member = stored(value.getField(found.name), found.type, wanted.type)
+                members.append(member.alias(wanted.name))
             return F.when(value.isNotNull(), F.struct(*members))
         case Array(one, _), Array(other, _) if not isinstance(one, Primitive):
-            return F.transform(value, lambda item: stored(item, one, other, physical=physical))
+            return F.transform(value, lambda item: stored(item, one, other))
         case Map(key, item, _), Map(other_key, other_item, _) if not (
             isinstance(key, Primitive) and isinstance(item, Primitive)
         ):
             entries = F.transform(
                 F.map_entries(value),
                 lambda entry: F.struct(
-                    stored(entry.getField("key"), key, other_key, physical=physical).alias("key"),
-                    stored(entry.getField("value"), item, other_item, physical=physical).alias(
-                        "value"
-                    ),
+                    stored(entry.getField("key"), key, other_key).alias("key"),
+                    stored(entry.getField("value"), item, other_item).alias("value"),
                 ),
             )
             return F.map_from_entries(entries)
         case _:
-            wanted_type = spark_type(target, physical=physical)
-            return value if same_type(source, target) else value.cast(wanted_type)
+            return value.cast(spark_type(target))

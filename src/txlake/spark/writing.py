@@ -29,7 +29,7 @@ from txlake.spark.memory import check_reachable, landed, task_root
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION, quote
 from txlake.spark.shipping import travelling
-from txlake.spark.types import parquet_field, spark_type, stored
+from txlake.spark.types import parquet_field
 from txlake.spark.vectors import from_report
 
 ACTION = "__txlake_action"
@@ -92,10 +92,7 @@ def write_frame(
     partitions = _partition_fields(snapshot) if images else []
     data = _data_fields(snapshot) if images else []
     columns: list[Column] = [
-        stored(F.col(quote(item.name)), item.type, item.type, physical=_renames(item)).alias(
-            item.physical_name
-        )
-        for item in data
+        F.col(quote(item.name)).alias(f"__d{place}") for place, item in enumerate(data)
     ]
     columns += [
         F.col(control).alias(name)
@@ -183,12 +180,6 @@ def _data_fields(snapshot: Snapshot) -> list[Field]:
         for item in snapshot.schema
         if item.name not in snapshot.partition_columns and item.type != Primitive("void")
     ]
-
-
-def _renames(item: Field) -> bool:
-    return not isinstance(item.type, Primitive) and spark_type(item.type) != spark_type(
-        item.type, physical=True
-    )
 
 
 def _tracking(snapshot: Snapshot) -> tuple[tuple[str, str | None], ...]:

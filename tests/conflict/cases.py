@@ -9,6 +9,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from txlake.conflict.check import check_all
 from txlake.conflict.context import Context
 from txlake.conflict.evidence import Conflicted, Fine, Rebased
@@ -215,6 +217,9 @@ def domain(name: str) -> DomainMetadata:
 
 UPDATE_A = {"added": (add("a2", "1", (1, 10)),), "removed": (gone(A),), "reads": (read("id = 5"),)}
 EMPTY = Snapshot.empty("t")
+CONSTRAINED = EMPTY.apply(
+    [PROTOCOL, metadata(delta__constraints__c="id > 0"), A], version=5, timestamp_ms=1_000
+)
 IN_1 = add("w", "1", (1, 10))
 IN_2 = add("w2", "2", (11, 20))
 SETTINGS = metadata(user="x")
@@ -246,6 +251,31 @@ CASES: tuple[Case, ...] = (
     ),
     case("a winner adds a feature", ours(), winner(protocol=MORE)),
     case("a winner drops a feature", ours(), winner(protocol=FEWER), all_levels="features_dropped"),
+    case(
+        "a winner puts constraints into force that the metadata has",
+        ours(),
+        winner(protocol=MORE),
+        all_levels="feature_came_into_force",
+        base=CONSTRAINED,
+    ),
+    case(
+        "a compaction while a winner puts constraints into force",
+        ours(
+            added=(add("ac", data_change=False),),
+            removed=(gone(A, data_change=False),),
+        ),
+        winner(protocol=MORE),
+        base=CONSTRAINED,
+    ),
+    case(
+        "a feature dropped that a winner's row ids use",
+        ours(added=(), protocol=FEWER),
+        winner(added=(replace(NEW, base_row_id=1),)),
+        all_levels="dropped_feature_used",
+    ),
+    case(
+        "a feature dropped that no winner uses", ours(added=(), protocol=FEWER), winner(added=(B,))
+    ),
     # 2 metadata and domains
     case(
         "both change the metadata",
@@ -452,6 +482,29 @@ CASES: tuple[Case, ...] = (
         "metadata alone against an append",
         ours(added=(), metadata=SETTINGS, reads=(WHOLE,)),
         winner(added=(IN_1,)),
+    ),
+    # 4 files of the settings before
+    case(
+        "a constraint against a blind append",
+        ours(added=(), metadata=metadata(delta__constraints__c="id > 0")),
+        winner(added=(IN_1,), is_blind_append=True),
+        all_levels="files_of_old_settings",
+    ),
+    case(
+        "a constraint against a delete",
+        ours(added=(), metadata=metadata(delta__constraints__c="id > 0")),
+        winner(added=(add("a", "1", (1, 10), dv=vector(3)),), removed=(gone(A),)),
+    ),
+    case(
+        "a constraint against a compaction",
+        ours(added=(), metadata=metadata(delta__constraints__c="id > 0")),
+        winner(added=(add("ac", data_change=False),), removed=(gone(A, data_change=False),)),
+    ),
+    case(
+        "a new partitioning against rows that may have come back",
+        ours(added=(), metadata=replace(metadata(), partition_columns=())),
+        winner(added=(add("d", "2", (11, 20), dv=vector(5)),), removed=(gone(D),)),
+        all_levels="files_of_old_settings",
     ),
     # 5 rows deleted
     case(

@@ -412,6 +412,43 @@ def test_what_statistics_tell_apart(level: str) -> None:
     assert outcome(log, level, "id = 3", remove("b"), [remove("a")]) == "fine"
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    "after",
+    [
+        settings("id:long", "p:string"),
+        settings("id:string", "p:string", by=("p",)),
+        settings("id:long!", "p:string", by=("p",)),
+        settings("id:long", "p:string", by=("p",), delta__constraints__c="id > 0"),
+    ],
+    ids=["partitioning", "type", "not null", "constraint"],
+)
+def test_an_append_under_settings_that_ours_replaces(after: Line, level: str) -> None:
+    log = table(by=("p",))
+    ours = log.start_transaction(isolation=level)
+    log.start_transaction().commit([add("a", (-5, 5), p="1")])
+    with pytest.raises(ConcurrentAppendException, match="added files that don't fit"):
+        ours.commit([after], operation="SET TBLPROPERTIES")
+    assert log.snapshot().version == 1
+
+
+def test_an_overwrite_of_the_schema_against_an_append_under_snapshot() -> None:
+    log = table(add("a", p="1"), by=("p",))
+    ours = log.start_transaction(isolation="snapshot")
+    ours.read()
+    log.start_transaction().commit([add("b", p="1")])
+    with pytest.raises(ConcurrentAppendException, match="partitioned by other columns"):
+        ours.commit([settings("id:string"), remove("a"), add("c")])
+
+
+def test_a_new_column_against_an_append() -> None:
+    log = table()
+    ours = log.start_transaction()
+    log.start_transaction().commit([add("a")])
+    committed = ours.commit([settings("id:long", "p:string", "q:long")])
+    assert committed.rebased_over == (1,)
+
+
 def test_a_deletion_vector_is_a_delete() -> None:
     log = new_log()
     log.start_transaction().commit(

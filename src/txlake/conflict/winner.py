@@ -57,6 +57,17 @@ class Winner:
     app_ids: frozenset[str] = frozenset()
     domains: frozenset[str] = frozenset()
 
+    @property
+    def features_used(self) -> frozenset[str]:
+        """The table features that its files and domains make use of."""
+        used = {
+            "clustering": any(file.clustering_provider is not None for file in self.added),
+            "deletionVectors": any(file.deletion_vector is not None for file in self.added),
+            "domainMetadata": bool(self.domains),
+            "rowTracking": any(file.base_row_id is not None for file in self.added),
+        }
+        return frozenset(name for name, is_used in used.items() if is_used)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowChanges:

@@ -136,6 +136,12 @@ def check_writable(protocol: Protocol, metadata: Metadata, *, table: str) -> Non
         )
 
 
+def in_use(feature: str, metadata: Metadata) -> bool:
+    """Whether the metadata uses a feature, listed or not; one that metadata doesn't show: yes."""
+    schema = _schema_of(metadata.schema_string)
+    return _ACTIVE.get(feature, _always)(schema, metadata.configuration)
+
+
 def _check_consistent(protocol: Protocol, table: str) -> None:
     reader, writer = protocol.min_reader_version, protocol.min_writer_version
     listed = protocol.reader_features, protocol.writer_features

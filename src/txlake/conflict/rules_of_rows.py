@@ -1,0 +1,244 @@
+"""Who may commit: the rules about rows and the files that hold them.
+
+Source: DESIGN section 4, rules 4 to 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from txlake.conflict.context import Context
+from txlake.conflict.evidence import Conflicted, conflicted
+from txlake.conflict.fitness import misfit
+from txlake.conflict.footprint import Footprint, Read, ReadKind
+from txlake.conflict.levels import Level
+from txlake.conflict.winner import RowChanges, Winner
+from txlake.errors import (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    SerializableIsolationViolation,
+    UpdateConflict,
+)
+from txlake.log.files import canonical_path
+from txlake.protocol.actions import Add, Remove
+
+_File = TypeVar("_File", Add, Remove)
+_AGAIN = "Run the transaction again on the newest version."
+
+
+def table_changed_by_both(
+    footprint: Footprint, winner: Winner, context: Context
+) -> Conflicted | None:
+    """With granularity `table`, neither only appends."""
+    if not context.table_granularity or winner.is_blind_append or footprint.is_blind_append:
+        return None
+    return conflicted(
+        UpdateConflict,
+        table_changed_by_both.__name__,
+        "changed the table, and two changes of one table conflict (txlake.conflictGranularity)",
+        footprint,
+        winner,
+        context,
+        advice=_AGAIN,
+    )
+
+
+def select_not_true(footprint: Footprint, winner: Winner, context: Context) -> Conflicted | None:
+    """Under Serializable, a plain SELECT of the transaction would answer differently now."""
+    if context.level is not Level.SERIALIZABLE:
+        return None
+    changes = context.changes_of(winner)
+    for read in _of_kind(footprint.reads, ReadKind.PLAIN):
+        files: Sequence[Add] = _rows_added(read, changes, context)
+        change = "added rows that a SELECT of this transaction would have returned"
+        if not files:
+            files = _rows_deleted(read, changes.deleted, context)
+            change = "deleted rows that a SELECT of this transaction may have returned"
+        if files:
+            return conflicted(
+                SerializableIsolationViolation,
+                select_not_true.__name__,
+                change,
+                footprint,
+                winner,
+                context,
+                read=read,
+                files=files,
+                advice="Run the transaction again, or read under write_serializable if what it "
+                "selects need not hold at its commit.",
+            )
+    return None
+
+
+def rows_added(footprint: Footprint, winner: Winner, context: Context) -> Conflicted | None:
+    """A winner added rows that match a read of the transaction."""
+    kinds = [ReadKind.GUARD]
+    if context.level is Level.SERIALIZABLE or (
+        context.level is Level.WRITE_SERIALIZABLE
+        and (not winner.is_blind_append or footprint.metadata is not None)
+    ):
+        kinds.append(ReadKind.FOR_WRITE)
+    changes = context.changes_of(winner)
+    for read in _of_kind(footprint.reads, *kinds):
+        files = _rows_added(read, changes, context)
+        if files:
+            return conflicted(
+                ConcurrentAppendException,
+                rows_added.__name__,
+                f"added rows that this transaction should have read{_whole(read)}",
+                footprint,
+                winner,
+                context,
+                read=read,
+                files=files,
+                advice="Run the transaction again; a narrower condition, on partition columns "
+                "above all, keeps two writers apart.",
+            )
+    return None
+
+
+def files_of_old_settings(
+    footprint: Footprint, winner: Winner, context: Context
+) -> Conflicted | None:
+    """A winner added files under settings that the transaction replaces by others."""
+    if footprint.metadata is None:
+        return None
+    changes = context.changes_of(winner)
+    files = (*changes.added, *changes.maybe_added)
+    reason = misfit(context.metadata, footprint.metadata) if files else None
+    if reason is None:
+        return None
+    return conflicted(
+        ConcurrentAppendException,
+        files_of_old_settings.__name__,
+        f"added files that don't fit the settings which this transaction gives the table: {reason}",
+        footprint,
+        winner,
+        context,
+        files=files,
+        advice=_AGAIN,
+    )
+
+
+def rows_deleted(footprint: Footprint, winner: Winner, context: Context) -> Conflicted | None:
+    """A winner deleted rows that match a read, or moved ones that the transaction takes away."""
+    kinds = [ReadKind.GUARD]
+    if context.level is not Level.SNAPSHOT:
+        kinds.append(ReadKind.FOR_WRITE)
+    changes = context.changes_of(winner)
+    gone = (*changes.deleted, *_touched(changes.moved, footprint, context))
+    for read in _of_kind(footprint.reads, *kinds):
+        files = _rows_deleted(read, gone, context)
+        if files:
+            return _read_rows_deleted(footprint, winner, context, read, files)
+    read_files = {canonical_path(path) for path in footprint.read_files}
+    listed = [file for file in gone if canonical_path(file.path) in read_files]
+    if listed and context.level is not Level.SNAPSHOT:
+        return _read_rows_deleted(footprint, winner, context, None, listed)
+    return None
+
+
+def _read_rows_deleted(
+    footprint: Footprint,
+    winner: Winner,
+    context: Context,
+    read: Read | None,
+    files: Sequence[Add | Remove],
+) -> Conflicted:
+    return conflicted(
+        ConcurrentDeleteReadException,
+        rows_deleted.__name__,
+        "deleted or rewrote rows in files that this transaction read"
+        + ("" if read is None else _whole(read)),
+        footprint,
+        winner,
+        context,
+        read=read,
+        files=files,
+        advice=_AGAIN,
+    )
+
+
+def rows_deleted_by_both(
+    footprint: Footprint, winner: Winner, context: Context
+) -> Conflicted | None:
+    """Both take rows away from one file, or one does while the other lists it anew."""
+    shared = _touched(winner.removed, footprint, context)
+    if not shared:
+        return None
+    return conflicted(
+        ConcurrentDeleteDeleteException,
+        rows_deleted_by_both.__name__,
+        "deleted or rewrote rows in files that this transaction deletes from or rewrites",
+        footprint,
+        winner,
+        context,
+        files=shared,
+        advice=_AGAIN,
+    )
+
+
+def file_added_by_both(footprint: Footprint, winner: Winner, context: Context) -> Conflicted | None:
+    """Both add one path: the later entry would silently replace the earlier."""
+    theirs = {canonical_path(file.path) for file in winner.added}
+    both = [file for file in footprint.added if canonical_path(file.path) in theirs]
+    known = {file.path for file in _touched(both, footprint, context)}
+    shared = [file for file in both if file.path not in known]
+    if not shared:
+        return None
+    return conflicted(
+        ConcurrentAppendException,
+        file_added_by_both.__name__,
+        "added the very files that this transaction adds",
+        footprint,
+        winner,
+        context,
+        files=shared,
+        retry=False,
+        advice="Look whether that version is this write already; if not, use other file names.",
+    )
+
+
+def _of_kind(reads: Iterable[Read], *kinds: ReadKind) -> tuple[Read, ...]:
+    return tuple(read for read in reads if read.kind in kinds)
+
+
+def _rows_added(read: Read, changes: RowChanges, context: Context) -> tuple[Add, ...]:
+    """Files with new rows that the read may match.
+
+    Where a vector grew, rows were deleted, which `_rows_deleted` finds for reads of files; for a
+    read without files the file counts here, because some of its rows may have come back.
+    """
+    files = changes.added if read.files else (*changes.added, *changes.maybe_added)
+    return context.matching(read, files)
+
+
+def _rows_deleted(read: Read, gone: Iterable[Remove], context: Context) -> tuple[Add, ...]:
+    """Files of the version read that lost rows which the read may match.
+
+    A file that came and went since was never seen by the transaction.
+    """
+    if not read.files:
+        return ()
+    seen = (context.base.files.by_path(file.path) for file in gone)
+    return context.matching(read, [file for file in seen if file is not None])
+
+
+def _touched(files: Sequence[_File], footprint: Footprint, context: Context) -> tuple[_File, ...]:
+    """Those of the files that the transaction takes rows from or lists anew."""
+    if not files:
+        return ()
+    removed = {canonical_path(file.path) for file in footprint.removed}
+    added = {canonical_path(file.path): file.key for file in footprint.added}
+    live = context.base.files
+    return tuple(
+        file
+        for file in files
+        if (path := canonical_path(file.path)) in removed or (path in added and added[path] in live)
+    )
+
+
+def _whole(read: Read) -> str:
+    return " (it read the whole table)" if read.predicate is None else ""

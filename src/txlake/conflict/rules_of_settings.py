@@ -1,0 +1,185 @@
+"""Who may commit: the rules about what a commit sets beside files.
+
+Protocol, metadata, domains and application ids. Source: DESIGN section 4, rules 1 to 3.
+"""
+
+from __future__ import annotations
+
+from txlake.conflict.adoption import is_harmless
+from txlake.conflict.context import Context
+from txlake.conflict.evidence import Conflicted, conflicted
+from txlake.conflict.footprint import Footprint
+from txlake.conflict.winner import Winner
+from txlake.errors import (
+    ConcurrentTransactionException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
+from txlake.protocol.features import in_use, supported_features
+
+# Features that every row written has to keep to, as soon as they are listed.
+_OF_ROWS = frozenset(
+    {
+        "appendOnly",
+        "checkConstraints",
+        "columnMapping",
+        "generatedColumns",
+        "invariants",
+    }
+)
+_AGAIN = "Run the transaction again on the newest version."
+
+
+def table_created_by_both(
+    footprint: Footprint, winner: Winner, context: Context
+) -> Conflicted | None:
+    """Both create the table."""
+    if footprint.read_version >= 0:
+        return None
+    return conflicted(
+        ProtocolChangedException,
+        table_created_by_both.__name__,
+        "created the table that this transaction creates too",
+        footprint,
+        winner,
+        context,
+        retry=False,
+        advice="The table exists now: write to it, or create yours in another place.",
+    )
+
+
+def protocol_changed_by_both(
+    footprint: Footprint, winner: Winner, context: Context
+) -> Conflicted | None:
+    """Both set the protocol."""
+    if winner.protocol is None or footprint.protocol is None:
+        return None
+    return conflicted(
+        ProtocolChangedException,
+        protocol_changed_by_both.__name__,
+        "changed the table's protocol, which this transaction changes too",
+        footprint,
+        winner,
+        context,
+        advice=_AGAIN,
+    )
+
+
+def features_dropped(footprint: Footprint, winner: Winner, context: Context) -> Conflicted | None:
+    """A winner took table features away, on which the transaction may have relied."""
+    if winner.protocol is None:
+        return None
+    dropped = supported_features(context.protocol) - supported_features(winner.protocol)
+    if not dropped:
+        return None
+    return conflicted(
+        ProtocolChangedException,
+        features_dropped.__name__,
+        f"dropped the table features {', '.join(sorted(dropped))}",
+        footprint,
+        winner,
+        context,
+        advice=_AGAIN,
+    )
+
+
+def feature_came_into_force(
+    footprint: Footprint, winner: Winner, context: Context
+) -> Conflicted | None:
+    """A winner listed a feature that asks something of rows, and the metadata uses it already."""
+    if winner.protocol is None or not footprint.changes_data:
+        return None
+    added = supported_features(winner.protocol) - supported_features(context.protocol)
+    found = [name for name in sorted(added & _OF_ROWS) if in_use(name, context.metadata)]
+    if not found:
+        return None
+    return conflicted(
+        ProtocolChangedException,
+        feature_came_into_force.__name__,
+        f"put the table features {', '.join(found)} into force, which rows have to keep to",
+        footprint,
+        winner,
+        context,
+        advice=_AGAIN,
+    )
+
+
+def dropped_feature_used(
+    footprint: Footprint, winner: Winner, context: Context
+) -> Conflicted | None:
+    """The transaction drops a feature that a winner's files or domains use."""
+    if footprint.protocol is None:
+        return None
+    dropped = supported_features(context.protocol) - supported_features(footprint.protocol)
+    found = sorted(dropped & winner.features_used)
+    if not found:
+        return None
+    return conflicted(
+        ProtocolChangedException,
+        dropped_feature_used.__name__,
+        f"used the table features {', '.join(found)}, which this transaction drops",
+        footprint,
+        winner,
+        context,
+        advice=_AGAIN,
+    )
+
+
+def metadata_changed(footprint: Footprint, winner: Winner, context: Context) -> Conflicted | None:
+    """A winner changed the metadata, and not in a way that is harmless to this transaction."""
+    if winner.metadata is None:
+        return None
+    if footprint.metadata is not None:
+        finding = "changed the table's metadata, which this transaction changes too"
+    else:
+        protocol = winner.protocol or context.protocol
+        if is_harmless(
+            context.metadata,
+            winner.metadata,
+            protocol,
+            generated_identity=footprint.generated_identity,
+        ):
+            return None
+        finding = "changed the table's metadata (schema, partitioning or properties)"
+    return conflicted(
+        MetadataChangedException,
+        metadata_changed.__name__,
+        finding,
+        footprint,
+        winner,
+        context,
+        advice="Run the transaction again: it then sees the table's new metadata.",
+    )
+
+
+def domain_changed(footprint: Footprint, winner: Winner, context: Context) -> Conflicted | None:
+    """Both wrote one metadata domain, or a winner wrote one that was read."""
+    ours = {domain.domain for domain in footprint.domains} | footprint.read_domains
+    shared = sorted(ours & winner.domains)
+    if not shared:
+        return None
+    return conflicted(
+        MetadataChangedException,
+        domain_changed.__name__,
+        f"wrote the metadata domain {', '.join(shared)}, which this transaction uses too",
+        footprint,
+        winner,
+        context,
+        advice=_AGAIN,
+    )
+
+
+def app_id_advanced(footprint: Footprint, winner: Winner, context: Context) -> Conflicted | None:
+    """A winner set an application id that the transaction depends on."""
+    shared = sorted((footprint.read_app_ids | footprint.app_ids) & winner.app_ids)
+    if not shared:
+        return None
+    return conflicted(
+        ConcurrentTransactionException,
+        app_id_advanced.__name__,
+        f"set the application id {', '.join(shared)}, on which this transaction depends",
+        footprint,
+        winner,
+        context,
+        advice="Look up the application id's version first: this batch may be written already.",
+    )

@@ -14,12 +14,18 @@ from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.pandas.functions import arrow_udf
 
 from txlake.ports import Store
-from txlake.protocol import deletion_vectors as codec
 from txlake.protocol import paths
 from txlake.protocol.actions import Add, DeletionVector
+from txlake.protocol.deletion_vectors import (
+    decode_bitmap,
+    decode_inline,
+    encode_bitmap,
+    read_from_file,
+    vector_path,
+)
 from txlake.protocol.partition_values import parse_column
 from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.types import Field
@@ -121,29 +127,29 @@ def live_rows(
     def is_live(batches: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
         yield from task(batches)
 
-    udf = arrow_udf(is_live, "boolean", ArrowUDFType.SCALAR_ITER)
+    udf = arrow_udf(is_live, "boolean")  # type: ignore[call-overload]
     return frame.where(udf(F.col(FILE), F.col(ROW)))
 
 
 def _held(bitmap: BitMap64) -> StoredVector:
-    data = codec.encode_bitmap(bitmap)
+    data = encode_bitmap(bitmap)
     return StoredVector("", 0, len(data), len(bitmap), data)
 
 
 def _stored(vector: DeletionVector, store: Store, spark: SparkSession) -> StoredVector:
     if vector.storage_type == "i":
-        return _held(codec.decode_inline(vector))
-    path = codec.vector_path(vector, store.url)
+        return _held(decode_inline(vector))
+    path = vector_path(vector, store.url)
     url = path if paths.is_absolute(path) else f"{store.url}/{paths.encode_path(path)}"
     url = task_url(spark, store, url)
     return StoredVector(url, vector.offset or 0, vector.size_in_bytes, vector.cardinality)
 
 
-# Nested, so that it travels with the job by value.
+# Nested, so that it travels with the job by value; and by name only functions that do too.
 def _decoder() -> Callable[[bytes, StoredVector], BitMap64]:
     def decode(data: bytes, vector: StoredVector) -> BitMap64:
         if vector.data is not None:
-            return codec.decode_bitmap(data, file="deletion vector")
-        return codec.read_from_file(data, vector, file=vector.url)  # type: ignore[arg-type]
+            return decode_bitmap(data, file="deletion vector")
+        return read_from_file(data, vector, file=vector.url)  # type: ignore[arg-type]
 
     return decode

@@ -6,6 +6,8 @@ files that Spark's reader can't decode.
 
 from __future__ import annotations
 
+import functools
+import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +38,8 @@ _FOLDER_TYPES = frozenset({"string", "byte", "short", "integer", "long", "date"}
 # Writers name the codec in the file's name. Spark has no Brotli.
 _BROTLI = re.compile(r"\.(br|brotli)\.parquet$")
 _TASK_FILES = 8
+_NO_CLIENT = re.compile(r"ClassNotFoundException|No FileSystem for scheme")
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +144,35 @@ def _spark_schema(reading: Reading, left_out: Sequence[str]) -> T.StructType:
 def needs_decoding(snapshot: Snapshot, add: Add) -> bool:
     """Whether the file is one that Spark's reader can't decode."""
     return _BROTLI.search(add.path) is not None or _has_odd_widening(snapshot.schema)
+
+
+@functools.lru_cache(maxsize=16)
+def has_client(spark: SparkSession, root: str) -> bool:
+    """Whether Spark can read from a bucket: whether it was started with the bucket's client.
+
+    Nothing is read or listed: one file is looked for. `root` is the bucket's URL.
+    """
+    nothing = f"{spark_url(root)}/_txlake_nothing"
+    try:
+        _ = spark.read.schema("nothing int").parquet(nothing).schema
+    except Exception as error:  # of several kinds, by the way that Spark is reached
+        if _NO_CLIENT.search(str(error)) is None:
+            return True
+        logger.warning(
+            "Spark has no client for %s: its files are read by pyarrow in Spark's tasks, whole; "
+            "start Spark with the client (hadoop-aws, ...) in spark.jars.packages to read less",
+            root,
+        )
+        return False
+    return True
+
+
+def bucket_of(url: str) -> str | None:
+    """The bucket of a table's URL; None for folders and tables in memory."""
+    scheme, separator, rest = url.partition("://")
+    if scheme in {"file", "memory"}:
+        return None
+    return f"{scheme}{separator}{rest.partition('/')[0]}"
 
 
 def _has_odd_widening(data_type: DataType) -> bool:

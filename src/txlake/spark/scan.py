@@ -27,8 +27,10 @@ from txlake.spark.reading import (
     FILE,
     ROW,
     Reading,
+    bucket_of,
     decoded_rows,
     folders_agree,
+    has_client,
     native_rows,
     needs_decoding,
 )
@@ -67,9 +69,11 @@ def scan_frame(spark: SparkSession, manifests: Manifests, scan: Scan) -> DataFra
     Files without deletion vectors are read without looking for deleted rows.
     """
     branches: dict[tuple[bool, bool], dict[int, Add]] = {}
+    bucket = bucket_of(scan.store.url)
+    decode = bucket is not None and not has_client(spark, bucket)
     for ordinal, add in enumerate(adds_of(scan.files)):
         has_deleted = add.deletion_vector is not None or ordinal in scan.deleted
-        kind = (has_deleted, needs_decoding(scan.snapshot, add))
+        kind = (has_deleted, decode or needs_decoding(scan.snapshot, add))
         branches.setdefault(kind, {})[ordinal] = add
     if not branches:
         branches[False, False] = {}

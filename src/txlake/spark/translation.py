@@ -54,6 +54,9 @@ _REFUSED = {
 _UNREADABLE = re.compile(
     r"\[FAILED_READ_FILE\.(\w+)\] Encountered error while reading file (\S+?)\.\s"
 )
+_NO_CLIENT = re.compile(
+    r"ClassNotFoundException: Class org\.apache\.hadoop\S+|No FileSystem for scheme \S+"
+)
 _IN_A_TASK = re.compile(r"^(?:[\w.]+\.)?(OSError|\w+Error|CorruptTable): (.*)$", re.MULTILINE)
 _ERRNO = re.compile(r"\[[Ee]rrno (\d+)\]")
 _RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\]\s*(.*?)(?:\s*SQLSTATE: \w+)?\s*$", re.DOTALL)
@@ -70,6 +73,12 @@ def translated(error: Exception, table: str | None = None) -> TxlakeError:
     unreadable = _UNREADABLE.search(str(error))
     if unreadable is not None:
         return _unreadable(where, unreadable[1], unreadable[2], text)
+    client = _NO_CLIENT.search(str(error))
+    if client is not None:
+        return InvalidRequest(
+            f"{where}Spark has no client for this place ({client[0]}); start it with the client "
+            "(hadoop-aws, ...) in spark.jars.packages"
+        )
     if isinstance(error, PythonException):
         return _of_a_task(where, text)
     raised = _RAISED.search(text)

@@ -1,0 +1,91 @@
+"""The data plane under Spark Connect, which has no gateway into the JVM."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import sys
+sys.path[:0] = [sys.argv[1], sys.argv[2]]
+from pathlib import Path
+from pyspark.sql import SparkSession
+spark = (SparkSession.builder.remote("local[2]").config("spark.driver.memory", "1g")
+    .config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "2")
+    .config("spark.pyspark.python", sys.executable).config("spark.log.level", "OFF")
+    .config("spark.sql.session.timeZone", "UTC").getOrCreate())
+assert type(spark).__module__.startswith("pyspark.sql.connect")
+from dataclasses import replace
+from tests.spark.tables import VECTORS, table
+from txlake.errors import CorruptTable, InvalidRequest
+from txlake.settings import Settings
+
+def refused(action, message, kind=InvalidRequest):
+    try:
+        action()
+    except kind as error:
+        assert message in str(error), error
+        assert str(error).startswith("t: ") or "MERGE INTO t" in str(error), error
+    else:
+        raise AssertionError(f"expected {kind.__name__}: {message}")
+
+folder = Path(sys.argv[3])
+t = table(folder / "t", spark, "id LONG, v STRING, p LONG, CONSTRAINT c CHECK (id < 1000)",
+          partitioned_by="p", properties=VECTORS)
+t.append(spark.range(10).selectExpr("id", "'v' || id v", "id % 2 p"))
+t.without_spark  # held rows need none
+t.run("INSERT INTO t VALUES (10, 'v10', 0)")
+t.run("DELETE FROM t WHERE id = 3")
+t.run("UPDATE t SET v = v || '!' WHERE id IN (4, 5)")
+t.run("MERGE INTO t USING (SELECT * FROM VALUES (4L, 'm'), (20L, 'n') AS x(id, v)) s "
+      "ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = s.v "
+      "WHEN NOT MATCHED THEN INSERT (id, v, p) VALUES (id, v, 0) "
+      "WHEN NOT MATCHED BY SOURCE AND id = 0 THEN DELETE")
+print(t.rows())
+t.compact()
+t.zorder("id")
+frame = t.frame()
+assert frame.count() == 10 and frame.where("p = 1").count() == 4  # a plan is read more than once
+t.replace_where(spark.sql("SELECT 1L id, 'one' v, 1L p"), "p = 1")
+print(t.rows())
+refused(lambda: t.run("INSERT INTO t SELECT 5000L, 'x', 1L"), "CHECK constraint c")
+refused(lambda: t.run("UPDATE t SET id = nope"), "nope")
+refused(lambda: t.run("UPDATE t SET v = CAST(CAST(v AS INT) AS STRING)"), "CAST_INVALID_INPUT")
+refused(lambda: t.run("INSERT INTO t SELECT 1e30D, 'x', 1L"), "column 'id' is long")
+refused(lambda: t.run("MERGE INTO t USING (SELECT explode(array(1L, 1L)) id) s ON t.id = s.id "
+                      "WHEN MATCHED THEN UPDATE SET v = 'x'"), "2 source rows match")
+many = replace(t, settings=Settings(broadcast_vector_bytes_max=0))
+many.run("DELETE FROM t WHERE id = 2")
+print(many.rows())
+files = t.data_files()
+for name in files:
+    (t.folder / name).unlink()
+refused(lambda: t.run("UPDATE t SET v = 'x'"), "is in the log but not in the store", CorruptTable)
+spark.stop()
+"""
+
+
+@pytest.mark.no_interop("its data files are removed at the end")
+def test_everything_once(tmp_path: Path) -> None:
+    pytest.importorskip("grpc", reason="grpcio, which Spark Connect needs, isn't installed")
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(root), str(root / "src"), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    changed, replaced, deleted = done.stdout.splitlines()[-3:]
+    assert changed == (
+        "[(1, 'v1', 1), (10, 'v10', 0), (2, 'v2', 0), (20, 'n', 0), (4, 'm', 0), (5, 'v5!', 1),"
+        " (6, 'v6', 0), (7, 'v7', 1), (8, 'v8', 0), (9, 'v9', 1)]"
+    )
+    assert replaced == (
+        "[(1, 'one', 1), (10, 'v10', 0), (2, 'v2', 0), (20, 'n', 0), (4, 'm', 0), (6, 'v6', 0),"
+        " (8, 'v8', 0)]"
+    )
+    assert deleted == replaced.replace("(2, 'v2', 0), ", "")

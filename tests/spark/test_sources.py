@@ -1,0 +1,37 @@
+"""Spark Connect has no gateway into the JVM, so nothing of ours may use it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import txlake
+
+SOURCES = Path(str(txlake.__file__)).parent
+GATEWAY = re.compile(
+    r"\b_jvm\b|\b_jdf\b|\b_jsc\b|\b_jsparkSession\b|\b_jc\b|\b_gateway\b|\bsparkContext\b|\.rdd\b"
+    r"|\bRDD\b|\bSQLContext\b|import py4j|from py4j"
+)
+
+
+# Tells a classic session of this process which Python its workers are; asks first for Connect.
+ALLOWED = {"session/engine.py": "context = spark.sparkContext"}
+
+
+def test_no_source_uses_the_gateway() -> None:
+    found = {
+        f"{path.relative_to(SOURCES)}:{number}"
+        for path in SOURCES.rglob("*.py")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if GATEWAY.search(line) and line.strip() != ALLOWED.get(str(path.relative_to(SOURCES)))
+    }
+    assert found == set()
+
+
+@pytest.mark.parametrize(
+    "line", ["spark._jvm.x", "df._jdf", "spark.sparkContext", "frame.rdd.map", "from py4j import x"]
+)
+def test_the_search_finds_them(line: str) -> None:
+    assert GATEWAY.search(line)

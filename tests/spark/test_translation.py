@@ -43,8 +43,8 @@ CASES: list[tuple[type[PySparkException], str, type[TxlakeError], str]] = [
     (
         ArithmeticException,
         (
-            '[DIVIDE_BY_ZERO] Division by zero. If necessary set "spark.sql.ansi.enabled" to "false"'
-            " to bypass this error. SQLSTATE: 22012\n== SQL (line 1, position 1) ==\n1/0"
+            '[DIVIDE_BY_ZERO] Division by zero. If necessary set "spark.sql.ansi.enabled" to '
+            '"false" to bypass this error. SQLSTATE: 22012\n== SQL (line 1, position 1) ==\n1/0'
         ),
         InvalidRequest,
         "[DIVIDE_BY_ZERO] Division by zero.",

@@ -104,9 +104,5 @@ def _interop(request: pytest.FixtureRequest) -> Iterator[None]:
     if (mark := request.node.get_closest_marker("no_interop")) is not None:
         assert mark.args, "no_interop needs its reason"
         return
-    import txlake
-
-    if not hasattr(txlake, "connect") or not hasattr(txlake, "Log"):
-        return
     for table in delta_tables(folder):
         check_table(table, _read_rows, _read_files)

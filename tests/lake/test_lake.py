@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime
 import gc
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import polars as pl
@@ -31,7 +32,7 @@ def test_a_lake_is_a_folder_or_a_url(tmp_path: Path, spark: SparkSession, kind: 
         "path": tmp_path / "warehouse",
         "url": tmp_path / "warehouse",
         "spaces": tmp_path / "my warehouse",
-        "odd": tmp_path / "50% #1 ü",
+        "odd": tmp_path / "50% #1 ü? & [x]=*",
     }[kind]
     location = folder.as_uri() if kind == "url" else str(folder)
     with txlake.connect(location, spark=spark) as lake:
@@ -467,3 +468,40 @@ def test_close_rolls_back_and_leaves_spark_running(tmp_path: Path, spark: SparkS
     assert spark.range(2).count() == 2
     with txlake.connect(str(tmp_path / "warehouse"), spark=spark) as again:
         assert again.read("t").count() == 2
+
+
+def test_what_can_not_be_asked_fails_the_transaction(lake: txlake.Lake) -> None:
+    lake.write(ROWS, "t")
+    bad: tuple[Callable[[Any], object], ...] = (
+        lambda tx: tx.sql("SELEC 1"),
+        lambda tx: tx.write(ROWS, "t", "upsert"),
+        lambda tx: tx.write(ROWS, "t", "append", partition_overwrite="some"),
+        lambda tx: tx.write(ROWS, 5, "append"),
+        lambda tx: tx.read("t", version=1, timestamp="2026-01-01"),
+        lambda tx: tx.read("t", version="one"),
+        lambda tx: tx.table("nope"),
+    )
+    for ask in bad:
+        tx = lake.begin()
+        with pytest.raises(InvalidRequest):
+            ask(tx)
+        assert tx.state == "failed"
+        with pytest.raises(InvalidRequest, match="was rolled back because a statement failed"):
+            tx.read("t")
+        tx.rollback()
+    lake.sql("BEGIN")
+    with pytest.raises(InvalidRequest):
+        lake.write(ROWS, "t", "upsert")  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequest, match="was rolled back"):
+        lake.sql("COMMIT")
+
+
+def test_settings_of_the_given_spark_count_at_once(tmp_path: Path, spark: SparkSession) -> None:
+    key = "spark.databricks.delta.retentionDurationCheck.enabled"
+    spark.conf.set(key, "false")
+    try:
+        with txlake.connect(str(tmp_path / "warehouse"), spark=spark) as lake:
+            lake.write(ROWS, "t")
+            lake.table("t").vacuum(0)
+    finally:
+        spark.conf.unset(key)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import multiprocessing
 from collections.abc import Callable
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 import txlake
 from tests.lake.tables import settings
@@ -16,6 +18,9 @@ from txlake.errors import Conflict, ProtocolChangedException
 
 PROCESSES = 4
 TURNS = 5
+APPENDERS = 8
+APPENDS = 25
+_start: Barrier
 
 
 def write_file(folder: str, name: str, value: int) -> dict[str, object]:
@@ -38,12 +43,12 @@ def write_file(folder: str, name: str, value: int) -> dict[str, object]:
 
 
 def appends(folder: str, number: int) -> list[int]:
-    """The versions of this process's appends."""
+    """The versions of this process's appends, of files that nobody wrote."""
     log = txlake.Log(folder)
     versions = []
-    for turn in range(TURNS):
-        action = write_file(folder, f"{number}-{turn}.parquet", 1)
-        versions.append(log.start_transaction().commit([action]).version)
+    for turn in range(APPENDS):
+        file = {"path": f"{number}-{turn}.parquet", "size": 1, "stats": '{"numRecords":1}'}
+        versions.append(log.start_transaction().commit([{"add": file}]).version)
     return versions
 
 
@@ -77,12 +82,28 @@ def creations(folder: str, number: int) -> list[int]:
         return []
 
 
-def race(work: Callable[[str, int], list[int]], folder: Path) -> list[int]:
+def race(
+    work: Callable[[str, int], list[int]], folder: Path, processes: int = PROCESSES
+) -> list[int]:
     """The versions that all processes were told, sorted."""
     context = multiprocessing.get_context("spawn")
-    with context.Pool(PROCESSES) as pool:
-        results = pool.starmap(work, [(str(folder), number) for number in range(PROCESSES)])
+    start = context.Barrier(processes)
+    with context.Pool(processes, _wait_at, (start,)) as pool:
+        tasks = [(work, str(folder), number) for number in range(processes)]
+        results = pool.starmap(_after_all, tasks, 1)
     return sorted(version for versions in results for version in versions)
+
+
+def _wait_at(start: Barrier) -> None:
+    """Each process knows where to meet the others."""
+    global _start
+    _start = start
+
+
+def _after_all(work: Callable[[str, int], list[int]], folder: str, number: int) -> list[int]:
+    """The work, once every process is there: none begins when another is done."""
+    _start.wait(timeout=120)
+    return work(folder, number)
 
 
 def create(folder: Path) -> txlake.Log:
@@ -92,11 +113,12 @@ def create(folder: Path) -> txlake.Log:
     return log
 
 
+@pytest.mark.no_interop("200 versions: the race of increments is read by others at each version")
 def test_no_append_is_lost(tmp_path: Path) -> None:
     log = create(tmp_path / "t")
-    versions = race(appends, tmp_path / "t")
-    assert versions == list(range(1, PROCESSES * TURNS + 1))
-    names = {f"{number}-{turn}.parquet" for number in range(PROCESSES) for turn in range(TURNS)}
+    versions = race(appends, tmp_path / "t", APPENDERS)
+    assert versions == list(range(1, APPENDERS * APPENDS + 1))
+    names = {f"{number}-{turn}.parquet" for number in range(APPENDERS) for turn in range(APPENDS)}
     assert set(log.snapshot().files().column("path").to_pylist()) == names
     assert log.snapshot(version=10).files().num_rows == 10
 

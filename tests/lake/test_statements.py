@@ -138,6 +138,7 @@ def test_each_file_is_copied_once(t: txlake.Lake, landing: Path) -> None:
     assert query(t, "SELECT id FROM t") == [(1,), (2,), (3,)]
     assert number(t, f"{copy} COPY_OPTIONS ('force' = 'true')") == 3
     assert t.read("t").count() == 6
+    assert number(t, copy) == 0
     [latest] = t.sql("DESCRIBE HISTORY t LIMIT 1").collect()
     assert latest.operation == "COPY INTO"
 
@@ -151,6 +152,23 @@ def test_two_loads_can_not_both_copy_a_file(t: txlake.Lake, landing: Path) -> No
         tx.commit()
     assert t.read("t").count() == 2
     assert t.run(lambda again: number(again, copy)) == 0
+
+
+def test_validate_shows_the_rows_and_copies_none(
+    t: txlake.Lake, landing: Path, tmp_path: Path
+) -> None:
+    copy = f"COPY INTO t FROM '{landing}' FILEFORMAT = PARQUET"
+    assert query(t, f"{copy} VALIDATE ALL") == [(1, "n1"), (2, "n2")]
+    assert len(query(t, f"{copy} VALIDATE 1 ROWS")) == 1
+    t.sql("ALTER TABLE t ADD CONSTRAINT low CHECK (id < 2)")
+    folder = tmp_path / "warehouse" / "t"
+    with refused(t, folder, InvalidRequest, r"low.*id.*2"):
+        t.sql(f"{copy} VALIDATE")
+    with refused(t, folder, InvalidRequest, r"low.*id.*2"):
+        t.sql(copy)
+    t.sql("ALTER TABLE t DROP CONSTRAINT low")
+    assert number(t, copy) == 2
+    assert query(t, f"{copy} VALIDATE") == []
 
 
 def test_files_and_patterns_choose(t: txlake.Lake, landing: Path) -> None:

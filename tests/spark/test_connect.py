@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 spark = (SparkSession.builder.remote("local[2]").config("spark.driver.memory", "1g")
     .config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "2")
-    .config("spark.pyspark.python", sys.executable).config("spark.log.level", "OFF")
+    .config("spark.log.level", "OFF")
     .config("spark.sql.session.timeZone", "UTC").getOrCreate())
 assert type(spark).__module__.startswith("pyspark.sql.connect")
 from dataclasses import replace
@@ -76,6 +77,7 @@ def test_everything_once(tmp_path: Path) -> None:
         [sys.executable, "-c", PROGRAM, str(root), str(root / "src"), str(tmp_path)],
         capture_output=True,
         text=True,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
         timeout=400,
     )
     assert done.returncode == 0, done.stderr[-4000:]

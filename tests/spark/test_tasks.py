@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -205,8 +206,7 @@ sys.path[:0] = [sys.argv[1], sys.argv[2]]
 from pyspark.sql import SparkSession
 spark = (SparkSession.builder.master("local[2,4]").config("spark.ui.enabled", "false")
     .config("spark.driver.memory", "512m").config("spark.driver.host", "127.0.0.1")
-    .config("spark.sql.shuffle.partitions", "2").config("spark.log.level", "OFF")
-    .config("spark.pyspark.python", sys.executable).getOrCreate())
+    .config("spark.sql.shuffle.partitions", "2").config("spark.log.level", "OFF").getOrCreate())
 from pathlib import Path
 from tests.spark.tables import table
 folder = Path(sys.argv[3])
@@ -245,6 +245,7 @@ def test_attempts_that_fail_or_die_double_no_row(tmp_path: Path) -> None:
         [sys.executable, "-c", RETRIED, str(root), str(root / "src"), str(tmp_path)],
         capture_output=True,
         text=True,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
         timeout=300,
     )
     assert done.returncode == 0, done.stderr[-3000:]

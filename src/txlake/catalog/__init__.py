@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
-from txlake.catalog.catalog import DEFAULT_DATABASE, Catalog, DatabaseEntry, TableEntry
+from txlake.catalog.catalog import (
+    DEFAULT_DATABASE,
+    Catalog,
+    DatabaseEntry,
+    TableEntry,
+    sqlite_url,
+)
 
-__all__ = ["DEFAULT_DATABASE", "Catalog", "DatabaseEntry", "TableEntry"]
+__all__ = ["DEFAULT_DATABASE", "Catalog", "DatabaseEntry", "TableEntry", "sqlite_url"]

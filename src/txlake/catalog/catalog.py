@@ -50,6 +50,11 @@ class TableEntry:
     managed: bool
 
 
+def sqlite_url(path: str) -> sa.URL:
+    """The URL of a SQLite file, whatever signs its path has."""
+    return sa.URL.create("sqlite", database=path)
+
+
 class Catalog:
     """Names of one lake. `url` is SQLAlchemy's, `sqlite:///path` or `postgresql+psycopg://...`.
 
@@ -62,7 +67,7 @@ class Catalog:
 
     def __init__(
         self,
-        url: str,
+        url: str | sa.URL,
         system: System,
         *,
         default_database: str = DEFAULT_DATABASE,

@@ -15,6 +15,7 @@ import msgspec
 
 from txlake.errors import CorruptTable
 from txlake.protocol.actions import Metadata, Protocol
+from txlake.protocol.column_mapping import MAX_ID_PROPERTY, MODE_PROPERTY
 from txlake.protocol.features import supported_features
 from txlake.protocol.types import (
     COLUMN_ID,
@@ -27,7 +28,6 @@ from txlake.protocol.types import (
     parse_schema,
 )
 
-COLUMN_MAPPING_MODE = "delta.columnMapping.mode"
 IDENTITY_HIGH_WATER_MARK = "delta.identity.highWaterMark"
 
 _Change: TypeAlias = tuple[str | None, str]  # the value before (None: absent) and after
@@ -47,7 +47,7 @@ def _named(change: _Change, after: Mapping[str, str]) -> bool:
 
 
 def _with_mapping(change: _Change, after: Mapping[str, str]) -> bool:
-    return after.get(COLUMN_MAPPING_MODE, "none").lower() == "name"
+    return after.get(MODE_PROPERTY, "none").lower() == "name"
 
 
 def _with_row_tracking(change: _Change, after: Mapping[str, str]) -> bool:
@@ -68,8 +68,8 @@ _HARMLESS: Mapping[str, tuple[str, _Judge]] = {
     "delta.enableRowTracking": ("rowTracking", _turned_on),
     "delta.rowTracking.materializedRowIdColumnName": ("rowTracking", _with_row_tracking),
     "delta.rowTracking.materializedRowCommitVersionColumnName": ("rowTracking", _with_row_tracking),
-    COLUMN_MAPPING_MODE: ("columnMapping", _named),
-    "delta.columnMapping.maxColumnId": ("columnMapping", _with_mapping),
+    MODE_PROPERTY: ("columnMapping", _named),
+    MAX_ID_PROPERTY: ("columnMapping", _with_mapping),
 }
 
 
@@ -97,7 +97,7 @@ def is_harmless(
 
 
 def _mode(metadata: Metadata) -> str:
-    return metadata.configuration.get(COLUMN_MAPPING_MODE, "none").lower()
+    return metadata.configuration.get(MODE_PROPERTY, "none").lower()
 
 
 def _same_but_schema_and_configuration(before: Metadata, after: Metadata) -> bool:

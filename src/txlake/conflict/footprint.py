@@ -13,9 +13,8 @@ from enum import Enum
 from pyroaring import BitMap64
 
 from txlake.log.predicates import Predicate
+from txlake.log.snapshot import ROW_TRACKING_DOMAIN
 from txlake.protocol.actions import Add, DomainMetadata, Metadata, Protocol, Remove
-
-ROW_TRACKING_DOMAIN = "delta.rowTracking"
 
 
 class ReadKind(Enum):

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from txlake.conflict.footprint import ROW_TRACKING_DOMAIN
 from txlake.log.files import canonical_key, canonical_path
+from txlake.log.snapshot import ROW_TRACKING_DOMAIN
 from txlake.protocol.actions import (
     Action,
     Add,

@@ -9,16 +9,15 @@ from __future__ import annotations
 import functools
 import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Self, TypeVar
 
-from txlake.catalog import Catalog
+from txlake.catalog import Catalog, sqlite_url
 from txlake.conflict.levels import parse_level
 from txlake.errors import Conflict, InvalidRequest
-from txlake.lake.times import timestamp_text
-from txlake.log.snapshot import Snapshot
+from txlake.lake.statements import Statements
 from txlake.session.engine import Engine
 from txlake.session.journal import (
     CONFLICTS,
@@ -30,28 +29,12 @@ from txlake.session.journal import (
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction as Held
 from txlake.settings import Settings
-from txlake.sql import parse
-from txlake.statements import (
-    Expression,
-    NativeColumn,
-    NativeFrame,
-    SqlText,
-    Statement,
-    Table,
-    TimeTravel,
-    Write,
-    table_of,
-)
 from txlake.storage import local_path, open_store
 from txlake.system import System
-from txlake.tables import DeltaTable
 
 if TYPE_CHECKING:
-    import datetime
+    from pyspark.sql import DataFrame, SparkSession
 
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-Mode = Literal["error", "append", "overwrite", "ignore"]
 Value = TypeVar("Value")
 _CATALOG_FILE = "_txlake/catalog.db"
 _MEMORY = "memory:"
@@ -94,37 +77,37 @@ def connect(
         catalog=names,
         storage_options=options,
     )
+    if spark is not None:
+        _ = engine.spark  # its settings count from the first statement
     return Lake(Session(engine, level=level))
 
 
 def _catalog(url: str | None, warehouse_url: str, system: System) -> Catalog:
-    if url is None and warehouse_url.startswith(_MEMORY):
+    if url is not None:
+        return Catalog(url, system)
+    if warehouse_url.startswith(_MEMORY):
         return _catalog_in_memory(warehouse_url)
-    return Catalog(url or _catalog_url(warehouse_url), system)
+    folder = local_path(warehouse_url)
+    if folder is None:
+        raise InvalidRequest(
+            f"{warehouse_url}: a lake on an object store needs catalog=, the URL of a database "
+            "(postgresql+psycopg://host/db, or sqlite:///path for one host)"
+        )
+    path = Path(folder) / _CATALOG_FILE
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidRequest(
+            f"{folder}: a lake can't be made there: {error.strerror}; choose a folder that can be "
+            "written"
+        ) from error
+    return Catalog(sqlite_url(str(path)), system)
 
 
 @functools.cache
 def _catalog_in_memory(warehouse_url: str) -> Catalog:
     """The names of a lake in memory, which is one for the whole process as its store is."""
     return Catalog("sqlite://", System())
-
-
-def _catalog_url(warehouse_url: str) -> str:
-    folder = local_path(warehouse_url)
-    if folder is not None:
-        path = Path(folder) / _CATALOG_FILE
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InvalidRequest(
-                f"{folder}: a lake can't be made there: {error.strerror}; choose a folder that "
-                "can be written"
-            ) from error
-        return f"sqlite:///{path}"
-    raise InvalidRequest(
-        f"{warehouse_url}: a lake on an object store needs catalog=, the URL of a database "
-        "(postgresql+psycopg://host/db, or sqlite:///path for one host)"
-    )
 
 
 def _spark_session() -> SparkSession:
@@ -136,185 +119,6 @@ def _spark_session() -> SparkSession:
     builder = SparkSession.builder.appName("txlake").config("spark.ui.showConsoleProgress", "false")
     # Without it PySpark's workers are whatever `python3` the PATH has.
     return builder.config("spark.pyspark.python", sys.executable).getOrCreate()
-
-
-class Statements:
-    """What a lake, a session and a transaction can all be asked."""
-
-    _session: Session
-
-    def _held(self) -> Held | None:
-        """The transaction that statements run in; None for the session's own."""
-        return None
-
-    def _run(self, statement: Statement) -> DataFrame:
-        held = self._held()
-        if held is None:
-            return self._session.execute(statement)
-        return self._session.execute_in(held, statement)
-
-    def _failed(self, cause: BaseException) -> None:
-        held = self._held() or self._session.current
-        if held is not None:
-            held.fail(cause)
-
-    def sql(
-        self, text: str, args: Mapping[str, object] | Sequence[object] | None = None
-    ) -> DataFrame:
-        """Runs SQL: one statement, or several separated by `;`, whose last result is returned.
-
-        A query gives its rows; INSERT, UPDATE, DELETE and MERGE one row of counts
-        (`num_affected_rows`, ...). `args` are the values of `:name` or `?` markers.
-
-        Raises InvalidRequest that points at the place in the text that isn't understood.
-        """
-        try:
-            statements = parse(text, args)
-            if not statements:
-                raise InvalidRequest("expected a SQL statement, found no text")
-        except BaseException as error:
-            self._failed(error)
-            raise
-        result = None
-        for statement in statements:
-            result = self._run(statement)
-        assert result is not None
-        return result
-
-    def read(
-        self,
-        table: str,
-        *,
-        version: int | None = None,
-        timestamp: str | datetime.datetime | None = None,
-        where: str | Column | None = None,
-        columns: Sequence[str] | None = None,
-    ) -> DataFrame:
-        """The rows of a table, now or as they were at a version or timestamp.
-
-        Files that hold no row for which `where` is true are not read.
-        """
-        if version is not None and timestamp is not None:
-            raise InvalidRequest(f"{table}: give version or timestamp, not both")
-        travel = None
-        if version is not None:
-            travel = TimeTravel(version=version)
-        elif timestamp is not None:
-            travel = TimeTravel(timestamp=timestamp_text(timestamp))
-        condition = None
-        if where is not None:
-            condition = _condition(where)
-        return self._session.read(
-            self._table(table), travel, condition, columns, transaction=self._held()
-        )
-
-    def write(
-        self,
-        df: object,
-        table: str,
-        mode: Mode = "error",
-        *,
-        partition_by: str | Sequence[str] | None = None,
-        replace_where: str | Column | None = None,
-        overwrite_schema: bool = False,
-        merge_schema: bool = False,
-        partition_overwrite: Literal["static", "dynamic"] = "static",
-        app_id: str | None = None,
-        app_version: int | None = None,
-    ) -> None:
-        """Writes rows by column name, creating the table where there is none.
-
-        Args:
-            df: a DataFrame of Spark, pandas, pyarrow or polars.
-            table: a name or a place.
-            mode: what an existing table means: "error", "append", "overwrite" or "ignore".
-            partition_by: the partition columns of a new table.
-            replace_where: with "overwrite": only rows for which this is true are replaced, and
-                every new row must match it.
-            overwrite_schema: with "overwrite": the rows' schema replaces the table's.
-            merge_schema: columns that the table doesn't have are added to it.
-            partition_overwrite: "dynamic" with "overwrite": only partitions that the rows fall
-                into are replaced.
-            app_id, app_version: written once per pair, however often it is retried.
-        """
-        if mode not in get_args(Mode):
-            raise InvalidRequest(
-                f"mode={mode!r}: expected 'error', 'append', 'overwrite' or 'ignore'"
-            )
-        condition = None
-        if replace_where is not None:
-            condition = _condition(replace_where)
-        partitions: tuple[str, ...] | None = None
-        if partition_by is not None:
-            partitions = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
-        self._session.carry_out(
-            self._held() or self._session.current,
-            Write(
-                table=self._table(table),
-                source=NativeFrame(df),
-                mode=mode,
-                partition_by=partitions,
-                replace_where=condition,
-                dynamic_partition_overwrite=partition_overwrite == "dynamic",
-                overwrite_schema=overwrite_schema,
-                merge_schema=merge_schema,
-                app_id=app_id,
-                app_version=app_version,
-            ),
-        )
-
-    def table(self, table: str) -> DeltaTable:
-        """The table as a DeltaTable. Raises InvalidRequest when there is none."""
-        named = self._table(table)
-        executor = self._executor()
-        if not executor.exists(named):
-            raise InvalidRequest(
-                f"there is no table {table!r}; SHOW TABLES lists the lake's tables"
-            )
-        return DeltaTable(executor, named)
-
-    def _table(self, table: str) -> Table:
-        if not isinstance(table, str):
-            raise InvalidRequest(f"expected a table's name or place, found {table!r}")
-        return table_of(table)
-
-    def _executor(self) -> Executor:
-        return Executor(self._session, self._held())
-
-
-def _condition(condition: str | Column) -> Expression:
-    return SqlText(condition) if isinstance(condition, str) else NativeColumn(condition)
-
-
-class Executor:
-    """Statements for DeltaTable, in a transaction or in the session's own."""
-
-    def __init__(self, session: Session, transaction: Held | None) -> None:
-        self._session = session
-        self._transaction = transaction
-
-    @property
-    def spark(self) -> SparkSession:
-        """The Spark session."""
-        return self._session.spark
-
-    def execute(self, statement: Statement) -> DataFrame:
-        """Carries the statement out."""
-        if self._transaction is None:
-            return self._session.execute(statement)
-        return self._session.execute_in(self._transaction, statement)
-
-    def frame(self, table: Table, travel: TimeTravel | None = None) -> DataFrame:
-        """The table's rows."""
-        return self._session.frame(table, travel, transaction=self._transaction)
-
-    def snapshot(self, table: Table, travel: TimeTravel | None = None) -> Snapshot:
-        """The table's state."""
-        return self._session.snapshot(table, travel, transaction=self._transaction)
-
-    def exists(self, table: Table) -> bool:
-        """Whether there is such a table."""
-        return self._session.exists(table, transaction=self._transaction)
 
 
 class Transaction(Statements):

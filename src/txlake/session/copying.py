@@ -9,25 +9,31 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 from urllib.parse import unquote
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from txlake.errors import InvalidRequest
 from txlake.ports import StoredObject
 from txlake.protocol.actions import Txn
 from txlake.session.context import Context
+from txlake.session.engine import Handle
 from txlake.session.growth import grown
-from txlake.spark import inserts
+from txlake.spark import inserts, rows
 from txlake.spark.inserts import Placement
 from txlake.spark.reading import spark_url
 from txlake.spark.scan import quote
-from txlake.spark.types import delta_schema
+from txlake.spark.types import delta_schema, spark_schema
+from txlake.spark.work import Work
+from txlake.spark.writing import VIOLATION, VIOLATION_ROW
 from txlake.statements import CopyInto
 from txlake.storage import join_url, open_store
 from txlake.transaction.change import Change
 
+_File: TypeAlias = tuple[str, StoredObject]
 _APP_PREFIX = "copy-into:"
 _GLOB = frozenset("*?[")
 _PATTERN_SIGN = re.compile(r"[{}\[\]*?\\]")
@@ -36,24 +42,68 @@ _PATTERN_SIGN = re.compile(r"[{}\[\]*?\\]")
 def copy_into(context: Context, statement: CopyInto) -> Mapping[str, int]:
     """COPY INTO. Raises InvalidRequest when the place holds no such file."""
     handle = context.require(statement.table)
-    files = _files(context, statement)
-    force = _is_on(statement, "force")
-    table = context.transaction.open(handle)
-    new = [
-        (url, stored)
-        for url, stored in files
-        if force or table.app_version(_APP_PREFIX + url) is None
-    ]
+    new = _new_files(context, handle, statement)
     if not new:
         return {"num_affected_rows": 0, "num_inserted_rows": 0, "num_skipped_corrupt_files": 0}
+    frame, work = _read(context, handle, statement, new)
+    change = inserts.append(work, frame, _placement(statement))
+    context.transaction.stage(handle, _with_files(context, change, new))
+    return {**change.affected, "num_skipped_corrupt_files": 0}
+
+
+def validate(context: Context, statement: CopyInto) -> DataFrame:
+    """COPY INTO ... VALIDATE: the rows that it would copy, checked; nothing is written.
+
+    Raises InvalidRequest with the row when one violates a constraint.
+    """
+    handle = context.require(statement.table)
+    new = _new_files(context, handle, statement)
+    if not new:
+        return context.spark.createDataFrame([], spark_schema(context.snapshot(handle).schema))
+    table = context.transaction.open(handle)
+    before = table.savepoint()
+    frame, work = _read(context, handle, statement, new)
+    placement, snapshot = _placement(statement), work.snapshot
+    if placement.by_name:
+        frame = rows.by_name(frame, snapshot)
+    else:
+        frame = rows.by_position(frame, snapshot, placement.columns)
+    if statement.validate_rows is not None and statement.validate_rows >= 0:
+        frame = frame.limit(statement.validate_rows)
+    checked = rows.checked(frame, snapshot)
+    if VIOLATION in checked.columns:
+        for found in checked.where(F.col(VIOLATION).isNotNull()).limit(1).collect():
+            raise InvalidRequest(
+                f"{snapshot.table}: {found[VIOLATION]} is violated by the row "
+                f"{found[VIOLATION_ROW]}; nothing was written"
+            )
+    table.rollback_to(before)
+    return frame
+
+
+def _placement(statement: CopyInto) -> Placement:
+    by_name = statement.columns is None and not statement.by_position
+    return Placement(by_name=by_name, columns=statement.columns)
+
+
+def _read(
+    context: Context, handle: Handle, statement: CopyInto, new: Sequence[_File]
+) -> tuple[DataFrame, Work]:
+    """The files' rows, and the work on the table, with their new columns if they may be added."""
     frame = _rows(context, statement, [url for url, _ in new])
     work = context.work(handle)
     if _is_on(statement, "mergeSchema"):
         work = grown(context, handle, work, delta_schema(frame.schema))
-    by_name = statement.columns is None and not statement.by_position
-    change = inserts.append(work, frame, Placement(by_name=by_name, columns=statement.columns))
-    context.transaction.stage(handle, _with_files(context, change, new, force))
-    return {**change.affected, "num_skipped_corrupt_files": 0}
+    return frame, work
+
+
+def _new_files(context: Context, handle: Handle, statement: CopyInto) -> list[_File]:
+    """The files that weren't copied yet; with `force` all of them."""
+    files = _files(context, statement)
+    if _is_on(statement, "force"):
+        return files
+    table = context.transaction.open(handle)
+    return [file for file in files if table.app_version(_APP_PREFIX + file[0]) is None]
 
 
 def _is_on(statement: CopyInto, option: str) -> bool:
@@ -62,9 +112,7 @@ def _is_on(statement: CopyInto, option: str) -> bool:
     return options.get(option.lower(), "false").lower() == "true"
 
 
-def _with_files(
-    context: Context, change: Change, new: list[tuple[str, StoredObject]], force: bool
-) -> Change:
+def _with_files(context: Context, change: Change, new: Sequence[_File]) -> Change:
     now_ms = context.engine.system.now_ms()
     marks = tuple(
         Txn(app_id=_APP_PREFIX + url, version=stored.modified_ms, last_updated=now_ms)
@@ -73,13 +121,13 @@ def _with_files(
     return Change(
         operation="COPY INTO",
         parameters=change.parameters,
-        actions=change.actions if force else (*marks, *change.actions),
+        actions=(*marks, *change.actions),
         metrics=change.metrics,
         reads=change.reads,
     )
 
 
-def _files(context: Context, statement: CopyInto) -> list[tuple[str, StoredObject]]:
+def _files(context: Context, statement: CopyInto) -> list[_File]:
     """The files that the statement names, by URL."""
     folder, pattern = statement.location, statement.pattern
     head, _, tail = folder.rstrip("/").rpartition("/")

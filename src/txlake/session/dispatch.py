@@ -99,6 +99,9 @@ def _run_data(context: Context, statement: DataStatement) -> Answer:
             return _counted(data.update(context, statement))
         case Merge():
             return _counted(data.merge(context, statement))
+        case CopyInto(validate_rows=int()):
+            valid = copying.validate(context, statement)
+            return lambda _: valid
         case CopyInto():
             return _counted(copying.copy_into(context, statement))
         case Truncate():

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from txlake.catalog import DEFAULT_DATABASE
@@ -22,7 +21,7 @@ from txlake.session.engine import Engine
 from txlake.session.progress import progress
 from txlake.session.results import nothing
 from txlake.session.transaction import Transaction
-from txlake.spark.translation import translated
+from txlake.spark.translation import spark_errors
 from txlake.statements import (
     Atomic,
     Begin,
@@ -157,10 +156,8 @@ class Session:
             engine=self.engine, transaction=transaction, database=self.database, writes=writes
         )
         try:
-            yield context
-        except PySparkException as error:
-            transaction.fail(error)
-            raise translated(error) from error
+            with spark_errors():
+                yield context
         except BaseException as error:
             transaction.fail(error)
             raise

@@ -32,10 +32,8 @@ from txlake.protocol.types import Struct, parse_schema, schema_to_string
 from txlake.session.clustering import DOMAIN, FEATURE, clustering_domain, clustering_paths
 from txlake.session.environment import Environment
 from txlake.session.expressions import check_constraint
+from txlake.transaction import row_tracking
 
-ROW_TRACKING = "delta.enableRowTracking"
-ROW_ID_COLUMN = "delta.rowTracking.materializedRowIdColumnName"
-ROW_COMMIT_VERSION_COLUMN = "delta.rowTracking.materializedRowCommitVersionColumnName"
 IN_COMMIT_TIMESTAMPS = "delta.enableInCommitTimestamps"
 DELETION_VECTORS = "delta.enableDeletionVectors"
 _ENABLEMENT = (
@@ -45,8 +43,8 @@ _ENABLEMENT = (
 # What a copy of a table starts without: it belongs to one table's own log.
 INTERNAL_PROPERTIES = (
     MAX_ID_PROPERTY,
-    ROW_ID_COLUMN,
-    ROW_COMMIT_VERSION_COLUMN,
+    row_tracking.ROW_ID_COLUMN,
+    row_tracking.COMMIT_VERSION_COLUMN,
     *_ENABLEMENT,
 )
 _STATS_COLUMNS = "delta.dataSkippingStatsColumns"
@@ -97,21 +95,21 @@ def changed(
 
 
 def _check_row_tracking(snapshot: Snapshot, metadata: Metadata) -> None:
-    wanted = _is_true(metadata.configuration, ROW_TRACKING)
-    if not wanted or _is_true(snapshot.metadata.configuration, ROW_TRACKING):
+    wanted = row_tracking.is_enabled(metadata.configuration)
+    if not wanted or row_tracking.is_enabled(snapshot.metadata.configuration):
         return
     if "rowTracking" not in snapshot.features:
         raise InvalidRequest(
             f"{snapshot.table}: row tracking can't be enabled before all writers assign row ids; "
             "first set the table property 'delta.feature.rowTracking' to 'supported', then "
-            f"'{ROW_TRACKING}' to 'true'"
+            f"'{row_tracking.ENABLE}' to 'true'"
         )
     ids = snapshot.files.table.column("base_row_id")
     if ids.null_count:
         raise InvalidRequest(
             f"{snapshot.table}: row tracking can't be enabled: {ids.null_count} data files were "
             "written before the table assigned row ids; write the rows to a new table with "
-            f"'{ROW_TRACKING}' = 'true'"
+            f"'{row_tracking.ENABLE}' = 'true'"
         )
 
 
@@ -264,12 +262,14 @@ def _complete(
             schema = without_column_ids(schema)
             if start:
                 configuration[MAX_ID_PROPERTY] = str(start)
-        _complete_row_tracking(configuration, environment)
         if not _is_true(configuration, IN_COMMIT_TIMESTAMPS):
             for key in _ENABLEMENT:
                 configuration.pop(key, None)
-        wanted = msgspec.structs.replace(
-            metadata, schema_string=schema_to_string(schema), configuration=configuration
+        wanted = row_tracking.with_columns(
+            msgspec.structs.replace(
+                metadata, schema_string=schema_to_string(schema), configuration=configuration
+            ),
+            iter(environment.new_id, None),
         )
         wants = set(features)
         if any(not item.nullable for item in all_fields(schema)):
@@ -278,7 +278,8 @@ def _complete(
         protocol = protocol_for(wanted, old_protocol, features=sorted(wants))
     except (InvalidRequest, UnsupportedFeature) as error:
         raise named(error, table) from error
-    final = msgspec.structs.replace(wanted, configuration=stored_configuration(configuration))
+    stored = stored_configuration(wanted.configuration)
+    final = msgspec.structs.replace(wanted, configuration=stored)
     if before is not None and schema == before.schema:
         # The same schema in other words is left as its author wrote it.
         final = msgspec.structs.replace(final, schema_string=before.metadata.schema_string)
@@ -289,16 +290,6 @@ def _complete(
     if before is None or final != before.metadata:
         actions.append(final)
     return tuple(actions)
-
-
-def _complete_row_tracking(configuration: dict[str, str], environment: Environment) -> None:
-    if _is_true(configuration, ROW_TRACKING):
-        for key, name in (
-            (ROW_ID_COLUMN, "_row-id-col"),
-            (ROW_COMMIT_VERSION_COLUMN, "_row-commit-version-col"),
-        ):
-            if key not in configuration:
-                configuration[key] = f"{name}-{environment.new_id()}"
 
 
 def _check_stats_columns(configuration: Mapping[str, str], schema: Struct) -> None:

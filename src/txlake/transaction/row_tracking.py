@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from txlake.conflict.footprint import ROW_TRACKING_DOMAIN, Footprint
+from txlake.conflict.footprint import Footprint
 from txlake.errors import InvalidRequest
-from txlake.log.snapshot import Snapshot
+from txlake.log.snapshot import ROW_TRACKING_DOMAIN, Snapshot
 from txlake.protocol.actions import Action, Add, DomainMetadata, Metadata, Protocol, Remove
 from txlake.protocol.features import supported_features
 

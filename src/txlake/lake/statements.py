@@ -1,0 +1,222 @@
+"""What a lake, a session and a transaction can all be asked: SQL, reads, writes, tables.
+
+Owns the arguments of those methods; the statements made of them are carried out by `session`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal, get_args
+
+from txlake.errors import InvalidRequest
+from txlake.lake.times import timestamp_text
+from txlake.log.snapshot import Snapshot
+from txlake.session.session import Session
+from txlake.session.transaction import Transaction as Held
+from txlake.sql import parse
+from txlake.statements import (
+    Expression,
+    NativeColumn,
+    NativeFrame,
+    SqlText,
+    Statement,
+    Table,
+    TimeTravel,
+    Write,
+    table_of,
+)
+from txlake.tables import DeltaTable
+
+if TYPE_CHECKING:
+    import datetime
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+Mode = Literal["error", "append", "overwrite", "ignore"]
+PartitionOverwrite = Literal["static", "dynamic"]
+
+
+class Statements:
+    """What a lake, a session and a transaction can all be asked."""
+
+    _session: Session
+
+    def _held(self) -> Held | None:
+        """The transaction that statements run in; None for the session's own."""
+        return None
+
+    def _run(self, statement: Statement) -> DataFrame:
+        held = self._held()
+        if held is None:
+            return self._session.execute(statement)
+        return self._session.execute_in(held, statement)
+
+    @contextmanager
+    def _asked(self) -> Iterator[None]:
+        """What can't even be understood fails the open transaction as a failed statement does."""
+        try:
+            yield
+        except BaseException as error:
+            held = self._held() or self._session.current
+            if held is not None:
+                held.fail(error)
+            raise
+
+    def sql(
+        self, text: str, args: Mapping[str, object] | Sequence[object] | None = None
+    ) -> DataFrame:
+        """Runs SQL: one statement, or several separated by `;`, whose last result is returned.
+
+        A query gives its rows; INSERT, UPDATE, DELETE and MERGE one row of counts
+        (`num_affected_rows`, ...). `args` are the values of `:name` or `?` markers.
+
+        Raises InvalidRequest that points at the place in the text that isn't understood.
+        """
+        with self._asked():
+            statements = parse(text, args)
+            if not statements:
+                raise InvalidRequest("expected a SQL statement, found no text")
+        result = None
+        for statement in statements:
+            result = self._run(statement)
+        assert result is not None
+        return result
+
+    def read(
+        self,
+        table: str,
+        *,
+        version: int | None = None,
+        timestamp: str | datetime.datetime | None = None,
+        where: str | Column | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> DataFrame:
+        """The rows of a table, now or as they were at a version or timestamp.
+
+        Files that hold no row for which `where` is true are not read.
+        """
+        with self._asked():
+            named = _table(table)
+            travel = _travel(table, version, timestamp)
+            condition = None if where is None else _condition(where)
+        return self._session.read(named, travel, condition, columns, transaction=self._held())
+
+    def write(
+        self,
+        df: object,
+        table: str,
+        mode: Mode = "error",
+        *,
+        partition_by: str | Sequence[str] | None = None,
+        replace_where: str | Column | None = None,
+        overwrite_schema: bool = False,
+        merge_schema: bool = False,
+        partition_overwrite: PartitionOverwrite = "static",
+        app_id: str | None = None,
+        app_version: int | None = None,
+    ) -> None:
+        """Writes rows by column name, creating the table where there is none.
+
+        Args:
+            df: a DataFrame of Spark, pandas, pyarrow or polars.
+            table: a name or a place.
+            mode: what an existing table means: "error", "append", "overwrite" or "ignore".
+            partition_by: the partition columns of a new table.
+            replace_where: with "overwrite": only rows for which this is true are replaced, and
+                every new row must match it.
+            overwrite_schema: with "overwrite": the rows' schema replaces the table's.
+            merge_schema: columns that the table doesn't have are added to it.
+            partition_overwrite: "dynamic" with "overwrite": only partitions that the rows fall
+                into are replaced.
+            app_id, app_version: written once per pair, however often it is retried.
+        """
+        with self._asked():
+            _one_of(Mode, "mode", mode)
+            _one_of(PartitionOverwrite, "partition_overwrite", partition_overwrite)
+            partitions = partition_by
+            if isinstance(partitions, str):
+                partitions = (partitions,)
+            statement = Write(
+                table=_table(table),
+                source=NativeFrame(df),
+                mode=mode,
+                partition_by=None if partitions is None else tuple(partitions),
+                replace_where=None if replace_where is None else _condition(replace_where),
+                dynamic_partition_overwrite=partition_overwrite == "dynamic",
+                overwrite_schema=overwrite_schema,
+                merge_schema=merge_schema,
+                app_id=app_id,
+                app_version=app_version,
+            )
+        self._session.carry_out(self._held() or self._session.current, statement)
+
+    def table(self, table: str) -> DeltaTable:
+        """The table as a DeltaTable. Raises InvalidRequest when there is none."""
+        with self._asked():
+            named = _table(table)
+            executor = Executor(self._session, self._held())
+            if not executor.exists(named):
+                raise InvalidRequest(
+                    f"there is no table {table!r}; SHOW TABLES lists the lake's tables"
+                )
+        return DeltaTable(executor, named)
+
+
+def _table(table: str) -> Table:
+    if not isinstance(table, str):
+        raise InvalidRequest(f"expected a table's name or place, found {table!r}")
+    return table_of(table)
+
+
+def _travel(
+    table: str, version: int | None, timestamp: str | datetime.datetime | None
+) -> TimeTravel | None:
+    if version is not None and timestamp is not None:
+        raise InvalidRequest(f"{table}: give version or timestamp, not both")
+    if version is not None:
+        if type(version) is not int:
+            raise InvalidRequest(f"{table}: version: expected a number, found {version!r}")
+        return TimeTravel(version=version)
+    return None if timestamp is None else TimeTravel(timestamp=timestamp_text(timestamp))
+
+
+def _condition(condition: str | Column) -> Expression:
+    return SqlText(condition) if isinstance(condition, str) else NativeColumn(condition)
+
+
+def _one_of(kinds: object, name: str, value: str) -> None:
+    if value not in get_args(kinds):
+        *most, last = map(repr, get_args(kinds))
+        raise InvalidRequest(f"{name}={value!r}: expected {', '.join(most)} or {last}")
+
+
+class Executor:
+    """Statements for DeltaTable, in a transaction or in the session's own."""
+
+    def __init__(self, session: Session, transaction: Held | None) -> None:
+        self._session = session
+        self._transaction = transaction
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session."""
+        return self._session.spark
+
+    def execute(self, statement: Statement) -> DataFrame:
+        """Carries the statement out."""
+        if self._transaction is None:
+            return self._session.execute(statement)
+        return self._session.execute_in(self._transaction, statement)
+
+    def frame(self, table: Table, travel: TimeTravel | None = None) -> DataFrame:
+        """The table's rows."""
+        return self._session.frame(table, travel, transaction=self._transaction)
+
+    def snapshot(self, table: Table, travel: TimeTravel | None = None) -> Snapshot:
+        """The table's state."""
+        return self._session.snapshot(table, travel, transaction=self._transaction)
+
+    def exists(self, table: Table) -> bool:
+        """Whether there is such a table."""
+        return self._session.exists(table, transaction=self._transaction)

@@ -479,7 +479,6 @@ def test_what_can_not_be_asked_fails_the_transaction(lake: txlake.Lake) -> None:
         lambda tx: tx.write(ROWS, 5, "append"),
         lambda tx: tx.read("t", version=1, timestamp="2026-01-01"),
         lambda tx: tx.read("t", version="one"),
-        lambda tx: tx.table("nope"),
     )
     for ask in bad:
         tx = lake.begin()
@@ -489,6 +488,10 @@ def test_what_can_not_be_asked_fails_the_transaction(lake: txlake.Lake) -> None:
         with pytest.raises(InvalidRequest, match="was rolled back because a statement failed"):
             tx.read("t")
         tx.rollback()
+    with lake.transaction() as tx:
+        with pytest.raises(InvalidRequest, match="no table 'nope'"):
+            tx.table("nope")
+        assert tx.state == "active"
     lake.sql("BEGIN")
     with pytest.raises(InvalidRequest):
         lake.write(ROWS, "t", "upsert")  # type: ignore[arg-type]

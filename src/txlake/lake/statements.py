@@ -152,14 +152,16 @@ class Statements:
         self._session.carry_out(self._held() or self._session.current, statement)
 
     def table(self, table: str) -> DeltaTable:
-        """The table as a DeltaTable. Raises InvalidRequest when there is none."""
-        with self._asked():
-            named = _table(table)
-            executor = Executor(self._session, self._held())
-            if not executor.exists(named):
-                raise InvalidRequest(
-                    f"there is no table {table!r}; SHOW TABLES lists the lake's tables"
-                )
+        """The table as a DeltaTable. Raises InvalidRequest when there is none.
+
+        It runs no statement: a transaction goes on when there is no such table.
+        """
+        named = _table(table)
+        executor = Executor(self._session, self._held())
+        if not executor.exists(named):
+            raise InvalidRequest(
+                f"there is no table {table!r}; SHOW TABLES lists the lake's tables"
+            )
         return DeltaTable(executor, named)
 
 

@@ -73,13 +73,6 @@ def test_a_new_file_for_each_partition_and_limit(tmp_path: Path) -> None:
     assert sorted(_files(tmp_path).values()) == [[1, 2], [3], [4], [5]]
 
 
-def test_groups_go_to_files_of_their_own(tmp_path: Path) -> None:
-    task = _task(tmp_path, Layout(data=1, group=1))
-    rows = _batch(v=pa.array([1, 2, 3], V), g=pa.array([7, 7, 8], pa.int64()))
-    files = [row for row in _run(task, rows) if row["kind"] == "file"]
-    assert [(f["group"], f["count"]) for f in files] == [(7, 2), (8, 1)]
-
-
 def test_only_rows_with_an_image_are_written(tmp_path: Path) -> None:
     layout = Layout(data=1, action=1, file=2, row=3, partition=(4,))
     task = _task(tmp_path, layout)
@@ -158,7 +151,7 @@ def test_tasks_need_no_txlake_where_they_run(tmp_path: Path) -> None:
     from pyroaring import BitMap64
 
     from txlake.spark.executor_reads import DecodeTask, LiveRows
-    from txlake.spark.lookup import _decoder, _held
+    from txlake.spark.lookup import _held, vector_decoder
     from txlake.spark.writing import _folder_namer
 
     task = WriteTask(
@@ -172,7 +165,7 @@ def test_tasks_need_no_txlake_where_they_run(tmp_path: Path) -> None:
         [("v", pa.int64()), ("w", pa.string()), ("f", pa.int64()), ("r", pa.int64())]
     )
     decode = DecodeTask(schema=wanted.serialize().to_pybytes(), by_id=False)
-    live = LiveRows({0: _held(BitMap64([1]))}, _decoder())
+    live = LiveRows({0: _held(BitMap64([1]))}, vector_decoder())
     pickled = tmp_path / "task"
     pickled.write_bytes(cloudpickle.dumps(travelling((task, live, decode))))
     done = subprocess.run(

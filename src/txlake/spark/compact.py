@@ -6,10 +6,14 @@ says in each output where its rows came from, so that a concurrent deletion can 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import count
+from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column
@@ -20,14 +24,27 @@ from txlake.log.files import adds_of, files_table
 from txlake.log.predicates import Predicate, columns_of
 from txlake.log.skipping import is_partition_only
 from txlake.protocol.actions import Action, Add
+from txlake.protocol.paths import absolute_url, decode_path
 from txlake.protocol.sources import SOURCES_TAG, Source, sources_text
 from txlake.spark import rows
-from txlake.spark.executor import COPY
+from txlake.spark.executor import COPY, REPORT_SCHEMA, pack_positions
+from txlake.spark.executor_compact import BINS, CompactTask
+from txlake.spark.lookup import broadcast_bytes, stored_vector, vector_decoder
+from txlake.spark.memory import task_url
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import add_rows, quote
+from txlake.spark.shipping import travelling
 from txlake.spark.translation import translating
+from txlake.spark.vectors import as_array, load_vectors
 from txlake.spark.work import Work, condition_text
-from txlake.spark.writing import ACTION, GROUP, write_frame
+from txlake.spark.writing import (
+    ACTION,
+    Written,
+    moving_task,
+    partition_fields,
+    write_frame,
+    written,
+)
 from txlake.statements import Expression
 from txlake.transaction.change import Change
 
@@ -35,6 +52,7 @@ _DELETED_RATIO_MAX = 0.05
 _BUCKET_BITS = 8
 _SAMPLE_ROWS = 10_000
 _SAMPLE_SEED = 7
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +68,18 @@ def compact(work: Work, where: Expression | None = None, *, purge: bool = False)
 
     With `purge` every file that has a deletion vector is rewritten, and nothing else is. `where`
     may name partition columns only; InvalidRequest otherwise.
+
+    A file that can't be taken over exactly stays as it is, with a warning in the log: one with
+    dates before 1582 or times before 1900 in the calendar of old Spark versions, or with shredded
+    variants.
     """
     candidates = _candidates(work, where)
     if purge:
         bins = [Bin((add,)) for add in candidates if add.deletion_vector is not None]
     else:
         bins = list(pack(candidates, _target_bytes(work)))
-    outputs = _rewrite(work, bins)
-    sources = [add for one in bins for add in one.files]
-    return _change(work, "REORG" if purge else "OPTIMIZE", where, (), sources, outputs)
+    done = _rewrite(work, bins)
+    return _change(work, "REORG" if purge else "OPTIMIZE", where, (), done.sources, done.outputs)
 
 
 @translating
@@ -86,7 +107,7 @@ def zorder(work: Work, columns: tuple[str, ...], where: Expression | None = None
         ordered = ordered.withColumn(ACTION, F.lit(COPY).cast("int"))
         target = work.target(data_change=False)
         outputs = write_frame(ordered, target, keep_order=True).adds
-    return _change(work, "OPTIMIZE", where, columns, candidates, outputs)
+    return _change(work, "OPTIMIZE", where, columns, tuple(candidates), outputs)
 
 
 def _z_value(work: Work, files: pa.Table, columns: tuple[str, ...]) -> Column:
@@ -186,42 +207,134 @@ def _deleted_ratio(add: Add) -> float:
     return deleted / max(1, live + deleted)
 
 
-def _rewrite(work: Work, bins: list[Bin]) -> tuple[Add, ...]:
-    """One output a bin, rows in the bin's order; each output names its sources."""
+@dataclass(frozen=True, slots=True)
+class _Rewritten:
+    """The files that were rewritten, and the new ones."""
+
+    sources: tuple[Add, ...] = ()
+    outputs: tuple[Add, ...] = ()
+
+
+def _rewrite(work: Work, bins: list[Bin]) -> _Rewritten:
+    """One output a bin, rows in the bin's order; each output names its sources.
+
+    The tasks read and write the files by themselves, one task a bin.
+    """
     if not bins:
-        return ()
-    files = [add for one in bins for add in one.files]
-    group_of = [number for number, one in enumerate(bins) for _ in one.files]
-    groups = work.spark.createDataFrame(
-        pa.table(
-            {
-                "__txlake_key": pa.array(range(len(files)), pa.int64()),
-                GROUP: pa.array(group_of, pa.int64()),
-            }
-        )
+        return _Rewritten()
+    files = dict(enumerate(add for one in bins for add in one.files))
+    target = work.target(data_change=False)
+    shipped = (
+        broadcast_bytes(add for add in files.values() if add.deletion_vector is not None)
+        <= work.settings.broadcast_vector_bytes_max
     )
-    frame = work.scan(files_table(files), positions=True)
-    frame = frame.join(F.broadcast(groups), F.col(FILE) == F.col("__txlake_key"), "inner")
-    frame = frame.repartition(len(bins), GROUP).sortWithinPartitions(GROUP, FILE, ROW)
-    frame = frame.drop(FILE, ROW).withColumn(ACTION, F.lit(COPY).cast("int"))
-    written = write_frame(frame, work.target(data_change=False), keep_order=True)
-    by_group = dict(zip(written.groups, written.adds, strict=True))
-    outputs = []
+    properties = work.snapshot.properties
+    row_id = properties.materialized_row_id_column if work.tracks_rows else None
+    row_version = properties.materialized_row_commit_version_column if work.tracks_rows else None
+    task = CompactTask(
+        write=moving_task(target, tuple(name for name in (row_id, row_version) if name)),
+        by_id=properties.column_mapping_mode == "id",
+        row_id=row_id,
+        row_version=row_version,
+        decode=None if shipped else vector_decoder(),
+        options=dict(work.storage_options),
+    )
+    vectors = _shipped_vectors(work, files) if shipped else _stored_vectors(work, files)
+    table = _bins_table(work, bins, vectors)
+    frame = work.spark.createDataFrame(table).coalesce(1)
+    if len(bins) > 1:
+        frame = frame.repartition(len(bins))  # from one partition, so one each
+    rows = frame.mapInArrow(travelling(task), REPORT_SCHEMA).collect()
+    reports = [row.asDict() for row in rows]
+    return _outcome(work, bins, reports, written(target, reports))
+
+
+def _shipped_vectors(work: Work, files: Mapping[int, Add]) -> dict[int, dict[str, object]]:
+    """The deleted positions of each file that has some, by ordinal, as the task takes them."""
+    bitmaps = load_vectors(
+        work.store,
+        (
+            (ordinal, vector)
+            for ordinal, add in files.items()
+            if (vector := add.deletion_vector) is not None
+        ),
+    )
+    return {
+        ordinal: {"data": pack_positions(as_array(bitmap).astype(np.int64))}
+        for ordinal, bitmap in bitmaps.items()
+    }
+
+
+def _stored_vectors(work: Work, files: Mapping[int, Add]) -> dict[int, dict[str, object]]:
+    """Where each file's deletion vector is, by ordinal."""
+    return {
+        ordinal: asdict(stored_vector(vector, work.store, work.spark))
+        for ordinal, add in files.items()
+        if (vector := add.deletion_vector) is not None
+    }
+
+
+def _bins_table(
+    work: Work, bins: list[Bin], vectors: Mapping[int, Mapping[str, object]]
+) -> pa.Table:
+    names = [item.physical_name for item in partition_fields(work.snapshot)]
+    ordinals = count()
+    rows = []
     for number, one in enumerate(bins):
-        output = by_group.get(number)
+        values = one.files[0].partition_values
+        files = []
+        for add in one.files:
+            ordinal = next(ordinals)
+            url = absolute_url(work.store.url, add.path)
+            files.append(
+                {
+                    "ordinal": ordinal,
+                    "url": task_url(work.spark, work.store, url),
+                    "base_row_id": add.base_row_id,
+                    "row_version": add.default_row_commit_version,
+                    "vector": vectors.get(ordinal),
+                }
+            )
+        partition = [values.get(name) or None for name in names]
+        rows.append({"number": number, "partition": partition, "files": files})
+    return pa.Table.from_pylist(rows, schema=BINS)
+
+
+def _outcome(
+    work: Work, bins: list[Bin], reports: list[dict[str, Any]], done: Written
+) -> _Rewritten:
+    """What the tasks did, as files: those that a task left as they are stay in the table."""
+    moved = {row["key"]: row["count"] for row in reports if row["kind"] == "moved"}
+    kept = {row["key"]: row["text"] for row in reports if row["kind"] == "kept"}
+    by_number = dict(zip(done.groups, done.adds, strict=True))
+    ordinals = count()
+    sources: list[Add] = []
+    outputs: list[Add] = []
+    for number, one in enumerate(bins):
+        taken: list[tuple[Add, int]] = []
+        for add, ordinal in zip(one.files, ordinals):
+            if ordinal in kept:
+                logger.warning(
+                    "%s: %s stays as it is: %s", work.snapshot.table, add.path, kept[ordinal]
+                )
+            else:
+                taken.append((add, moved[ordinal]))
+        output = by_number.get(number)
+        if len(taken) == 1 < len(one.files) and taken[0][0].deletion_vector is None:
+            if output is not None:
+                work.store.delete([decode_path(output.path)])
+            continue
+        sources += [add for add, _ in taken]
         if output is not None:
-            outputs.append(_with_sources(output, one))
-    return tuple(outputs)
+            outputs.append(_with_sources(output, taken))
+    return _Rewritten(tuple(sources), tuple(outputs))
 
 
-def _with_sources(output: Add, one: Bin) -> Add:
-    """The output tagged with the rows that it holds, where they can be counted."""
-    sources = []
-    for add in one.files:
-        live = add_rows(add)
-        if live is None:
-            return output
-        sources.append(Source(path=add.key[0], vector_id=add.key[1], first=0, rows=live))
+def _with_sources(output: Add, taken: list[tuple[Add, int]]) -> Add:
+    """The output tagged with the rows that it holds."""
+    sources = [
+        Source(path=add.key[0], vector_id=add.key[1], first=0, rows=rows) for add, rows in taken
+    ]
     tags = {**(output.tags or {}), SOURCES_TAG: sources_text(sources)}
     return msgspec.structs.replace(output, tags=tags)
 
@@ -231,7 +344,7 @@ def _change(
     operation: str,
     where: Expression | None,
     zorder_by: tuple[str, ...],
-    sources: list[Add],
+    sources: tuple[Add, ...],
     outputs: tuple[Add, ...],
 ) -> Change:
     now_ms = work.system.now_ms()

@@ -1,8 +1,8 @@
 """What runs inside Spark's tasks: writes Parquet to its final place and reports what it wrote.
 
-This module and its neighbours `executor_files` and `executor_reads` travel with the job (pickled by
-value), so a cluster needs no txlake installed: pyarrow and numpy, obstore where the table isn't on
-a file system, pyroaring where executors read deletion vectors themselves.
+This module and its neighbours `executor_files`, `executor_reads` and `executor_compact` travel with
+the job (pickled by value), so a cluster needs no txlake installed: pyarrow and numpy, obstore where
+the table isn't on a file system, pyroaring where executors read deletion vectors themselves.
 
 A task gets Arrow batches whose first columns are the data, in the order of the target schema, and
 whose last columns say what to do with a row (`Layout`). It yields report rows of `REPORT_SCHEMA`.
@@ -22,9 +22,10 @@ from txlake.spark import executor_files
 
 # One report row. kind: "file" (text: path as in the log, values: partition values as text, data:
 # Parquet footer, key: size in bytes, count: rows, names: paths, joined by NAME_END, of columns that
-# hold NaN, which Parquet leaves out of its bounds, group: the group of its rows), "rows" (key: file
+# hold NaN, which Parquet leaves out of its bounds, group: the bin that it holds), "rows" (key: file
 # ordinal, data: replaced positions, count: rows reported, duplicates included), "action" (key:
-# action, count: rows), "violation" (text: constraint, values: [row as JSON]).
+# action, count: rows), "violation" (text: constraint, values: [row as JSON]); and of a bin's source
+# files, by ordinal in `key`, "moved" (count: live rows) and "kept" (text: why it stays as it is).
 NAME_END = "\x1f"
 REPORT_SCHEMA = (
     "kind string, key bigint, count bigint, text string, values array<string>, data binary, "
@@ -47,13 +48,18 @@ _REPORT = pa.schema(
 COPY, INSERT, UPDATE, UPDATE_BY_SOURCE, FIRST_WITHOUT_IMAGE = 0, 1, 2, 3, 10
 DELETE, DELETE_BY_SOURCE = 10, 11
 
+COMPRESSION = "snappy"
+
+_SAMPLE_ROWS = 131_072
+_DISTINCT_SHARE_MAX = 0.75
+_DICTIONARY_BYTES_MAX = 700_000
+
 
 @dataclass(frozen=True)
 class Layout:
     """Where a batch's control columns stand: indexes of columns, None when absent.
 
-    `partition`: indexes of the partition values as text (not written to the file); `group`: rows of
-    different groups go to different files.
+    `partition`: indexes of the partition values as text (not written to the file).
     """
 
     data: int
@@ -63,7 +69,6 @@ class Layout:
     violation: int | None = None
     violation_row: int | None = None
     partition: tuple[int, ...] = ()
-    group: int | None = None
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,7 @@ class WriteTask:
         schema: the Parquet schema, serialised Arrow.
         root: the table's encoded URL; `options` are those of its store.
         folder_of: names a partition's folder, encoded.
+        row_group_rows, row_group_bytes: a row group ends at the first of them, in memory.
         rows_max: the most rows in one file; None for no limit.
     """
 
@@ -83,8 +89,9 @@ class WriteTask:
     job_id: str
     folder_of: Callable[[tuple[str | None, ...]], str]
     options: Mapping[str, str] = field(default_factory=dict)
-    compression: str = "snappy"
+    compression: str = COMPRESSION
     row_group_rows: int = 1_000_000
+    row_group_bytes: int = 128 * 1024 * 1024
     rows_max: int | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -110,7 +117,7 @@ def run(task: WriteTask, batches: Iterator[pa.RecordBatch], name: str) -> Iterat
             violation = _violation(batch, layout)
             if violation is not None:
                 output.discard()
-                yield _report([violation])
+                yield report([violation])
                 return
             _count_actions(batch, layout, actions)
             if layout.file is not None and layout.row is not None:
@@ -121,11 +128,11 @@ def run(task: WriteTask, batches: Iterator[pa.RecordBatch], name: str) -> Iterat
         output.discard()
         raise
     rows = replaced.report()
-    counts = [_row("action", key=action, count=count) for action, count in actions.items()]
-    yield _report([*files, *rows, *counts])
+    counts = [report_row("action", key=action, count=count) for action, count in actions.items()]
+    yield report([*files, *rows, *counts])
 
 
-def _row(
+def report_row(
     kind: str,
     *,
     key: int | None = None,
@@ -134,8 +141,9 @@ def _row(
     values: list[str | None] | None = None,
     data: bytes | None = None,
     names: list[str] | None = None,
-    group: object = None,
+    group: int | None = None,
 ) -> dict[str, object]:
+    """One row of the report; see REPORT_SCHEMA."""
     return {
         "kind": kind,
         "key": key,
@@ -148,7 +156,8 @@ def _row(
     }
 
 
-def _report(rows: list[dict[str, object]]) -> pa.RecordBatch:
+def report(rows: list[dict[str, object]]) -> pa.RecordBatch:
+    """The rows as Spark takes them."""
     return pa.RecordBatch.from_pylist(rows, schema=_REPORT)
 
 
@@ -160,7 +169,7 @@ def _violation(batch: pa.RecordBatch, layout: Layout) -> dict[str, object] | Non
         return None
     index = int(np.argmax(pc.is_valid(names).to_numpy(zero_copy_only=False)))
     row = batch.column(layout.violation_row)[index].as_py()
-    return _row("violation", text=names[index].as_py(), values=[row])
+    return report_row("violation", text=names[index].as_py(), values=[row])
 
 
 def _count_actions(batch: pa.RecordBatch, layout: Layout, actions: dict[int, int]) -> None:
@@ -198,7 +207,9 @@ class Replaced:
         for ordinal, parts in self._positions.items():
             every = np.concatenate(parts)
             rows.append(
-                _row("rows", key=ordinal, count=len(every), data=pack_positions(np.unique(every)))
+                report_row(
+                    "rows", key=ordinal, count=len(every), data=pack_positions(np.unique(every))
+                )
             )
         return rows
 
@@ -228,7 +239,7 @@ class Output:
         self._task = task
         self._name = name
         self._schema = pa.ipc.read_schema(pa.py_buffer(task.schema))
-        self._key: tuple[object, ...] | None = None
+        self._key: tuple[str | None, ...] | None = None
         self._file: _OpenFile | None = None
         self._written: list[dict[str, object]] = []
         self._paths: list[str] = []
@@ -237,15 +248,15 @@ class Output:
         """Appends the rows in their order."""
         if batch.num_rows == 0:
             return
-        layout = self._task.layout
-        indexes = (*layout.partition, *(() if layout.group is None else (layout.group,)))
+        indexes = self._task.layout.partition
         start = 0
         for end in _run_ends(batch, indexes):
             key = tuple(batch.column(index)[start].as_py() for index in indexes)
-            self._append(key, batch.slice(start, end - start))
+            self.append(key, batch.slice(start, end - start))
             start = end
 
-    def _append(self, key: tuple[object, ...], batch: pa.RecordBatch) -> None:
+    def append(self, key: tuple[str | None, ...], batch: pa.RecordBatch) -> None:
+        """Appends rows of one partition, `key` being its values as text."""
         if self._file is not None and key != self._key:
             self._close_file()
         rows_max = self._task.rows_max
@@ -264,16 +275,12 @@ class Output:
         columns = [batch.column(i).view(wanted.type) for i, wanted in enumerate(self._schema)]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
-    def _open(self, key: tuple[object, ...]) -> _OpenFile:
-        values = tuple(
-            None if item is None else str(item) for item in key[: len(self._task.layout.partition)]
-        )
+    def _open(self, values: tuple[str | None, ...]) -> _OpenFile:
         folder = self._task.folder_of(values)
         name = f"{self._name}.c{len(self._paths):03d}.{self._task.compression}.parquet"
         path = f"{folder}/{name}" if folder else name
         self._paths.append(path)
-        group = None if self._task.layout.group is None else key[-1]
-        return _OpenFile(self._task, self._schema, path, list(values), group)
+        return _OpenFile(self._task, self._schema, path, list(values))
 
     def _close_file(self) -> None:
         if self._file is not None:
@@ -315,38 +322,31 @@ class _OpenFile:
         schema: pa.Schema,
         path: str,
         values: list[str | None],
-        group: object,
     ) -> None:
         self._task = task
+        self._schema = schema
         self._path = path
         self._values = values
-        self._group = group
         self._footers: list[pq.FileMetaData] = []
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = 0
+        self._pending_bytes = 0
         self.rows = 0
         self._with_nan: set[tuple[str, ...]] = set()
         self._url = f"{task.root}/{path}"
         self._sink = executor_files.create(self._url)
-        try:
-            self._writer = pq.ParquetWriter(
-                self._sink,
-                schema,
-                compression=task.compression,
-                version="2.6",
-                store_schema=False,
-                metadata_collector=self._footers,
-            )
-        except BaseException:
-            self._sink.close()
-            raise
+        self._writer: pq.ParquetWriter | None = None
 
     def append(self, batch: pa.RecordBatch) -> None:
         self._pending.append(batch)
         self._pending_rows += batch.num_rows
+        self._pending_bytes += batch.nbytes
         self.rows += batch.num_rows
         self._note_nan(batch)
-        if self._pending_rows >= self._task.row_group_rows:
+        if (
+            self._pending_rows >= self._task.row_group_rows
+            or self._pending_bytes >= self._task.row_group_bytes
+        ):
             self._flush()
 
     def _note_nan(self, batch: pa.RecordBatch) -> None:
@@ -356,17 +356,31 @@ class _OpenFile:
     def _flush(self) -> None:
         if self._pending:
             table = pa.Table.from_batches(self._pending)
+            if self._writer is None:
+                self._writer = self._started(table)
             self._writer.write_table(table, row_group_size=self._task.row_group_rows)
-            self._pending, self._pending_rows = [], 0
+            self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
+
+    def _started(self, rows: pa.Table) -> pq.ParquetWriter:
+        return pq.ParquetWriter(
+            self._sink,
+            self._schema,
+            compression=self._task.compression,
+            version="2.6",
+            store_schema=False,
+            use_dictionary=_repetitive_leaves(rows),
+            metadata_collector=self._footers,
+        )
 
     def close(self) -> dict[str, object]:
         self._flush()
+        assert self._writer is not None
         self._writer.close()
         size = self._sink.tell()
         executor_files.finish(self._sink, self._url, self._task.options)
         footer = pa.BufferOutputStream()
         self._footers[0].write_metadata_file(footer)
-        return _row(
+        return report_row(
             "file",
             key=size,
             count=self.rows,
@@ -374,13 +388,13 @@ class _OpenFile:
             values=self._values,
             data=footer.getvalue().to_pybytes(),
             names=[NAME_END.join(path) for path in sorted(self._with_nan)],
-            group=self._group,
         )
 
     def abandon(self) -> None:
         for part in (self._writer, self._sink):
             try:
-                part.close()
+                if part is not None:
+                    part.close()
             except Exception:  # the cause of the failure is on its way already
                 continue
 
@@ -395,3 +409,42 @@ def _leaves_with_nan(item: pa.Field, column: pa.Array) -> Iterator[tuple[str, ..
             inner = pc.struct_field(column, [place])
             for path in _leaves_with_nan(item.type.field(place), inner):
                 yield (item.name, *path)
+
+
+def _repetitive_leaves(rows: pa.Table) -> list[str]:
+    """The Parquet columns for which a dictionary is worth trying, told from a sample of the rows.
+
+    Trying one costs more than writing the values, and is given up when it outgrows a page.
+    """
+    step = max(1, rows.num_rows // _SAMPLE_ROWS)
+    places = pa.array(np.arange(0, rows.num_rows, step))
+    leaves = []
+    for item in rows.schema:
+        if pa.types.is_nested(item.type):
+            leaves += _leaf_paths(item.name, item.type)
+        elif _is_repetitive(rows.column(item.name).take(places)):
+            leaves.append(item.name)
+    return leaves
+
+
+def _is_repetitive(sample: pa.ChunkedArray) -> bool:
+    if pa.types.is_boolean(sample.type):
+        return False
+    distinct = len(sample.unique())
+    width = sample.nbytes / len(sample)
+    few: bool = distinct <= len(sample) * _DISTINCT_SHARE_MAX
+    return few and distinct * width <= _DICTIONARY_BYTES_MAX
+
+
+def _leaf_paths(path: str, data_type: pa.DataType) -> list[str]:
+    """The Parquet columns of an Arrow column, as pyarrow names them."""
+    if pa.types.is_struct(data_type):
+        inner = [(f"{path}.{item.name}", item.type) for item in data_type]
+    elif pa.types.is_map(data_type):
+        entry = f"{path}.key_value"
+        inner = [(f"{entry}.key", data_type.key_type), (f"{entry}.value", data_type.item_type)]
+    elif pa.types.is_list(data_type):
+        inner = [(f"{path}.list.element", data_type.value_type)]
+    else:
+        return [path]
+    return [leaf for name, part in inner for leaf in _leaf_paths(name, part)]

@@ -46,20 +46,38 @@ class DecodeTask:
             file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
             for batch in file.iter_batches(_BATCH_ROWS):
                 rows = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
-                columns = [_found(rows, one, self.by_id) for one in wanted]
+                columns = [column_of(rows, one, self.by_id) for one in wanted]
                 columns.append(pa.array(np.full(batch.num_rows, ordinal), pa.int64()))
                 columns.append(pa.array(np.arange(start, start + batch.num_rows), pa.int64()))
                 start += batch.num_rows
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _found(rows: pa.StructArray, wanted: pa.Field, by_id: bool) -> pa.Array:
+def column_of(rows: pa.StructArray, wanted: pa.Field, by_id: bool) -> pa.Array:
     """The field of the rows that a wanted field means, in its type; nulls when there is none."""
-    for place in range(rows.type.num_fields):
-        found = rows.type.field(place)
-        if _id_of(found) == _id_of(wanted) if by_id else found.name == wanted.name:
-            return _as_type(rows.field(place), wanted.type, by_id)
-    return pa.nulls(len(rows), wanted.type)
+    place = place_of(list(rows.type), wanted, by_id)
+    if place is None:
+        return pa.nulls(len(rows), wanted.type)
+    return as_type(rows.field(place), wanted.type, by_id)
+
+
+def place_of(fields: list[pa.Field], wanted: pa.Field, by_id: bool) -> int | None:
+    """Which of a file's fields a wanted field means: by id, or by name as Spark compares names.
+
+    Fields without an id in the table are found by name, whatever the mode. Raises ValueError when
+    several names differ in case alone.
+    """
+    identity = _id_of(wanted) if by_id else None
+    if identity is not None:
+        return next((i for i, item in enumerate(fields) if _id_of(item) == identity), None)
+    for place, item in enumerate(fields):
+        if item.name == wanted.name:
+            return place
+    folded = wanted.name.lower()
+    alike = [place for place, item in enumerate(fields) if item.name.lower() == folded]
+    if len(alike) > 1:
+        raise ValueError(f"column {wanted.name!r}: the file has {[fields[i].name for i in alike]}")
+    return alike[0] if alike else None
 
 
 def _id_of(item: pa.Field) -> bytes | None:
@@ -67,21 +85,27 @@ def _id_of(item: pa.Field) -> bytes | None:
     return identity
 
 
-def _as_type(array: pa.Array, wanted: pa.DataType, by_id: bool) -> pa.Array:
+def as_type(array: pa.Array, wanted: pa.DataType, by_id: bool) -> pa.Array:
+    """The values of a file's column in the table's type; struct fields that it lacks are null."""
     if array.type.equals(wanted):
         return array
+    if isinstance(array, pa.ExtensionArray):
+        return as_type(array.storage, wanted, by_id)
     if pa.types.is_struct(wanted):
-        parts = [_found(array, one, by_id) for one in wanted]
+        parts = [column_of(array, one, by_id) for one in wanted]
         return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=array.is_null())
     if pa.types.is_list(wanted):
-        return _with_child(array, wanted, _as_type(array.values, wanted.value_type, by_id))
+        if not pa.types.is_list(array.type):  # as other writers hold lists in memory
+            array = array.cast(pa.list_(array.type.value_field))
+        return _with_child(array, wanted, as_type(array.values, wanted.value_type, by_id))
     if pa.types.is_map(wanted):
-        keys = _as_type(array.keys, wanted.key_type, by_id)
-        items = _as_type(array.items, wanted.item_type, by_id)
+        keys = as_type(array.keys, wanted.key_type, by_id)
+        items = as_type(array.items, wanted.item_type, by_id)
         fields = [wanted.key_field, wanted.item_field]
         entries = pa.StructArray.from_arrays([keys, items], fields=fields)
         return _with_child(array, wanted, entries)
-    return array.cast(wanted)
+    # Text is bytes to Spark and to Parquet, whether it is UTF-8 or not.
+    return array.cast(wanted, safe=not pa.types.is_string(wanted))
 
 
 def _with_child(array: pa.Array, wanted: pa.DataType, child: pa.Array) -> pa.Array:

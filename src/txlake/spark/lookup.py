@@ -121,8 +121,8 @@ def live_rows(
         if ordinal in given:
             vectors[ordinal] = _held(given[ordinal])
         elif add.deletion_vector is not None:
-            vectors[ordinal] = _stored(add.deletion_vector, store, frame.sparkSession)
-    task = travelling(LiveRows(vectors, _decoder(), dict(options)))
+            vectors[ordinal] = stored_vector(add.deletion_vector, store, frame.sparkSession)
+    task = travelling(LiveRows(vectors, vector_decoder(), dict(options)))
 
     def is_live(batches: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
         yield from task(batches)
@@ -136,7 +136,8 @@ def _held(bitmap: BitMap64) -> StoredVector:
     return StoredVector("", 0, len(data), len(bitmap), data)
 
 
-def _stored(vector: DeletionVector, store: Store, spark: SparkSession) -> StoredVector:
+def stored_vector(vector: DeletionVector, store: Store, spark: SparkSession) -> StoredVector:
+    """Where executors find a vector."""
     if vector.storage_type == "i":
         return _held(decode_inline(vector))
     path = vector_path(vector, store.url)
@@ -146,7 +147,9 @@ def _stored(vector: DeletionVector, store: Store, spark: SparkSession) -> Stored
 
 
 # Nested, so that it travels with the job by value; and by name only functions that do too.
-def _decoder() -> Callable[[bytes, StoredVector], BitMap64]:
+def vector_decoder() -> Callable[[bytes, StoredVector], BitMap64]:
+    """How executors read the bytes of a vector that they found."""
+
     def decode(data: bytes, vector: StoredVector) -> BitMap64:
         if vector.data is not None:
             return decode_bitmap(data, file="deletion vector")

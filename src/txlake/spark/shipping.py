@@ -8,9 +8,17 @@ from pyspark import cloudpickle
 
 from txlake import errors
 from txlake.protocol import deletion_vectors, paths
-from txlake.spark import executor, executor_files, executor_reads
+from txlake.spark import executor, executor_compact, executor_files, executor_reads
 
-SHIPPED = (executor, executor_files, executor_reads, paths, deletion_vectors, errors)
+SHIPPED = (
+    executor,
+    executor_compact,
+    executor_files,
+    executor_reads,
+    paths,
+    deletion_vectors,
+    errors,
+)
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ whether they fit the table, is decided before (`rows`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -35,7 +35,6 @@ from txlake.spark.vectors import from_report
 ACTION = "__txlake_action"
 VIOLATION = "__txlake_violation"
 VIOLATION_ROW = "__txlake_violation_row"
-GROUP = "__txlake_group"
 _BATCH_ROWS = 131_072
 
 
@@ -60,7 +59,7 @@ class Written:
 
     Attributes:
         adds: the new files.
-        groups: each new file's GROUP, where the rows had one.
+        groups: each new file's bin, where a compaction wrote it.
         replaced: positions of the rows replaced or deleted, by file ordinal of the scan.
         replaced_rows: how many rows named those positions; more than positions when two rows
             named one.
@@ -82,15 +81,15 @@ def write_frame(
     Without `images` only the control columns are read, and nothing is written.
 
     `frame` has the table's columns by logical name, of the types that `rows` gave them, and any of
-    the control columns ACTION, FILE, ROW, VIOLATION, VIOLATION_ROW, GROUP, ROW_ID, ROW_VERSION.
+    the control columns ACTION, FILE, ROW, VIOLATION, VIOLATION_ROW, ROW_ID, ROW_VERSION.
 
     Raises InvalidRequest with the row when one violates a constraint; nothing stays written.
     """
     check_reachable(frame.sparkSession, target.store)
     snapshot = target.snapshot
     present = set(frame.columns)
-    partitions = _partition_fields(snapshot) if images else []
-    data = _data_fields(snapshot) if images else []
+    partitions = partition_fields(snapshot) if images else []
+    data = data_fields(snapshot) if images else []
     columns: list[Column] = [
         F.col(quote(item.name)).alias(f"__d{place}") for place, item in enumerate(data)
     ]
@@ -110,7 +109,6 @@ def write_frame(
         ("row", ROW),
         ("violation", VIOLATION),
         ("violation_row", VIOLATION_ROW),
-        ("group", GROUP),
     ):
         if name in present:
             layout[key] = len(columns)
@@ -126,14 +124,14 @@ def write_frame(
         executor.Layout(partition=tuple(partition_indexes), **layout),
     )
     reports = selected.mapInArrow(travelling(task), executor.REPORT_SCHEMA).collect()
-    return _written(target, (row.asDict() for row in reports))
+    return written(target, (row.asDict() for row in reports))
 
 
 def write_arrow(table: pa.Table, target: Target) -> Written:
     """Writes rows that the driver holds, without Spark; columns as the table's logical schema."""
     snapshot = target.snapshot
-    data = _data_fields(snapshot)
-    partitions = _partition_fields(snapshot)
+    data = data_fields(snapshot)
+    partitions = partition_fields(snapshot)
     schema = _arrow_schema(data, [])
     arrays = [
         _physical(table.column(item.name), wanted.type)
@@ -153,7 +151,13 @@ def write_arrow(table: pa.Table, target: Target) -> Written:
     name = f"part-00000-{task.job_id}"
     for batch in executor.run(task, iter(rows.to_batches(_BATCH_ROWS)), name):
         reports += batch.to_pylist()
-    return _written(target, reports)
+    return written(target, reports)
+
+
+def moving_task(target: Target, tracked: tuple[str, ...]) -> executor.WriteTask:
+    """How tasks write whole rows that they move; `tracked` columns come after the table's."""
+    schema = _arrow_schema(data_fields(target.snapshot), list(tracked))
+    return _task(target, schema, executor.Layout(data=len(schema)))
 
 
 def _physical(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
@@ -169,12 +173,14 @@ def _texts(column: pa.ChunkedArray, item: Field) -> pa.Array:
     return pa.array(texts, pa.string()).take(encoded.indices)
 
 
-def _partition_fields(snapshot: Snapshot) -> list[Field]:
+def partition_fields(snapshot: Snapshot) -> list[Field]:
+    """The partition columns, in the order in which their values are written."""
     found = [snapshot.schema.find(name) for name in snapshot.partition_columns]
     return [item for item in found if item is not None]
 
 
-def _data_fields(snapshot: Snapshot) -> list[Field]:
+def data_fields(snapshot: Snapshot) -> list[Field]:
+    """The columns that data files hold, in order."""
     return [
         item
         for item in snapshot.schema
@@ -202,7 +208,7 @@ def _arrow_schema(data: list[Field], tracked: list[str]) -> pa.Schema:
 
 
 def _task(target: Target, schema: pa.Schema, layout: executor.Layout) -> executor.WriteTask:
-    names = [item.physical_name for item in _partition_fields(target.snapshot)]
+    names = [item.physical_name for item in partition_fields(target.snapshot)]
     return executor.WriteTask(
         schema=schema.serialize().to_pybytes(),
         layout=layout,
@@ -239,7 +245,11 @@ def partition_text(value: Column, item: Field) -> Column:
     return F.nullif(value.cast("string"), F.lit(""))
 
 
-def _written(target: Target, reports: Iterable[Mapping[str, object]]) -> Written:
+def written(target: Target, reports: Iterable[Mapping[str, object]]) -> Written:
+    """What tasks wrote, by their reports, see `executor`.
+
+    Raises InvalidRequest with the row when one violates a constraint; nothing stays written.
+    """
     adds: list[Add] = []
     groups: list[int] = []
     replaced: dict[int, BitMap64] = {}
@@ -251,7 +261,7 @@ def _written(target: Target, reports: Iterable[Mapping[str, object]]) -> Written
         key, count = report["key"], report["count"]
         match report["kind"]:
             case "file":
-                adds.append(_add(target, report, now_ms))
+                adds.append(_reported(target, report, now_ms))
                 group = report["group"]
                 if isinstance(group, int):
                     groups.append(group)
@@ -288,26 +298,46 @@ def _written(target: Target, reports: Iterable[Mapping[str, object]]) -> Written
     )
 
 
-def _add(target: Target, report: Mapping[str, object], now_ms: int) -> Add:
+def add_of(
+    target: Target,
+    path: str,
+    size: int,
+    footer: pq.FileMetaData,
+    now_ms: int,
+    *,
+    partition: Sequence[str | None] = (),
+    with_nan: Collection[tuple[str, ...]] = (),
+) -> Add:
+    """The action for a new file; `path` and the values of its `partition` as in the log."""
     snapshot = target.snapshot
-    values, names, data = report["values"], report["names"], report["data"]
-    assert isinstance(values, list)
-    assert isinstance(names, list)
-    assert isinstance(data, bytes | bytearray)
-    footer = pq.read_metadata(pa.BufferReader(bytes(data)))
-    with_nan = {tuple(name.split(executor.NAME_END)) for name in names}
     columns = Struct(tuple(item for item in snapshot.schema if item.type != Primitive("void")))
     statistics = statistics_of(
         footer, columns, snapshot.partition_columns, snapshot.properties, with_nan
     )
-    size = report["key"]
-    assert isinstance(size, int)
-    physical = [item.physical_name for item in _partition_fields(snapshot)]
+    physical = [item.physical_name for item in partition_fields(snapshot)]
     return Add(
-        path=str(report["text"]),
-        partition_values=dict(zip(physical, values, strict=True)),
+        path=path,
+        partition_values=dict(zip(physical, partition, strict=True)),
         size=size,
         modification_time=now_ms,
         data_change=target.data_change,
         stats=statistics.to_json(),
+    )
+
+
+def _reported(target: Target, report: Mapping[str, object], now_ms: int) -> Add:
+    values, names, data = report["values"], report["names"], report["data"]
+    size = report["key"]
+    assert isinstance(values, list)
+    assert isinstance(names, list)
+    assert isinstance(data, bytes | bytearray)
+    assert isinstance(size, int)
+    return add_of(
+        target,
+        str(report["text"]),
+        size,
+        pq.read_metadata(pa.BufferReader(bytes(data))),
+        now_ms,
+        partition=values,
+        with_nan={tuple(name.split(executor.NAME_END)) for name in names},
     )

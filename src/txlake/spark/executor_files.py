@@ -38,8 +38,8 @@ def finish(sink: pa.NativeFile, url: str, options: Options) -> None:
         return
     sink.close()
     path = local_path(url)
-    _sync(path)
-    _sync(os.path.dirname(path))
+    sync(path)
+    sync(os.path.dirname(path))
 
 
 def remove(url: str, options: Options) -> None:
@@ -86,10 +86,11 @@ def _make_folder(path: str) -> None:
     parent = os.path.dirname(path)
     _make_folder(parent)
     os.makedirs(path, exist_ok=True)
-    _sync(parent)
+    sync(parent)
 
 
-def _sync(path: str) -> None:
+def sync(path: str) -> None:
+    """Returns once a local file, or a folder's list of files, would outlive a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

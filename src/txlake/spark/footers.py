@@ -6,6 +6,7 @@ PROTOCOL.md, "Per-file Statistics".
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -103,12 +104,19 @@ def _bounds(footer: pq.FileMetaData, index: int) -> _Bounds:
 
 
 def _limits(statistics: Any) -> tuple[Any, Any] | None:  # noqa: ANN401 - pyarrow has no types
+    """A row group's bounds; None where it has none, or they say nothing of a NaN."""
     if statistics is None or not statistics.has_min_max:
         return None
     try:
-        return statistics.min, statistics.max
+        low, high = statistics.min, statistics.max
     except (ValueError, OverflowError):  # a time that Python has no value for
         return None
+    if not isinstance(low, float):
+        return low, high
+    if math.isnan(low) or math.isnan(high):
+        return None
+    # Zero of either sign is within the bounds, whichever sign sorts first.
+    return (low or -0.0), (high or 0.0)
 
 
 def _put(values: dict[str, object], path: tuple[str, ...], value: object) -> None:

@@ -19,7 +19,7 @@ from txlake.log.predicates import And, Comparison, IsNull, Operator, Or, Predica
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Add
 from txlake.protocol.partition_values import parse_value
-from txlake.spark import dml, held, rows
+from txlake.spark import dml, held, native, rows
 from txlake.spark.deletions import remove_files
 from txlake.spark.executor import INSERT
 from txlake.spark.scan import quote
@@ -161,7 +161,10 @@ def write_rows(
     frame = rows.checked(frame, work.snapshot, given=given)
     if must_match is not None:
         frame = _matching(work, frame, must_match)
-    return write_frame(frame, work.target())
+    target = work.target()
+    return (
+        native.write(frame, target) if native.suits(frame, target) else write_frame(frame, target)
+    )
 
 
 def _has(frame: DataFrame, name: str) -> bool:

@@ -1,0 +1,211 @@
+"""Rows become data files by Spark's own Parquet writer, in a folder of their own in the table.
+
+Owns when that is exact, what makes it so, and the way from what Spark left in the folder to
+finished `add` actions. Moving rows to Python costs more than Spark's writer: bulk goes this way.
+
+The folder has a new, plain name, so it holds this job's files alone, and what a job that failed
+leaves there is an orphan for VACUUM like any other. Spark moves into it just the files of the one
+attempt of each task that its commit coordinator let through.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from txlake.errors import InvalidRequest
+from txlake.ports import Store, StoredObject
+from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
+from txlake.spark import executor_files
+from txlake.spark.executor import COMPRESSION, INSERT
+from txlake.spark.reading import is_connect
+from txlake.spark.scan import quote
+from txlake.spark.types import spark_type
+from txlake.spark.writing import (
+    VIOLATION,
+    VIOLATION_ROW,
+    Target,
+    Written,
+    add_of,
+    data_fields,
+)
+
+# What Spark's writer takes from the session alone: files as this engine's others are, and the
+# commit protocol that lists no file of a failed attempt.
+_SETTINGS: Mapping[str, str] = {
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.fieldId.write.enabled": "true",
+    "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.writeLegacyFormat": "false",
+    "spark.sql.sources.commitProtocolClass": (
+        "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
+    ),
+}
+# What it takes with each write. Local files without the checksum files that nobody would remove;
+# bounds of long texts cut, since otherwise they have none (`format_bound` cuts them shorter still).
+_OPTIONS: Mapping[str, str] = {
+    "compression": COMPRESSION,
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+    "mapreduce.fileoutputcommitter.algorithm.version": "1",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "true",
+    "maxRecordsPerFile": "0",
+    "parquet.statistics.truncate.length": "256",
+    "parquet.summary.metadata.level": "NONE",
+}
+_MARKER = "_SUCCESS"
+_PLAIN = frozenset(
+    {
+        *("byte", "short", "integer", "long", "float", "double", "boolean", "binary"),
+        *("date", "timestamp", "timestamp_ntz"),
+    }
+)
+_LOCAL = "file://"
+_TAIL_BYTES = 65_536
+_THREADS = 8
+
+
+def suits(frame: DataFrame, target: Target) -> bool:
+    """Whether `write` writes exactly what `writing.write_frame` would.
+
+    Not in buckets, where a file is moved by copying it; not where Spark's machines may not see the
+    files of this one; not into partitions, whose folders must lie in the table's own.
+    """
+    snapshot = target.snapshot
+    data = data_fields(snapshot)
+    mapped = any(item.column_id is not None for item in data)
+    return (
+        target.store.url.startswith(_LOCAL)
+        and executor_files.local_path(target.store.url).isprintable()
+        and not snapshot.partition_columns
+        and target.rows_max is None
+        and len(data) > 0
+        and all(_is_plain(item.type, nested=not mapped) for item in data)
+        and set(frame.columns) <= {*snapshot.schema.names, VIOLATION, VIOLATION_ROW}
+        and _suits_session(frame.sparkSession)
+    )
+
+
+def _is_plain(data_type: DataType, *, nested: bool) -> bool:
+    """Whether Spark's writer writes the type as ours does; only ours writes ids inside of types."""
+    match data_type:
+        case Primitive(name):
+            return name in _PLAIN or data_type.is_string or data_type.decimal is not None
+        case Struct(fields):
+            return nested and all(_is_plain(item.type, nested=True) for item in fields)
+        case Array(element, _):
+            return nested and _is_plain(element, nested=True)
+        case Map(key, value, _):
+            return nested and _is_plain(key, nested=True) and _is_plain(value, nested=True)
+
+
+def _suits_session(spark: SparkSession) -> bool:
+    if not (spark.conf.get("spark.master", "") or "").startswith("local"):
+        return False
+    # Spark Connect can't give one write settings of its own.
+    return not is_connect(spark) or all(
+        spark.conf.get(key) == value for key, value in _SETTINGS.items()
+    )
+
+
+def write(frame: DataFrame, target: Target) -> Written:
+    """Runs one Spark job that writes the rows of a frame that `suits`.
+
+    Raises InvalidRequest with the row when one violates a constraint; nothing stays written.
+    """
+    folder = f"part-{target.system.new_id()}"
+    place = f"{executor_files.local_path(target.store.url)}/{folder}"
+    try:
+        _save(frame.select(*_columns(frame, target)), f"{_LOCAL}{place}")
+        files = _found(target.store, folder)
+        footers = _durable(target.store, files, place)
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        raise
+    now_ms = target.system.now_ms()
+    adds = tuple(
+        add_of(target, file.path, file.size_bytes, footer, now_ms)
+        for file, footer in zip(files, footers, strict=True)
+        if footer.num_rows
+    )
+    empty = [f.path for f, footer in zip(files, footers, strict=True) if not footer.num_rows]
+    target.store.delete([f"{folder}/{_MARKER}", *empty])
+    if not adds:
+        shutil.rmtree(place, ignore_errors=True)
+        return Written()
+    return Written(adds=adds, actions={INSERT: sum(footer.num_rows for footer in footers)})
+
+
+def _columns(frame: DataFrame, target: Target) -> Iterator[Column]:
+    """The columns of the files; the first one fails at a row that violates a constraint."""
+    for place, item in enumerate(data_fields(target.snapshot)):
+        column = F.col(quote(item.name))
+        if place == 0 and VIOLATION in frame.columns:
+            column = _unless_violated(column, item)
+        ids = {} if item.column_id is None else {"parquet.field.id": item.column_id}
+        yield column.alias(item.physical_name, metadata=ids)
+
+
+def _unless_violated(column: Column, item: Field) -> Column:
+    message = F.concat(F.col(VIOLATION), F.lit(" is violated by the row "), F.col(VIOLATION_ROW))
+    failed = F.raise_error(message).cast(spark_type(item.type))
+    return F.when(F.col(VIOLATION).isNull(), column).otherwise(failed)
+
+
+def _save(frame: DataFrame, url: str) -> None:
+    if is_connect(frame.sparkSession):
+        frame.write.options(**_OPTIONS).parquet(url)
+        return
+    # The same plan in a session with the same settings but for ours, which no other thread sees.
+    java: Any = frame
+    spark: Any = frame.sparkSession
+    session = spark._jsparkSession.cloneSession()
+    for key, value in _SETTINGS.items():
+        session.conf().set(key, value)
+    plan = java._jdf.queryExecution().analyzed()
+    dataset = spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan)
+    dataset.write().options(dict(_OPTIONS)).parquet(url)
+
+
+def _found(store: Store, folder: str) -> list[StoredObject]:
+    """The job's files. Raises InvalidRequest when Spark wrote on another machine."""
+    found = list(store.list(folder))
+    if not any(file.path == f"{folder}/{_MARKER}" for file in found):
+        raise InvalidRequest(
+            f"{store.url}: Spark's files for the table aren't in this machine's folder; "
+            "use a folder or a bucket that both reach"
+        )
+    parts = ((file, file.path.removeprefix(f"{folder}/").split("/")) for file in found)
+    return [file for file, names in parts if not any(name.startswith(("_", ".")) for name in names)]
+
+
+def _durable(store: Store, files: list[StoredObject], place: str) -> list[pq.FileMetaData]:
+    """The files' footers, once the files would outlive a power cut."""
+
+    def footer_of(file: StoredObject) -> pq.FileMetaData:
+        executor_files.sync(os.path.join(os.path.dirname(place), file.path))
+        return _footer(store, file)
+
+    with ThreadPoolExecutor(min(_THREADS, len(files) or 1)) as pool:
+        footers = list(pool.map(footer_of, files))
+    executor_files.sync(place)
+    executor_files.sync(os.path.dirname(place))
+    return footers
+
+
+def _footer(store: Store, file: StoredObject) -> pq.FileMetaData:
+    start = max(0, file.size_bytes - _TAIL_BYTES)
+    tail = store.get_range(file.path, start, file.size_bytes - start)
+    length = int.from_bytes(tail[-8:-4], "little") + 8
+    if length > len(tail):
+        tail = store.get_range(file.path, file.size_bytes - length, length)
+    return pq.read_metadata(pa.BufferReader(tail))

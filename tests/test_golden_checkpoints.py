@@ -124,7 +124,7 @@ def test_a_v2_checkpoint_is_the_table(golden: Path, table: Described) -> None:
     _drop_all_but_new(copy.store, files)
     manifests = [path for path in copy.paths if isinstance(parse_name(path), V2Checkpoint)]
     assert len(manifests) == 1
-    assert read_checkpoint(copy.store.files[manifests[0]][0], file="m").files.num_rows == 0
+    assert read_checkpoint(copy.store.files[manifests[0]][0], file="m").columns.num_rows == 0
     assert not any(isinstance(parse_name(path), ClassicCheckpoint) for path in copy.paths)
     as_json = before.properties.checkpoint_write_stats_as_json
     _check_same(copy.open().latest(), before, with_stats=as_json)

@@ -12,6 +12,7 @@ import pytest
 
 from tests.transaction.log_of import VECTORS, add, metadata, remove, vector
 from txlake.errors import CorruptTable
+from txlake.log.files import Files
 from txlake.protocol.actions import (
     Action,
     Add,
@@ -31,8 +32,9 @@ from txlake.protocol.checkpoint_writing import (
     multi_part_checkpoint,
     sidecar_files,
 )
-from txlake.protocol.checkpoints import read_checkpoint, read_removes
+from txlake.protocol.checkpoints import CheckpointRows, read_checkpoint, read_removes
 from txlake.protocol.file_rows import adds_of, files_table
+from txlake.protocol.lazy_stats import LazyStats
 from txlake.protocol.spark_hash import SEED, hash_texts, part_of
 from txlake.protocol.types import parse_schema
 
@@ -89,6 +91,11 @@ def _state(
     )
 
 
+def _files(rows: CheckpointRows) -> pa.Table:
+    """The files with their statistics."""
+    return Files.of_columns(rows.columns, LazyStats([rows.stats])).table
+
+
 def _columns(data: bytes) -> pa.Schema:
     return pq.read_schema(io.BytesIO(data))
 
@@ -97,7 +104,7 @@ def test_a_checkpoint_keeps_all_that_it_is_given() -> None:
     mixed = msgspec.structs.replace(_ADD, path="b", extra={"newMixed": "text"})
     data = classic_checkpoint(_state([_ADD, mixed, add("plain")], [_REMOVE, remove("r")]))
     rows = read_checkpoint(data, file=_NAME)
-    found = {item.path: item for item in adds_of(rows.files)}
+    found = {item.path: item for item in adds_of(_files(rows))}
     assert found["plain"] == msgspec.structs.replace(add("plain"), data_change=False)
     assert msgspec.structs.replace(found[_ADD.path], extra={}) == msgspec.structs.replace(
         _ADD, extra={}
@@ -119,9 +126,9 @@ def test_a_checkpoint_keeps_all_that_it_is_given() -> None:
 def test_a_second_rewrite_changes_nothing() -> None:
     first = read_checkpoint(classic_checkpoint(_state([_ADD], [])), file=_NAME)
     second = read_checkpoint(
-        classic_checkpoint(_state(adds_of(first.files), [], list(first.others))), file=_NAME
+        classic_checkpoint(_state(adds_of(_files(first)), [], list(first.others))), file=_NAME
     )
-    assert second.files.equals(first.files)
+    assert _files(second).equals(_files(first))
     assert list(map(repr, second.others)) == list(map(repr, first.others))
 
 
@@ -147,7 +154,7 @@ def test_statistics_in_the_forms_that_were_asked_for(as_json: bool, as_struct: b
     assert (fields.get_field_index("stats") >= 0) is as_json
     assert (fields.get_field_index("stats_parsed") >= 0) is as_struct
     assert (fields.get_field_index("partitionValues_parsed") >= 0) is as_struct
-    stats = adds_of(read_checkpoint(data, file=_NAME).files)[0].stats
+    stats = adds_of(_files(read_checkpoint(data, file=_NAME)))[0].stats
     if as_json or as_struct:
         assert json.loads(stats or "") == json.loads(_ADD.stats or "")
     else:
@@ -160,30 +167,30 @@ def test_every_row_stands_in_one_part() -> None:
     state = replace(_state(adds, removes), has_vectors=True)
     parts = list(multi_part_checkpoint(state, 4))
     read = [read_checkpoint(part, file=_NAME) for part in parts]
-    paths = [row for part in read for row in part.files["path"].to_pylist()]
+    paths = [row for part in read for row in _files(part)["path"].to_pylist()]
     assert sorted(paths) == sorted(item.path for item in adds)
     gone = [item.path for part in parts for item in read_removes(part, file=_NAME)]
     assert sorted(gone) == sorted(item.path for item in removes)
     assert [bool(part.others) for part in read] == [False, False, True, False]
-    assert min(part.files.num_rows for part in read) > 0
+    assert min(_files(part).num_rows for part in read) > 0
     by_path = hash_texts([item.path for item in adds], np.full(50, SEED, np.uint32))
     hashes = hash_texts([item.key[1] for item in adds], by_path)
     for item, part in zip(adds, part_of(hashes, 4).tolist()):
-        assert item.path in read[part].files["path"].to_pylist()
+        assert item.path in _files(read[part])["path"].to_pylist()
     again = list(multi_part_checkpoint(replace(state, files=files_table(adds[::-1])), 4))
     for one, other in zip(read, (read_checkpoint(part, file=_NAME) for part in again)):
-        assert set(one.files["path"].to_pylist()) == set(other.files["path"].to_pylist())
+        assert set(_files(one)["path"].to_pylist()) == set(_files(other)["path"].to_pylist())
 
 
 def test_sidecars_hold_the_files_and_the_manifest_the_rest() -> None:
     state = _state([add(f"f{i}") for i in range(5)], [remove("r")])
     files = list(sidecar_files(state, 2))
-    assert [read_checkpoint(data, file="s.parquet").files.num_rows for data in files] == [2, 2, 1]
+    assert [_files(read_checkpoint(data, file="s.parquet")).num_rows for data in files] == [2, 2, 1]
     assert [len(read_removes(data, file="s.parquet")) for data in files] == [0, 0, 1]
     assert _columns(files[0]).names == ["add", "remove"]
     sidecars = [Sidecar(path="x.parquet", size_in_bytes=1, modification_time=2)]
     rows = read_checkpoint(manifest(state, 10, sidecars), file=_NAME)
-    assert rows.files.num_rows == 0
+    assert _files(rows).num_rows == 0
     assert [item for item in rows.others if isinstance(item, Sidecar)] == sidecars
     assert CheckpointMetadata(version=10) in rows.others
     assert list(sidecar_files(_state([], []), 2)) == []
@@ -193,7 +200,7 @@ def test_sidecars_hold_the_files_and_the_manifest_the_rest() -> None:
 def test_a_json_manifest_is_read() -> None:
     lines = encode_actions([CheckpointMetadata(version=1), *_OTHERS, _ADD, _REMOVE])
     rows = read_checkpoint(lines, file="x.json")
-    assert adds_of(rows.files) == [_ADD]
+    assert adds_of(_files(rows)) == [_ADD]
     assert len(rows.others) == len(_OTHERS) + 1
     assert read_removes(lines, file="x.json") == [_REMOVE]
 
@@ -241,13 +248,13 @@ def test_rows_that_are_no_add_are_left_out_wherever_they_stand() -> None:
         return _written(add=pa.array(values, kind))
 
     for pattern in ("aaa", "--aa-", "a-a-a", "-----", "ea-ea", "aa---", "---aa"):
-        found = read_checkpoint(rows(pattern), file=_NAME).files["path"].to_pylist()
+        found = _files(read_checkpoint(rows(pattern), file=_NAME))["path"].to_pylist()
         assert found == [f"f{at}" for at, letter in enumerate(pattern) if letter == "a"]
 
 
 def test_a_checkpoint_without_files_or_with_other_columns_is_read() -> None:
     rows = read_checkpoint(_written(unknown=pa.array([True])), file=_NAME)
-    assert rows.files.num_rows == 0
+    assert _files(rows).num_rows == 0
     assert rows.others == ()
 
 

@@ -20,6 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txlake.errors import CorruptTable
+from txlake.log.file_columns import FileColumns
+from txlake.log.partitions import partition_texts
 from txlake.log.predicate_nodes import ColumnPath
 from txlake.protocol.partition_values import PartitionScalar, parse_column, parse_value
 from txlake.protocol.types import DataType, Field, Primitive, Struct, to_arrow_type
@@ -77,7 +79,7 @@ class FileBounds:
     @classmethod
     def of(
         cls,
-        files: pa.Table,
+        files: FileColumns,
         schema: Struct,
         partition_columns: Collection[str],
         wanted: Collection[ColumnPath],
@@ -130,9 +132,8 @@ def _fields_on(path: ColumnPath, schema: Struct) -> list[Field] | None:
 # --- partition values ---------------------------------------------------------------------------
 
 
-def _partition_bounds(files: pa.Table, item: Field) -> ColumnBounds:
-    column = files["partition_values"].combine_chunks()
-    texts = pc.map_lookup(column, pa.scalar(item.physical_name), "first")
+def _partition_bounds(files: FileColumns, item: Field) -> ColumnBounds:
+    texts = partition_texts(files, item.physical_name)
     values = _wide(parse_column(texts, item.type))
     is_null = pc.is_null(values)
     if pa.types.is_floating(values.type):
@@ -155,11 +156,15 @@ def _wide(values: pa.Array) -> pa.Array:
 class _Statistics:
     """The statistics of each file, decoded as far as the wanted columns go."""
 
-    def __init__(self, files: pa.Table, wanted: Sequence[tuple[str, ...]]) -> None:
+    def __init__(self, files: FileColumns, wanted: Sequence[tuple[str, ...]]) -> None:
         names = tuple(sorted({path[0] for path in wanted}))
         self._attributes = {name: f"c{place}" for place, name in enumerate(names)}
         decode = _decoder_for(names).decode
-        self._files = [_decoded(decode, text) for text in files["stats"].to_pylist()]
+        self._files = [
+            _decoded(decode, text)
+            for chunk in files.column("stats").iterchunks()
+            for text in chunk.to_pylist()
+        ]
 
     def bounds(self, path: tuple[str, ...], item: Field) -> ColumnBounds:
         """The bounds of one column, physical path."""

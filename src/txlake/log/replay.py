@@ -6,12 +6,14 @@ only one of them is in memory. Source: PROTOCOL.md, "Action Reconciliation".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
 import pyarrow as pa
 
 from txlake.errors import CorruptTable
-from txlake.log.files import FILES_SCHEMA, Files
+from txlake.log.block import Block, canonical_key
+from txlake.log.files import Files
 from txlake.log.segment import Checkpoint, LogEntry, Segment
 from txlake.log.snapshot import Changes, Snapshot
 from txlake.log.tombstones import LoadRemoves, Tombstones
@@ -27,6 +29,9 @@ from txlake.protocol.actions import (
     decode_actions,
 )
 from txlake.protocol.checkpoints import CheckpointRows
+from txlake.protocol.lazy_stats import LazyStats
+
+Rebuild: TypeAlias = Callable[[CorruptTable], Snapshot]
 
 
 def sidecars_of(checkpoint: Checkpoint, others: Iterable[Action]) -> tuple[Sidecar, ...]:
@@ -51,10 +56,13 @@ def state_of_checkpoint(
     checkpoint: Checkpoint,
     rows: Sequence[CheckpointRows],
     load_removes: LoadRemoves,
+    rebuild: Rebuild,
 ) -> Snapshot:
     """The state that a checkpoint's files and sidecars hold.
 
-    Raises CorruptTable naming the checkpoint when protocol or metadata is missing.
+    Its statistics are decoded when they are used; where that fails, those of the state are used
+    that `rebuild` makes from other files of the log. Raises CorruptTable naming the checkpoint when
+    protocol or metadata is missing.
     """
     protocol: Protocol | None = None
     metadata: Metadata | None = None
@@ -75,18 +83,33 @@ def state_of_checkpoint(
             f"{table}: {checkpoint.paths[0]}: the checkpoint of version {checkpoint.version} has "
             f"no {missing} action"
         )
-    tables = [part.files for part in rows if part.files.num_rows]
+    columns = pa.concat_tables([part.columns for part in rows])
+
+    def instead(error: CorruptTable) -> pa.ChunkedArray:
+        return _stats_from(columns, rebuild(error), error)
+
+    stats = LazyStats([part.stats for part in rows], instead=instead)
     return Snapshot(
         table=table,
         version=checkpoint.version,
         timestamp_ms=checkpoint.parts[-1].modified_ms,
         protocol=protocol,
         metadata=metadata,
-        files=Files.of_table(pa.concat_tables(tables) if tables else FILES_SCHEMA.empty_table()),
+        files=Files.of_columns(columns, stats),
         app_transactions=app_transactions,
         domains=domains,
         tombstones=Tombstones(load_removes),
     )
+
+
+def _stats_from(columns: pa.Table, state: Snapshot, error: CorruptTable) -> pa.ChunkedArray:
+    """The statistics of the same files, in the order of `columns`, from another state."""
+    stats = {canonical_key(add.key): add.stats for add in state.files.adds()}
+    try:
+        texts = [stats[key] for key in Block(columns=columns).row_keys()]
+    except KeyError:
+        raise error from None  # another list of files: not the same version after all
+    return pa.chunked_array([pa.array(texts, pa.string())])
 
 
 def replay(base: Snapshot, deltas: Iterable[tuple[LogEntry, bytes]], segment: Segment) -> Snapshot:

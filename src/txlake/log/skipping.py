@@ -19,6 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txlake.log.bounds import ColumnBounds, FileBounds
+from txlake.log.file_columns import FileColumns
+from txlake.log.partitions import partition_groups
 from txlake.log.predicate_nodes import (
     Always,
     And,
@@ -42,27 +44,42 @@ _LIST_VALUES_MAX = 64
 
 
 def may_match(
-    predicate: Predicate, files: pa.Table, schema: Struct, partition_columns: Collection[str]
+    predicate: Predicate, files: FileColumns, schema: Struct, partition_columns: Collection[str]
 ) -> pa.BooleanArray:
     """For each file whether it may hold a row for which the predicate is true; never null.
 
-    `files` is a table in FILES_SCHEMA; `schema` and `partition_columns` have logical names. The
+    `files` has the columns of FILES_SCHEMA, `schema` and `partition_columns` logical names. The
     predicate should be bound to the schema; what isn't keeps its files. Raises CorruptTable for a
     partition value that is no value of its column.
     """
     parts = conjuncts(predicate)
     first = tuple(part for part in parts if is_partition_only(part, partition_columns))
-    if not first or len(first) == len(parts):
+    if not first:
         return _evaluate(predicate, files, schema, partition_columns).true
     # Partition values cost little, so statistics are only read of the files that they leave.
-    left = _evaluate(And(first), files, schema, partition_columns).true
+    left = _in_partitions(And(first), files, schema, partition_columns)
+    if len(first) == len(parts):
+        return left
     others = And(tuple(part for part in parts if part not in first))
     verdict = _evaluate(others, files.filter(left), schema, partition_columns)
     return pc.replace_with_mask(left, left, verdict.true)
 
 
+def _in_partitions(
+    predicate: Predicate, files: FileColumns, schema: Struct, partition_columns: Collection[str]
+) -> pa.BooleanArray:
+    """As `may_match`, of partition columns alone: files with equal values are looked at once."""
+    fields = (schema.find(column[0]) for column in columns_of(predicate))
+    names = sorted({item.physical_name for item in fields if item is not None})
+    groups = partition_groups(files, names) if names and files.num_rows else None
+    if groups is None:
+        return _evaluate(predicate, files, schema, partition_columns).true
+    verdict = _evaluate(predicate, groups.values, schema, partition_columns)
+    return verdict.true.take(groups.of_files)
+
+
 def must_match(
-    predicate: Predicate, files: pa.Table, schema: Struct, partition_columns: Collection[str]
+    predicate: Predicate, files: FileColumns, schema: Struct, partition_columns: Collection[str]
 ) -> pa.BooleanArray:
     """For each file whether the predicate is certainly true for every row; never null.
 
@@ -101,7 +118,7 @@ class _Verdict:
 
 
 def _evaluate(
-    predicate: Predicate, files: pa.Table, schema: Struct, partition_columns: Collection[str]
+    predicate: Predicate, files: FileColumns, schema: Struct, partition_columns: Collection[str]
 ) -> _Verdict:
     wanted = columns_of(predicate)
     return _Evaluation(FileBounds.of(files, schema, partition_columns, wanted)).of(predicate)

@@ -143,10 +143,11 @@ class Snapshot:
 
     def select(self, predicate: Predicate | None) -> pa.Table:
         """The files that may hold rows for which the (bound) predicate is true, in FILES_SCHEMA."""
-        table = self.files.table
-        if predicate is None or not table.num_rows:
-            return table
-        return table.filter(may_match(predicate, table, self.schema, self.partition_columns))
+        if predicate is None:
+            return self.files.table
+        return self.files.where(
+            lambda files: may_match(predicate, files, self.schema, self.partition_columns)
+        )
 
     def apply(
         self,

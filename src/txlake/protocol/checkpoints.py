@@ -8,26 +8,34 @@ Source: PROTOCOL.md, "Checkpoint Schema".
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from txlake.errors import CorruptTable
 from txlake.protocol.actions import (
     Action,
     Add,
     JsonObject,
     Remove,
-    Sidecar,
     actions_from_object,
     decode_actions,
 )
-from txlake.protocol.checkpoint_stats import stats_to_json
 from txlake.protocol.file_rows import FILES_SCHEMA, STRING_MAP, VECTOR_TYPE, files_table
+from txlake.protocol.lazy_stats import (
+    BATCH_ROWS,
+    PARQUET_ERRORS,
+    GivenStats,
+    Mask,
+    StatsPart,
+    damaged,
+)
 
 # The columns of other actions than files, with a field that each of them must have.
 _OTHER_COLUMNS = {
@@ -43,7 +51,6 @@ _ADD_FIELDS = {
     "size": "size",
     "modificationTime": "modification_time",
     "dataChange": "data_change",
-    "stats": "stats",
     "baseRowId": "base_row_id",
     "defaultRowCommitVersion": "default_row_commit_version",
     "clusteringProvider": "clustering_provider",
@@ -57,7 +64,10 @@ _VECTOR_FIELDS = {
     "offset": "offset",
 }
 _NESTED = ("deletionVector", "format")
-_PARSED = ("stats_parsed", "partitionValues_parsed")
+# Not read with the other columns: statistics when they are needed, the last never.
+_NOT_COLUMNS = {"stats", "stats_parsed", "partitionValues_parsed"}
+_CHUNKS_LOOKED_AT_MAX = 4_000
+_COLUMNS_SCHEMA = FILES_SCHEMA.remove(FILES_SCHEMA.get_field_index("stats"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,29 +75,35 @@ class CheckpointRows:
     """What one file of a checkpoint holds, tombstones left out.
 
     Attributes:
-        files: the live files in FILES_SCHEMA.
+        columns: the live files in FILES_SCHEMA but for `stats`.
+        stats: their statistics.
         others: all actions that aren't of files: protocol, metadata, sidecars ...
     """
 
-    files: pa.Table
+    columns: pa.Table
+    stats: StatsPart | GivenStats
     others: tuple[Action, ...]
 
 
 def read_checkpoint(data: bytes, *, file: str) -> CheckpointRows:
     """Files and other actions of a checkpoint file or sidecar: Parquet, or JSON lines by its name.
 
-    Raises CorruptTable naming `file` when it can't be decoded.
+    Raises CorruptTable naming `file` when it can't be decoded. Damage to the statistics alone shows
+    when they are used.
     """
     if file.endswith(".json"):
         actions = decode_actions(data, file=file)
-        adds = [action for action in actions if isinstance(action, Add)]
-        others = tuple(action for action in actions if not isinstance(action, Add | Remove))
-        return CheckpointRows(files_table(adds), others)
+        files = files_table([action for action in actions if isinstance(action, Add)])
+        rest = tuple(action for action in actions if not isinstance(action, Add | Remove))
+        return CheckpointRows(files.drop_columns("stats"), GivenStats(files["stats"]), rest)
     try:
         parquet = pq.ParquetFile(pa.BufferReader(data))
-        return CheckpointRows(_read_files(parquet), tuple(_read_others(parquet, file)))
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
-        raise _damaged(file, error) from error
+        others = tuple(_read_others(parquet, file))
+        fields = _add_fields(parquet)
+        columns, present = _read_files(parquet, fields)
+        return CheckpointRows(columns, _stats(data, parquet, fields, present, file), others)
+    except PARQUET_ERRORS as error:
+        raise damaged(file, error) from error
 
 
 def read_removes(data: bytes, *, file: str) -> list[Remove]:
@@ -102,12 +118,8 @@ def read_removes(data: bytes, *, file: str) -> list[Remove]:
             cast(Remove, action)
             for action in _actions(parquet.read(["remove"])["remove"], "remove", "path", file)
         ]
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
-        raise _damaged(file, error) from error
-
-
-def _damaged(file: str, error: Exception) -> CorruptTable:
-    return CorruptTable(f"{file}: not a readable checkpoint: {error}")
+    except PARQUET_ERRORS as error:
+        raise damaged(file, error) from error
 
 
 def _read_others(parquet: pq.ParquetFile, file: str) -> Iterator[Action]:
@@ -142,26 +154,55 @@ def _without_nulls(value: JsonObject) -> JsonObject:
     }
 
 
-def _read_files(parquet: pq.ParquetFile) -> pa.Table:
-    schema = parquet.schema_arrow
+def _read_files(parquet: pq.ParquetFile, fields: AbstractSet[str]) -> tuple[pa.Table, Mask]:
+    """The files without their statistics, and for each row of Parquet whether it is one of them."""
+    batches: list[pa.RecordBatch] = []
+    present = np.zeros(parquet.metadata.num_rows, np.bool_)
+    if "path" in fields:
+        start = 0
+        columns = [f"add.{name}" for name in sorted(fields - _NOT_COLUMNS)]
+        for batch in parquet.iter_batches(BATCH_ROWS, columns=columns):
+            adds = batch.column(0)
+            present[start : start + len(adds)] = pc.struct_field(adds, "path").is_valid()
+            start += len(adds)
+            rows = _rows_of_adds(adds)
+            if len(rows):
+                batches.append(_files_batch(rows))
+    return pa.Table.from_batches(batches, _COLUMNS_SCHEMA), present
+
+
+def _add_fields(parquet: pq.ParquetFile) -> AbstractSet[str]:
+    """The fields of `add`, without those that the file itself says to be null in all rows."""
+    schema, metadata = parquet.schema_arrow, parquet.metadata
     index = schema.get_field_index("add")
     if index < 0:
-        return FILES_SCHEMA.empty_table()
-    names = [item.name for item in schema.field(index).type]
-    wanted = [f"add.{name}" for name in names if name not in _PARSED]
-    column = parquet.read(wanted)["add"]
-    batches = []
-    without_stats = False
-    for chunk in column.chunks:
-        rows = _rows_of_adds(chunk)
-        if len(rows):
-            batch = _files_batch(rows)
-            without_stats = without_stats or batch.column("stats").null_count > 0
-            batches.append(batch)
-    files = pa.Table.from_batches(batches, FILES_SCHEMA)
-    if without_stats and "stats_parsed" in names:
-        return _with_parsed_stats(files, parquet.read(["add.path", "add.stats_parsed"])["add"])
-    return files
+        return frozenset()
+    names = {item.name for item in schema.field(index).type}
+    if not {"path", "partitionValues"} <= names:
+        raise ValueError(f"column add: expected path, partitionValues ..., found {sorted(names)}")
+    if metadata.num_row_groups * metadata.num_columns > _CHUNKS_LOOKED_AT_MAX:
+        return names
+    filled: set[str] = set()
+    for group in range(metadata.num_row_groups):
+        columns = metadata.row_group(group)
+        for place in range(columns.num_columns):
+            column = columns.column(place)
+            path = column.path_in_schema.split(".")
+            if path[0] == "add" and path[1] not in filled:
+                facts = column.statistics
+                known = facts is not None and facts.has_null_count
+                if not known or facts.null_count != column.num_values:
+                    filled.add(path[1])
+    return names & filled
+
+
+def _stats(
+    data: bytes, parquet: pq.ParquetFile, fields: AbstractSet[str], present: Mask, file: str
+) -> StatsPart | GivenStats:
+    names = [name for name in ("stats", "stats_parsed") if name in fields]
+    if names and present.any():
+        return StatsPart(data, parquet.metadata, names, present, file)
+    return GivenStats(pa.chunked_array([_nulls(pa.string(), int(np.count_nonzero(present)))]))
 
 
 def _rows_of_adds(chunk: pa.StructArray) -> pa.StructArray:
@@ -182,8 +223,6 @@ def _rows_of_adds(chunk: pa.StructArray) -> pa.StructArray:
 
 def _files_batch(rows: pa.StructArray) -> pa.RecordBatch:
     fields = dict(zip((item.name for item in rows.type), rows.flatten()))
-    if "path" not in fields or "partitionValues" not in fields:
-        raise ValueError(f"column add: expected path, partitionValues ..., found {rows.type}")
     columns: dict[str, pa.Array] = {}
     for name, ours in _ADD_FIELDS.items():
         columns[ours] = _as(fields.pop(name, None), FILES_SCHEMA.field(ours).type, len(rows))
@@ -194,20 +233,30 @@ def _files_batch(rows: pa.StructArray) -> pa.RecordBatch:
     for name in ("path", "size", "modification_time", "data_change"):
         if columns[name].null_count:
             raise ValueError(f"column add: {name} is null in {columns[name].null_count} rows")
-    arrays = [columns[name] for name in FILES_SCHEMA.names]
-    return pa.RecordBatch.from_arrays(arrays, schema=FILES_SCHEMA)
+    arrays = [columns[name] for name in _COLUMNS_SCHEMA.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=_COLUMNS_SCHEMA)
+
+
+def _nulls(kind: pa.DataType, rows: int) -> pa.Array:
+    """Nulls that share their memory with all others of the type."""
+    return _many_nulls(kind).slice(0, rows) if rows <= BATCH_ROWS else pa.nulls(rows, kind)
+
+
+@lru_cache(maxsize=16)
+def _many_nulls(kind: pa.DataType) -> pa.Array:
+    return pa.nulls(BATCH_ROWS, kind)
 
 
 def _as(values: pa.Array | None, data_type: pa.DataType, rows: int) -> pa.Array:
     if values is None:
-        return pa.nulls(rows, data_type)
+        return _nulls(data_type, rows)
     return values if values.type.equals(data_type) else values.cast(data_type)
 
 
 def _as_map(values: pa.Array | None, rows: int) -> pa.Array:
     """A map of strings with Arrow's own field names, whatever the writer called key and value."""
     if values is None or values.null_count == rows:
-        return pa.nulls(rows, STRING_MAP)
+        return _nulls(STRING_MAP, rows)
     if values.type.equals(STRING_MAP):
         return values
     if not pa.types.is_map(values.type):
@@ -222,11 +271,11 @@ def _as_map(values: pa.Array | None, rows: int) -> pa.Array:
 
 def _as_vectors(values: pa.Array | None, rows: int) -> pa.Array:
     if values is None or values.null_count == rows:
-        return pa.nulls(rows, VECTOR_TYPE)
+        return _nulls(VECTOR_TYPE, rows)
     parts = dict(zip((item.name for item in values.type), values.flatten()))
     storage = parts.get("storageType")
     if storage is None or storage.null_count == rows:
-        return pa.nulls(rows, VECTOR_TYPE)
+        return _nulls(VECTOR_TYPE, rows)
     arrays = [
         _as(parts.get(name), VECTOR_TYPE.field(ours).type, rows)
         for name, ours in _VECTOR_FIELDS.items()
@@ -240,26 +289,10 @@ def _extras(unknown: dict[str, pa.Array], rows: int) -> pa.Array:
     """The unknown fields of each row as one JSON object, or null."""
     known = {name: values for name, values in unknown.items() if values.null_count < rows}
     if not known:
-        return pa.nulls(rows, pa.string())
+        return _nulls(pa.string(), rows)
     columns = [values.to_pylist(maps_as_pydicts="lossy") for values in known.values()]
     texts: list[str | None] = []
     for row in zip(*columns):
         extra = {name: value for name, value in zip(known, row) if value is not None}
         texts.append(json.dumps(extra, default=str, ensure_ascii=False) if extra else None)
     return pa.array(texts, pa.string())
-
-
-def _with_parsed_stats(files: pa.Table, column: pa.ChunkedArray) -> pa.Table:
-    """Files whose statistics stand in `stats_parsed` alone, with their JSON made from it."""
-    texts: list[pa.Array] = []
-    for chunk in column.chunks:
-        rows = _rows_of_adds(chunk)
-        if len(rows):
-            texts.append(stats_to_json(pc.struct_field(rows, "stats_parsed")))
-    stats = pc.coalesce(files["stats"], pa.chunked_array(texts, pa.string()))
-    return files.set_column(FILES_SCHEMA.get_field_index("stats"), "stats", stats)
-
-
-def sidecar_names(others: Sequence[Action]) -> list[str]:
-    """The paths of the sidecars that a V2 checkpoint names, as written."""
-    return [action.path for action in others if isinstance(action, Sidecar)]

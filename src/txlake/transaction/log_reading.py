@@ -11,7 +11,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from txlake.errors import CorruptTable, InvalidRequest
-from txlake.log.replay import commit_info_of, replay, sidecars_of, state_of_checkpoint
+from txlake.log.replay import (
+    Rebuild,
+    commit_info_of,
+    replay,
+    sidecars_of,
+    state_of_checkpoint,
+)
 from txlake.log.segment import (
     Checkpoint,
     CheckpointName,
@@ -25,7 +31,7 @@ from txlake.protocol.actions import CommitInfo, Remove
 from txlake.protocol.checkpoints import CheckpointRows, read_checkpoint, read_removes
 from txlake.protocol.checksums import StateFacts, read_checksum
 from txlake.protocol.features import check_readable
-from txlake.protocol.file_names import Compaction, commit_path, parse_name, sidecar_path
+from txlake.protocol.file_names import LOG_FOLDER, Compaction, commit_path, parse_name, sidecar_path
 from txlake.protocol.paths import decode_path
 
 _log = logging.getLogger(__name__)
@@ -44,15 +50,22 @@ class LogReader:
         # A simulated store is read in one thread, so that its runs can be replayed.
         self._is_remote = not store.url.startswith(("file:", "memory:"))
 
-    def load(self, listing: Listing, version: int | None) -> tuple[Snapshot, Segment]:
+    def load(
+        self,
+        listing: Listing,
+        version: int | None,
+        damaged: frozenset[CheckpointName] = frozenset(),
+    ) -> tuple[Snapshot, Segment]:
         """A version (the latest when None) from the files of a listing, and what was read for it.
+
+        `damaged` names checkpoints that are not to be used.
 
         A damaged checkpoint gives way to an older one, a damaged compaction to its commits. Raises
         what `TableLog` promises.
         """
         if listing.latest_version < 0:
             raise self._without_versions(listing)
-        unusable: set[CheckpointName] = set()
+        unusable = set(damaged)
         first_error: CorruptTable | None = None
         while True:
             try:
@@ -66,7 +79,7 @@ class LogReader:
             base = Snapshot.empty(self._name)
             if segment.checkpoint is not None:
                 try:
-                    base = self.read_checkpoint(segment.checkpoint)
+                    base = self._from_checkpoint(segment.checkpoint, frozenset(unusable))
                 except CorruptTable as error:
                     _log.warning("%s: checkpoint not usable: %s", self._name, error)
                     unusable.add(segment.checkpoint.paths)
@@ -98,13 +111,43 @@ class LogReader:
         return state
 
     def read_checkpoint(self, checkpoint: Checkpoint) -> Snapshot:
-        """The state that a checkpoint holds. Raises CorruptTable naming the damaged file."""
+        """The state that a checkpoint holds, all of it decoded.
+
+        Raises CorruptTable naming the damaged file.
+        """
+
+        def give_up(error: CorruptTable) -> Snapshot:
+            raise error
+
+        state = self._state_of(checkpoint, give_up)
+        _ = state.files.table
+        return state
+
+    def _from_checkpoint(
+        self, checkpoint: Checkpoint, unusable: frozenset[CheckpointName]
+    ) -> Snapshot:
+        """As `read_checkpoint`, but damage to the statistics shows, and is mended, later."""
+
+        def rebuild(error: CorruptTable) -> Snapshot:
+            _log.warning("%s: checkpoint not usable: %s", self._name, error)
+            objects = self._store.list(LOG_FOLDER)
+            listing = Listing.of((item.path, item.size_bytes, item.modified_ms) for item in objects)
+            try:
+                return self.load(listing, checkpoint.version, unusable | {checkpoint.paths})[0]
+            except (CorruptTable, InvalidRequest) as other:
+                raise error from other
+
+        return self._state_of(checkpoint, rebuild)
+
+    def _state_of(self, checkpoint: Checkpoint, rebuild: Rebuild) -> Snapshot:
         rows = list(self._rows(checkpoint.paths))
         own = [action for part in rows for action in part.others]
         sidecars = [sidecar_path(decode_path(item.path)) for item in sidecars_of(checkpoint, own)]
         rows += self._rows(sidecars)
         paths = (*checkpoint.paths, *sidecars)
-        return state_of_checkpoint(self._name, checkpoint, rows, lambda: self._removes(paths))
+        return state_of_checkpoint(
+            self._name, checkpoint, rows, lambda: self._removes(paths), rebuild
+        )
 
     def _rows(self, paths: Sequence[str]) -> Iterator[CheckpointRows]:
         for path, data in self._read(paths):

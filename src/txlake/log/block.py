@@ -1,0 +1,311 @@
+"""Rows of live files that many versions share: Arrow columns, or values, whichever is asked for.
+
+Owns by which key files are the same, how a row is found by its key, and which columns are decoded.
+Knows nothing of versions: what a commit changes lies over a block, in `files`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txlake.protocol.actions import Add, FileKey
+from txlake.protocol.file_rows import FILES_SCHEMA, adds_of, files_table, vector_of
+from txlake.protocol.lazy_stats import GivenStats, LazyStats, Mask
+
+_LOCAL_ROOTS = ("/", "file:")
+_SCANS_BEFORE_INDEX = 16
+_STATS_PLACE = FILES_SCHEMA.get_field_index("stats")
+
+
+def canonical_path(path: str) -> str:
+    """One spelling for the ways to write an absolute local path: `/a`, `file:/a`, `file:///a`.
+
+    All other paths are themselves.
+    """
+    if not path.startswith(_LOCAL_ROOTS):
+        return path
+    return "file:///" + path.removeprefix("file:").lstrip("/")
+
+
+def canonical_key(key: FileKey) -> FileKey:
+    """The key by which replay compares logical files."""
+    path = key[0]
+    return (canonical_path(path), key[1]) if path.startswith(_LOCAL_ROOTS) else key
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over the live files: bytes, deletion vectors and the rows those delete."""
+
+    files: int = 0
+    size_bytes: int = 0
+    deletion_vectors: int = 0
+    deleted_records: int = 0
+
+    def plus(self, other: Totals, sign: int = 1) -> Totals:
+        """The sums with `other` added, or taken away when `sign` is -1."""
+        return Totals(
+            self.files + sign * other.files,
+            self.size_bytes + sign * other.size_bytes,
+            self.deletion_vectors + sign * other.deletion_vectors,
+            self.deleted_records + sign * other.deleted_records,
+        )
+
+
+class Block:
+    """Rows of files. Immutable; what is made lazily is kept, and any thread may ask for it.
+
+    Looking at statistics may raise CorruptTable: see `LazyStats`.
+    """
+
+    __slots__ = (
+        "_adds",
+        "_columns",
+        "_hashes",
+        "_order",
+        "_plain",
+        "_rows",
+        "_scans",
+        "_stats",
+        "_table",
+        "_totals",
+    )
+
+    def __init__(
+        self,
+        *,
+        adds: list[Add] | None = None,
+        columns: pa.Table | None = None,
+        stats: LazyStats | None = None,
+    ) -> None:
+        """From values; or from columns in FILES_SCHEMA but for `stats`, and those."""
+        self._adds = adds
+        self._columns = columns
+        self._stats = stats
+        self._table: pa.Table | None = None
+        self._rows: int = len(adds) if adds is not None else columns.num_rows if columns else 0
+        self._scans = 0
+        self._plain: bool | None = None
+        self._hashes: npt.NDArray[np.int64] | None = None
+        self._order: npt.NDArray[np.int64] | None = None
+        self._totals: Totals | None = None
+
+    @classmethod
+    def of_table(cls, table: pa.Table) -> Block:
+        """The rows of a table in FILES_SCHEMA. Nothing is copied."""
+        stats = LazyStats((GivenStats(table["stats"]),))
+        block = cls(columns=table.drop_columns("stats"), stats=stats)
+        block._table = table
+        return block
+
+    def __len__(self) -> int:
+        return self._rows
+
+    @property
+    def has_adds(self) -> bool:
+        return self._adds is not None
+
+    @property
+    def adds(self) -> Sequence[Add]:
+        if self._adds is None:
+            self._adds = adds_of(self.table)
+        return self._adds
+
+    @property
+    def columns(self) -> pa.Table:
+        """All columns but `stats`."""
+        if self._columns is None:
+            self._columns = self.table.drop_columns("stats")
+        return self._columns
+
+    @property
+    def stats(self) -> LazyStats:
+        """The statistics, a text or null for each row."""
+        if self._stats is None:
+            self._stats = LazyStats((GivenStats(self.table["stats"]),))
+        return self._stats
+
+    @property
+    def table(self) -> pa.Table:
+        """The rows in FILES_SCHEMA, statistics included."""
+        if self._table is None:
+            if self._columns is None or self._stats is None:
+                self._table = files_table(self._adds or [])
+            else:
+                self._table = _with_stats(self._columns, self._stats.column())
+        return self._table
+
+    @property
+    def totals(self) -> Totals:
+        if self._totals is None:
+            self._totals = (
+                totals_of_adds(self._adds)
+                if self._adds is not None
+                else _totals_of_table(self.columns)
+            )
+        return self._totals
+
+    def totals_of(self, rows: frozenset[int]) -> Totals:
+        """The sums over some rows."""
+        if self._adds is not None:
+            adds = self._adds
+            return totals_of_adds(adds[row] for row in rows)
+        columns = self.columns.select(["size", "deletion_vector"])
+        return _totals_of_table(columns.take(pa.array(sorted(rows), pa.int64())))
+
+    def add_at(self, row: int) -> Add:
+        if self._adds is not None:
+            return self._adds[row]
+        keep = np.zeros(self._rows, np.bool_)
+        keep[row] = True
+        stats = self.stats.filter(keep)
+        return adds_of(_with_stats(self.columns.slice(row, 1), stats))[0]
+
+    def row_keys(self) -> Iterator[FileKey]:
+        """The canonical key of each row."""
+        if self._adds is not None:
+            return (canonical_key(add.key) for add in self._adds)
+        return map(self._key_at, range(self._rows))
+
+    def find(self, keys: Iterable[FileKey]) -> dict[FileKey, int]:
+        """The rows of those of the keys that are here."""
+        wanted = keys if isinstance(keys, frozenset) else frozenset(keys)
+        found: dict[FileKey, int] = {}
+        if self._hashes is None and self._adds is None and self._scan_is_cheaper(len(wanted)):
+            rows: Iterable[int] = self._scan({path for path, _ in wanted})
+        else:
+            rows = chain.from_iterable(self.rows_of_path(path) for path, _ in wanted)
+        for row in rows:
+            key = self._key_at(row)
+            if key in wanted:
+                found[key] = row
+        return found
+
+    def rows_of_path(self, path: str) -> list[int]:
+        """All rows of a canonical path, by the index."""
+        if not self._rows:
+            return []
+        hashes, order = self._index()
+        value = hash(path)
+        start, end = np.searchsorted(hashes, value, "left"), np.searchsorted(hashes, value, "right")
+        return [row for row in order[start:end].tolist() if self._path_at(row) == path]
+
+    def _scan_is_cheaper(self, keys: int) -> bool:
+        self._scans += 1
+        return self._scans <= _SCANS_BEFORE_INDEX and keys <= 1_000 and self._is_plain()
+
+    def _is_plain(self) -> bool:
+        """Whether every path is its own canonical form."""
+        if self._plain is None:
+            column = self.columns["path"]
+            local = [pc.any(pc.starts_with(column, root)).as_py() for root in _LOCAL_ROOTS]
+            self._plain = not any(local)
+        return self._plain
+
+    def _scan(self, paths: set[str]) -> list[int]:
+        mask = pc.is_in(self.columns["path"], value_set=pa.array(paths, pa.string()))
+        return cast(list[int], pc.indices_nonzero(mask).to_pylist())
+
+    def _index(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Sorted hashes of the paths and their rows: 16 bytes a file, where a dict takes 200."""
+        if self._hashes is None or self._order is None:
+            hashes = np.fromiter(map(hash, self._paths()), np.int64, self._rows)
+            order = np.argsort(hashes, kind="stable")
+            self._order = order
+            self._hashes = hashes[order]
+        return self._hashes, self._order
+
+    def _paths(self) -> Iterator[str]:
+        if self._adds is not None:
+            return (canonical_path(add.path) for add in self._adds)
+        paths = chain.from_iterable(chunk.to_pylist() for chunk in self.columns["path"].chunks)
+        return paths if self._is_plain() else map(canonical_path, paths)
+
+    def _path_at(self, row: int) -> str:
+        if self._adds is not None:
+            return canonical_path(self._adds[row].path)
+        return canonical_path(cast(str, self.columns["path"][row].as_py()))
+
+    def _key_at(self, row: int) -> FileKey:
+        if self._adds is not None:
+            return canonical_key(self._adds[row].key)
+        vector = self.columns["deletion_vector"][row].as_py()
+        return (self._path_at(row), None if vector is None else vector_of(vector).unique_id)
+
+
+class BlockRows:
+    """Some rows of a block, of which only those columns are looked at that are asked for."""
+
+    __slots__ = ("_block", "_keep", "num_rows")
+
+    def __init__(self, block: Block, keep: Mask | None = None) -> None:
+        self._block = block
+        self._keep = keep
+        self.num_rows = len(block) if keep is None else int(np.count_nonzero(keep))
+
+    def column(self, name: str) -> pa.ChunkedArray | StatsOfRows:
+        """One column. Statistics can only be gone through, chunk by chunk."""
+        if name == "stats":
+            return StatsOfRows(self._block.stats, self._keep)
+        column = self._block.columns[name]
+        return column if self._keep is None else column.filter(pa.array(self._keep))
+
+    def filter(self, mask: pa.BooleanArray) -> BlockRows:
+        """Those of the rows for which the mask is true."""
+        keep = np.asarray(mask)
+        if self._keep is not None:
+            every = self._keep.copy()
+            every[self._keep] = keep
+            keep = every
+        return BlockRows(self._block, keep)
+
+    def table(self) -> pa.Table:
+        """The rows in FILES_SCHEMA."""
+        if self._keep is None or self.num_rows == len(self._block):
+            return self._block.table
+        columns = self._block.columns.filter(pa.array(self._keep))
+        return _with_stats(columns, self._block.stats.filter(self._keep))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StatsOfRows:
+    """The statistics of some rows."""
+
+    _stats: LazyStats
+    _keep: Mask | None
+
+    def iterchunks(self) -> Iterator[pa.Array]:
+        """Their texts in order, null where there are none."""
+        return self._stats.chunks(self._keep)
+
+
+def _with_stats(columns: pa.Table, stats: pa.ChunkedArray) -> pa.Table:
+    return columns.add_column(_STATS_PLACE, "stats", stats)
+
+
+def totals_of_adds(adds: Iterable[Add]) -> Totals:
+    """The sums over these files."""
+    files = size = vectors = deleted = 0
+    for add in adds:
+        files += 1
+        size += add.size
+        if add.deletion_vector is not None:
+            vectors += 1
+            deleted += add.deletion_vector.cardinality
+    return Totals(files, size, vectors, deleted)
+
+
+def _totals_of_table(table: pa.Table) -> Totals:
+    vectors = table["deletion_vector"]
+    present = table.num_rows - vectors.null_count
+    deleted = pc.sum(pc.struct_field(vectors, "cardinality")).as_py() if present else 0
+    size = pc.sum(table["size"]).as_py()
+    return Totals(table.num_rows, size or 0, present, deleted or 0)

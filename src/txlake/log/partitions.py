@@ -1,0 +1,97 @@
+"""The partition values of many files: the texts of a column, and files with equal values as groups.
+
+Owns that work on partitions costs what their number costs, not that of the files. What a text means
+is `protocol.partition_values`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txlake.log.file_columns import FileColumns
+from txlake.protocol.file_rows import string_maps
+
+_FILES_A_GROUP_MIN = 4
+
+
+def partition_texts(files: FileColumns, name: str) -> pa.ChunkedArray:
+    """The texts of a partition column, by its physical name; null where a file has none."""
+    chunks = [_texts(maps, name) for maps in files.column("partition_values").iterchunks()]
+    return pa.chunked_array(chunks, pa.string())
+
+
+def _texts(maps: pa.MapArray, name: str) -> pa.Array:
+    """The value of a key in each map: by its place, where that is the same in all of them."""
+    rows = len(maps)
+    if rows and not maps.null_count:
+        offsets = maps.offsets.to_numpy()
+        width, rest = divmod(int(offsets[-1] - offsets[0]), rows)
+        if width and not rest and (np.diff(offsets) == width).all():
+            first, count = int(offsets[0]), rows * width
+            keys, items = maps.keys.slice(first, count), maps.items.slice(first, count)
+            for place in range(width):
+                at = pa.array(np.arange(place, count, width)) if width > 1 else None
+                found = pc.equal(keys if at is None else keys.take(at), name)
+                if pc.all(found).as_py():
+                    return items if at is None else items.take(at)
+                if pc.any(found).as_py():
+                    break
+    return pc.map_lookup(maps, pa.scalar(name), "first")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartitionGroups:
+    """Files by their partition values.
+
+    Attributes:
+        values: the distinct ones, as the column `partition_values` of a table.
+        of_files: the row of `values` that each file has.
+    """
+
+    values: pa.Table
+    of_files: pa.Array
+
+
+def partition_groups(files: FileColumns, names: Sequence[str]) -> PartitionGroups | None:
+    """The files by their values of these columns (physical names).
+
+    None when there are about as many combinations of values as files.
+    """
+    most = files.num_rows // _FILES_A_GROUP_MIN
+    combined = np.zeros(files.num_rows, np.int64)
+    texts: list[list[str | None]] = []
+    for name in names:
+        encoded = pc.dictionary_encode(partition_texts(files, name), null_encoding="encode")
+        column = encoded.unify_dictionaries().combine_chunks()
+        values = column.dictionary
+        if len(values) > most:
+            return None
+        codes = combined * len(values) + column.indices.to_numpy()
+        # Numbered anew from 0, so that the next column can't make them overflow.
+        distinct, combined = _numbered(codes, (len(texts[0]) if texts else 1) * len(values))
+        if len(distinct) > most:
+            return None
+        earlier, last = np.divmod(distinct, len(values))
+        texts = [[known[place] for place in earlier.tolist()] for known in texts]
+        own = values.to_pylist()
+        texts.append([own[place] for place in last.tolist()])
+    maps = string_maps([dict(zip(names, row)) for row in zip(*texts)])
+    return PartitionGroups(pa.table({"partition_values": maps}), pa.array(combined))
+
+
+def _numbered(
+    codes: npt.NDArray[np.int64], end: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The distinct ones of codes below `end`, and each code's place among them."""
+    if end > len(codes):
+        distinct, places = np.unique(codes, return_inverse=True)
+        return distinct, places
+    is_there = np.zeros(end, np.bool_)
+    is_there[codes] = True
+    return np.flatnonzero(is_there), (np.cumsum(is_there) - 1)[codes]

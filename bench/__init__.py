@@ -1,1 +1,1 @@
-"""txlake beside raw Spark and delta-rs, on the same rows: `python -m bench --help`."""
+"""txlake beside raw Spark, Delta Spark and delta-rs, on the same files (`python -m bench -h`)."""

@@ -1,107 +1,160 @@
-"""The rounds: the engines one after the other, each in a process of its own, then the medians."""
+"""The rounds: the engines one after the other, each in a process of its own, then the table."""
 
 from __future__ import annotations
 
 import argparse
-import json
+import dataclasses
+import datetime
 import os
-import platform
+import shlex
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
-from importlib.metadata import version
 from pathlib import Path
 
+import msgspec
 from rich.console import Console
-from rich.table import Table
 
-from bench.data import Source, make_source
+from bench.engines import ENGINES, TITLES
+from bench.registry import SUITES, WORKS
+from bench.report import console_table, write_report
+from bench.results import SuiteRun, load, machine, save, versions
+from bench.sizes import FULL, QUICK, WARM_UP, Sizes
+from bench.sources.logs import log_of_commits, log_with_checkpoint
+from bench.sources.rows import large_rows, small_files
+from bench.sources.tpch import tpch
+from bench.worker import Measured, Task
 
-ENGINES = ("txlake", "spark", "delta-rs")
-STEPS = ("append", "scan", "update", "scan after updates")
-
-Seconds = dict[str, dict[str, list[float]]]
-"""Engine, then step, to the seconds of each round."""
+ROOT = Path(__file__).resolve().parent.parent
+CACHE = ROOT / ".cache" / "bench"
+NOTE = Console(stderr=True, highlight=False)
 
 
 def main() -> None:
-    """Measures, prints the table and writes the JSON."""
+    """Measures, and after each suite writes the JSON and prints the table."""
     arguments = _arguments()
-    note = Console(stderr=True)
-    seconds: Seconds = {engine: {step: [] for step in STEPS} for engine in arguments.engines}
-    with tempfile.TemporaryDirectory(prefix="txlake-bench-", dir=arguments.scratch) as folder:
-        scratch = Path(folder)
-        note.print(f"making {arguments.rows:,} rows")
-        source = make_source(scratch / "source", arguments.rows)
-        for number in range(1, arguments.rounds + 1):
-            for engine in arguments.engines:
-                note.print(f"round {number} of {arguments.rounds}: {engine}")
-                for step, value in _measure(engine, scratch / "engine", source).items():
-                    seconds[engine][step].append(value)
-    medians = {
-        engine: {step: statistics.median(values) for step, values in steps.items()}
-        for engine, steps in seconds.items()
-    }
-    Console().print(_table(medians, arguments.rows))
-    result = {
-        "rows": arguments.rows,
-        "rounds": arguments.rounds,
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "versions": {name: version(name) for name in ("txlake", "pyspark", "deltalake", "pyarrow")},
-        "median_seconds": medians,
-        "seconds": seconds,
-    }
-    arguments.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    note.print(f"all numbers: {arguments.json}")
+    results = load(arguments.json)
+    if not arguments.report:
+        for suite in arguments.suites or SUITES:
+            results.suites[suite] = _run(suite, arguments)
+            save(arguments.json, results)
+    Console().print(console_table(results))
+    if arguments.readme:
+        write_report(results, ROOT)
+    NOTE.print(f"all numbers: {arguments.json}")
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--rows", type=int, default=2_000_000, help="of the table (2,000,000)")
-    parser.add_argument("--rounds", type=int, default=3, help="of all engines in turn (3)")
-    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES)
-    parser.add_argument("--scratch", type=Path, help="folder for the tables (the system's)")
-    parser.add_argument("--json", type=Path, default=Path("bench/results.json"))
-    return parser.parse_args()
+    add = parser.add_argument
+    add("suites", nargs="*", metavar="SUITE", help=f"of {', '.join(SUITES)} (all)")
+    add("--engines", nargs="+", choices=list(ENGINES), default=list(ENGINES))
+    add("--quick", action="store_true", help="a tenth of the data, one round")
+    add("--rounds", type=int, help="of all engines in turn (3; quick: 1)")
+    add("--rows", type=int, help="of the large table, a multiple of 20,000")
+    add("--data", type=Path, default=CACHE, help="folder for the data, kept (.cache/bench)")
+    add(
+        "--json", type=Path, help="the results (bench/results.json; quick: .cache/bench/quick.json)"
+    )
+    add("--through", default="", metavar="COMMAND", help="runs each engine's process through it")
+    add("--report", action="store_true", help="measures nothing, shows what the JSON has")
+    add("--readme", action="store_true", help="writes the README's table and docs/bench.svg")
+    arguments = parser.parse_args()
+    unknown = set(arguments.suites) - set(SUITES)
+    if unknown:
+        parser.error(f"no such suite: {', '.join(sorted(unknown))}")
+    arguments.rounds = arguments.rounds or (1 if arguments.quick else 3)
+    arguments.sizes = QUICK if arguments.quick else FULL
+    if arguments.rows:
+        arguments.sizes = dataclasses.replace(arguments.sizes, rows=arguments.rows)
+    if arguments.json is None:
+        arguments.json = CACHE / "quick.json" if arguments.quick else ROOT / "bench/results.json"
+    return arguments
 
 
-def _measure(engine: str, scratch: Path, source: Source) -> dict[str, float]:
-    scratch.mkdir()
+def _run(suite: str, arguments: argparse.Namespace) -> SuiteRun:
+    NOTE.print(f"{suite}: making its data, unless it is there")
+    for sizes in (WARM_UP, arguments.sizes):
+        make_data(suite, arguments.data, sizes)
+    run = SuiteRun(
+        date=f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}",
+        rounds=arguments.rounds,
+        sizes=arguments.sizes,
+        machine=machine(),
+        versions=versions(),
+        samples={work.name: {} for work in WORKS if work.suite == suite},
+        details={},
+    )
+    processes = dict.fromkeys(work.process for work in WORKS if work.suite == suite)
+    for number in range(arguments.rounds):
+        for process in processes:
+            for engine in _in_turn(arguments.engines, number):
+                if any(
+                    engine in w.engines for w in WORKS if (w.suite, w.process) == (suite, process)
+                ):
+                    NOTE.print(
+                        f"{suite}, round {number + 1} of {arguments.rounds}: "
+                        f"{process}, {TITLES[engine]}"
+                    )
+                    _add(run, engine, _measured(suite, process, engine, arguments))
+    return run
+
+
+def make_data(suite: str, data: Path, sizes: Sizes) -> None:
+    """Makes what a suite works on, unless it is there."""
+    if suite == "rows":
+        large_rows(data, sizes.rows, sizes.row_files)
+    elif suite == "files":
+        small_files(data, sizes.small_files)
+    elif suite == "log":
+        log_of_commits(data, sizes.log_files)
+        log_with_checkpoint(data, sizes.log_files)
+        log_with_checkpoint(data, sizes.large_log_files)
+    else:
+        tpch(data, sizes.scale)
+
+
+def _in_turn(engines: list[str], number: int) -> list[str]:
+    """Each round begins with another engine."""
+    first = number % len(engines)
+    return engines[first:] + engines[:first]
+
+
+def _measured(suite: str, process: str, engine: str, arguments: argparse.Namespace) -> Measured:
+    scratch = Path(tempfile.mkdtemp(prefix="run-", dir=arguments.data))
     try:
+        task = Task(
+            engine=engine,
+            suite=suite,
+            process=process,
+            sizes=arguments.sizes,
+            data=str(arguments.data.resolve()),
+            scratch=str(scratch.resolve()),
+            result=str(scratch / "result.json"),
+        )
+        (scratch / "task.json").write_bytes(msgspec.json.encode(task))
         ran = subprocess.run(
             [
-                *(sys.executable, "-m", "bench.engines", engine, str(scratch)),
-                *(str(source.folder), str(source.rows), str(source.amount_cents)),
+                *shlex.split(arguments.through),
+                *(sys.executable, "-m", "bench.worker", str(scratch / "task.json")),
             ],
+            cwd=ROOT,
             env={**os.environ, "PYSPARK_PYTHON": sys.executable},
-            stdout=subprocess.PIPE,
-            text=True,
             check=False,
         )
+        if ran.returncode != 0:
+            raise SystemExit(f"{TITLES[engine]} failed at {suite}; what it said stands above")
+        return msgspec.json.decode(Path(task.result).read_bytes(), type=Measured)
     finally:
-        shutil.rmtree(scratch)
-    if ran.returncode != 0:
-        raise SystemExit(f"{engine} failed; what it said stands above")
-    measured: dict[str, float] = json.loads(ran.stdout.splitlines()[-1])
-    return measured
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _table(medians: dict[str, dict[str, float]], rows: int) -> Table:
-    table = Table(title=f"{rows:,} rows: median seconds, and how many times txlake's")
-    table.add_column("step")
-    for engine in medians:
-        table.add_column(engine, justify="right")
-    for step in STEPS:
-        base = medians.get("txlake", {}).get(step)
-        cells = [
-            f"{steps[step]:.3f}" + (f" ({steps[step] / base:.2f}x)" if base else "")
-            for steps in medians.values()
-        ]
-        table.add_row(step, *cells)
-    return table
+def _add(run: SuiteRun, engine: str, measured: Measured) -> None:
+    for work, values in measured.samples.items():
+        run.samples[work].setdefault(engine, []).append(values)
+    for name, value in measured.details.items():
+        run.details.setdefault(engine, {}).setdefault(name, []).append(value)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,57 @@
+"""What is asked of an engine. One that can't do a thing isn't asked: the registry names who is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bench.sources.rows import Total
+
+Row = tuple[object, ...]
+FEW = 3
+"""Rows that a small INSERT has."""
+
+
+class Engine(ABC):
+    """One engine. Tables are folders."""
+
+    @abstractmethod
+    def total(self, table: Path) -> Total:
+        """The table's rows, the sum of `k` and the sum of `v`."""
+
+    @abstractmethod
+    def append(self, table: Path, files: Sequence[Path]) -> None:
+        """Appends the rows of Parquet files; makes the table when it isn't there."""
+
+    @abstractmethod
+    def attach(self, tables: Mapping[str, Path]) -> None:
+        """Gives tables the names that queries know them by."""
+
+    @abstractmethod
+    def query(self, text: str) -> list[Row]:
+        """The rows of a query over attached tables."""
+
+    def update(self, table: Path, where: str) -> None:
+        """Adds one to `v` where the condition holds."""
+        raise NotImplementedError
+
+    def delete(self, table: Path, where: str) -> None:
+        """Deletes rows."""
+        raise NotImplementedError
+
+    def merge(self, table: Path, changes: Path) -> None:
+        """By `id`: adds the file's `v` to the table's, or inserts a row with `k = 0`, `s = ''`."""
+        raise NotImplementedError
+
+    def delete_keys(self, table: Path, column: str, keys: Path) -> None:
+        """Deletes the rows whose column holds an `orderkey` of the file."""
+        raise NotImplementedError
+
+    def insert(self, table: Path, first: int) -> None:
+        """Inserts FEW rows: `id` from `first` on, `k = 1`, `v = 0.5`, `s = 'few'`."""
+        raise NotImplementedError
+
+    def compact(self, table: Path) -> None:
+        """Makes few large files of many, and of files with deletion vectors."""
+        raise NotImplementedError

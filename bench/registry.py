@@ -1,0 +1,131 @@
+"""The works of the bench: what each one runs, by which engines, how often, and what is to reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bench.stage import Stage
+from bench.suites import logs, rows, tpch
+
+SPARK, DELTA, RS, TXLAKE = "spark", "delta-spark", "delta-rs", "txlake"
+ALL = (SPARK, DELTA, RS, TXLAKE)
+TABLES = (DELTA, RS, TXLAKE)
+LOGS = (RS, TXLAKE)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """txlake's value is to be at most `factor` times that engine's; without one, `factor`."""
+
+    factor: float
+    against: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A row of the table.
+
+    Attributes:
+        name: its key in the results.
+        suite: what it is chosen by on the command line.
+        process: works of one suite with the same one share a process of each engine, in order.
+        title: its words in the table; `{}` names are those of `Sizes.words`.
+        run: one repeat: gets the stage and the repeat's number, gives the value.
+        repeats: in each round; all rounds' repeats give the median.
+        engines: those that can do it.
+        target: what txlake has to reach.
+        unit: of the value; less is better.
+        check: run once after the repeats, where they don't check themselves.
+    """
+
+    name: str
+    suite: str
+    process: str
+    title: str
+    run: Callable[[Stage, int], float]
+    repeats: int
+    engines: tuple[str, ...]
+    target: Target
+    unit: str = "s"
+    check: Callable[[Stage], None] | None = None
+
+
+WORKS = (
+    Work("sum", "rows", "rows", "sum over {rows} rows", rows.sum_rows, 5, ALL, Target(1.15, SPARK)),
+    Work(
+        "sum-deleted", "rows", "rows", "same, a deletion vector on every file",
+        rows.sum_deleted, 5, TABLES, Target(0.6, DELTA),
+    ),
+    Work("append", "rows", "rows", "append {half} rows", rows.append, 2, ALL, Target(1.2, SPARK)),
+    Work(
+        "update-one", "rows", "rows", "UPDATE 1 row in {rows}",
+        rows.update_one, 3, TABLES, Target(0.15, DELTA),
+    ),
+    Work(
+        "delete-one", "rows", "rows", "DELETE 1 row in {rows}",
+        rows.delete_one, 3, TABLES, Target(0.3, DELTA),
+    ),
+    Work(
+        "update-tenth", "rows", "rows", "UPDATE {tenth} rows",
+        rows.update_tenth, 2, TABLES, Target(0.5, DELTA),
+    ),
+    Work(
+        "merge", "rows", "rows", "MERGE {hundredth} rows",
+        rows.merge, 2, TABLES, Target(0.4, DELTA),
+    ),
+    Work(
+        "insert", "rows", "rows", "INSERT of a few rows",
+        rows.insert_few, 15, TABLES, Target(1.5, RS), check=rows.inserted_few,
+    ),
+    Work(
+        "compact-deleted", "rows", "rows", "compact {rows} rows, a deletion vector on every file",
+        rows.compact_deleted, 1, TABLES, Target(0.5, DELTA),
+    ),
+    Work(
+        "sum-small", "files", "files", "read {small_files} files, planning included",
+        rows.sum_small_files, 3, ALL, Target(0.3, DELTA),
+    ),
+    Work(
+        "compact-small", "files", "files", "compact {small_files} small files",
+        rows.compact_small_files, 1, TABLES, Target(0.5, DELTA),
+    ),
+    Work(
+        "open-commits", "log", "log", "open {log_files} files from JSON",
+        logs.open_commits, 3, LOGS, Target(1.0, RS),
+    ),
+    Work(
+        "open-checkpoint", "log", "log", "open {log_files} files from a checkpoint",
+        logs.open_checkpoint, 3, LOGS, Target(1.0, RS),
+    ),
+    Work(
+        "refresh", "log", "log", "refresh it by one commit",
+        logs.refresh, 10, LOGS, Target(5.0, None), unit="ms",
+    ),
+    Work(
+        "open-large", "log", "large log", "open {large_log_files} files from a checkpoint",
+        logs.open_large, 3, LOGS, Target(1.0, RS),
+    ),
+    Work(
+        "plan", "log", "large log", "plan one partition of them",
+        logs.plan_partition, 5, LOGS, Target(1.0, RS), unit="ms",
+    ),
+    Work(
+        "memory", "log", "large log", "most memory for both",
+        logs.peak_memory, 1, LOGS, Target(1.0, RS), unit="MiB",
+    ),
+    Work(
+        "tpch", "tpch", "tpch", "TPC-H at scale {scale}, sum of 22 queries",
+        tpch.queries, 1, ALL, Target(1.1, SPARK),
+    ),
+    Work(
+        "rf1", "tpch", "tpch", "RF1: insert 0.1 % of orders and lineitems",
+        tpch.insert_orders, 3, TABLES, Target(0.5, DELTA),
+    ),
+    Work(
+        "rf2", "tpch", "tpch", "RF2: delete 0.1 % of them by key",
+        tpch.delete_orders, 3, TABLES, Target(0.5, DELTA),
+    ),
+)  # fmt: skip
+
+SUITES = tuple(dict.fromkeys(work.suite for work in WORKS))

@@ -1,0 +1,106 @@
+"""The results shown: a table for the terminal, and for the README a table and the chart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.table import Table
+
+from bench.amounts import amount
+from bench.chart import chart
+from bench.engines import TITLES
+from bench.registry import Target
+from bench.results import Line, Results, SuiteRun, lines
+
+BEGIN = "<!-- bench -->"
+END = "<!-- /bench -->"
+
+
+def console_table(results: Results) -> Table:
+    """The table for a terminal."""
+    shown = lines(results)
+    reached = sum(1 for line in shown if line.reached)
+    table = Table(
+        title=f"txlake beside the other engines: medians; {reached} of {len(shown)} reached",
+        caption="\n".join(_conditions(results)),
+    )
+    table.add_column("work")
+    for title in TITLES.values():
+        table.add_column(title, justify="right", no_wrap=True)
+    for title in ("txlake is", "to reach", ""):
+        table.add_column(title, no_wrap=True)
+    suite = ""
+    for line in shown:
+        if suite not in ("", line.work.suite):
+            table.add_section()
+        suite = line.work.suite
+        style = {True: "green", False: "red", None: "dim"}[line.reached]
+        table.add_row(*_cells(line), f"[{style}]{_verdict(line)}[/]")
+    return table
+
+
+def markdown(results: Results) -> str:
+    """The README's part: the table and how it was measured."""
+    head = ("work", *TITLES.values(), "txlake is", "to reach", "")
+    rows = [" | ".join(head), " | ".join(["---", *["---:"] * len(TITLES), "---", "---", "---"])]
+    rows += [" | ".join((*_cells(line), _verdict(line))) for line in lines(results)]
+    table = "\n".join(f"| {row} |" for row in rows)
+    return f"{table}\n\n" + " ".join(_conditions(results)) + "\n"
+
+
+def write_report(results: Results, root: Path) -> None:
+    """Writes the README's part between its two marks, and docs/bench.svg."""
+    (root / "docs" / "bench.svg").write_text(chart(lines(results)), encoding="utf-8")
+    readme = root / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise SystemExit(f"{readme} has no place for the table: {BEGIN} and {END}")
+    readme.write_text(f"{before}{BEGIN}\n{markdown(results)}{END}{after}", encoding="utf-8")
+
+
+def _cells(line: Line) -> list[str]:
+    medians = [
+        amount(line.medians[engine], line.work.unit) if engine in line.medians else "-"
+        for engine in TITLES
+    ]
+    return [line.title, *medians, _stands(line), _wanted(line.work.target, line.work.unit)]
+
+
+def _stands(line: Line) -> str:
+    against = line.work.target.against
+    if against is None or line.ratio is None:
+        return ""
+    return f"{line.ratio:.2f} x {TITLES[against]}"
+
+
+def _wanted(target: Target, unit: str) -> str:
+    if target.against is None:
+        return f"under {target.factor:g} {unit}"
+    return f"{target.factor:g} x"
+
+
+def _verdict(line: Line) -> str:
+    return {True: "reached", False: "missed", None: "not measured"}[line.reached]
+
+
+def _conditions(results: Results) -> list[str]:
+    """How it was measured: once for suites that ran alike."""
+    alike: dict[str, list[str]] = {}
+    for name, run in results.suites.items():
+        alike.setdefault(_condition(run), []).append(name)
+    if len(alike) == 1:
+        return list(alike)
+    return [f"{', '.join(names)}: {text}" for text, names in alike.items()]
+
+
+def _condition(run: SuiteRun) -> str:
+    version, machine = run.versions, run.machine
+    return (
+        f"Medians of {run.rounds} round{'s' if run.rounds > 1 else ''} on {machine.cores} cores "
+        f"({machine.processor}, {machine.memory_gib} GiB), {run.date}: "
+        f"txlake {version['txlake']}, Spark {version['pyspark']}, "
+        f"Delta Spark {version['delta-spark']}, delta-rs {version['deltalake']}, "
+        f"Python {version['python']}."
+    )

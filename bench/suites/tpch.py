@@ -1,0 +1,91 @@
+"""TPC-H: the queries and the two refresh functions."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+
+from bench.sources.tpch import TABLES, Tpch, checking_query, plain, tpch
+from bench.stage import Stage, WrongAnswer, timed
+from bench.tpch_queries import QUERIES
+
+_CHANGED = (("orders", "o_orderkey"), ("lineitem", "l_orderkey"))
+# Averages and shares are decimals of few digits to some engines, floats to others.
+_TOLERANCE = 1e-5
+
+
+def queries(stage: Stage, number: int) -> float:
+    """The sum over the 22 queries, each one's seconds in the details."""
+    source = tpch(stage.data, stage.sizes.scale)
+    _attached(stage, source)
+    answers = source.answers()
+    whole = 0.0
+    for name, text in QUERIES.items():
+        seconds, rows = timed(partial(stage.engine.query, text))
+        _expect_rows(stage, name, [plain(row) for row in rows], answers[name])
+        stage.details[name] = min(seconds, stage.details.get(name, seconds))
+        whole += seconds
+    return whole
+
+
+def insert_orders(stage: Stage, number: int) -> float:
+    """RF1: new orders, then their lineitems; each is a transaction."""
+    source = tpch(stage.data, stage.sizes.scale)
+    tables = _attached(stage, source)
+    seconds = 0.0
+    for name, _ in _CHANGED:
+        file = source.inserted(name, number)
+        seconds += timed(partial(stage.engine.append, tables[name], [file]))[0]
+        _expect_sums(stage, source, name, f"rf1-{name}-{number}", 1)
+    return seconds
+
+
+def delete_orders(stage: Stage, number: int) -> float:
+    """RF2: orders by their keys, then their lineitems; each is a transaction."""
+    source = tpch(stage.data, stage.sizes.scale)
+    tables = _attached(stage, source)
+    keys = source.deleted(number)
+    seconds = 0.0
+    for name, column in _CHANGED:
+        seconds += timed(partial(stage.engine.delete_keys, tables[name], column, keys))[0]
+        _expect_sums(stage, source, name, f"rf2-{name}-{number}", -1)
+    return seconds
+
+
+def _attached(stage: Stage, source: Tpch) -> dict[str, Path]:
+    def make() -> dict[str, Path]:
+        tables = {name: stage.table(name, source.data(name), source.log(name)) for name in TABLES}
+        stage.engine.attach(tables)
+        return tables
+
+    return stage.keep("tpch", make)
+
+
+def _expect_sums(stage: Stage, source: Tpch, table: str, change: str, sign: int) -> None:
+    sums = source.sums()
+    name = f"sums of {table}"
+    rows, cents = stage.keep(name, lambda: tuple(sums[table]))
+    expected = (rows + sign * sums[change][0], cents + sign * sums[change][1])
+    stage.kept[name] = expected
+    ((found_rows, price),) = stage.engine.query(checking_query(table))
+    stage.expect((found_rows, round(Decimal(str(price)) * 100)), expected, f"{table}, {change}")
+
+
+def _expect_rows(
+    stage: Stage, what: str, found: list[list[object]], expected: list[list[object]]
+) -> None:
+    if len(found) != len(expected):
+        raise WrongAnswer(
+            f"{stage.engine_name}: {what}: expected {len(expected)} rows, found {len(found)}"
+        )
+    for one, other in zip(found, expected, strict=True):
+        if len(one) != len(other) or not all(map(_same, one, other)):
+            raise WrongAnswer(f"{stage.engine_name}: {what}: expected {other}, found {one}")
+
+
+def _same(one: object, other: object) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
+    return one == other

@@ -1,0 +1,84 @@
+"""One engine in a process of its own: warmed up on little, then measured.
+
+`python -m bench.worker TASK`, a file with the JSON of a `Task`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+
+from bench.registry import WORKS, Work
+from bench.sizes import WARM_UP, Sizes
+from bench.stage import Stage, engine_maker
+
+_WARM_UP_REPEATS = 2
+
+
+class Task(msgspec.Struct, frozen=True):
+    """What a process does: the works of one `process` of the registry, by one engine."""
+
+    engine: str
+    suite: str
+    process: str
+    sizes: Sizes
+    data: str
+    scratch: str
+    result: str
+
+
+class Measured(msgspec.Struct):
+    """What it found: by work, the value of each repeat; and details by name."""
+
+    samples: dict[str, list[float]]
+    details: dict[str, float]
+
+
+def works_of(task: Task) -> list[Work]:
+    """In order."""
+    return [
+        work
+        for work in WORKS
+        if (work.suite, work.process) == (task.suite, task.process) and task.engine in work.engines
+    ]
+
+
+def measure(task: Task) -> Measured:
+    """Runs all the works twice: on little, to warm up, then on what is asked for.
+
+    Raises:
+        WrongAnswer: an engine came to another answer.
+    """
+    data, scratch = Path(task.data), Path(task.scratch)
+    engine = engine_maker(task.engine, scratch / "engine")
+    works = works_of(task)
+    warm_up = Stage(task.engine, engine, WARM_UP, data, scratch / "warm-up")
+    for work in works:
+        _repeat(work, warm_up, min(work.repeats, _WARM_UP_REPEATS))
+    stage = Stage(task.engine, engine, task.sizes, data, scratch / "measured")
+    samples = {}
+    for work in works:
+        os.sync()  # what earlier works have written isn't this one's to wait for
+        samples[work.name] = _repeat(work, stage, work.repeats)
+    return Measured(samples, stage.details)
+
+
+def _repeat(work: Work, stage: Stage, repeats: int) -> list[float]:
+    stage.scratch.mkdir(parents=True, exist_ok=True)
+    values = [work.run(stage, number) for number in range(repeats)]
+    if work.check is not None:
+        work.check(stage)
+    return values
+
+
+def main(path: Path) -> None:
+    """Reads the task, measures, writes the result."""
+    task = msgspec.json.decode(path.read_bytes(), type=Task)
+    Path(task.result).write_bytes(msgspec.json.encode(measure(task)))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from txlake.errors import CorruptTable
+from txlake.protocol import actions
 from txlake.protocol.actions import (
     WIRE_NAMES,
     Action,
@@ -140,6 +142,33 @@ def test_unknown_fields_survive() -> None:
     assert add.deletion_vector is not None
     assert add.deletion_vector.extra == {"newer": True}
     assert json.loads(encode_actions([add])) == line
+
+
+def test_a_line_that_we_do_not_know_slows_down_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow: list[object] = []
+
+    def watched(line: Mapping[str, object], *, file: str) -> Iterator[Action]:
+        slow.append(line)
+        return actions_from_object(line, file=file)
+
+    monkeypatch.setattr(actions, "actions_from_object", watched)
+    known = [b'{"txn":{"appId":"a%d","version":1}}' % place for place in range(5)]
+    unknown = b'{"txn":{"appId":"n","version":1,"new":2}}'
+    data = b"\n".join([*known[:2], unknown, b'{"future":{}}', b"", *known[2:]])
+    found = decode_actions(data, file="f")
+    assert [item.app_id for item in found if isinstance(item, Txn)] == [
+        "a0", "a1", "n", "a2", "a3", "a4",
+    ]  # fmt: skip
+    assert slow == [json.loads(unknown), {"future": {}}]
+
+
+def test_an_object_may_go_over_several_lines() -> None:
+    whole = [Txn(app_id="a", version=1), Txn(app_id="b", version=2, extra={"new": 1})]
+    text = "\n".join(json.dumps(action_to_object(item), indent=1) for item in whole)
+    assert decode_actions(f"{encode_actions(whole).decode()}{text}\n".encode(), file="f") == [
+        *whole,
+        *whole,
+    ]
 
 
 def test_unknown_fields_of_a_format_do_no_harm() -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from txlake.errors import Unavailable
 from txlake.ports import PutOutcome, Store, StoredObject
@@ -213,3 +216,16 @@ def vector(name: str = "ab^-aqEH.-t@S}K{vb[*k^", offset: int | None = 1) -> Dele
     return DeletionVector(
         storage_type="u", path_or_inline_dv=name, offset=offset, size_in_bytes=36, cardinality=2
     )
+
+
+def with_damaged_stats(checkpoint: bytes, row_groups: Collection[int] | None = None) -> bytes:
+    """The Parquet file with nonsense where the statistics of the adds stand, of all row groups."""
+    metadata = pq.ParquetFile(pa.BufferReader(checkpoint)).metadata
+    for row_group in range(metadata.num_row_groups) if row_groups is None else row_groups:
+        group = metadata.row_group(row_group)
+        columns = map(group.column, range(group.num_columns))
+        column = next(item for item in columns if item.path_in_schema == "add.stats")
+        start = column.dictionary_page_offset or column.data_page_offset
+        end = start + column.total_compressed_size
+        checkpoint = checkpoint[:start] + b"\xff" * (end - start) + checkpoint[end:]
+    return checkpoint

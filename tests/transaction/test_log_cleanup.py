@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.transaction.log_of import DAY, HOUR, START, LogOf, add
+from tests.transaction.log_of import DAY, HOUR, START, LogOf, add, with_damaged_stats
 from tests.transaction.test_checkpointing import _V2
 from txlake.protocol.actions import encode_actions
 from txlake.protocol.file_names import (
@@ -27,7 +27,7 @@ def _a_commit_a_day(days: int, checkpoints: tuple[int, ...]) -> LogOf:
     for version in range(days):
         table.clock.time_ms = START + version * DAY
         if version:
-            table.commit(version, add(f"f{version}"), after_ms=HOUR)
+            table.commit(version, add(f"f{version}", stats="{}"), after_ms=HOUR)
         else:
             table.create(add("f0"))
         table.store.put(checksum_path(version), b"{}")
@@ -62,9 +62,12 @@ def test_what_the_oldest_kept_version_needs_stays(
         assert len(table.open().snapshot(version).files) == version + 1
 
 
-def test_a_checkpoint_that_can_not_be_read_deletes_nothing() -> None:
+@pytest.mark.parametrize("part", ["all", "statistics"])
+def test_a_checkpoint_that_can_not_be_read_deletes_nothing(part: str) -> None:
     table = _a_commit_a_day(20, (5, 10))
-    table.store.put(log_path(ClassicCheckpoint(10)), b"PAR1garbage")
+    path = log_path(ClassicCheckpoint(10))
+    whole = table.store.files[path][0]
+    table.store.put(path, b"PAR1garbage" if part == "all" else with_damaged_stats(whole))
     table.clock.time_ms = START + 500 * DAY
     before = table.paths
     assert clean_log(table.open(), retention_ms=_MONTH) == []

@@ -11,8 +11,11 @@ from tests.transaction.log_of import (
     add,
     metadata,
     remove,
+    vector,
+    with_damaged_stats,
 )
 from txlake.errors import CorruptTable, InvalidRequest, Unavailable, UnsupportedFeature
+from txlake.log.predicates import bind, parse_predicate
 from txlake.log.snapshot import Snapshot
 from txlake.ports import PutOutcome
 from txlake.protocol.actions import (
@@ -279,6 +282,48 @@ def test_a_damaged_checkpoint_gives_way_to_an_older_one() -> None:
     table.store.put(path, b"")
     table.remove_file(commit_path(0), commit_path(1))
     assert _paths(table.open().latest()) == ["b", "c"]
+
+
+_STATS = '{"numRecords":1,"minValues":{"id":%d},"maxValues":{"id":%d},"nullCount":{"id":0}}'
+
+
+def _with_damaged_stats() -> tuple[LogOf, str]:
+    """Files a, b and c with ids 0 to 2; of their checkpoint all but the statistics is readable."""
+    table = LogOf().create(add("c", stats=_STATS % (2, 2)), add("a", stats=_STATS % (0, 0)))
+    table.commit(1, add("b", vector=vector(), stats=_STATS % (1, 1))).commit(2, add("d"))
+    path = _checkpoint(table)
+    table.store.put(path, with_damaged_stats(table.store.files[path][0]))
+    return table, path
+
+
+def test_damaged_statistics_of_a_checkpoint_come_from_the_commits(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    table, path = _with_damaged_stats()
+    state = table.open().latest()
+    assert len(state.files) == 4
+    with caplog.at_level(logging.WARNING):
+        for place, name in enumerate("abc"):
+            where = bind(parse_predicate(f"id = {place}"), state.schema, time_zone="UTC")
+            found = state.select(where)
+            assert sorted(found["path"].to_pylist()) == [name, "d"]
+            texts = dict(zip(found["path"].to_pylist(), found["stats"].to_pylist()))
+            assert texts == {name: _STATS % (place, place), "d": None}
+    assert path in caplog.text
+    assert write_checkpoint(table.open()) == 2
+
+
+def test_damaged_statistics_without_commits_are_told_when_they_are_used() -> None:
+    table, path = _with_damaged_stats()
+    table.remove_file(commit_path(0), commit_path(1))
+    log = table.open()
+    state = log.latest()
+    assert state.files.totals.files == 4
+    where = bind(parse_predicate("id = 1"), state.schema, time_zone="UTC")
+    with pytest.raises(CorruptTable, match=f"^t: {path}: not a readable checkpoint"):
+        state.select(where)
+    with pytest.raises(CorruptTable, match=f"^t: {path}: not a readable checkpoint"):
+        write_checkpoint(log)
 
 
 def test_a_checkpoint_without_commits_is_enough() -> None:

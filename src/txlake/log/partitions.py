@@ -67,20 +67,20 @@ def partition_groups(files: FileColumns, names: Sequence[str]) -> PartitionGroup
     combined = np.zeros(files.num_rows, np.int64)
     texts: list[list[str | None]] = []
     for name in names:
-        encoded = pc.dictionary_encode(partition_texts(files, name), null_encoding="encode")
+        encoded = pc.dictionary_encode(partition_texts(files, name))
         column = encoded.unify_dictionaries().combine_chunks()
-        values = column.dictionary
-        if len(values) > most:
+        if len(column.dictionary) > most:
             return None
-        codes = combined * len(values) + column.indices.to_numpy()
+        values = [*column.dictionary.to_pylist(), None]
+        indices = column.indices.fill_null(len(values) - 1).to_numpy()
+        codes = combined * len(values) + indices
         # Numbered anew from 0, so that the next column can't make them overflow.
         distinct, combined = _numbered(codes, (len(texts[0]) if texts else 1) * len(values))
         if len(distinct) > most:
             return None
         earlier, last = np.divmod(distinct, len(values))
         texts = [[known[place] for place in earlier.tolist()] for known in texts]
-        own = values.to_pylist()
-        texts.append([own[place] for place in last.tolist()])
+        texts.append([values[place] for place in last.tolist()])
     maps = string_maps([dict(zip(names, row)) for row in zip(*texts)])
     return PartitionGroups(pa.table({"partition_values": maps}), pa.array(combined))
 

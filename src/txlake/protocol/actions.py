@@ -260,7 +260,7 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     sidecar: Sidecar | None = None
 
 
-_LINES = msgspec.json.Decoder(_Line)
+_LINE = msgspec.json.Decoder(_Line)
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -271,9 +271,13 @@ def decode_actions(data: bytes, *, file: str) -> list[Action]:
     Raises CorruptTable when the bytes are not whole JSON objects or a known field has a wrong type.
     """
     try:
-        lines = _LINES.decode_lines(data)
+        lines = _LINE.decode_lines(data)
     except msgspec.MsgspecError:
-        return _decode_leniently(data, file)
+        return _decode_each_line(data, file)
+    return _actions_of(lines)
+
+
+def _actions_of(lines: Iterable[_Line]) -> list[Action]:
     actions: list[Action] = []
     for line in lines:
         add, remove = line.add, line.remove
@@ -314,27 +318,57 @@ def _others(line: _Line) -> Iterator[Action]:
             yield action
 
 
-def _decode_leniently(data: bytes, file: str) -> list[Action]:
+def _decode_each_line(data: bytes, file: str) -> list[Action]:
+    """Only lines with something that we don't know go the slow way that keeps it.
+
+    A line that isn't whole objects is damaged, or part of one that goes over several lines: then
+    the text is looked at as a whole.
+    """
+    actions: list[Action] = []
+    for line in data.split(b"\n"):
+        if not line.strip():
+            continue
+        try:
+            actions += _actions_of((_LINE.decode(line),))
+        except msgspec.MsgspecError:
+            try:
+                values = _json_values(line.decode("utf-8"))
+            except ValueError:
+                return _decode_whole(data, file)
+            actions += _actions_of_values(values, file)
+    return actions
+
+
+def _decode_whole(data: bytes, file: str) -> list[Action]:
     """Objects one after the other, whatever white space stands between them."""
     try:
-        text = data.decode("utf-8")
+        values = _json_values(data.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise CorruptTable(f"{file}: not UTF-8 at byte {error.start}") from error
+    except json.JSONDecodeError as error:
+        raise CorruptTable(
+            f"{file}: broken JSON in line {error.lineno}; the file is damaged or truncated"
+        ) from error
+    return _actions_of_values(values, file)
+
+
+def _json_values(text: str) -> list[Json]:
     decoder = json.JSONDecoder()
-    actions: list[Action] = []
+    values: list[Json] = []
     position = _skip_white_space(text, 0)
     while position < len(text):
-        try:
-            value, position = decoder.raw_decode(text, position)
-        except json.JSONDecodeError as error:
-            raise CorruptTable(
-                f"{file}: broken JSON in line {text.count(chr(10), 0, error.pos) + 1}; "
-                "the file is damaged or truncated"
-            ) from error
+        value, position = decoder.raw_decode(text, position)
+        values.append(value)
+        position = _skip_white_space(text, position)
+    return values
+
+
+def _actions_of_values(values: Iterable[Json], file: str) -> list[Action]:
+    actions: list[Action] = []
+    for value in values:
         if not isinstance(value, dict):
             raise CorruptTable(f"{file}: expected a JSON object an action, found {value!r:.80}")
         actions.extend(actions_from_object(cast(JsonObject, value), file=file))
-        position = _skip_white_space(text, position)
     return actions
 
 

@@ -3,11 +3,14 @@ from __future__ import annotations
 import random
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from tests.transaction.log_of import add, vector
+from txlake.log.file_columns import FileColumns
 from txlake.log.files import FILES_SCHEMA, Files, Totals, adds_of, files_table
 from txlake.protocol.actions import Add, FileKey
+from txlake.protocol.lazy_stats import GivenStats, LazyStats
 
 
 def _both(adds: list[Add]) -> list[Files]:
@@ -141,3 +144,37 @@ def test_slices_are_not_too_many() -> None:
     table: pa.Table = base.apply([], gone).table
     assert table.num_rows == 1_000
     assert table["path"].num_chunks < 200
+
+
+def test_a_choice_of_files_is_that_from_all_of_them() -> None:
+    chance = random.Random(5)
+    for _ in range(30):
+        count = chance.randrange(1, 30)
+        adds = [
+            add(f"f{at}", stats=None if at % 5 == 0 else f"s{at % 3}", size=at % 4)
+            for at in range(count)
+        ]
+        table = files_table(adds)
+        lazy = LazyStats([GivenStats(table["stats"])])
+        files = Files.of_columns(table.drop_columns("stats"), lazy)
+        for step in range(chance.randrange(4)):
+            path = f"f{chance.randrange(count)}"
+            # A path of the checkpoint comes again in the tail, with another vector or none.
+            again = add(path, stats="s1", size=2, vector=vector(offset=step) if step % 2 else None)
+            removed = [] if step % 3 else [(f"f{chance.randrange(count)}", None)]
+            files = files.apply([again] if step < 3 else [], removed)
+        plain = Files.of(files.adds())
+
+        def chosen(columns: FileColumns) -> pa.BooleanArray:
+            sizes = pa.chunked_array(columns.column("size").iterchunks(), pa.int64())
+            large = pc.greater(sizes.combine_chunks(), 1)
+            of_large = columns.filter(large).column("stats").iterchunks()
+            texts = pa.chunked_array(of_large, pa.string()).combine_chunks()
+            return pc.replace_with_mask(large, large, pc.equal(texts, "s1").fill_null(False))
+
+        found = files.where(chosen)
+        assert found.schema.equals(FILES_SCHEMA)
+        assert adds_of(found) == [
+            item for item in plain.adds() if item.size > 1 and item.stats == "s1"
+        ]
+        assert files.where(lambda columns: pa.array([True] * columns.num_rows)).equals(files.table)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from txlake.errors import CorruptTable
+from txlake.log import bounds as log_bounds
 from txlake.log.predicates import (
     Always,
     And,
@@ -618,3 +619,29 @@ def test_no_file_with_a_matching_row_is_skipped(case: Case, predicate: Predicate
         matches = [holds(predicate, row, unknown) is True for row in live]
         assert may or not any(matches), "a file with a matching row was skipped"
         assert all(matches) or not must, "a row doesn't match that was said to"
+
+
+def test_files_are_judged_the_same_alone_and_among_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = [
+        bounds("col-i", 1, 5),
+        None,
+        "",
+        "{}",
+        "[]",
+        "{",
+        '{"numRecords":10,"minValues":null,"maxValues":{"col-i":5},"nullCount":null}',
+        '{"numRecords":10,"nullCount":{"col-i":true}}',
+        '{"numRecords":10,"nullCount":{"col-i":10.0}}',
+        '{"numRecords":"10","minValues":{"col-i":6}}',
+        '{"numRecords":10,"minValues":{"col-i":6.0},"maxValues":{"col-i":"7"}}',
+        bounds("col-i", 7, 9, nulls=2**70),
+        bounds("col-i", None, None, nulls=10),
+        bounds("col-i", 6, 9, nulls=None, rows=None),
+    ]
+    texts = ("i = 5", "i IS NULL", "i IS NOT NULL", "i > 5", "NOT (i < 6)", "i = 5 AND p = 1")
+    expected = {text: "".join(verdicts(text, files(item)) for item in odd) for text in texts}
+    assert len(set(expected["i IS NULL"])) == 3
+    for at_once in (1, 3, 4_096):
+        monkeypatch.setattr(log_bounds, "_TEXTS_AT_ONCE", at_once)
+        for text in texts:
+            assert verdicts(text, files(*odd)) == expected[text]

@@ -7,12 +7,13 @@ writers leave out, decimals that passed through a double, columns that were wide
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Context, Decimal, DecimalException
 from functools import lru_cache
-from typing import TypeAlias
+from operator import attrgetter
+from typing import TypeAlias, cast
 
 import msgspec
 import numpy as np
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txlake.errors import CorruptTable
-from txlake.log.file_columns import FileColumns
+from txlake.log.file_columns import Chunks, FileColumns
 from txlake.log.partitions import partition_texts
 from txlake.log.predicate_nodes import ColumnPath
 from txlake.protocol.partition_values import PartitionScalar, parse_column, parse_value
@@ -33,6 +34,9 @@ _MILLISECOND = pa.scalar(timedelta(milliseconds=1), pa.duration("us"))
 _DIGITS_OF_DOUBLE = 15
 _DOUBLE_STEP = Decimal(2) ** -51  # to the double, and to its shortest text
 _WIDE = Context(prec=100)
+_TEXTS_AT_ONCE = 4_096
+_RECORDS = attrgetter("numRecords")
+_WHOLE_NUMBERS = frozenset({int, type(None)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +106,13 @@ class FileBounds:
                 physical = tuple(item.physical_name for item in fields)
                 from_statistics.append((path, physical, fields[-1]))
         if from_statistics and files.num_rows:
-            statistics = _Statistics(files, [physical for _, physical, _ in from_statistics])
-            for path, physical, item in from_statistics:
-                columns[_folded(path)] = statistics.bounds(physical, item)
+            pieces: list[list[ColumnBounds]] = [[] for _ in from_statistics]
+            for texts in _slices(files.column("stats")):
+                statistics = _Statistics(texts, [physical for _, physical, _ in from_statistics])
+                for piece, (_, physical, item) in zip(pieces, from_statistics):
+                    piece.append(statistics.bounds(physical, item))
+            for piece, (path, _, _) in zip(pieces, from_statistics):
+                columns[_folded(path)] = _joined(piece)
         return cls(files.num_rows, columns)
 
 
@@ -153,48 +161,80 @@ def _wide(values: pa.Array) -> pa.Array:
 # --- statistics ---------------------------------------------------------------------------------
 
 
-class _Statistics:
-    """The statistics of each file, decoded as far as the wanted columns go."""
+def _slices(column: Chunks) -> Iterator[pa.Array]:
+    """The texts a few at a time: what they decode to takes many times the memory of its bounds."""
+    for chunk in column.iterchunks():
+        for start in range(0, len(chunk), _TEXTS_AT_ONCE):
+            yield chunk.slice(start, _TEXTS_AT_ONCE)
 
-    def __init__(self, files: FileColumns, wanted: Sequence[tuple[str, ...]]) -> None:
+
+class _Statistics:
+    """The statistics of some files, decoded as far as the wanted columns go."""
+
+    def __init__(self, texts: pa.Array, wanted: Sequence[tuple[str, ...]]) -> None:
         names = tuple(sorted({path[0] for path in wanted}))
         self._attributes = {name: f"c{place}" for place, name in enumerate(names)}
         decode = _decoder_for(names).decode
-        self._files = [
-            _decoded(decode, text)
-            for chunk in files.column("stats").iterchunks()
-            for text in chunk.to_pylist()
-        ]
+        every = cast("list[str]", texts.to_pylist())  # or None: a TypeError
+        try:
+            self._files = list(map(decode, every))
+        except (msgspec.MsgspecError, ArithmeticError, TypeError):
+            self._files = [_decoded(decode, text) for text in every]
 
     def bounds(self, path: tuple[str, ...], item: Field) -> ColumnBounds:
         """The bounds of one column, physical path."""
         kind = item.type
         assert isinstance(kind, Primitive)
-        nulls = self._values("nullCount", path)
-        may_be_null = np.ones(len(nulls), dtype=bool)
-        may_have_value = np.ones(len(nulls), dtype=bool)
-        for place, count in enumerate(nulls):
-            # A count in between may be out of date where rows were deleted, and isn't needed.
-            if isinstance(count, int):
-                may_be_null[place] = count != 0
-                may_have_value[place] = count != getattr(self._files[place], "numRecords", None)
+        may_be_null, may_have_value = _nulls(
+            self._values("nullCount", path), list(map(_RECORDS, self._files))
+        )
         return ColumnBounds(
             kind,
             _bound_array(self._values("minValues", path), item, upper=False),
             _bound_array(self._values("maxValues", path), item, upper=True),
-            pa.array(may_be_null),
-            pa.array(may_have_value),
+            may_be_null,
+            may_have_value,
         )
 
     def _values(self, statistic: str, path: tuple[str, ...]) -> list[object]:
         attribute = self._attributes[path[0]]
-        found: list[object] = []
-        for file in self._files:
-            value = getattr(getattr(file, statistic, None), attribute, None)
-            for part in path[1:]:
-                value = value.get(part) if isinstance(value, dict) else None
-            found.append(value)
+        try:
+            found = list(map(attrgetter(f"{statistic}.{attribute}"), self._files))
+        except AttributeError:  # somewhere the whole statistic is null
+            found = [getattr(getattr(file, statistic), attribute, None) for file in self._files]
+        for part in path[1:]:
+            found = [value.get(part) if isinstance(value, dict) else None for value in found]
         return found
+
+
+def _nulls(
+    counts: Sequence[object], records: Sequence[object]
+) -> tuple[pa.BooleanArray, pa.BooleanArray]:
+    """Whether the column may be null in some row, and whether it may have a value in some row."""
+    if _WHOLE_NUMBERS.issuperset(map(type, counts)):
+        try:
+            numbers, rows = pa.array(counts, pa.int64()), pa.array(records, pa.int64())
+        except (pa.ArrowException, OverflowError):
+            pass
+        else:
+            values = pc.not_equal(numbers, rows).fill_null(True)
+            return pc.not_equal(numbers, 0).fill_null(True), values
+    # A count in between may be out of date where rows were deleted, and isn't needed.
+    known = [count if isinstance(count, int) else None for count in counts]
+    may_have_value = [count is None or count != rows for count, rows in zip(known, records)]
+    return pa.array([count != 0 for count in known]), pa.array(may_have_value)
+
+
+def _joined(pieces: Sequence[ColumnBounds]) -> ColumnBounds:
+    if len(pieces) == 1:
+        return pieces[0]
+    return ColumnBounds(
+        pieces[0].type,
+        pa.concat_arrays([piece.lower for piece in pieces]),
+        pa.concat_arrays([piece.upper for piece in pieces]),
+        pa.concat_arrays([piece.may_be_null for piece in pieces]),
+        pa.concat_arrays([piece.may_have_value for piece in pieces]),
+    )
 
 
 @lru_cache(maxsize=128)
@@ -204,29 +244,28 @@ def _decoder_for(names: tuple[str, ...]) -> msgspec.json.Decoder[msgspec.Struct]
         "Columns",
         [(f"c{place}", object, None) for place, _ in enumerate(names)],
         rename={f"c{place}": name for place, name in enumerate(names)},
+        frozen=True,
         gc=False,
     )
     statistics = msgspec.defstruct(
         "Statistics",
         [
             ("numRecords", int | None, None),
-            ("minValues", columns | None, None),
-            ("maxValues", columns | None, None),
-            ("nullCount", columns | None, None),
+            ("minValues", columns | None, columns()),
+            ("maxValues", columns | None, columns()),
+            ("nullCount", columns | None, columns()),
         ],
         gc=False,
     )
     return msgspec.json.Decoder(statistics, float_hook=Decimal)
 
 
-def _decoded(decode: Callable[[str], msgspec.Struct], text: str | None) -> msgspec.Struct | None:
+def _decoded(decode: Callable[[str], msgspec.Struct], text: str | None) -> msgspec.Struct:
     """The wanted statistics of a file; none where they make no sense."""
-    if not text:
-        return None
     try:
-        return decode(text)
+        return decode(text or "{}")
     except (msgspec.MsgspecError, ArithmeticError):
-        return None
+        return decode("{}")
 
 
 _Reader: TypeAlias = Callable[[object], PartitionScalar]

@@ -68,6 +68,13 @@ class Store(Protocol):
         """Deletes the objects; those already gone are no error."""
         ...
 
+    def sweep(self, prefix: str, before_ms: int) -> None:
+        """Deletes what killed writers left half-written below the folder `prefix`.
+
+        Only what wasn't touched since `before_ms`, and never an object: those `list` shows.
+        """
+        ...
+
     def ensure_safe(self) -> None:
         """Proves once per store that put-if-absent refuses to overwrite.
 

@@ -275,3 +275,13 @@ def test_put_is_never_half_visible(store: Store) -> None:
         finally:
             stop.set()
         assert set(reader.result()) <= whole
+
+
+def test_sweeping_deletes_no_object(store: Store) -> None:
+    names = ["a", "log/b", "log/.txlake-x", "log/x.tmp"]
+    for name in names:
+        store.put(name, b"x")
+    store.sweep("", 2**53)
+    store.sweep("log", 2**53)
+    store.sweep("not there", 2**53)
+    assert _paths(store) == sorted(names)

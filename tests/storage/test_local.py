@@ -135,7 +135,7 @@ def test_kill_at_any_step_leaves_all_or_nothing(tmp_path: Path, method: str) -> 
     steps = int(done.stdout)
     data = bytes(range(256)) * 64
     assert steps >= 10
-    visible = []
+    visible, with_left = [], []
     for step in range(steps):
         store = open_store(tmp_path / str(step))
         found = [each.path for each in store.list("")]
@@ -145,9 +145,17 @@ def test_kill_at_any_step_leaves_all_or_nothing(tmp_path: Path, method: str) -> 
             assert store.get("log/0") == data
         expected = PutOutcome.EXISTS if found else PutOutcome.CREATED
         assert store.put_if_absent("log/0", data) is expected
+        left = set(_files(tmp_path / str(step))) - {"log/0"}
+        store.sweep("", 1_000)  # all of them are younger
+        assert set(_files(tmp_path / str(step))) == {"log/0", *left}
+        with_left.append(bool(left))
+        store.sweep("other", 2**53)
+        store.sweep("log", 2**53)
+        assert _files(tmp_path / str(step)) == ["log/0"]
     assert True in visible
     assert False in visible
     assert visible == sorted(visible)
+    assert True in with_left
 
 
 class Recorder:

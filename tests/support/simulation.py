@@ -181,6 +181,9 @@ class SimulatedStore:
             self._request(path)
             self.files.pop(path, None)
 
+    def sweep(self, prefix: str, before_ms: int) -> None:
+        self._request(prefix)
+
     def ensure_safe(self) -> None:
         self._request("")
 

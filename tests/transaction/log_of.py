@@ -79,6 +79,7 @@ class FakeStore:
         self.files: dict[str, tuple[bytes, int]] = {}
         self.requests: list[tuple[str, str]] = []
         self.failing: set[str] = set()
+        self.sweeps: list[tuple[str, int]] = []
 
     @property
     def url(self) -> str:
@@ -119,6 +120,10 @@ class FakeStore:
         for path in paths:
             self._request("delete", path)
             self.files.pop(path, None)
+
+    def sweep(self, prefix: str, before_ms: int) -> None:
+        self._request("sweep", prefix)
+        self.sweeps.append((prefix, before_ms))
 
     def ensure_safe(self) -> None:
         self._request("ensure_safe", "")

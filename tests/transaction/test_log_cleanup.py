@@ -74,6 +74,13 @@ def test_a_checkpoint_that_can_not_be_read_deletes_nothing(part: str) -> None:
     assert table.paths == before
 
 
+def test_leftovers_of_killed_writers_go_a_day_later() -> None:
+    table = _a_commit_a_day(3, ())
+    table.clock.time_ms = START + 5 * DAY + 2 * HOUR
+    clean_log(table.open(), retention_ms=_MONTH)
+    assert table.store.sweeps == [("_delta_log", START + 4 * DAY)]
+
+
 def test_compactions_and_staged_commits_go_with_their_versions() -> None:
     table = _a_commit_a_day(10, (5,))
     kept: list[LogFile] = [Compaction(6, 8), StagedCommit(6, "x")]

@@ -228,6 +228,14 @@ def test_files_are_deleted_between_two_commits() -> None:
     assert order.index("put_if_absent") < order.index("delete")
 
 
+@pytest.mark.parametrize(("hours", "swept_before"), [(0, 24), (23, 24), (30, 30)])
+def test_leftovers_go_when_no_writer_can_be_at_them(hours: int, swept_before: int) -> None:
+    table = _table(add("live"))
+    table.clock.time_ms = _NOW
+    vacuum(table.open(), hours * HOUR, retention_check=False)
+    assert ("", _NOW - swept_before * HOUR) in table.store.sweeps
+
+
 def test_a_dry_run_leaves_no_trace() -> None:
     table = _table(add("live"))
     _put(table, "orphan")
@@ -235,6 +243,7 @@ def test_a_dry_run_leaves_no_trace() -> None:
     table.clock.time_ms = _NOW
     assert vacuum(table.open(), dry_run=True).paths == ("orphan",)
     assert table.paths == before
+    assert table.store.sweeps == []
 
 
 def test_in_commit_timestamps_are_kept_up() -> None:

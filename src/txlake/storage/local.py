@@ -118,6 +118,17 @@ class LocalStore:
                     if not os.path.isdir(file):  # what some systems say of folders
                         raise
 
+    def sweep(self, prefix: str, before_ms: int) -> None:
+        path = prefix.rstrip("/")
+        folder = self._file(path) if path else self._root
+        with _translating("clean up", folder):
+            for parent, _, names in os.walk(folder):
+                for name in filter(_is_temporary, names):
+                    file = os.path.join(parent, name)
+                    with suppress(*_NOT_THERE):
+                        if os.stat(file).st_mtime_ns // 1_000_000 < before_ms:
+                            os.unlink(file)
+
     def ensure_safe(self) -> None:
         self._proof.ensure(self)
         with suppress(OSError):

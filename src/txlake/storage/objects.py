@@ -182,6 +182,9 @@ class BucketStore:
                     with suppress(FileNotFoundError):
                         self._delete([path])
 
+    def sweep(self, prefix: str, before_ms: int) -> None:
+        """Nothing to do: a bucket shows an object whole or not at all."""
+
     def ensure_safe(self) -> None:
         self._backend.proof.ensure(self)
 

@@ -39,7 +39,8 @@ def clean_log(log: TableLog, *, retention_ms: int) -> list[str]:
     """Deletes the log files older than the retention that no kept version needs; their paths.
 
     The cut is at midnight UTC, so that a day's checkpoints do the work once. Nothing is deleted
-    when no whole, readable checkpoint stands at or before the oldest version to keep.
+    when no whole, readable checkpoint stands at or before the oldest version to keep. What writers
+    that were killed left half-written goes too, a day later.
     """
     objects = list(log.store.list(LOG_FOLDER))
     listing = Listing.of((item.path, item.size_bytes, item.modified_ms) for item in objects)
@@ -66,6 +67,7 @@ def clean_log(log: TableLog, *, retention_ms: int) -> list[str]:
         _log.info("%s: %d expired files of the log are deleted", log.name, len(expired))
         # Oldest first: whatever stops this, what is left can be read from the kept checkpoint on.
         log.store.delete(sorted(expired))
+    log.store.sweep(LOG_FOLDER, young)
     return sorted(expired)
 
 

@@ -32,6 +32,7 @@ _log = logging.getLogger(__name__)
 # Folders that are hidden by their name and nevertheless hold files of the table.
 _TABLE_FOLDERS = ("_change_data", "_delta_index")
 _HOUR_MS = 3_600_000
+_DAY_MS = 24 * _HOUR_MS
 _DELETES_AT_ONCE = 10_000
 
 
@@ -128,6 +129,8 @@ def vacuum(
     try:
         for start in range(0, len(paths), _DELETES_AT_ONCE):
             log.store.delete(paths[start : start + _DELETES_AT_ONCE])
+        # Of writers that were killed: those that live are done within a day.
+        log.store.sweep("", min(plan.before_ms, log.system.now_ms() - _DAY_MS))
     except TxlakeError:
         _tell(log, "VACUUM END", {"status": "FAILED"}, {})
         raise

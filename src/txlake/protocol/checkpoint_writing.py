@@ -177,7 +177,10 @@ class _Layout:
             self.stats_type = stats_type(stats, state.schema)
             if self.stats_type is not None:
                 fields.append(pa.field("stats_parsed", self.stats_type))
-        extras = [extra for extra in _extras_of(state.files) if extra]
+        extras = [
+            cast(JsonObject, json.loads(text))
+            for text in state.files["extra"].drop_null().to_pylist()
+        ]
         self.extra_types = extra_types(extras, {item.name for item in fields})
         fields += [pa.field(name, kind) for name, kind in self.extra_types.items()]
         self.types["add"] = pa.struct(fields)

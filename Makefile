@@ -3,22 +3,48 @@ PYTHON := .venv/bin/python
 TEST_PROCESSES ?= 2
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+# The older releases that the tests know, and the client of the one in requirements.lock.
+SPARK_OLDER := 4.0.5 4.1.4
+SPARK_CLIENT := 4.2.0
+# They leave sockets for the garbage collector to close.
+OLDER_WARNS := -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning
+# Tests marked `everywhere`; the short suite.
+EVERYWHERE := tests/where tests/lake/test_buckets.py
+SHORT := tests/where
 
 # Spark's Python workers are of the same environment as its driver.
 export PYSPARK_PYTHON := $(CURDIR)/$(PYTHON)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench format clean setup setup-python
+.PHONY: help demo test test-local test-connect test-cluster test-versions check bench format clean \
+	setup setup-python
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 15
 
 demo: setup ## two Spark writers on one Delta table, on real data
 	@$(PYTHON) examples/demo.py
 
-test: setup ## all tests, in parallel processes
+test: test-local test-connect test-cluster test-versions ## all tests
+
+test-local: setup ## all tests on a local Spark, in parallel processes
 	@tools/delta_jars.sh
 	@$(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+
+test-connect: setup ## those for every Spark, on a Spark Connect server; the client without Java too
+	@$(PYTHON) -m pytest --spark=connect $(EVERYWHERE)
+	@tools/pyspark_venv.sh pyspark-client $(SPARK_CLIENT)
+	@.cache/pyspark-client-$(SPARK_CLIENT)/bin/python -m pytest --spark=connect $(SHORT)
+
+test-cluster: setup ## those for every Spark, on a cluster; executors that die, second attempts
+	@$(PYTHON) -m pytest --spark=cluster $(EVERYWHERE)
+
+test-versions: setup ## a short suite on the older releases of PySpark
+	@for version in $(SPARK_OLDER); do \
+		tools/pyspark_venv.sh pyspark $$version || exit 1; \
+		python=$$PWD/.cache/pyspark-$$version/bin/python; \
+		PYSPARK_PYTHON=$$python $$python -m pytest $(OLDER_WARNS) $(SHORT) || exit 1; \
+	done
 
 check: setup-python ## format, lint, types, and the layers
 	$(PYTHON) -m ruff format --check .

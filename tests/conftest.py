@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import subprocess
 from collections.abc import Generator, Iterator
 from functools import cache
@@ -14,7 +15,7 @@ import pytest
 
 from tests.golden import ARCHIVE
 from tests.interop import check_table, delta_tables
-from tests.spark_session import spark_session
+from tests.spark_session import KIND, KINDS, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +23,32 @@ if TYPE_CHECKING:
     import txlake
 
 _reports = pytest.StashKey[pytest.TestReport]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--spark",
+        choices=KINDS,
+        default=KINDS[0],
+        help="where Spark's tasks run; other than local, only tests marked runs_on for it run",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    os.environ[KIND] = config.getoption("--spark")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    kind = config.getoption("--spark")
+    left_out = [item for item in items if kind not in _kinds(item)]
+    if left_out:
+        items[:] = [item for item in items if kind in _kinds(item)]
+        config.hook.pytest_deselected(items=left_out)
+
+
+def _kinds(item: pytest.Item) -> tuple[str, ...]:
+    mark = item.get_closest_marker("runs_on")
+    return KINDS[:1] if mark is None else mark.args
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ import pytest
 import txlake
 from tests.lake.rows import query
 from tests.storage.conftest import s3_options  # noqa: F401
+from tests.where.marks import everywhere
 from txlake.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def test_a_lake_in_a_bucket(
     assert sorted(set(log.snapshot().files().column("path").to_pylist()))[0].startswith("p=a/")
 
 
+@everywhere
 def test_spark_reads_a_bucket_without_a_client_of_its_own(
     s3_options: dict[str, str],  # noqa: F811
     spark: SparkSession,

@@ -228,6 +228,10 @@ t.append(killed)
 print(len(t.rows()), len(set(t.rows())))
 orphans = t.data_files() - {add.path for add in t.adds()}
 print(len(t.adds()), all(path.startswith("p=") for path in orphans))
+u = table(folder / "u", spark, "id LONG, p LONG")  # Spark's own writer takes what has no partitions
+u.append(rows.mapInArrow(first_attempt_fails, "id long, p long"))
+u.append(killed)
+print(len(u.rows()), len(set(u.rows())), u.data_files() == {add.path for add in u.adds()})
 spark.stop()
 """
 
@@ -242,6 +246,7 @@ def test_attempts_that_fail_or_die_double_no_row(tmp_path: Path) -> None:
         timeout=300,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    first, second, third = done.stdout.splitlines()[-3:]
+    first, second, third, fourth = done.stdout.splitlines()[-4:]
     assert (first, second) == ("1000 1000", "2000 2000")
     assert third.endswith("True")
+    assert fourth == "2000 2000 True"

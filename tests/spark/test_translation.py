@@ -36,6 +36,12 @@ TRACEBACK = (
 CASES: list[tuple[type[PySparkException], str, type[TxlakeError], str]] = [
     (
         AnalysisException,
+        "[PATH_NOT_FOUND] Path does not exist: file:///tmp/txlake-scan-a1b2/c3. SQLSTATE: 42K03",
+        InvalidRequest,
+        "scratch_url",
+    ),
+    (
+        AnalysisException,
         "[UNRESOLVED_COLUMN] no `x`. SQLSTATE: 42703; line 1 pos 0;\n'Filter ('x > 1)\n+- Range",
         InvalidRequest,
         "t: Spark refused the statement: [UNRESOLVED_COLUMN] no `x`.",

@@ -15,18 +15,21 @@ from pathlib import Path
 
 from txlake.ports import Store, System
 
+TEMPORARY = "txlake-scan-"
 _BLOCK_BYTES = 128 * 1024 * 1024
+_ENTRIES = "_spark_metadata/0"
 
 
 class Manifests:
     """Writes manifests to a scratch folder that the Spark driver can read.
 
-    Without a store the scratch is a temporary folder of this process, removed by `close`.
+    Without a store the scratch is a temporary folder of this process. `close` removes what is left.
     """
 
     def __init__(self, system: System, scratch: Store | None = None) -> None:
         self._system = system
         self._scratch = scratch
+        self._stored: set[str] = set()
         self._folder: Path | None = None
 
     def write(self, files: Iterable[tuple[int, str, int]]) -> str:
@@ -46,25 +49,30 @@ class Manifests:
         name = self._system.new_id()
         data = "\n".join(lines).encode()
         if self._scratch is not None:
-            self._scratch.put(f"{name}/_spark_metadata/0", data)
+            self._scratch.put(f"{name}/{_ENTRIES}", data)
+            self._stored.add(name)
             return f"{self._scratch.url}/{name}"
         if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="txlake-scan-"))
-        folder = self._folder / name / "_spark_metadata"
-        folder.mkdir(parents=True)
-        (folder / "0").write_bytes(data)
-        return folder.parent.as_uri()
+            self._folder = Path(tempfile.mkdtemp(prefix=TEMPORARY))
+        file = self._folder / name / _ENTRIES
+        file.parent.mkdir(parents=True)
+        file.write_bytes(data)
+        return (self._folder / name).as_uri()
 
     def drop(self, url: str) -> None:
         """Removes a manifest that no plan will read any more."""
         name = url.rsplit("/", 1)[1]
         if self._scratch is not None:
-            self._scratch.delete([f"{name}/_spark_metadata/0"])
+            self._scratch.delete([f"{name}/{_ENTRIES}"])
+            self._stored.discard(name)
         elif self._folder is not None:
             shutil.rmtree(self._folder / name, ignore_errors=True)
 
     def close(self) -> None:
-        """Removes the temporary folder."""
+        """Removes every manifest that is still there."""
+        if self._scratch is not None:
+            self._scratch.delete([f"{name}/{_ENTRIES}" for name in self._stored])
+            self._stored.clear()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None

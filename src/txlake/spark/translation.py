@@ -27,6 +27,7 @@ from pyspark.errors import (
 )
 
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, Unavailable
+from txlake.spark.manifest import TEMPORARY
 from txlake.spark.work import Work
 
 P = ParamSpec("P")
@@ -57,6 +58,7 @@ _UNREADABLE = re.compile(
 _NO_CLIENT = re.compile(
     r"ClassNotFoundException: Class org\.apache\.hadoop\S+|No FileSystem for scheme \S+"
 )
+_NO_MANIFEST = re.compile(rf"\[PATH_NOT_FOUND\].*?/{TEMPORARY}")
 _IN_A_TASK = re.compile(r"^(?:[\w.]+\.)?(OSError|\w+Error|CorruptTable): (.*)$", re.MULTILINE)
 _ERRNO = re.compile(r"\[[Ee]rrno (\d+)\]")
 _RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\]\s*(.*?)(?:\s*SQLSTATE: \w+)?\s*$", re.DOTALL)
@@ -78,6 +80,11 @@ def translated(error: Exception, table: str | None = None) -> TxlakeError:
         return InvalidRequest(
             f"{where}Spark has no client for this place ({client[0]}); start it with the client "
             "(hadoop-aws, ...) in spark.jars.packages"
+        )
+    if _NO_MANIFEST.search(text) is not None:
+        return InvalidRequest(
+            f"{where}Spark's server can't read the temporary folder of this machine; name a folder "
+            "or bucket that both reach: txlake.connect(..., settings=Settings(scratch_url=...))"
         )
     if isinstance(error, PythonException):
         return _of_a_task(where, text)

@@ -179,20 +179,21 @@ class Block:
         """The rows of those of the keys that are here."""
         wanted = keys if isinstance(keys, frozenset) else frozenset(keys)
         found: dict[FileKey, int] = {}
-        if self._hashes is None and self._adds is None and self._scan_is_cheaper(len(wanted)):
-            rows: Iterable[int] = self._scan({path for path, _ in wanted})
-        else:
-            rows = chain.from_iterable(self.rows_of_path(path) for path, _ in wanted)
-        for row in rows:
+        for row in self.rows_of_paths({path for path, _ in wanted}):
             key = self._key_at(row)
             if key in wanted:
                 found[key] = row
         return found
 
-    def rows_of_path(self, path: str) -> list[int]:
-        """All rows of a canonical path, by the index."""
+    def rows_of_paths(self, paths: set[str]) -> list[int]:
+        """All rows of canonical paths: a few times by looking at all rows, then by an index."""
         if not self._rows:
             return []
+        if self._hashes is None and self._adds is None and self._scan_is_cheaper(len(paths)):
+            return self._scan(paths)
+        return list(chain.from_iterable(map(self._indexed, paths)))
+
+    def _indexed(self, path: str) -> list[int]:
         hashes, order = self._index()
         value = hash(path)
         start, end = np.searchsorted(hashes, value, "left"), np.searchsorted(hashes, value, "right")

@@ -108,7 +108,7 @@ class Files:
         if add is not None:
             return add
         dead = self._dead()
-        for row in self._base.rows_of_path(path):
+        for row in self._base.rows_of_paths({path}):
             if row not in dead:
                 return self._base.add_at(row)
         return None

@@ -99,7 +99,7 @@ def native_rows(reading: Reading, *, positions: bool) -> DataFrame:
     reader = spark.read.schema(schema)
     if reading.looked_up or not reading.snapshot.partition_columns:
         reader = reader.option("recursiveFileLookup", "true")
-    frame = reader.parquet(url)
+    frame = reader.parquet(paths.decode_path(spark_url(url)))
     if not is_connect(spark):  # the plan has read it; Connect reads it again with each action
         reading.manifests.drop(url)
     if not positions:

@@ -177,4 +177,8 @@ def test_a_choice_of_files_is_that_from_all_of_them() -> None:
         assert adds_of(found) == [
             item for item in plain.adds() if item.size > 1 and item.stats == "s1"
         ]
+        several = (["path"], ["size", "deletion_vector"], ["stats", "path"])
+        found_columns = [files.columns(*names) for names in several]
+        for names, columns in zip(several, found_columns):
+            assert columns.equals(files.table.select(names))
         assert files.where(lambda columns: pa.array([True] * columns.num_rows)).equals(files.table)

@@ -133,6 +133,15 @@ class Files:
             self._table = live
         return self._table
 
+    def columns(self, *names: str) -> pa.Table:
+        """Some columns of the live files, in the order of `table`. Others aren't decoded for it."""
+        if self._table is not None or self._base.has_adds or "stats" in names:
+            return self.table.select(names)
+        live = _without(self._base.columns.select(names), self._dead())
+        if not self._tail:
+            return live
+        return pa.concat_tables([live, files_table(list(self._tail.values())).select(names)])
+
     def where(self, test: Callable[[FileColumns], pa.BooleanArray]) -> pa.Table:
         """Those of the live files for which a test of columns is true, in FILES_SCHEMA.
 

@@ -146,7 +146,7 @@ def detail(table: Snapshot, *, location: str) -> Rows:
     """DESCRIBE DETAIL: one row, delta-spark's columns."""
     metadata, protocol = table.metadata, table.protocol
     clustered = clustered_by(table.schema, table.domains, table=table.table)
-    sizes = table.files.table.column("size").to_pylist()
+    sizes = table.files.columns("size")["size"].to_pylist()
     row = (
         "delta",
         metadata.id,
@@ -198,7 +198,7 @@ def partitions(table: Snapshot) -> Rows:
     fields = _partition_fields(table)
     texts = {
         tuple(dict(values).get(item.physical_name) for item in fields)
-        for values in table.files.table.column("partition_values").to_pylist()
+        for values in table.files.columns("partition_values")["partition_values"].to_pylist()
     }
     found = {
         tuple(parse_value(text, item.type) for text, item in zip(row, fields, strict=True))

@@ -104,7 +104,7 @@ def _check_row_tracking(snapshot: Snapshot, metadata: Metadata) -> None:
             "first set the table property 'delta.feature.rowTracking' to 'supported', then "
             f"'{row_tracking.ENABLE}' to 'true'"
         )
-    ids = snapshot.files.table.column("base_row_id")
+    ids = snapshot.files.columns("base_row_id")["base_row_id"]
     if ids.null_count:
         raise InvalidRequest(
             f"{snapshot.table}: row tracking can't be enabled: {ids.null_count} data files were "

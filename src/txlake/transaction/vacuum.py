@@ -184,7 +184,7 @@ def _is_hidden(name: str, partitions: set[str]) -> bool:
 def _needed(log: TableLog, snapshot: Snapshot, before_ms: int, *, is_longer: bool) -> Iterator[str]:
     """The canonical paths of all files that a version since `before_ms` has."""
     url = log.store.url
-    rows = snapshot.files.table.select(["path", "deletion_vector"])
+    rows = snapshot.files.columns("path", "deletion_vector")
     for batch in rows.to_batches():
         for path in batch.column("path").to_pylist():
             yield from _inside(url, path)

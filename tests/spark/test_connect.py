@@ -58,6 +58,15 @@ refused(lambda: t.run("UPDATE t SET v = CAST(CAST(v AS INT) AS STRING)"), "CAST_
 refused(lambda: t.run("INSERT INTO t SELECT 1e30D, 'x', 1L"), "column 'id' is long")
 refused(lambda: t.run("MERGE INTO t USING (SELECT explode(array(1L, 1L)) id) s ON t.id = s.id "
                       "WHEN MATCHED THEN UPDATE SET v = 'x'"), "2 source rows match")
+bulk = table(folder / "bulk", spark, "id LONG, v STRING, CONSTRAINT c CHECK (id < 1000)")
+bulk.append(spark.range(10).selectExpr("id", "'v' || id v"))
+assert all("/" in add.path for add in bulk.adds())  # by Spark's own writer
+assert len(bulk.rows()) == 10
+refused(lambda: bulk.run("INSERT INTO t SELECT 5000L, 'x'"), "CHECK constraint c")
+refused(lambda: bulk.run("INSERT INTO t SELECT 1e30D, 'x'"), "column 'id' is long")
+times = table(folder / "times", spark, "at TIMESTAMP")
+times.run("INSERT INTO t SELECT TIMESTAMP'2026-01-31 10:00:00'")
+assert not any("/" in add.path for add in times.adds())  # it would write INT96
 many = replace(t, settings=Settings(broadcast_vector_bytes_max=0))
 many.run("DELETE FROM t WHERE id = 2")
 print(many.rows())

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -38,24 +38,23 @@ from txlake.spark.writing import (
     data_fields,
 )
 
+_TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 # What Spark's writer takes from the session alone: files as this engine's others are, and the
 # commit protocol that lists no file of a failed attempt.
 _SETTINGS: Mapping[str, str] = {
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.fieldId.write.enabled": "true",
     "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    _TIMESTAMPS: "TIMESTAMP_MICROS",
     "spark.sql.parquet.writeLegacyFormat": "false",
     "spark.sql.sources.commitProtocolClass": (
         "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
     ),
 }
-# What it takes with each write. Local files without the checksum files that nobody would remove;
-# bounds of long texts cut, since otherwise they have none (`format_bound` cuts them shorter still).
+# What it takes with each write. Bounds of long texts are cut, since otherwise they have none
+# (`format_bound` cuts them shorter still).
 _OPTIONS: Mapping[str, str] = {
     "compression": COMPRESSION,
-    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    "fs.file.impl.disable.cache": "true",
     "mapreduce.fileoutputcommitter.algorithm.version": "1",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "true",
     "maxRecordsPerFile": "0",
@@ -78,42 +77,51 @@ def suits(frame: DataFrame, target: Target) -> bool:
     """Whether `write` writes exactly what `writing.write_frame` would.
 
     Not in buckets, where a file is moved by copying it; not where Spark's machines may not see the
-    files of this one; not into partitions, whose folders must lie in the table's own.
+    files of this one; not into partitions, whose folders must lie in the table's own; not types
+    inside of which columns have ids, which Spark's writer can't be told.
     """
     snapshot = target.snapshot
     data = data_fields(snapshot)
-    mapped = any(item.column_id is not None for item in data)
+    leaves = [leaf for item in data for leaf in _leaves(item.type)]
     return (
         target.store.url.startswith(_LOCAL)
         and executor_files.local_path(target.store.url).isprintable()
         and not snapshot.partition_columns
         and target.rows_max is None
         and len(data) > 0
-        and all(_is_plain(item.type, nested=not mapped) for item in data)
+        and all(_is_plain(leaf) for leaf in leaves)
+        and not any(item.column_id and not isinstance(item.type, Primitive) for item in data)
         and set(frame.columns) <= {*snapshot.schema.names, VIOLATION, VIOLATION_ROW}
-        and _suits_session(frame.sparkSession)
+        and _suits_session(frame.sparkSession, Primitive("timestamp") in leaves)
     )
 
 
-def _is_plain(data_type: DataType, *, nested: bool) -> bool:
-    """Whether Spark's writer writes the type as ours does; only ours writes ids inside of types."""
+def _leaves(data_type: DataType) -> Iterator[Primitive]:
     match data_type:
-        case Primitive(name):
-            return name in _PLAIN or data_type.is_string or data_type.decimal is not None
         case Struct(fields):
-            return nested and all(_is_plain(item.type, nested=True) for item in fields)
+            for item in fields:
+                yield from _leaves(item.type)
         case Array(element, _):
-            return nested and _is_plain(element, nested=True)
+            yield from _leaves(element)
         case Map(key, value, _):
-            return nested and _is_plain(key, nested=True) and _is_plain(value, nested=True)
+            yield from _leaves(key)
+            yield from _leaves(value)
+        case Primitive():
+            yield data_type
 
 
-def _suits_session(spark: SparkSession) -> bool:
+def _is_plain(leaf: Primitive) -> bool:
+    return leaf.name in _PLAIN or leaf.is_string or leaf.decimal is not None
+
+
+def _suits_session(spark: SparkSession, with_timestamps: bool) -> bool:
     if not (spark.conf.get("spark.master", "") or "").startswith("local"):
         return False
     # Spark Connect can't give one write settings of its own.
     return not is_connect(spark) or all(
-        spark.conf.get(key) == value for key, value in _SETTINGS.items()
+        spark.conf.get(key) == value
+        for key, value in _SETTINGS.items()
+        if with_timestamps or key != _TIMESTAMPS
     )
 
 
@@ -132,17 +140,15 @@ def write(frame: DataFrame, target: Target) -> Written:
         shutil.rmtree(place, ignore_errors=True)
         raise
     now_ms = target.system.now_ms()
-    adds = tuple(
+    adds = [
         add_of(target, file.path, file.size_bytes, footer, now_ms)
         for file, footer in zip(files, footers, strict=True)
         if footer.num_rows
-    )
-    empty = [f.path for f, footer in zip(files, footers, strict=True) if not footer.num_rows]
-    target.store.delete([f"{folder}/{_MARKER}", *empty])
+    ]
+    _tidy(target.store, place, {add.path for add in adds})
     if not adds:
-        shutil.rmtree(place, ignore_errors=True)
         return Written()
-    return Written(adds=adds, actions={INSERT: sum(footer.num_rows for footer in footers)})
+    return Written(adds=tuple(adds), actions={INSERT: sum(footer.num_rows for footer in footers)})
 
 
 def _columns(frame: DataFrame, target: Target) -> Iterator[Column]:
@@ -186,6 +192,15 @@ def _found(store: Store, folder: str) -> list[StoredObject]:
         )
     parts = ((file, file.path.removeprefix(f"{folder}/").split("/")) for file in found)
     return [file for file, names in parts if not any(name.startswith(("_", ".")) for name in names)]
+
+
+def _tidy(store: Store, place: str, kept: Collection[str]) -> None:
+    """Removes what Spark leaves beside the files kept: marker, checksums, a file without rows."""
+    if not kept:
+        shutil.rmtree(place, ignore_errors=True)
+        return
+    found = store.list(os.path.basename(place))
+    store.delete([file.path for file in found if file.path not in kept])
 
 
 def _durable(store: Store, files: list[StoredObject], place: str) -> list[pq.FileMetaData]:

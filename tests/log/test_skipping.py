@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
+import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from txlake.errors import CorruptTable
 from txlake.log import bounds as log_bounds
+from txlake.log.files import Files
 from txlake.log.predicates import (
     Always,
     And,
@@ -32,6 +34,9 @@ from txlake.log.predicates import (
     parse_predicate,
 )
 from txlake.log.skipping import is_partition_only, may_match, must_match
+from txlake.protocol.actions import Add
+from txlake.protocol.file_rows import adds_of, files_table
+from txlake.protocol.lazy_stats import GivenStats, LazyStats, Mask
 from txlake.protocol.partition_values import PartitionScalar, format_value
 from txlake.protocol.statistics import FileStatistics, loosen
 from txlake.protocol.types import Field, Primitive, Struct
@@ -645,3 +650,58 @@ def test_files_are_judged_the_same_alone_and_among_others(monkeypatch: pytest.Mo
         monkeypatch.setattr(log_bounds, "_TEXTS_AT_ONCE", at_once)
         for text in texts:
             assert verdicts(text, files(*odd)) == expected[text]
+
+
+class CountedStats(GivenStats):
+    """Counts how many texts are asked for."""
+
+    asked = 0
+
+    def chunks(self, keep: Mask | None) -> Iterator[pa.Array]:
+        for chunk in super().chunks(keep):
+            self.asked += len(chunk)
+            yield chunk
+
+
+def test_bounds_of_a_whole_table_are_decoded_once() -> None:
+    count = 100
+    adds = [
+        Add(
+            path=f"f{at}",
+            partition_values={"col-p": str(at % 10), "day": "2020-01-01"},
+            size=1,
+            modification_time=1,
+            data_change=True,
+            stats=json.dumps(bounds("col-i", at, at)),
+        )
+        for at in range(count)
+    ]
+    table = files_table(adds)
+    stats = CountedStats(table["stats"])
+    live = Files.of_columns(table.drop_columns("stats"), LazyStats([stats]))
+
+    def found(text: str, schema: Struct = SCHEMA) -> list[str]:
+        predicate = bind(parse_predicate(text), schema)
+        chosen = live.where(lambda columns: may_match(predicate, columns, schema, PARTITIONS))
+        return [item.path for item in adds_of(chosen)]
+
+    assert found("p = 3 AND i = 13") == ["f13"]
+    assert stats.asked == 10 + 1, "those of the partition, and of the result"
+    assert found("i = 13") == ["f13"]
+    asked = stats.asked
+    assert asked == 11 + 2 * count, "those of all, for their bounds, and then they are kept"
+    for at in range(3):
+        assert found(f"i = {at}") == [f"f{at}"]
+        assert found(f"p = 3 AND i > 20 AND i < {30 + at}") == ["f23"]
+    assert stats.asked == asked
+    # Removals and additions lie over what is known.
+    again = msgspec.structs.replace(adds[2], path="again")
+    live = live.apply([again], [("f3", None), *[(f"f{at}", None) for at in range(50, 60)]])
+    assert found("i = 2") == ["f2", "again"]
+    assert found("i = 3") == []
+    assert found("i > 48 AND i < 62") == ["f49", "f60", "f61"]
+    # The same column with another type has bounds of its own.
+    fields = [
+        replace(item, type=Primitive("date")) if item.name == "i" else item for item in SCHEMA
+    ]
+    assert len(found("i = DATE '2020-01-01'", Struct(tuple(fields)))) == len(live)

@@ -70,6 +70,7 @@ class Block:
         "_adds",
         "_columns",
         "_hashes",
+        "_known",
         "_order",
         "_plain",
         "_rows",
@@ -97,6 +98,7 @@ class Block:
         self._hashes: npt.NDArray[np.int64] | None = None
         self._order: npt.NDArray[np.int64] | None = None
         self._totals: Totals | None = None
+        self._known: dict[str, object] = {}
 
     @classmethod
     def of_table(cls, table: pa.Table) -> Block:
@@ -168,6 +170,11 @@ class Block:
         keep[row] = True
         stats = self.stats.filter(keep)
         return adds_of(_with_stats(self.columns.slice(row, 1), stats))[0]
+
+    @property
+    def known(self) -> dict[str, object]:
+        """What others have made of the statistics of all rows, by a name of theirs."""
+        return self._known
 
     def row_keys(self) -> Iterator[FileKey]:
         """The canonical key of each row."""
@@ -255,7 +262,7 @@ class BlockRows:
     def column(self, name: str) -> pa.ChunkedArray | StatsOfRows:
         """One column. Statistics can only be gone through, chunk by chunk."""
         if name == "stats":
-            return StatsOfRows(self._block.stats, self._keep)
+            return StatsOfRows(self._block, self._keep)
         column = self._block.columns[name]
         return column if self._keep is None else column.filter(pa.array(self._keep))
 
@@ -278,14 +285,19 @@ class BlockRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StatsOfRows:
-    """The statistics of some rows."""
+    """The statistics of some rows of a block; of all when `keep` is None."""
 
-    _stats: LazyStats
-    _keep: Mask | None
+    block: Block
+    keep: Mask | None
 
     def iterchunks(self) -> Iterator[pa.Array]:
         """Their texts in order, null where there are none."""
-        return self._stats.chunks(self._keep)
+        return self.block.stats.chunks(self.keep)
+
+    @property
+    def are_most(self) -> bool:
+        """Whether it is no waste to look at those of all rows."""
+        return self.keep is None or 2 * int(np.count_nonzero(self.keep)) > len(self.keep)
 
 
 def _with_stats(columns: pa.Table, stats: pa.ChunkedArray) -> pa.Table:

@@ -8,7 +8,7 @@ writers leave out, decimals that passed through a double, columns that were wide
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Context, Decimal, DecimalException
 from functools import lru_cache
@@ -21,9 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txlake.errors import CorruptTable
+from txlake.log.block import StatsOfRows
 from txlake.log.file_columns import Chunks, FileColumns
 from txlake.log.partitions import partition_texts
 from txlake.log.predicate_nodes import ColumnPath
+from txlake.protocol.lazy_stats import Mask
 from txlake.protocol.partition_values import PartitionScalar, parse_column, parse_value
 from txlake.protocol.types import DataType, Field, Primitive, Struct, to_arrow_type
 
@@ -35,8 +37,11 @@ _DIGITS_OF_DOUBLE = 15
 _DOUBLE_STEP = Decimal(2) ** -51  # to the double, and to its shortest text
 _WIDE = Context(prec=100)
 _TEXTS_AT_ONCE = 4_096
+_REMEMBERED_MAX = 8
 _RECORDS = attrgetter("numRecords")
 _WHOLE_NUMBERS = frozenset({int, type(None)})
+
+_Wanted: TypeAlias = tuple[tuple[str, ...], Field]  # physical path, the column
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,17 @@ class ColumnBounds:
     may_be_null: pa.BooleanArray
     may_have_value: pa.BooleanArray
     is_exact: bool = False
+
+    def filter(self, keep: Mask) -> ColumnBounds:
+        """The bounds in some of the files."""
+        mask = pa.array(keep)
+        return replace(
+            self,
+            lower=self.lower.filter(mask),
+            upper=self.upper.filter(mask),
+            may_be_null=self.may_be_null.filter(mask),
+            may_have_value=self.may_have_value.filter(mask),
+        )
 
     @property
     def arrow_type(self) -> pa.DataType:
@@ -106,13 +122,11 @@ class FileBounds:
                 physical = tuple(item.physical_name for item in fields)
                 from_statistics.append((path, physical, fields[-1]))
         if from_statistics and files.num_rows:
-            pieces: list[list[ColumnBounds]] = [[] for _ in from_statistics]
-            for texts in _slices(files.column("stats")):
-                statistics = _Statistics(texts, [physical for _, physical, _ in from_statistics])
-                for piece, (_, physical, item) in zip(pieces, from_statistics):
-                    piece.append(statistics.bounds(physical, item))
-            for piece, (path, _, _) in zip(pieces, from_statistics):
-                columns[_folded(path)] = _joined(piece)
+            found = _from_statistics(
+                files.column("stats"), [(physical, item) for _, physical, item in from_statistics]
+            )
+            for (path, _, _), bounds in zip(from_statistics, found):
+                columns[_folded(path)] = bounds
         return cls(files.num_rows, columns)
 
 
@@ -159,6 +173,35 @@ def _wide(values: pa.Array) -> pa.Array:
 
 
 # --- statistics ---------------------------------------------------------------------------------
+
+
+def _from_statistics(
+    column: Chunks | StatsOfRows, wanted: Sequence[_Wanted]
+) -> Sequence[ColumnBounds]:
+    """The bounds of the wanted columns. Those of a whole block are remembered there."""
+    if not isinstance(column, StatsOfRows):
+        return _decoded_bounds(column, wanted)
+    known = column.block.known
+    names = [repr(each) for each in wanted]
+    found = [known.get(name) for name in names]
+    if not all(found):
+        if not column.are_most:
+            return _decoded_bounds(column, wanted)
+        if len(known) + len(wanted) > _REMEMBERED_MAX:
+            known.clear()
+        found = list(_decoded_bounds(StatsOfRows(column.block, None), wanted))
+        known.update(zip(names, found))
+    bounds = [item for item in found if isinstance(item, ColumnBounds)]
+    return bounds if column.keep is None else [item.filter(column.keep) for item in bounds]
+
+
+def _decoded_bounds(column: Chunks, wanted: Sequence[_Wanted]) -> Sequence[ColumnBounds]:
+    pieces: list[list[ColumnBounds]] = [[] for _ in wanted]
+    for texts in _slices(column):
+        statistics = _Statistics(texts, [physical for physical, _ in wanted])
+        for piece, (physical, item) in zip(pieces, wanted):
+            piece.append(statistics.bounds(physical, item))
+    return [_joined(piece) for piece in pieces]
 
 
 def _slices(column: Chunks) -> Iterator[pa.Array]:

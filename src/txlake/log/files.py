@@ -147,8 +147,6 @@ class Files:
 
         Columns that the test doesn't look at are only decoded of the files that are left.
         """
-        if self._table is not None or self._base.has_adds:
-            return _tested(self.table, test)
         rows = BlockRows(self._base, self._live())
         parts = [rows.filter(test(rows)).table()] if rows.num_rows else []
         if self._tail:

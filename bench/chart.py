@@ -20,6 +20,7 @@ _STEP = 12
 _GAP = 13
 _LONGEST = 420
 _HEAD = 46
+_TEXT = 50  # the width of a value
 
 _STYLE = """\
 text { font: 11px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f2328; }
@@ -77,7 +78,8 @@ def _legend() -> str:
 
 
 def _work(line: Line, top: int) -> str:
-    longest = max(line.medians.values())
+    limit = _limit(line)
+    longest = max(*line.medians.values(), limit or 0.0)
     height = _STEP * len(line.medians)
     parts = [
         _text(line.title, "title", top + 9),
@@ -96,14 +98,15 @@ def _work(line: Line, top: int) -> str:
             f'<rect class="{engine}" x="{_LEFT}" y="{y}" width="{width:.1f}" height="{_BAR}" '
             'rx="1.5"/>'
         )
-        limit = _limit(line) if engine == "txlake" else None
         end = width
-        if limit is not None and limit <= longest * 1.2:
-            x = _LEFT + limit / longest * _LONGEST
+        if limit is not None and engine == "txlake":
+            reach = limit / longest * _LONGEST
+            x = f"{_LEFT + reach:.1f}"
             parts.append(
-                f'<line class="limit" x1="{x:.1f}" y1="{y - 2}" x2="{x:.1f}" y2="{y + _BAR + 2}"/>'
+                f'<line class="limit" x1="{x}" y1="{y - 2}" x2="{x}" y2="{y + _BAR + 2}"/>'
             )
-            end = max(width, limit / longest * _LONGEST)
+            if width <= reach < width + _TEXT:
+                end = reach
         parts.append(
             f'<text class="value" x="{_LEFT + end + 5:.1f}" y="{y + 8}">'
             f"{amount(value, line.work.unit)}</text>"

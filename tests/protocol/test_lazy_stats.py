@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import json
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 
 from tests.transaction.log_of import with_damaged_stats
 from txlake.errors import CorruptTable
+from txlake.protocol import checkpoints
 from txlake.protocol.checkpoints import CheckpointRows, read_checkpoint
 from txlake.protocol.lazy_stats import GivenStats, LazyStats, Mask
 
@@ -19,6 +21,8 @@ _ADD = pa.struct(
         ("path", pa.string()),
         ("partitionValues", pa.map_(pa.string(), pa.string())),
         ("size", pa.int64()),
+        ("tags", pa.map_(pa.string(), pa.string())),
+        ("of.others", pa.int64()),
         ("modificationTime", pa.int64()),
         ("dataChange", pa.bool_()),
         ("stats", pa.string()),
@@ -27,7 +31,7 @@ _ADD = pa.struct(
 )
 
 
-def _checkpoint(pattern: str) -> bytes:
+def _checkpoint(pattern: str, *, statistics: bool = True) -> bytes:
     """Rows in groups of four: `a` an add with statistics, `p` with parsed ones, `n` with none."""
     rows: list[dict[str, object] | None] = [
         None
@@ -36,6 +40,8 @@ def _checkpoint(pattern: str) -> bytes:
             "path": f"f{at}",
             "partitionValues": [],
             "size": 1,
+            "tags": [] if at % 2 else None,
+            "of.others": at,
             "modificationTime": 1,
             "dataChange": True,
             "stats": f'{{"numRecords":{at}}}' if letter == "a" else None,
@@ -44,7 +50,12 @@ def _checkpoint(pattern: str) -> bytes:
         for at, letter in enumerate(pattern)
     ]
     sink = io.BytesIO()
-    pq.write_table(pa.table({"add": pa.array(rows, _ADD)}), sink, row_group_size=_GROUP)
+    pq.write_table(
+        pa.table({"add": pa.array(rows, _ADD)}),
+        sink,
+        row_group_size=_GROUP,
+        write_statistics=statistics,
+    )
     return sink.getvalue()
 
 
@@ -86,6 +97,21 @@ def test_rows_have_their_own_statistics_whichever_are_asked_for(pattern: str) ->
         every = np.concatenate([keep, [True, False], ~keep])
         others = list(itertools.compress(expected, (~keep).tolist()))
         assert several.filter(every).to_pylist() == [*kept, "x", *others]
+
+
+@pytest.mark.parametrize("pattern", _PATTERNS)
+def test_a_file_need_not_say_which_of_its_columns_are_empty(
+    pattern: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = _read(_checkpoint(pattern))
+    silent = _read(_checkpoint(pattern, statistics=False))
+    monkeypatch.setattr(checkpoints, "_CHUNKS_LOOKED_AT_MAX", 0)
+    not_asked = _read(_checkpoint(pattern))
+    extras = [json.loads(text) for text in rows.columns["extra"].to_pylist()]
+    assert extras == [{"of.others": at} for at, letter in enumerate(pattern) if letter != "-"]
+    for other in (silent, not_asked):
+        assert other.columns.equals(rows.columns)
+        assert LazyStats([other.stats]).column().to_pylist() == _texts(pattern)
 
 
 def test_only_the_groups_with_wanted_rows_are_decoded() -> None:

@@ -177,12 +177,15 @@ def _add_fields(parquet: pq.ParquetFile) -> AbstractSet[str]:
     index = schema.get_field_index("add")
     if index < 0:
         return frozenset()
-    names = {item.name for item in schema.field(index).type}
+    fields = schema.field(index).type
+    names = {item.name for item in fields}
     if not {"path", "partitionValues"} <= names:
         raise ValueError(f"column add: expected path, partitionValues ..., found {sorted(names)}")
     if metadata.num_row_groups * metadata.num_columns > _CHUNKS_LOOKED_AT_MAX:
         return names
-    filled: set[str] = set()
+    # In a nested one null and empty look the same from here; an empty vector is none either way.
+    filled = {item.name for item in fields if pa.types.is_nested(item.type) or "." in item.name}
+    filled.discard("deletionVector")
     for group in range(metadata.num_row_groups):
         columns = metadata.row_group(group)
         for place in range(columns.num_columns):

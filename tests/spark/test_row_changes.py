@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 MODES = pytest.mark.parametrize("properties", [VECTORS, NO_VECTORS], ids=["vectors", "copies"])
 
 
+@pytest.fixture(params=["here", "in tasks"])
+def writer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who writes the few rows of a statement: this process, or Spark's tasks as for many rows."""
+    if request.param == "in tasks":
+        monkeypatch.setattr(dml, "_ONE_TASK_BYTES", -1)
+
+
 def _table(folder: Path, spark: SparkSession, properties: Mapping[str, str]) -> PathTable:
     """Rows 0 to 9 in two files, half of them without a text."""
     t = table(folder / "t", spark, "id INT, v STRING", properties=properties)
@@ -39,6 +46,7 @@ def base(
     return _table(tmp_path_factory.mktemp("base"), spark, request.param)
 
 
+@pytest.mark.usefixtures("writer")
 @pytest.mark.parametrize(
     ("condition", "left"),
     [
@@ -65,6 +73,7 @@ def _rows_of(numbers: range) -> list[tuple[int, str | None]]:
     return [(i, None if i % 2 == 0 else f"v{i}") for i in numbers]
 
 
+@pytest.mark.usefixtures("writer")
 @pytest.mark.parametrize(
     ("sql", "expected"),
     [
@@ -177,6 +186,37 @@ def test_tables_that_had_vectors_once(tmp_path: Path, spark: SparkSession) -> No
     assert change.metrics["numDeletionVectorsRemoved"] == 1
     assert [row[0] for row in t.rows()] == [0, 3, 5, 6, 7, 8, 9]
     assert all(add.deletion_vector is None for add in t.adds())
+
+
+def test_few_rows_need_no_python_worker(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    t = table(tmp_path / "t", spark, "id INT, p INT", partitioned_by="p", properties=VECTORS)
+    t.append(spark.range(0, 10, 1, 1).selectExpr("CAST(id AS INT) id", "CAST(id % 2 AS INT) p"))
+    t.run("DELETE FROM t WHERE id = 4")
+    with monkeypatch.context() as patch:
+        patch.setattr(type(spark.range(1)), "mapInArrow", lambda *_: pytest.fail("a worker runs"))
+        t.run("DELETE FROM t WHERE id = 5")
+        change = t.run("UPDATE t SET id = id + 100 WHERE id >= 6 OR id = 4")
+        patch.setattr(dml, "_FEW_ROWS", 7)
+        with pytest.raises(pytest.fail.Exception):
+            t.run("UPDATE t SET id = id + 100 WHERE true")
+    assert change.affected == {"num_affected_rows": 4}
+    adds = [one for one in change.actions if isinstance(one, Add) and one.deletion_vector is None]
+    assert sorted(add.partition_values["p"] or "" for add in adds) == ["0", "1"]
+    expected = [0, 1, 2, 3, 106, 107, 108, 109]
+    assert sorted(row[0] for row in t.rows()) == expected
+
+
+def test_more_rows_than_this_process_writes_are_all_written_once(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    t = _table(tmp_path, spark, VECTORS)
+    monkeypatch.setattr(dml, "_FEW_ROWS", 3)
+    assert t.run("UPDATE t SET id = id + 10 WHERE id < 3").affected == {"num_affected_rows": 3}
+    assert t.run("UPDATE t SET id = id + 20 WHERE id < 10").affected == {"num_affected_rows": 7}
+    assert t.run("DELETE FROM t WHERE id > 22").affected == {"num_affected_rows": 7}
+    assert sorted(row[0] for row in t.rows()) == [10, 11, 12]
 
 
 @MODES

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -29,6 +30,9 @@ from txlake.spark.writing import ACTION, Written, write_frame
 from txlake.statements import Assignment, Default, Expression
 from txlake.transaction.change import Change
 
+_FEW_ROWS = 20_000
+_ONE_TASK_BYTES = 64 * 1024 * 1024
+
 
 @translating
 def delete(work: Work, condition: Expression | None, alias: str | None = None) -> Change:
@@ -46,7 +50,8 @@ def delete(work: Work, condition: Expression | None, alias: str | None = None) -
         found = frame.where(work.column_of(condition)).select(
             F.lit(DELETE).cast("int").alias(ACTION), F.col(FILE), F.col(ROW)
         )
-        written = write_frame(found, work.target(), images=False)
+        few = _few_rows_max(partly)
+        written = write_frame(found, work.target(), images=False, few_rows_max=few)
         counted = sum(len(bitmap) for bitmap in written.replaced.values())
         deletions = delete_positions(work, partly, written.replaced)
     count = rows_removed + counted
@@ -69,6 +74,11 @@ def delete(work: Work, condition: Expression | None, alias: str | None = None) -
         reads=(read,),
         affected={"num_affected_rows": count},
     )
+
+
+def _few_rows_max(files: pa.Table) -> int:
+    """How many rows this process may write itself: some, where one task soon finds them."""
+    return _FEW_ROWS if (pc.sum(files["size"]).as_py() or 0) <= _ONE_TASK_BYTES else 0
 
 
 def _split(work: Work, predicate: Predicate | None, files: pa.Table) -> tuple[list[Add], pa.Table]:
@@ -110,7 +120,7 @@ def update(
         images = updated(work, frame, resolved, carried=(FILE, ROW))
         images = images.withColumn(ACTION, F.lit(UPDATE).cast("int"))
         checked = rows.checked(images, work.snapshot, given=set(resolved))
-        written = write_frame(checked, work.target())
+        written = write_frame(checked, work.target(), few_rows_max=_few_rows_max(files))
     deletions = delete_positions(work, files, written.replaced)
     count = sum(len(bitmap) for bitmap in written.replaced.values())
     return Change(

@@ -198,6 +198,9 @@ class Replaced:
         valid = pc.is_valid(files)
         ordinals = files.filter(valid).to_numpy(zero_copy_only=False).astype(np.int64)
         positions = rows.filter(valid).to_numpy(zero_copy_only=False).astype(np.int64)
+        if len(ordinals) and np.all(ordinals == ordinals[0]):
+            self._positions.setdefault(int(ordinals[0]), []).append(positions)
+            return
         for ordinal in np.unique(ordinals):
             self._positions.setdefault(int(ordinal), []).append(positions[ordinals == ordinal])
 
@@ -208,10 +211,18 @@ class Replaced:
             every = np.concatenate(parts)
             rows.append(
                 report_row(
-                    "rows", key=ordinal, count=len(every), data=pack_positions(np.unique(every))
+                    "rows", key=ordinal, count=len(every), data=pack_positions(_distinct(every))
                 )
             )
         return rows
+
+
+def _distinct(positions: np.ndarray) -> np.ndarray:
+    """The positions in order, each once. Mostly they come so; numpy's `unique` hashes them all."""
+    if np.all(positions[1:] > positions[:-1]):
+        return positions
+    ordered = np.sort(positions)
+    return ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])]
 
 
 def pack_positions(positions: np.ndarray) -> bytes:

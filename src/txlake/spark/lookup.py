@@ -1,7 +1,8 @@
 """What only the log knows of a file, joined to its rows by the file's ordinal.
 
 Owns partition values that no folder tells, base row ids, and the filter that leaves deleted rows
-out: by broadcast bits, or, where those would be too many, by vectors that the executors read.
+out: by bits that travel with the tasks, by bits that are joined, or, where those would be too many,
+by vectors that the executors read.
 """
 
 from __future__ import annotations
@@ -42,6 +43,12 @@ BASE_VERSION = "__txlake_base_version"
 _KEY = "__txlake_key"
 _WORDS = "__txlake_deleted"
 _ROWS_UNKNOWN = 1_000_000
+# A vector's bits stand in chunks of 64 words of 64 bits; a chunk without a deleted row is empty.
+_CHUNK_ROWS = 4096
+_CHUNK_BYTES = _CHUNK_ROWS // 8
+_SLOT_BYTES = 16  # what an empty chunk takes
+_TRAVELLING_BYTES_MAX = 8 * 1024 * 1024
+_BITS = T.ArrayType(T.ArrayType(T.LongType(), False), False)
 
 
 class Lookup:
@@ -51,7 +58,7 @@ class Lookup:
         self._files = files
         self._arrays: list[pa.Array] = [pa.array(files, pa.int64())]
         self._fields = [T.StructField(_KEY, T.LongType(), False)]
-        self._has_words = False
+        self._deleted: Mapping[int, BitMap64] | None = None
 
     def partition_value(self, item: Field) -> None:
         """The values of a partition column, by its physical name."""
@@ -70,40 +77,84 @@ class Lookup:
             self._fields.append(T.StructField(name, T.LongType()))
 
     def deleted(self, bitmaps: Mapping[int, BitMap64]) -> None:
-        """Leaves these positions out when the rows are joined."""
-        words = [_words(bitmaps[ordinal]) for ordinal in self._files]
-        offsets = np.concatenate([[0], np.cumsum([len(one) for one in words])]).astype(np.int32)
-        values = np.concatenate(words) if words else np.empty(0, np.int64)
-        self._arrays.append(pa.ListArray.from_arrays(offsets, pa.array(values, pa.int64())))
-        self._fields.append(T.StructField(_WORDS, T.ArrayType(T.LongType(), False)))
-        self._has_words = True
+        """Leaves these positions out of the rows."""
+        self._deleted = bitmaps
 
     def joined(self, spark: SparkSession, frame: DataFrame) -> DataFrame:
-        """The rows with the columns collected."""
+        """The rows with the columns collected, without those deleted."""
+        if self._deleted is None:
+            return self._with_columns(spark, frame)
+        words = _words(self._files, self._deleted)
+        if words.nbytes > _TRAVELLING_BYTES_MAX:
+            self._arrays.append(words.take(pa.array(self._files, pa.int64())))
+            self._fields.append(T.StructField(_WORDS, _BITS))
+            return _live(self._with_columns(spark, frame), _WORDS)
+        # A subquery over rows that the driver holds runs no job; its value travels with the tasks.
+        one = pa.ListArray.from_arrays(pa.array([0, len(words)], pa.int32()), words)
+        held = spark.createDataFrame(
+            pa.table({_WORDS: one}), T.StructType([T.StructField(_WORDS, T.ArrayType(_BITS))])
+        )
+        frame = self._with_columns(spark, frame).withColumn(_WORDS, held.scalar())
+        return _live(frame, f"get({_WORDS}, CAST({FILE} AS INT))")
+
+    def _with_columns(self, spark: SparkSession, frame: DataFrame) -> DataFrame:
         if len(self._fields) == 1:
             return frame
         table = pa.Table.from_arrays(self._arrays, names=[item.name for item in self._fields])
         lookup = F.broadcast(spark.createDataFrame(table, T.StructType(self._fields)))
-        frame = frame.join(lookup, F.col(FILE) == F.col(_KEY), "inner")
-        if self._has_words:
-            word = f"get({_WORDS}, CAST(shiftright({ROW}, 6) AS INT))"
-            bit = F.expr(f"shiftright({word}, CAST({ROW} & 63 AS INT)) & 1")
-            frame = frame.where(F.coalesce(bit, F.lit(0)) == 0)
-        return frame
+        return frame.join(lookup, F.col(FILE) == F.col(_KEY), "inner")
 
 
-def _words(bitmap: BitMap64) -> np.ndarray:
-    """Packed bits as signed 64-bit words: bit `p & 63` of word `p >> 6` says that p is deleted."""
-    positions = as_array(bitmap)
-    bits = np.zeros((int(positions[-1]) // 64 + 1) * 64 if len(positions) else 64, dtype=bool)
-    bits[positions] = True
-    return np.packbits(bits, bitorder="little").view("<i8")
+def _live(frame: DataFrame, chunks: str) -> DataFrame:
+    """The rows whose bit isn't set; `chunks` is the expression of their file's chunks."""
+    chunk = f"get({chunks}, CAST(shiftright({ROW}, 12) AS INT))"
+    word = f"get({chunk}, CAST(shiftright({ROW}, 6) & 63 AS INT))"
+    return frame.where(f"coalesce(shiftright({word}, CAST({ROW} & 63 AS INT)) & 1, 0) = 0")
+
+
+def _words(files: Iterable[int], bitmaps: Mapping[int, BitMap64]) -> pa.ListArray:
+    """Packed bits by file ordinal: chunks of signed 64-bit words, empty where nothing is deleted.
+
+    Bit `p & 63` of word `p >> 6 & 63` of chunk `p >> 12` says that position p is deleted.
+    """
+    words: list[np.ndarray] = []
+    lengths: list[np.ndarray] = []
+    slots = np.zeros(max(files, default=-1) + 1, np.int64)
+    for ordinal in range(len(slots)):
+        positions = as_array(bitmaps.get(ordinal, BitMap64())).astype(np.int64)
+        if len(positions):
+            chunk = positions // _CHUNK_ROWS
+            starts = np.diff(chunk, prepend=-1) > 0
+            places = np.cumsum(starts) - 1
+            bits = np.zeros((int(places[-1]) + 1) * _CHUNK_ROWS, dtype=bool)
+            bits[places * _CHUNK_ROWS + positions % _CHUNK_ROWS] = True
+            words.append(np.packbits(bits, bitorder="little").view("<i8"))
+            length = np.zeros(int(chunk[-1]) + 1, np.int64)
+            length[chunk[starts]] = _CHUNK_ROWS // 64
+            lengths.append(length)
+            slots[ordinal] = len(length)
+    values = np.concatenate(words) if words else np.empty(0, np.int64)
+    chunks = pa.ListArray.from_arrays(
+        _offsets(np.concatenate(lengths) if lengths else np.empty(0, np.int64)),
+        pa.array(values, pa.int64()),
+    )
+    return pa.ListArray.from_arrays(_offsets(slots), chunks)
+
+
+def _offsets(lengths: np.ndarray) -> pa.Array:
+    return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
 
 
 def broadcast_bytes(adds: Iterable[Add]) -> int:
     """About how many bytes the deleted positions of these files take when they are broadcast."""
-    rows = (FileStatistics.from_json(add.stats).num_records for add in adds)
-    return sum((_ROWS_UNKNOWN if count is None else count) // 8 for count in rows)
+    total = 0
+    for add in adds:
+        count = FileStatistics.from_json(add.stats).num_records
+        rows = _ROWS_UNKNOWN if count is None else count
+        deleted = rows if add.deletion_vector is None else add.deletion_vector.cardinality
+        chunks = rows // _CHUNK_ROWS + 1
+        total += chunks * _SLOT_BYTES + min(deleted, chunks) * _CHUNK_BYTES
+    return total
 
 
 def live_rows(

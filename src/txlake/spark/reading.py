@@ -82,6 +82,12 @@ class Reading:
         )
 
 
+def find_columns_by_id(spark: SparkSession) -> None:
+    """Lets Spark's reader find columns by the field ids of their schema, where it has any."""
+    spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
+    spark.conf.set("spark.sql.parquet.fieldId.read.ignoreMissing", "true")
+
+
 def native_rows(reading: Reading, *, positions: bool) -> DataFrame:
     """The rows as Spark reads them: physical names, partition columns of the folders included.
 
@@ -89,9 +95,6 @@ def native_rows(reading: Reading, *, positions: bool) -> DataFrame:
     """
     spark = reading.spark
     schema = _spark_schema(reading, reading.looked_up)
-    if reading.by_id:
-        spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
-        spark.conf.set("spark.sql.parquet.fieldId.read.ignoreMissing", "true")
     url = reading.manifests.write(
         (ordinal, spark_url(reading.url_of(add)), add.size)
         for ordinal, add in reading.files.items()

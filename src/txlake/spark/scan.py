@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyroaring import BitMap64
@@ -29,8 +30,10 @@ from txlake.spark.reading import (
     Reading,
     bucket_of,
     decoded_rows,
+    find_columns_by_id,
     folders_agree,
     has_client,
+    is_connect,
     native_rows,
     needs_decoding,
 )
@@ -63,11 +66,30 @@ class Scan:
     deleted: Mapping[int, BitMap64] = field(default_factory=dict)
 
 
+_WHOLE: WeakKeyDictionary[Snapshot, tuple[Settings, DataFrame]] = WeakKeyDictionary()
+
+
 def scan_frame(spark: SparkSession, manifests: Manifests, scan: Scan) -> DataFrame:
     """The rows: the table's columns by logical name in schema order, then what was asked for.
 
-    Files without deletion vectors are read without looking for deleted rows.
+    Files without deletion vectors are read without looking for deleted rows. All rows of a snapshot
+    are planned once; who asks again gets the same plan with columns of its own.
     """
+    snapshot = scan.snapshot
+    if snapshot.properties.column_mapping_mode == "id":
+        find_columns_by_id(spark)
+    whole = scan.files.num_rows == len(snapshot.files)
+    if not whole or scan.positions or scan.deleted or is_connect(spark):
+        return _planned(spark, manifests, scan)
+    settings, known = _WHOLE.get(snapshot, (None, None))
+    if known is not None and known.sparkSession is spark and settings == scan.settings:
+        return known.toDF(*snapshot.schema.names)
+    frame = _planned(spark, manifests, scan)
+    _WHOLE[snapshot] = scan.settings, frame
+    return frame
+
+
+def _planned(spark: SparkSession, manifests: Manifests, scan: Scan) -> DataFrame:
     branches: dict[tuple[bool, bool], dict[int, Add]] = {}
     bucket = bucket_of(scan.store.url)
     decode = bucket is not None and not has_client(spark, bucket)
@@ -112,6 +134,10 @@ def _branch(
     )
     positions = bool(looked_up) or has_deleted or scan.row_ids or scan.positions
     frame = decoded_rows(reading) if decode else native_rows(reading, positions=positions)
+    columns = _columns(scan)
+    as_they_are = not (positions or decode or partitions)
+    if as_they_are and all(isinstance(column, str) for column in columns):
+        return frame
     lookup = Lookup(files)
     for item in looked_up:
         lookup.partition_value(item)
@@ -121,7 +147,7 @@ def _branch(
         frame = live_rows(frame, scan.store, files, scan.deleted, scan.storage_options)
     elif has_deleted:
         lookup.deleted(_deleted(scan, files))
-    return lookup.joined(spark, frame).select(*_columns(scan))
+    return lookup.joined(spark, frame).select(*columns)
 
 
 def _deleted(scan: Scan, files: Mapping[int, Add]) -> dict[int, BitMap64]:
@@ -142,20 +168,26 @@ def _materialized(snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(name for name in names if name is not None)
 
 
-def _columns(scan: Scan) -> list[Column]:
-    columns = []
+def _columns(scan: Scan) -> list[Column | str]:
+    """What the rows have, from what the files have; by its name alone what needs no change."""
+    columns: list[Column | str] = []
     for item in scan.snapshot.schema:
         if item.type == Primitive("void"):
             columns.append(F.lit(None).cast("void").alias(item.name))
             continue
-        value = F.col(quote(item.physical_name))
-        if not isinstance(item.type, Primitive) and spark_type(item.type) != spark_type(
-            item.type, physical=True
-        ):
+        physical, metadata = quote(item.physical_name), visible_metadata(item)
+        renamed = not isinstance(item.type, Primitive) and (
+            spark_type(item.type) != spark_type(item.type, physical=True)
+        )
+        if item.name == item.physical_name and not renamed and not metadata:
+            columns.append(physical)
+            continue
+        value = F.col(physical)
+        if renamed:
             value = value.cast(spark_type(item.type))
-        columns.append(value.alias(item.name, metadata=visible_metadata(item)))
+        columns.append(value.alias(item.name, metadata=metadata))
     if scan.positions:
-        columns += [F.col(FILE), F.col(ROW)]
+        columns += [FILE, ROW]
     if scan.row_ids:
         properties = scan.snapshot.properties
         columns += [

@@ -50,7 +50,7 @@ def load_vector(store: Store, vector: DeletionVector) -> BitMap64:
 
 def as_array(bitmap: BitMap64) -> np.ndarray:
     """The positions in ascending order, unsigned 64-bit."""
-    return np.fromiter(bitmap, dtype=np.uint64, count=len(bitmap))
+    return np.array(bitmap.to_array(), dtype=np.uint64)
 
 
 def from_report(data: bytes) -> BitMap64:

@@ -74,11 +74,19 @@ class Written:
 
 
 def write_frame(
-    frame: DataFrame, target: Target, *, images: bool = True, keep_order: bool = False
+    frame: DataFrame,
+    target: Target,
+    *,
+    images: bool = True,
+    keep_order: bool = False,
+    few_rows_max: int = 0,
 ) -> Written:
     """Runs one Spark job that writes the rows and reports on them.
 
     Without `images` only the control columns are read, and nothing is written.
+
+    With `few_rows_max` one task, which needs no Python worker, first finds that many rows for this
+    process to write; where it finds more, they are dropped and the tasks write all rows.
 
     `frame` has the table's columns by logical name, of the types that `rows` gave them, and any of
     the control columns ACTION, FILE, ROW, VIOLATION, VIOLATION_ROW, ROW_ID, ROW_VERSION.
@@ -114,15 +122,19 @@ def write_frame(
             layout[key] = len(columns)
             columns.append(F.col(name))
     selected = frame.select(*columns)
-    if partitions and not keep_order:
-        selected = selected.sortWithinPartitions(
-            *[F.col(f"__p{position}") for position in range(len(partitions))]
-        )
     task = _task(
         target,
         _arrow_schema(data, _tracked_names(snapshot, present)),
         executor.Layout(partition=tuple(partition_indexes), **layout),
     )
+    if few_rows_max:
+        held = selected.coalesce(1).limit(few_rows_max + 1).toArrow()
+        if held.num_rows <= few_rows_max:
+            return written(target, _run_here(task, held))
+    if partitions and not keep_order:
+        selected = selected.sortWithinPartitions(
+            *[F.col(f"__p{position}") for position in range(len(partitions))]
+        )
     reports = selected.mapInArrow(travelling(task), executor.REPORT_SCHEMA).collect()
     return written(target, (row.asDict() for row in reports))
 
@@ -143,15 +155,20 @@ def write_arrow(table: pa.Table, target: Target) -> Written:
         names.append(f"__p{position}")
     rows = pa.Table.from_arrays(arrays, names=names)
     indexes = tuple(range(len(data), len(data) + len(partitions)))
-    if partitions:
-        keys = [(names[index], "ascending") for index in indexes]
-        rows = rows.take(pc.sort_indices(rows, sort_keys=keys))
     task = _task(target, schema, executor.Layout(data=len(data), partition=indexes))
+    return written(target, _run_here(task, rows))
+
+
+def _run_here(task: executor.WriteTask, rows: pa.Table) -> list[dict[str, object]]:
+    """The report of a task that this process runs; it gets the rows by partition."""
+    if task.layout.partition:
+        keys = [(rows.column_names[index], "ascending") for index in task.layout.partition]
+        rows = rows.take(pc.sort_indices(rows, sort_keys=keys))
     reports: list[dict[str, object]] = []
     name = f"part-00000-{task.job_id}"
     for batch in executor.run(task, iter(rows.to_batches(_BATCH_ROWS)), name):
         reports += batch.to_pylist()
-    return written(target, reports)
+    return reports
 
 
 def moving_task(target: Target, tracked: tuple[str, ...]) -> executor.WriteTask:

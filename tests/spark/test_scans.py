@@ -1,0 +1,120 @@
+"""What a scan leaves to Spark: its plan, its push-down, and the ways to leave deleted rows out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyroaring import BitMap64
+
+from tests.spark.tables import MANIFESTS, VECTORS, PathTable, table
+from txlake.spark import lookup
+from txlake.spark.lookup import Lookup
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROWS = 20_000
+GONE = {0, 63, 64, 4095, 4096, 12_289, 19_999}
+
+
+def _table(folder: Path, spark: SparkSession) -> PathTable:
+    """Two files of 20,000 rows, some deleted from the first, and one with none deleted."""
+    t = table(folder / "t", spark, "id LONG, v STRING", properties=VECTORS)
+    for start in (0, ROWS, 2 * ROWS):
+        t.append(spark.range(start, start + ROWS, 1, 1).selectExpr("id", "'v' || id v"))
+    t.run(f"DELETE FROM t WHERE id IN ({', '.join(map(str, sorted(GONE)))})")
+    t.run(f"DELETE FROM t WHERE id = {2 * ROWS - 1}")
+    return t
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> PathTable:
+    return _table(tmp_path_factory.mktemp("base"), spark)
+
+
+def _plan(frame: DataFrame, capsys: pytest.CaptureFixture[str]) -> str:
+    frame.explain()
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("bytes_max", "joined"), [(lookup._TRAVELLING_BYTES_MAX, False), (0, True)]
+)
+def test_deleted_rows_are_left_out(
+    base: PathTable,
+    bytes_max: int,
+    joined: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(lookup, "_TRAVELLING_BYTES_MAX", bytes_max)
+    frame = base.frame(positions=True)
+    found = {row[0] for row in frame.select("id").collect()}
+    assert found == set(range(3 * ROWS)) - GONE - {2 * ROWS - 1}
+    assert ("BroadcastHashJoin" in _plan(frame, capsys)) is joined
+
+
+def test_bits_stand_in_chunks() -> None:
+    wanted = {0: BitMap64([0, 63, 64, 4095, 4096, 20_000]), 2: BitMap64([12_293]), 3: BitMap64()}
+    words = lookup._words([0, 2, 3], wanted).to_pylist()
+    found = [
+        {
+            chunk * 4096 + word * 64 + bit
+            for chunk, held in enumerate(chunks)
+            for word, value in enumerate(held)
+            for bit in range(64)
+            if value >> bit & 1
+        }
+        for chunks in words
+    ]
+    assert found == [set(wanted[0]), set(), set(wanted[2]), set()]
+    assert [len(chunk) for chunk in words[2]] == [0, 0, 0, 64]
+
+
+def test_a_lookup_of_nothing_joins_nothing(spark: SparkSession) -> None:
+    frame = spark.range(1)
+    assert Lookup({}).joined(spark, frame) is frame
+
+
+def test_filters_and_columns_are_pushed_down(
+    base: PathTable, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = _plan(base.frame().where("id = 7").select("id"), capsys)
+    assert plan.count("PushedFilters: [IsNotNull(id), EqualTo(id,7)]") == 2
+    assert "v:string" not in plan
+    plain = _plan(base.frame(version=1).where("id = 7"), capsys)
+    assert "PushedFilters: [IsNotNull(id), EqualTo(id,7)]" in plain
+    assert "_metadata" not in plain
+    assert plain.count("Project") <= 1
+
+
+def test_a_snapshot_is_planned_once(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    t = table(tmp_path / "t", spark, "id LONG")
+    t.append(spark.range(4))
+    written = []
+    write = MANIFESTS.write
+    monkeypatch.setattr(
+        type(MANIFESTS), "write", lambda _, files: written.append(1) or write(files)
+    )
+    one, other = t.frame(), t.frame()
+    assert len(written) == 1
+    assert one.join(other, one.id < other.id).count() == 6
+    assert sorted(map(tuple, other.collect())) == [(i,) for i in range(4)]
+    t.append(spark.range(4, 5))
+    assert [row[0] for row in t.rows()] == [0, 1, 2, 3, 4]
+    assert len(written) == 2
+    some = t.snapshot.select(None).slice(0, 1)
+    assert t.work().scan(some).count() < 5
+    assert len(written) == 3
+
+
+def test_a_plan_kept_still_finds_columns_by_id(tmp_path: Path, spark: SparkSession) -> None:
+    t = table(tmp_path / "t", spark, "id LONG", properties={"delta.columnMapping.mode": "id"})
+    t.append(spark.range(3))
+    assert t.rows() == [(0,), (1,), (2,)]
+    spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "false")
+    assert t.rows() == [(0,), (1,), (2,)]

@@ -28,6 +28,7 @@ from bench.worker import Measured, Task
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "bench"
+_TABLE_WIDTH = 120
 NOTE = Console(stderr=True, highlight=False)
 
 
@@ -39,7 +40,9 @@ def main() -> None:
         for suite in arguments.suites or SUITES:
             results.suites[suite] = _run(suite, arguments)
             save(arguments.json, results)
-    Console().print(console_table(results))
+    console = Console()
+    console.width = max(console.width, _TABLE_WIDTH)
+    console.print(console_table(results))
     if arguments.readme:
         write_report(results, ROOT)
     NOTE.print(f"all numbers: {arguments.json}")
@@ -64,6 +67,8 @@ def _arguments() -> argparse.Namespace:
     unknown = set(arguments.suites) - set(SUITES)
     if unknown:
         parser.error(f"no such suite: {', '.join(sorted(unknown))}")
+    if arguments.rows and arguments.rows % 20_000:
+        parser.error("--rows: not a multiple of 20,000")
     arguments.rounds = arguments.rounds or (1 if arguments.quick else 3)
     arguments.sizes = QUICK if arguments.quick else FULL
     if arguments.rows:
@@ -134,16 +139,21 @@ def _measured(suite: str, process: str, engine: str, arguments: argparse.Namespa
             result=str(scratch / "result.json"),
         )
         (scratch / "task.json").write_bytes(msgspec.json.encode(task))
-        ran = subprocess.run(
-            [
-                *shlex.split(arguments.through),
-                *(sys.executable, "-m", "bench.worker", str(scratch / "task.json")),
-            ],
-            cwd=ROOT,
-            env={**os.environ, "PYSPARK_PYTHON": sys.executable},
-            check=False,
-        )
+        said = scratch / "said.txt"
+        with said.open("wb") as output:
+            ran = subprocess.run(
+                [
+                    *shlex.split(arguments.through),
+                    *(sys.executable, "-m", "bench.worker", str(scratch / "task.json")),
+                ],
+                cwd=ROOT,
+                env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+                check=False,
+                stdout=output,
+                stderr=output,
+            )
         if ran.returncode != 0:
+            NOTE.print(said.read_text(encoding="utf-8", errors="replace"), markup=False)
             raise SystemExit(f"{TITLES[engine]} failed at {suite}; what it said stands above")
         return msgspec.json.decode(Path(task.result).read_bytes(), type=Measured)
     finally:

@@ -191,10 +191,11 @@ def write_log(logs: Path, name: str, schema: pa.Schema, files: Iterable[LoggedFi
     (logs / f"{0:020}.json").replace(logs / f"{name}.json")
 
 
-def link_table(table: Path, data: Path, log: Path) -> None:
-    """Makes a table of the folder's files, by hard links where the disk has them, and a log."""
+def link_table(table: Path, folders: Iterable[Path], log: Path) -> None:
+    """Makes a table of the folders' files, by hard links where the disk has them, and a log."""
     (table / "_delta_log").mkdir(parents=True)
-    link_files(data, table)
+    for folder in folders:
+        link_files(folder, table)
     shutil.copyfile(log, table / "_delta_log" / f"{0:020}.json")
 
 

@@ -55,13 +55,14 @@ class Stage:
         """Started when a work first needs it; the works on logs never do."""
         return self.make_engine()
 
-    def table(self, name: str, data: Path, log: Path) -> Path:
-        """A new table over files that are there, in the scratch folder."""
+    def table(self, name: str, log: Path, *folders: Path) -> Path:
+        """A new table in the scratch folder, over the files of folders."""
         folder = self.scratch / name
         shutil.rmtree(folder, ignore_errors=True)
-        link_table(folder, data, log)
-        for path in data.iterdir():
-            path.read_bytes()  # for all engines alike, the files are in the page cache
+        link_table(folder, folders, log)
+        for path in folder.iterdir():
+            if path.is_file():
+                path.read_bytes()  # for all engines alike, the files are in the page cache
         return folder
 
     def expect(self, found: object, expected: object, what: object) -> None:

@@ -47,7 +47,7 @@ class Total:
 @dataclass(frozen=True, slots=True)
 class Rows:
     """A data set: `data` holds the files, `logs` the log over them, `live.json`, and of the large
-    table also `deleted.json`, which has a deletion vector on every file.
+    table also `deleted.json`, which has a deletion vector of `vectors` on every file.
     """
 
     folder: Path
@@ -56,6 +56,10 @@ class Rows:
     @property
     def data(self) -> Path:
         return self.folder / "data"
+
+    @property
+    def vectors(self) -> Path:
+        return self.folder / "vectors"
 
     @property
     def files(self) -> list[Path]:
@@ -144,7 +148,8 @@ def _write_vectors(folder: Path, files: list[LoggedFile], per_file: int) -> None
         ids = np.arange(number * per_file, (number + 1) * per_file, dtype=np.int64)
         bitmaps.append(BitMap64(np.flatnonzero(~_kept(ids)).tolist()))
     content, places = vector_file(bitmaps)
-    (folder / "data" / relative_file_name(_VECTORS_UUID)).write_bytes(content)
+    (folder / "vectors").mkdir()
+    (folder / "vectors" / relative_file_name(_VECTORS_UUID)).write_bytes(content)
     with_vectors = []
     for file, bitmap, (offset, size) in zip(files, bitmaps, places, strict=True):
         vector = relative_vector(_VECTORS_UUID, "", offset, size, len(bitmap))

@@ -25,29 +25,39 @@ def _small(stage: Stage) -> Rows:
     return small_files(stage.data, stage.sizes.small_files)
 
 
-def _sum(stage: Stage, name: str, rows: Rows, log: str, expected: Total) -> float:
-    table = stage.keep(name, lambda: stage.table(name, rows.data, rows.log(log)))
+def _sum(stage: Stage, name: str, make: Callable[[str], Path], expected: Total) -> float:
+    table = stage.keep(name, lambda: make(name))
     seconds, found = timed(lambda: stage.engine.total(table))
     stage.expect(found, expected, table)
     return seconds
 
 
+def _live(stage: Stage, name: str, rows: Rows) -> Path:
+    return stage.table(name, rows.log("live"), rows.data)
+
+
+def _deleted(stage: Stage, name: str, rows: Rows) -> Path:
+    return stage.table(name, rows.log("deleted"), rows.data, rows.vectors)
+
+
 def sum_rows(stage: Stage, number: int) -> float:
     """The sums of the large table, whose files no engine has written."""
     rows = _large(stage)
-    return _sum(stage, "sum", rows, "live", stage.keep("all", rows.total))
+    return _sum(stage, "sum", lambda name: _live(stage, name, rows), stage.keep("all", rows.total))
 
 
 def sum_deleted(stage: Stage, number: int) -> float:
     """The same with a hundredth of the rows deleted by a vector on every file."""
     rows = _large(stage)
-    return _sum(stage, "sum-deleted", rows, "deleted", stage.keep("left", rows.left))
+    left = stage.keep("left", rows.left)
+    return _sum(stage, "sum-deleted", lambda name: _deleted(stage, name, rows), left)
 
 
 def sum_small_files(stage: Stage, number: int) -> float:
     """The sums of the small files."""
     rows = _small(stage)
-    return _sum(stage, "sum-small", rows, "live", stage.keep("small", rows.total))
+    total = stage.keep("small", rows.total)
+    return _sum(stage, "sum-small", lambda name: _live(stage, name, rows), total)
 
 
 def append(stage: Stage, number: int) -> float:
@@ -117,14 +127,14 @@ def inserted_few(stage: Stage) -> None:
 def compact_deleted(stage: Stage, number: int) -> float:
     """The large table with a deletion vector on every file."""
     rows = _large(stage)
-    table = stage.table("compacted", rows.data, rows.log("deleted"))
+    table = _deleted(stage, "compacted", rows)
     return _compacted(stage, table, stage.keep("left", rows.left))
 
 
 def compact_small_files(stage: Stage, number: int) -> float:
     """The small files."""
     rows = _small(stage)
-    table = stage.table("compacted", rows.data, rows.log("live"))
+    table = _live(stage, "compacted", rows)
     return _compacted(stage, table, stage.keep("small", rows.total))
 
 
@@ -141,7 +151,7 @@ def _compacted(stage: Stage, table: Path, expected: Total) -> float:
 def _changing(stage: Stage) -> Held:
     def make() -> Held:
         rows = _large(stage)
-        table = stage.table("changing", rows.data, rows.log("live"))
+        table = _live(stage, "changing", rows)
         return Held(table, stage.keep("all", rows.total))
 
     return stage.keep("changing", make)

@@ -56,7 +56,7 @@ def delete_orders(stage: Stage, number: int) -> float:
 
 def _attached(stage: Stage, source: Tpch) -> dict[str, Path]:
     def make() -> dict[str, Path]:
-        tables = {name: stage.table(name, source.data(name), source.log(name)) for name in TABLES}
+        tables = {name: stage.table(name, source.log(name), source.data(name)) for name in TABLES}
         stage.engine.attach(tables)
         return tables
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import txlake
 from tests.spark.tables import SYSTEM, PathTable, table
 from txlake.errors import InvalidRequest, TxlakeError
 from txlake.protocol.paths import decode_path
@@ -81,6 +82,27 @@ def test_which_writer(
     t = table(tmp_path / "t", spark, columns, **options)
     frame = spark.createDataFrame([], spark_schema(t.snapshot.schema))
     assert native.suits(frame, t.work().target()) is is_native
+
+
+def test_statements_that_add_rows(tmp_path: Path, spark: SparkSession) -> None:
+    with txlake.connect(str(tmp_path / "lake"), spark=spark) as lake:
+        lake.write(spark.range(3), "t")
+        lake.write(spark.range(4), "t", mode="append")
+        lake.sql("INSERT INTO t SELECT id FROM range(5)")
+        assert lake.read("t").count() == 12
+        lake.sql("CREATE TABLE c AS SELECT * FROM t")
+        lake.sql("INSERT OVERWRITE c SELECT id + 1 FROM t")
+        lake.write(lake.read("c"), "t", mode="overwrite")
+        for name in ("t", "c"):
+            (detail,) = lake.sql(f"DESCRIBE DETAIL {name}").collect()
+            log = txlake.Log(detail["location"])
+            for version in range(log.snapshot().version + 1):
+                paths = log.snapshot(version).files().column("path").to_pylist()
+                assert paths
+                assert all("/" in path for path in paths)
+        assert sorted(row[0] for row in lake.read("t").collect()) == sorted(
+            [1, 2, 3, 1, 2, 3, 4, 1, 2, 3, 4, 5]
+        )
 
 
 def test_which_writer_by_place_and_rows(tmp_path: Path, spark: SparkSession) -> None:

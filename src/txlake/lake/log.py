@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from txlake.conflict.levels import parse_level
 from txlake.errors import InvalidRequest
@@ -276,10 +277,16 @@ def sources_tag(sources: Iterable[Sequence[object]]) -> str:
 
 def public_files(table: pa.Table) -> pa.Table:
     """Files as engine authors see them: paths decoded, the fields that matter most in front."""
-    paths = [decode_path(path) for path in table["path"].to_pylist()]
     place = table.schema.get_field_index("path")
-    decoded = table.set_column(place, "path", pa.array(paths, pa.string()))
+    chunks = [_decoded(paths) for paths in table["path"].iterchunks()]
+    decoded = table.set_column(place, "path", pa.chunked_array(chunks, pa.string()))
     return decoded.select(_COLUMNS)
+
+
+def _decoded(paths: pa.Array) -> pa.Array:
+    if not pc.any(pc.match_substring(paths, "%")).as_py():
+        return paths
+    return pa.array([decode_path(path) for path in paths.to_pylist()], pa.string())
 
 
 def _bound(where: str, snapshot: Snapshot) -> Predicate:

@@ -70,29 +70,29 @@ def _batch(adds: Sequence[Add]) -> pa.RecordBatch:
         pa.array([add.base_row_id for add in adds], pa.int64()),
         pa.array([add.default_row_commit_version for add in adds], pa.int64()),
         pa.array([add.clustering_provider for add in adds], pa.string()),
-        pa.array([_extra_text(add) for add in adds], pa.string()),
+        _extras([add.extra for add in adds]),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=FILES_SCHEMA)
 
 
 def string_maps(values: Sequence[dict[str, str | None] | None]) -> pa.Array:
     """Dictionaries as an Arrow map of strings; None is null."""
-    if all(value is None for value in values):
+    missing = values.count(None)
+    if missing == len(values):
         return pa.nulls(len(values), STRING_MAP)
-    lengths = np.fromiter((len(value) if value else 0 for value in values), np.int32, len(values))
-    offsets = np.concatenate([np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)])
-    keys = pa.array(chain.from_iterable(value for value in values if value), pa.string())
-    items = pa.array(chain.from_iterable(value.values() for value in values if value), pa.string())
-    mask = None
-    if any(value is None for value in values):
-        mask = pa.array([value is None for value in values], pa.bool_())
+    mask = pa.array([value is None for value in values], pa.bool_()) if missing else None
+    maps = [value or {} for value in values]
+    offsets = np.zeros(len(values) + 1, np.int32)
+    np.cumsum(np.fromiter(map(len, maps), np.int32, len(maps)), out=offsets[1:])
+    keys = pa.array(chain.from_iterable(maps), pa.string())
+    items = pa.array(chain.from_iterable(map(dict.values, maps)), pa.string())
     return pa.MapArray.from_arrays(
         pa.array(offsets, pa.int32()), keys, items, pa.map_(pa.string(), pa.string()), mask=mask
     )
 
 
 def _vectors(vectors: Sequence[DeletionVector | None]) -> pa.Array:
-    if all(vector is None for vector in vectors):
+    if vectors.count(None) == len(vectors):
         return pa.nulls(len(vectors), VECTOR_TYPE)
     return pa.array(
         [
@@ -111,9 +111,14 @@ def _vectors(vectors: Sequence[DeletionVector | None]) -> pa.Array:
     )
 
 
-def _extra_text(add: Add) -> str | None:
-    extra = add.extra
-    return json.dumps(extra, separators=(",", ":"), ensure_ascii=False) if extra else None
+def _extras(extras: Sequence[JsonObject]) -> pa.Array:
+    if not any(extras):
+        return pa.nulls(len(extras), pa.string())
+    texts = [
+        json.dumps(extra, separators=(",", ":"), ensure_ascii=False) if extra else None
+        for extra in extras
+    ]
+    return pa.array(texts, pa.string())
 
 
 def adds_of(table: pa.Table) -> list[Add]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,14 +62,9 @@ def test_files_with_many_deleted_rows_are_rewritten() -> None:
     assert _packed(_add("a", 500, deleted=1, rows=None)) == [["a"]]
 
 
-def _table(
-    folder: Path,
-    spark: SparkSession,
-    properties: Mapping[str, str],
-    settings: Settings | None = None,
-) -> PathTable:
+def _table(folder: Path, spark: SparkSession, properties: Mapping[str, str]) -> PathTable:
     """Three files of ten rows, in an order that no column has."""
-    t = table(folder / "t", spark, "k INT, v INT", properties=properties, settings=settings)
+    t = table(folder / "t", spark, "k INT, v INT", properties=properties)
     for start in (20, 0, 10):
         rows = [(start + (i * 7) % 10, i) for i in range(10)]
         t.append(spark.createDataFrame(rows, "k INT, v INT").coalesce(1))
@@ -113,9 +109,12 @@ def _rows_of(t: PathTable, add: Add) -> list[tuple[int, int]]:
 
 
 def test_bins_become_files_of_the_target_size(tmp_path: Path, spark: SparkSession) -> None:
-    t = _table(tmp_path, spark, {})
+    t = table(tmp_path / "t", spark, "k INT, v INT")
+    for start in range(3):
+        rows = spark.range(0, 2_000, 1, 1).selectExpr("INT(id) k", f"hash(id, {start}) v")
+        t.append(rows)
     sizes = sorted(add.size for add in t.adds())
-    t = _table(tmp_path / "other", spark, {}, Settings(target_file_bytes=sum(sizes[:2])))
+    t = replace(t, settings=Settings(target_file_bytes=sum(sizes[:2])))
     before = t.rows()
     change = t.compact()
     assert len(t.adds()) == 2

@@ -52,6 +52,9 @@ _DELETED_RATIO_MAX = 0.05
 _BUCKET_BITS = 8
 _SAMPLE_ROWS = 10_000
 _SAMPLE_SEED = 7
+# Bins that are small share tasks, but for the first of these.
+_TASKS_MIN = 64
+_TASK_BYTES = 64 * 1024 * 1024
 logger = logging.getLogger(__name__)
 
 
@@ -218,7 +221,7 @@ class _Rewritten:
 def _rewrite(work: Work, bins: list[Bin]) -> _Rewritten:
     """One output a bin, rows in the bin's order; each output names its sources.
 
-    The tasks read and write the files by themselves, one task a bin.
+    The tasks read and write the files by themselves, a bin at a time.
     """
     if not bins:
         return _Rewritten()
@@ -239,38 +242,36 @@ def _rewrite(work: Work, bins: list[Bin]) -> _Rewritten:
         decode=None if shipped else vector_decoder(),
         options=dict(work.storage_options),
     )
-    vectors = _shipped_vectors(work, files) if shipped else _stored_vectors(work, files)
-    table = _bins_table(work, bins, vectors)
+    table = _bins_table(work, bins, _vectors(work, files, shipped=shipped))
     frame = work.spark.createDataFrame(table).coalesce(1)
-    if len(bins) > 1:
-        frame = frame.repartition(len(bins))  # from one partition, so one each
+    tasks = min(len(bins), max(_TASKS_MIN, sum(add.size for add in files.values()) // _TASK_BYTES))
+    if tasks > 1:
+        frame = frame.repartition(tasks)  # from one partition, so in turn
     rows = frame.mapInArrow(travelling(task), REPORT_SCHEMA).collect()
     reports = [row.asDict() for row in rows]
     return _outcome(work, bins, reports, written(target, reports))
 
 
-def _shipped_vectors(work: Work, files: Mapping[int, Add]) -> dict[int, dict[str, object]]:
-    """The deleted positions of each file that has some, by ordinal, as the task takes them."""
-    bitmaps = load_vectors(
-        work.store,
-        (
-            (ordinal, vector)
-            for ordinal, add in files.items()
-            if (vector := add.deletion_vector) is not None
-        ),
-    )
-    return {
-        ordinal: {"data": pack_positions(as_array(bitmap).astype(np.int64))}
-        for ordinal, bitmap in bitmaps.items()
-    }
-
-
-def _stored_vectors(work: Work, files: Mapping[int, Add]) -> dict[int, dict[str, object]]:
-    """Where each file's deletion vector is, by ordinal."""
-    return {
-        ordinal: asdict(stored_vector(vector, work.store, work.spark))
+def _vectors(
+    work: Work, files: Mapping[int, Add], *, shipped: bool
+) -> dict[int, dict[str, object]]:
+    """What the task gets of each deletion vector, by ordinal: its positions, or where it is."""
+    vectors = {
+        ordinal: add.deletion_vector
         for ordinal, add in files.items()
-        if (vector := add.deletion_vector) is not None
+        if add.deletion_vector is not None
+    }
+    loaded = {
+        ordinal: vector
+        for ordinal, vector in vectors.items()
+        if shipped or vector.storage_type == "i"
+    }
+    bitmaps = load_vectors(work.store, loaded.items(), work.storage_options)
+    return {
+        ordinal: {"data": pack_positions(as_array(bitmaps[ordinal]).astype(np.int64))}
+        if ordinal in loaded
+        else asdict(stored_vector(vector, work.store, work.spark))
+        for ordinal, vector in vectors.items()
     }
 
 
@@ -303,8 +304,16 @@ def _bins_table(
 def _outcome(
     work: Work, bins: list[Bin], reports: list[dict[str, Any]], done: Written
 ) -> _Rewritten:
-    """What the tasks did, as files: those that a task left as they are stay in the table."""
-    moved = {row["key"]: row["count"] for row in reports if row["kind"] == "moved"}
+    """What the tasks did, as files: those that a task left as they are stay in the table.
+
+    Where that leaves one file without deleted rows of a bin, it stays too: nothing would be won,
+    and the next run would do it again.
+    """
+    moved = {
+        row["key"]: np.frombuffer(row["data"], "<i8").tolist()
+        for row in reports
+        if row["kind"] == "moved"
+    }
     kept = {row["key"]: row["text"] for row in reports if row["kind"] == "kept"}
     by_number = dict(zip(done.groups, done.adds, strict=True))
     ordinals = count()
@@ -312,13 +321,12 @@ def _outcome(
     outputs: list[Add] = []
     for number, one in enumerate(bins):
         taken: list[tuple[Add, int]] = []
-        for add, ordinal in zip(one.files, ordinals):
-            if ordinal in kept:
-                logger.warning(
-                    "%s: %s stays as it is: %s", work.snapshot.table, add.path, kept[ordinal]
-                )
+        for add, live in zip(one.files, moved[number], strict=True):
+            why = kept.get(next(ordinals))
+            if why is None:
+                taken.append((add, live))
             else:
-                taken.append((add, moved[ordinal]))
+                logger.warning("%s: %s stays as it is: %s", work.snapshot.table, add.path, why)
         output = by_number.get(number)
         if len(taken) == 1 < len(one.files) and taken[0][0].deletion_vector is None:
             if output is not None:
@@ -333,7 +341,7 @@ def _outcome(
 def _with_sources(output: Add, taken: list[tuple[Add, int]]) -> Add:
     """The output tagged with the rows that it holds."""
     sources = [
-        Source(path=add.key[0], vector_id=add.key[1], first=0, rows=rows) for add, rows in taken
+        Source(path=add.key[0], vector_id=add.key[1], first=0, rows=live) for add, live in taken
     ]
     tags = {**(output.tags or {}), SOURCES_TAG: sources_text(sources)}
     return msgspec.structs.replace(output, tags=tags)

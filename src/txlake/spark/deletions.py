@@ -41,7 +41,7 @@ def delete_positions(work: Work, files: pa.Table, replaced: Mapping[int, BitMap6
     """Deletes rows by position; `replaced` has them by the files' ordinals."""
     adds = adds_of(files)
     touched = {ordinal: adds[ordinal] for ordinal in sorted(replaced)}
-    deleted = union_with_deleted(work.store, touched, replaced)
+    deleted = union_with_deleted(work.store, touched, replaced, work.storage_options)
     whole = [ordinal for ordinal in touched if _covers(adds[ordinal], deleted[ordinal])]
     partly = [ordinal for ordinal in touched if ordinal not in whole]
     removed = remove_files(work, [adds[ordinal] for ordinal in whole])

@@ -24,8 +24,9 @@ from txlake.spark import executor_files
 # Parquet footer, key: size in bytes, count: rows, names: paths, joined by NAME_END, of columns that
 # hold NaN, which Parquet leaves out of its bounds, group: the bin that it holds), "rows" (key: file
 # ordinal, data: replaced positions, count: rows reported, duplicates included), "action" (key:
-# action, count: rows), "violation" (text: constraint, values: [row as JSON]); and of a bin's source
-# files, by ordinal in `key`, "moved" (count: live rows) and "kept" (text: why it stays as it is).
+# action, count: rows), "violation" (text: constraint, values: [row as JSON]); of a compaction also
+# "moved" (key: bin, data: 64-bit numbers of live rows, one of each of its files) and "kept" (key:
+# file ordinal, text: why it stays as it is).
 NAME_END = "\x1f"
 REPORT_SCHEMA = (
     "kind string, key bigint, count bigint, text string, values array<string>, data binary, "
@@ -222,7 +223,8 @@ def _distinct(positions: np.ndarray) -> np.ndarray:
     if np.all(positions[1:] > positions[:-1]):
         return positions
     ordered = np.sort(positions)
-    return ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])]
+    distinct: np.ndarray = ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])]
+    return distinct
 
 
 def pack_positions(positions: np.ndarray) -> bytes:
@@ -283,7 +285,7 @@ class Output:
 
     def _data(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         # The same values by the names that the file has, inside of structs too.
-        columns = [batch.column(i).view(wanted.type) for i, wanted in enumerate(self._schema)]
+        columns = [_named(batch.column(i), wanted.type) for i, wanted in enumerate(self._schema)]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _open(self, values: tuple[str | None, ...]) -> _OpenFile:
@@ -310,6 +312,10 @@ class Output:
             self._file = None
         for path in self._paths:
             executor_files.remove(f"{self._task.root}/{path}", self._task.options)
+
+
+def _named(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    return column if column.type.equals(wanted) else column.view(wanted)
 
 
 def _run_ends(batch: pa.RecordBatch, indexes: tuple[int, ...]) -> list[int]:
@@ -369,7 +375,7 @@ class _OpenFile:
             table = pa.Table.from_batches(self._pending)
             if self._writer is None:
                 self._writer = self._started(table)
-            self._writer.write_table(table, row_group_size=self._task.row_group_rows)
+            self._writer.write_table(table, row_group_size=table.num_rows)
             self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
 
     def _started(self, rows: pa.Table) -> pq.ParquetWriter:

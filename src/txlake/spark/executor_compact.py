@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,8 @@ BINS = pa.schema(
 )
 
 _BATCH_ROWS = 131_072
-_BATCH_ROWS_MIN = 1_024
+_BATCH_ROWS_MIN = 64
+_GATHERED_ROWS = 65_536
 _BATCH_BYTES = 32 * 1024 * 1024
 # What writers of the calendar that was in use before 1582 leave in a footer; since when both
 # calendars tell the same days and instants. Source: Spark, "Parquet Files", rebase modes.
@@ -94,36 +96,41 @@ class CompactTask:
                 yield report(self.compacted(one, name))
 
     def compacted(self, one: Mapping[str, Any], name: str) -> list[dict[str, object]]:
-        """Writes one bin to a file whose name starts with `name`; the report."""
+        """Writes one bin to a file whose name starts with `name`; the report, see `executor`."""
         schema = pa.ipc.read_schema(pa.py_buffer(self.write.schema))
         columns = _Columns(schema, self.by_id)
         output = Output(self.write, name)
         partition = tuple(one["partition"])
-        rows = []
+        sources = [_Source(self, columns, file) for file in one["files"]]
         try:
-            for file in one["files"]:
-                source = _Source(self, columns, file)
-                for batch in source.batches():
-                    output.append(partition, batch)
-                rows.append(source.report())
+            for batch in _gathered(chain.from_iterable(map(_Source.batches, sources))):
+                output.append(partition, batch)
             files = output.close()
         except BaseException:
             output.discard()
             raise
-        return [*({**file, "group": one["number"]} for file in files), *rows]
+        number = one["number"]
+        kept = [
+            report_row("kept", key=source.ordinal, text=source.kept_because)
+            for source in sources
+            if source.kept_because is not None
+        ]
+        counts = np.array([source.moved for source in sources], "<i8").tobytes()
+        moved = report_row("moved", key=number, data=counts)
+        return [*({**file, "group": number} for file in files), *kept, moved]
 
     def deleted(self, vector: Mapping[str, Any] | None) -> np.ndarray:
         """The deleted positions, sorted."""
         if vector is None:
-            return np.empty(0, np.uint64)
+            return np.empty(0, np.int64)
         if vector["data"] is not None:
-            return unpack_positions(vector["data"])
+            return unpack_positions(vector["data"]).astype(np.int64)
         assert self.decode is not None
         stored = StoredVector(**vector)
         length = stored.size_in_bytes + 8
         data = executor_files.read_range(stored.url, stored.offset, length, self.options)
         positions = self.decode(data, stored)
-        return np.fromiter(positions, np.uint64, len(positions))
+        return np.fromiter(positions, np.int64, len(positions))
 
 
 class _Source:
@@ -133,14 +140,9 @@ class _Source:
         self._task = task
         self._columns = columns
         self._file = file
-        self._moved = 0
-        self._kept_because: str | None = None
-
-    def report(self) -> dict[str, object]:
-        ordinal = self._file["ordinal"]
-        if self._kept_because is not None:
-            return report_row("kept", key=ordinal, text=self._kept_because)
-        return report_row("moved", key=ordinal, count=self._moved)
+        self.ordinal: int = file["ordinal"]
+        self.moved = 0
+        self.kept_because: str | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The live rows, in order; none when the file stays as it is."""
@@ -149,8 +151,9 @@ class _Source:
         with executor_files.open_file(url, self._task.options) as opened:
             try:
                 file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", pre_buffer=False)
-                self._kept_because = self._obstacle(file)
-                if self._kept_because is None:
+                self._columns.find(file.schema_arrow)
+                self.kept_because = self._obstacle(file)
+                if self.kept_because is None:
                     yield from self._live(file, deleted)
             except (pa.ArrowException, OSError, ValueError) as error:
                 if getattr(error, "errno", None) is not None:
@@ -158,14 +161,14 @@ class _Source:
                 raise CorruptTable(f"data file {url} can't be read: {error}") from error
 
     def _obstacle(self, file: pq.ParquetFile) -> str | None:
-        if any(_is_shredded(item.type) for item in file.schema_arrow):
+        if self._columns.shredded:
             return "it holds shredded variants"
         if _is_legacy(file.metadata.metadata or {}) and _has_old_times(file):
             return "it holds times before 1900 in the calendar of old Spark versions"
         return None
 
     def _live(self, file: pq.ParquetFile, deleted: np.ndarray) -> Iterator[pa.RecordBatch]:
-        names = self._columns.read_from(file.schema_arrow)
+        names = self._columns.names
         start = 0
         for batch in file.iter_batches(
             _batch_rows(file.metadata), columns=names, use_threads=False
@@ -174,7 +177,7 @@ class _Source:
             live = _live_places(deleted[first:last], start, batch.num_rows)
             rows = self._tracked(self._columns.of(batch), start)
             yield rows if live is None else rows.filter(live)
-            self._moved += batch.num_rows - int(last - first)
+            self.moved += batch.num_rows - int(last - first)
             start += batch.num_rows
         if start != file.metadata.num_rows:
             raise ValueError(f"expected {file.metadata.num_rows} rows, found {start}")
@@ -191,24 +194,32 @@ class _Source:
 
 
 class _Columns:
-    """How a file's columns become those of the new file; remembered while files are alike."""
+    """How a file's columns become those of the new file; remembered while files are alike.
+
+    Attributes:
+        names: the columns to read.
+        shredded: whether the file has variants whose values stand in columns of their own.
+    """
 
     def __init__(self, schema: pa.Schema, by_id: bool) -> None:
         self._schema = schema
         self._by_id = by_id
-        self._of: pa.Schema | None = None
+        self._found: pa.Schema | None = None
         self._sources: list[str | None] = []
+        self.names: list[str] = []
+        self.shredded = False
 
-    def read_from(self, found: pa.Schema) -> list[str]:
-        """The names of the columns to read of a file with this schema."""
-        if self._of is None or not found.equals(self._of, check_metadata=True):
-            fields = list(found)
-            places = [place_of(fields, wanted, self._by_id) for wanted in self._schema]
-            self._sources = [None if place is None else fields[place].name for place in places]
-            self._of = found
-        names = [name for name in self._sources if name is not None]
+    def find(self, found: pa.Schema) -> None:
+        """Looks the columns up in a file with this schema."""
+        if self._found is not None and found.equals(self._found, check_metadata=True):
+            return
+        fields = list(found)
+        places = [place_of(fields, wanted, self._by_id) for wanted in self._schema]
+        self._sources = [None if place is None else fields[place].name for place in places]
+        self._found = found
         # A file without any of the columns has rows all the same.
-        return names or found.names[:1]
+        self.names = [name for name in self._sources if name is not None] or found.names[:1]
+        self.shredded = any(_is_shredded(item.type) for item in found)
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of a batch that was read."""
@@ -229,12 +240,27 @@ def _filled(rows: pa.RecordBatch, name: str, values: pa.Array | pa.Scalar) -> pa
     return rows.set_column(place, rows.schema.field(place), column)
 
 
+def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in fewer batches, where they are small."""
+    pending: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        pending.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= _GATHERED_ROWS or size >= _BATCH_BYTES:
+            yield pending[0] if len(pending) == 1 else pa.concat_batches(pending)
+            pending, rows, size = [], 0, 0
+    if pending:
+        yield pa.concat_batches(pending)
+
+
 def _live_places(deleted: np.ndarray, start: int, count: int) -> pa.Array | None:
     """Which rows of a batch live; None for all."""
     if not len(deleted):
         return None
     live = np.ones(count, dtype=bool)
-    live[deleted.astype(np.int64) - start] = False
+    live[deleted - start] = False
     return pa.array(live)
 
 

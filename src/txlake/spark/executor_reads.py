@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from txlake.spark import executor_files
@@ -87,12 +88,12 @@ def _id_of(item: pa.Field) -> bytes | None:
 
 def as_type(array: pa.Array, wanted: pa.DataType, by_id: bool) -> pa.Array:
     """The values of a file's column in the table's type; struct fields that it lacks are null."""
-    if array.type.equals(wanted):
+    if array.type.equals(wanted) and not _requires(wanted):
         return array
     if isinstance(array, pa.ExtensionArray):
         return as_type(array.storage, wanted, by_id)
     if pa.types.is_struct(wanted):
-        parts = [column_of(array, one, by_id) for one in wanted]
+        parts = [_present(column_of(array, one, by_id), one, array) for one in wanted]
         return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=array.is_null())
     if pa.types.is_list(wanted):
         if not pa.types.is_list(array.type):  # as other writers hold lists in memory
@@ -106,6 +107,21 @@ def as_type(array: pa.Array, wanted: pa.DataType, by_id: bool) -> pa.Array:
         return _with_child(array, wanted, entries)
     # Text is bytes to Spark and to Parquet, whether it is UTF-8 or not.
     return array.cast(wanted, safe=not pa.types.is_string(wanted))
+
+
+def _requires(wanted: pa.DataType) -> bool:
+    """Whether a field inside may not be null: those of a variant."""
+    parts = (wanted.field(place) for place in range(wanted.num_fields))
+    return any(not item.nullable or _requires(item.type) for item in parts)
+
+
+def _present(part: pa.Array, wanted: pa.Field, rows: pa.StructArray) -> pa.Array:
+    """A struct's field; a required one is empty where the struct itself is null."""
+    if wanted.nullable or not part.null_count:
+        return part
+    if pc.any(pc.and_(part.is_null(), rows.is_valid())).as_py():
+        raise ValueError(f"field {wanted.name!r} is null")
+    return part.fill_null(b"")
 
 
 def _with_child(array: pa.Array, wanted: pa.DataType, child: pa.Array) -> pa.Array:

@@ -156,7 +156,7 @@ def _deleted(scan: Scan, files: Mapping[int, Add]) -> dict[int, BitMap64]:
         for ordinal, add in files.items()
         if add.deletion_vector is not None and ordinal not in scan.deleted
     )
-    return {**load_vectors(scan.store, own), **scan.deleted}
+    return {**load_vectors(scan.store, own, scan.storage_options), **scan.deleted}
 
 
 def _materialized(snapshot: Snapshot) -> tuple[str, ...]:

@@ -17,32 +17,43 @@ from txlake.errors import CorruptTable
 from txlake.ports import Store, System
 from txlake.protocol import deletion_vectors as codec
 from txlake.protocol.actions import Add, DeletionVector
+from txlake.protocol.paths import is_absolute
 from txlake.spark.executor import unpack_positions
+from txlake.spark.executor_files import read_range
 
 _READERS = 8
 
 
-def load_vectors(store: Store, files: Iterable[tuple[int, DeletionVector]]) -> dict[int, BitMap64]:
+def load_vectors(
+    store: Store,
+    files: Iterable[tuple[int, DeletionVector]],
+    options: Mapping[str, str],
+) -> dict[int, BitMap64]:
     """The deleted positions of each file (ordinal, vector), read in parallel.
+
+    `options` are the storage's, for vectors of other tables, as shallow clones have them.
 
     Raises CorruptTable naming the vector's file when it is gone or damaged.
     """
     wanted = list(files)
     if len(wanted) < 2:
-        return {ordinal: load_vector(store, vector) for ordinal, vector in wanted}
+        return {ordinal: load_vector(store, vector, options) for ordinal, vector in wanted}
     with ThreadPoolExecutor(_READERS) as pool:
-        bitmaps = pool.map(lambda item: load_vector(store, item[1]), wanted)
+        bitmaps = pool.map(lambda item: load_vector(store, item[1], options), wanted)
         return dict(zip((ordinal for ordinal, _ in wanted), bitmaps, strict=True))
 
 
-def load_vector(store: Store, vector: DeletionVector) -> BitMap64:
+def load_vector(store: Store, vector: DeletionVector, options: Mapping[str, str]) -> BitMap64:
     """The deleted positions that one descriptor names."""
     if vector.storage_type == "i":
         return codec.decode_inline(vector)
     path = codec.vector_path(vector, store.url)
     offset, length = codec.slice_range(vector)
     try:
-        data = store.get_range(path, offset, length)
+        if is_absolute(path):
+            data = read_range(path, offset, length, options)
+        else:
+            data = store.get_range(path, offset, length)
     except FileNotFoundError as error:
         raise CorruptTable(f"{store.url}: deletion vector file {path} is missing") from error
     return codec.read_from_file(data, vector, file=path)
@@ -74,7 +85,10 @@ def write_vectors(
 
 
 def union_with_deleted(
-    store: Store, files: Mapping[int, Add], deleted: Mapping[int, BitMap64]
+    store: Store,
+    files: Mapping[int, Add],
+    deleted: Mapping[int, BitMap64],
+    options: Mapping[str, str],
 ) -> dict[int, BitMap64]:
     """For each file with new deletions, all its deleted positions, old and new."""
     old = load_vectors(
@@ -84,6 +98,7 @@ def union_with_deleted(
             for ordinal, add in files.items()
             if ordinal in deleted and (vector := add.deletion_vector) is not None
         ),
+        options,
     )
     return {
         ordinal: bitmap | old[ordinal] if ordinal in old else bitmap

@@ -52,8 +52,14 @@ check: setup-python ## format, lint, types, and the layers
 	$(PYTHON) -m mypy
 	.venv/bin/lint-imports --cache-dir .cache/import-linter
 
-bench: setup ## txlake beside raw Spark and delta-rs
-	@$(PYTHON) -m bench $(BENCH_ARGS)
+bench: setup ## txlake beside the other engines, and the README's table of it: half an hour
+	@tools/delta_jars.sh
+	@$(PYTHON) -m bench --readme $(BENCH_ARGS)
+
+.PHONY: bench-quick
+bench-quick: setup ## the same on less data: five minutes
+	@tools/delta_jars.sh
+	@$(PYTHON) -m bench --quick $(BENCH_ARGS)
 
 format: setup-python ## puts the code into its format
 	$(PYTHON) -m ruff format .

@@ -1,0 +1,279 @@
+"""The bench on next to nothing: what it measures is checked, and shown as it was measured."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from bench.__main__ import main, make_data
+from bench.amounts import amount, count
+from bench.chart import chart
+from bench.engines import ENGINES
+from bench.engines.delta_rs import DeltaRs
+from bench.registry import SUITES, WORKS, Work
+from bench.report import BEGIN, END, console_table, markdown, write_report
+from bench.results import Machine, Results, SuiteRun, lines, load, save
+from bench.sizes import FULL, QUICK, WARM_UP
+from bench.sources.rows import Total
+from bench.stage import WrongAnswer
+from bench.worker import Measured, Task, measure
+from tests.pages import ROOT, page
+
+pytestmark = pytest.mark.no_interop("the bench checks its answers itself")
+
+PROCESSES = list(dict.fromkeys((work.suite, work.process) for work in WORKS))
+NAMES = {work.name for work in WORKS}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data that processes warm up on."""
+    folder = tmp_path_factory.mktemp("data")
+    for suite in SUITES:
+        make_data(suite, folder, WARM_UP)
+    return folder
+
+
+@pytest.fixture
+def run(data: Path, tmp_path: Path) -> Callable[[str, str, str], Measured]:
+    """Measures an engine's process."""
+
+    def run(engine: str, suite: str, process: str) -> Measured:
+        return measure(Task(engine, suite, process, WARM_UP, str(data), str(tmp_path), ""))
+
+    return run
+
+
+@pytest.mark.parametrize(("suite", "process"), PROCESSES)
+def test_every_work_of_delta_rs_gives_the_answers_and_its_repeats(
+    run: Callable[[str, str, str], Measured], suite: str, process: str
+) -> None:
+    works = [work for work in WORKS if (work.suite, work.process) == (suite, process)]
+    expected = {work.name: work.repeats for work in works if "delta-rs" in work.engines}
+    measured = run("delta-rs", suite, process)
+    assert {name: len(values) for name, values in measured.samples.items()} == expected
+    assert all(value > 0 for values in measured.samples.values() for value in values)
+    assert len(measured.details) == (22 if suite == "tpch" else 0)
+
+
+@pytest.mark.parametrize("process", ["log", "large log"])
+def test_works_on_logs_are_done_by_txlake_without_spark(
+    run: Callable[[str, str, str], Measured], process: str
+) -> None:
+    assert run("txlake", "log", process).samples.keys() == {
+        work.name for work in WORKS if work.process == process
+    }
+
+
+@pytest.mark.parametrize(
+    ("method", "suite"),
+    [("update", "rows"), ("merge", "rows"), ("insert", "rows"), ("delete_keys", "tpch")],
+)
+def test_an_engine_that_leaves_a_change_out_fails_the_bench(
+    run: Callable[[str, str, str], Measured],
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    suite: str,
+) -> None:
+    monkeypatch.setattr(DeltaRs, method, lambda *arguments: None)
+    with pytest.raises(WrongAnswer, match=r"delta-rs: .*expected .*, found"):
+        run("delta-rs", suite, suite)
+
+
+@pytest.mark.parametrize(
+    ("suite", "wrong"),
+    [("rows", Total(1, 2, 3.0)), ("files", Total(0, 0, 0.0)), ("tpch", [])],
+)
+def test_an_engine_with_a_wrong_answer_fails_the_bench(
+    run: Callable[[str, str, str], Measured],
+    monkeypatch: pytest.MonkeyPatch,
+    suite: str,
+    wrong: object,
+) -> None:
+    method = "query" if suite == "tpch" else "total"
+    monkeypatch.setattr(DeltaRs, method, lambda *arguments: wrong)
+    with pytest.raises(WrongAnswer, match=r"delta-rs: .*expected"):
+        run("delta-rs", suite, suite)
+
+
+def test_a_compaction_that_leaves_files_fails_the_bench(
+    run: Callable[[str, str, str], Measured], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DeltaRs, "compact", lambda *arguments: None)
+    with pytest.raises(WrongAnswer, match="files left as they were"):
+        run("delta-rs", "files", "files")
+
+
+def test_each_round_begins_with_another_engine_and_its_results_are_kept(
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "results.json"
+    options = ["--quick", "--rows", "40000", "--rounds", "2", "--data", str(data)]
+    engines = ["--engines", "delta-rs", "txlake"]
+    chosen = ["log", *options, *engines, "--json", str(path)]
+    sizes = dataclasses.replace(WARM_UP, rows=QUICK.rows)
+    monkeypatch.setattr("bench.__main__.QUICK", sizes)
+    monkeypatch.setattr("sys.argv", ["bench", *chosen])
+    main()
+    shown = capsys.readouterr()
+    turns = [line.rpartition(", ")[2] for line in shown.err.splitlines() if ", round " in line]
+    assert turns == [*["delta-rs", "txlake"] * 2, *["txlake", "delta-rs"] * 2]
+    assert "refresh it by one commit" in shown.out
+    (run,) = load(path).suites.values()
+    assert run.sizes == dataclasses.replace(sizes, rows=40_000)
+    for work in WORKS:
+        if work.suite == "log":
+            for rounds in run.samples[work.name].values():
+                assert [len(values) for values in rounds] == [work.repeats, work.repeats]
+    assert not list(data.glob("run-*"))
+    before = path.read_bytes()
+    monkeypatch.setattr("sys.argv", ["bench", *chosen, "--report"])
+    main()
+    assert path.read_bytes() == before
+    assert "refresh it by one commit" in capsys.readouterr().out
+
+
+def test_an_engine_that_fails_ends_the_bench(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "results.json"
+    options = ["--quick", "--rows", "40000", "--data", str(data), "--json", str(path)]
+    monkeypatch.setattr("sys.argv", ["bench", "rows", *options, "--through", "false"])
+    with pytest.raises(SystemExit, match="raw Spark failed at rows"):
+        main()
+    assert not path.exists()
+    assert not list(data.glob("run-*"))
+
+
+@pytest.mark.parametrize("options", [["row"], ["--rows", "1000"], ["--engines", "postgres"]])
+def test_bad_options_are_refused(monkeypatch: pytest.MonkeyPatch, options: list[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["bench", *options])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+
+
+def test_the_registry_names_each_work_once_and_engines_that_there_are() -> None:
+    assert len(NAMES) == len(WORKS)
+    for work in WORKS:
+        assert set(work.engines) <= set(ENGINES)
+        assert "txlake" in work.engines
+        assert work.target.against is None or work.target.against in work.engines
+        work.title.format(**FULL.words())
+
+
+def a_run(factor: float, suite: str, engines: tuple[str, ...] = tuple(ENGINES)) -> SuiteRun:
+    """As if everything took the others a second, and txlake so many."""
+
+    def samples(work: Work) -> dict[str, list[list[float]]]:
+        return {
+            engine: [[factor, 100.0], [factor]] if engine == "txlake" else [[1.0, 1.0], [1.0]]
+            for engine in work.engines
+            if engine in engines
+        }
+
+    return SuiteRun(
+        date="2026-01-01",
+        rounds=2,
+        sizes=FULL,
+        machine=Machine(2, 24, "A & B", "Linux"),
+        versions=dict.fromkeys(
+            ("txlake", "pyspark", "delta-spark", "deltalake", "python", "java"), "1.2"
+        ),
+        samples={work.name: samples(work) for work in WORKS if work.suite == suite},
+        details={},
+    )
+
+
+def test_a_suite_run_again_replaces_its_own_results_alone(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "results.json"
+    assert load(path).suites == {}
+    save(path, Results({"tpch": a_run(0.5, "tpch"), "rows": a_run(0.5, "rows")}))
+    again = load(path)
+    again.suites["rows"] = a_run(0.1, "rows")
+    save(path, again)
+    assert load(path) == Results({"rows": a_run(0.1, "rows"), "tpch": a_run(0.5, "tpch")})
+    assert list(load(path).suites) == ["rows", "tpch"]
+
+
+@pytest.mark.parametrize("work", WORKS, ids=lambda work: cast("Work", work).name)
+def test_a_target_is_reached_up_to_its_factor(work: Work) -> None:
+    for factor, reached in ((work.target.factor, True), (work.target.factor * 1.01, False)):
+        (line,) = (
+            line
+            for line in lines(Results({work.suite: a_run(factor, work.suite)}))
+            if line.work is work
+        )
+        assert line.medians["txlake"] == factor  # the median of all rounds' repeats
+        assert line.reached is reached
+
+
+def test_what_was_not_measured_is_neither_reached_nor_missed() -> None:
+    alone = lines(Results({"tpch": a_run(0.1, "tpch", ("txlake", "delta-rs"))}))
+    assert [line.reached for line in alone] == [None, None, None]
+    assert "| not measured |" in markdown(Results({"tpch": a_run(0.1, "tpch", ("txlake",))}))
+
+
+def test_tables_show_every_work_with_its_target_and_how_it_was_measured() -> None:
+    results = Results({suite: a_run(0.55, suite) for suite in SUITES})
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(console_table(results))
+    shown = console.export_text()
+    text = markdown(results)
+    for line in lines(results):
+        assert line.title in shown
+        assert f"| {line.title} |" in text
+    assert "| sum over 20M rows | 1.00 s | 1.00 s | 1.00 s | 0.55 s | 0.55 x raw Spark" in text
+    assert "| 1.15 x | reached |" in text
+    assert "| UPDATE 1 row in 20M | - | 1.00 s | 1.00 s | 0.55 s | 0.55 x Delta Spark" in text
+    assert "| 0.15 x | missed |" in text
+    assert "| under 5 ms | reached |" in text
+    assert "2 rounds on 2 cores (A & B, 24 GiB), 2026-01-01" in text
+
+
+def test_the_chart_has_a_bar_for_each_engine_and_a_line_to_reach() -> None:
+    results = Results({suite: a_run(0.55, suite) for suite in SUITES})
+    image = ElementTree.fromstring(chart(lines(results)))
+    bars = list(image.iter("{http://www.w3.org/2000/svg}rect"))
+    assert len(bars) == len(ENGINES) + sum(len(work.engines) for work in WORKS)
+    texts = {text.text for text in image.iter("{http://www.w3.org/2000/svg}text")}
+    assert {line.title for line in lines(results)} <= texts
+    assert "prefers-color-scheme: dark" in chart(lines(results))
+
+
+def test_the_report_changes_nothing_but_its_place(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    results = Results({"files": a_run(0.2, "files")})
+    for _ in range(2):
+        write_report(results, tmp_path)
+        assert readme.read_text() == f"before\n{BEGIN}\n{markdown(results)}{END}\nafter\n"
+    assert (tmp_path / "docs" / "bench.svg").read_text() == chart(lines(results))
+    readme.write_text("no place")
+    with pytest.raises(SystemExit, match="no place for the table"):
+        write_report(results, tmp_path)
+
+
+def test_the_readme_shows_the_results_that_are_there() -> None:
+    results = load(ROOT / "bench" / "results.json")
+    assert f"{BEGIN}\n{markdown(results)}{END}" in page("README.md")
+    assert page("docs/bench.svg") == chart(lines(results))
+
+
+def test_amounts() -> None:
+    assert [amount(value, "s") for value in (0.0042, 0.123, 1.5, 12.34, 1234.5)] == [
+        *("0.004 s", "0.12 s", "1.50 s", "12.3 s", "1,234 s")
+    ]
+    assert [count(value) for value in (20_000_000, 200_000, 1_000, 1_500_000)] == [
+        *("20M", "200,000", "1,000", "1,500,000")
+    ]

@@ -52,6 +52,15 @@ def _files(folder: Path) -> dict[str, list[int]]:
     }
 
 
+def test_replaced_positions_are_reported_in_order_and_once() -> None:
+    replaced = executor.Replaced()
+    for files, rows in (([4, 4], [7, 9]), ([4, 5, None], [7, 1, None]), ([4, 4], [3, 8])):
+        replaced.collect(pa.array(files, pa.int64()), pa.array(rows, pa.int64()))
+    found: dict[Any, Any] = {one["key"]: one for one in replaced.report()}
+    assert {key: one["count"] for key, one in found.items()} == {4: 5, 5: 1}
+    assert [unpack_positions(found[key]["data"]).tolist() for key in (4, 5)] == [[3, 7, 8, 9], [1]]
+
+
 V = pa.int32()
 
 

@@ -31,15 +31,16 @@ from txlake.log.predicates import (
     Predicate,
     StartsWith,
     bind,
+    columns_of,
     parse_predicate,
 )
-from txlake.log.skipping import is_partition_only, may_match, must_match
+from txlake.log.skipping import is_partition_only, may_match, must_match, rows_may_match
 from txlake.protocol.actions import Add
 from txlake.protocol.file_rows import adds_of, files_table
 from txlake.protocol.lazy_stats import GivenStats, LazyStats, Mask
 from txlake.protocol.partition_values import PartitionScalar, format_value
 from txlake.protocol.statistics import FileStatistics, loosen
-from txlake.protocol.types import Field, Primitive, Struct
+from txlake.protocol.types import Field, Primitive, Struct, to_arrow_type
 
 PARTITIONS = ("p", "day")
 SCHEMA = Struct(
@@ -624,6 +625,27 @@ def test_no_file_with_a_matching_row_is_skipped(case: Case, predicate: Predicate
         matches = [holds(predicate, row, unknown) is True for row in live]
         assert may or not any(matches), "a file with a matching row was skipped"
         assert all(matches) or not must, "a row doesn't match that was said to"
+
+
+@settings(max_examples=400, deadline=None)
+@given(cases(), PREDICATES)
+def test_rows_are_judged_one_by_one(case: Case, predicate: Predicate) -> None:
+    found = bind(predicate, SCHEMA)
+    plain = [item for item in SCHEMA if item.type != Struct((Field("in", Primitive("long")),))]
+    columns = [item for item in plain if (item.name,) in _VALUES]
+    rows = pa.table(
+        {
+            item.name: pa.array([row[item.name,] for row in case.rows], to_arrow_type(item.type))
+            for item in columns
+        }
+    )
+    may = rows_may_match(found, rows, SCHEMA).to_pylist()
+    doubtful = {("st", "in"), ("f",), ("x",)} & columns_of(found)
+    for unknown in (True, False, None):
+        matches = [holds(predicate, row, unknown) is True for row in case.rows]
+        assert all(one or not match for one, match in zip(may, matches, strict=True))
+        if not doubtful and "Opaque" not in repr(found) and "Opaque" not in repr(predicate):
+            assert may == matches
 
 
 def test_files_are_judged_the_same_alone_and_among_others(monkeypatch: pytest.MonkeyPatch) -> None:

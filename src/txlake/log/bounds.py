@@ -129,6 +129,24 @@ class FileBounds:
                 columns[_folded(path)] = bounds
         return cls(files.num_rows, columns)
 
+    @classmethod
+    def of_rows(cls, rows: pa.Table, schema: Struct, wanted: Collection[ColumnPath]) -> FileBounds:
+        """Rows as if each were a file of its own, whose bounds are its values.
+
+        `rows` has the schema's columns by logical name; a column that it lacks isn't known.
+        """
+        columns: dict[ColumnPath, ColumnBounds] = {}
+        for path in wanted:
+            fields = _fields_on(path, schema)
+            if fields is None or len(path) > 1 or not isinstance(fields[0].type, Primitive):
+                continue
+            name = fields[0].name
+            if name in rows.column_names:
+                arrow_type = to_arrow_type(fields[0].type)
+                values = rows.column(name).combine_chunks().cast(arrow_type)
+                columns[_folded(path)] = _exact(values, fields[0].type)
+        return cls(rows.num_rows, columns)
+
 
 def _folded(path: ColumnPath) -> ColumnPath:
     return tuple(part.lower() for part in path)
@@ -156,12 +174,17 @@ def _fields_on(path: ColumnPath, schema: Struct) -> list[Field] | None:
 
 def _partition_bounds(files: FileColumns, item: Field) -> ColumnBounds:
     texts = partition_texts(files, item.physical_name)
-    values = _wide(parse_column(texts, item.type))
+    return _exact(parse_column(texts, item.type), item.type)
+
+
+def _exact(values: pa.Array, kind: DataType) -> ColumnBounds:
+    """Values that bound themselves."""
+    values = _wide(values)
     is_null = pc.is_null(values)
     if pa.types.is_floating(values.type):
         # NaN compares with nothing in Arrow: let it be unknown.
         values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
-    return ColumnBounds(item.type, values, values, is_null, pc.invert(is_null), is_exact=True)
+    return ColumnBounds(kind, values, values, is_null, pc.invert(is_null), is_exact=True)
 
 
 def _wide(values: pa.Array) -> pa.Array:

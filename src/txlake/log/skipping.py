@@ -89,6 +89,16 @@ def must_match(
     return pc.invert(pc.or_(verdict.false, verdict.null))
 
 
+def rows_may_match(predicate: Predicate, rows: pa.Table, schema: Struct) -> pa.BooleanArray:
+    """For each row whether the predicate may be true of it; never null.
+
+    `rows` has the columns that the predicate names, by logical name. Exact but for what isn't
+    modelled (`Opaque`, fields of structs, NaN), which may hold for any row.
+    """
+    bounds = FileBounds.of_rows(rows, schema, columns_of(predicate))
+    return _Evaluation(bounds).of(predicate).true
+
+
 def is_partition_only(predicate: Predicate, partition_columns: Collection[str]) -> bool:
     """Whether partition values alone decide the predicate: nothing opaque, no other column."""
     partitions = {name.lower() for name in partition_columns}

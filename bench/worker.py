@@ -15,8 +15,6 @@ from bench.registry import WORKS, Work
 from bench.sizes import WARM_UP, Sizes
 from bench.stage import Stage, engine_maker
 
-_WARM_UP_REPEATS = 2
-
 
 class Task(msgspec.Struct, frozen=True):
     """What a process does: the works of one `process` of the registry, by one engine."""
@@ -28,6 +26,7 @@ class Task(msgspec.Struct, frozen=True):
     data: str
     scratch: str
     result: str
+    warm_up_repeats: int = 2
 
 
 class Measured(msgspec.Struct):
@@ -47,7 +46,7 @@ def works_of(task: Task) -> list[Work]:
 
 
 def measure(task: Task) -> Measured:
-    """Runs all the works twice: on little, to warm up, then on what is asked for.
+    """Runs all the works on little, to warm up, then on what is asked for.
 
     Raises:
         WrongAnswer: an engine came to another answer.
@@ -56,8 +55,9 @@ def measure(task: Task) -> Measured:
     engine = engine_maker(task.engine, scratch / "engine")
     works = works_of(task)
     warm_up = Stage(task.engine, engine, WARM_UP, data, scratch / "warm-up")
-    for work in works:
-        _repeat(work, warm_up, min(work.repeats, _WARM_UP_REPEATS))
+    if task.warm_up_repeats:
+        for work in works:
+            _repeat(work, warm_up, min(work.repeats, task.warm_up_repeats))
     stage = Stage(task.engine, engine, task.sizes, data, scratch / "measured")
     samples = {}
     for work in works:

@@ -132,6 +132,8 @@ def write(frame: DataFrame, target: Target) -> Written:
     """
     folder = f"part-{target.system.new_id()}"
     place = f"{executor_files.local_path(target.store.url)}/{folder}"
+    # Made here, so that a place where nothing can be written is refused in the system's words.
+    os.makedirs(place)
     try:
         _save(frame.select(*_columns(frame, target)), f"{_LOCAL}{place}")
         files = _found(target.store, folder)
@@ -169,7 +171,7 @@ def _unless_violated(column: Column, item: Field) -> Column:
 
 def _save(frame: DataFrame, url: str) -> None:
     if is_connect(frame.sparkSession):
-        frame.write.options(**_OPTIONS).parquet(url)
+        frame.write.options(**_OPTIONS).parquet(url, mode="append")
         return
     # The same plan in a session with the same settings but for ours, which no other thread sees.
     java: Any = frame
@@ -179,7 +181,7 @@ def _save(frame: DataFrame, url: str) -> None:
         session.conf().set(key, value)
     plan = java._jdf.queryExecution().analyzed()
     dataset = spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan)
-    dataset.write().options(dict(_OPTIONS)).parquet(url)
+    dataset.write().options(dict(_OPTIONS)).mode("append").parquet(url)
 
 
 def _found(store: Store, folder: str) -> list[StoredObject]:

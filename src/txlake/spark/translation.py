@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -60,6 +61,11 @@ _NO_CLIENT = re.compile(
 )
 _NO_MANIFEST = re.compile(rf"\[PATH_NOT_FOUND\].*?/{TEMPORARY}")
 _IN_A_TASK = re.compile(r"^(?:[\w.]+\.)?(OSError|\w+Error|CorruptTable): (.*)$", re.MULTILINE)
+_OF_JAVA = re.compile(
+    r"java\.io\.\w+: ([^\n]*(No space left on device|Disk quota exceeded|Read-only file system"
+    r"|Permission denied)[^\n]*)"
+)
+_NUMBER_OF = {os.strerror(number): number for number in _REFUSED}
 _ERRNO = re.compile(r"\[[Ee]rrno (\d+)\]")
 _RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\]\s*(.*?)(?:\s*SQLSTATE: \w+)?\s*$", re.DOTALL)
 _NOISE = re.compile(
@@ -88,6 +94,9 @@ def translated(error: Exception, table: str | None = None) -> TxlakeError:
         )
     if isinstance(error, PythonException):
         return _of_a_task(where, text)
+    refused = _OF_JAVA.search(str(error))
+    if refused is not None:
+        return _of_files(where, _NUMBER_OF.get(refused[2]), refused[1])
     raised = _RAISED.search(text)
     if raised is not None:
         return InvalidRequest(f"{where}{raised[1]}; nothing was written")

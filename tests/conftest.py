@@ -125,6 +125,8 @@ def _interop(request: pytest.FixtureRequest) -> Iterator[None]:
     """
     folder = request.getfixturevalue("tmp_path") if "tmp_path" in request.fixturenames else None
     yield
+    if request.config.getoption("--spark") != KINDS[0]:
+        return  # the same tests write the same tables on the local Spark
     report = request.node.stash.get(_reports, None)
     if folder is None or report is None or not report.passed:
         return

@@ -176,7 +176,7 @@ def live_rows(
             vectors[ordinal] = stored_vector(add.deletion_vector, store, frame.sparkSession)
     task = travelling(LiveRows(vectors, vector_decoder(), dict(options)))
 
-    # PySpark 4.0 has no such function of Arrow's arrays; between them and these nothing is copied.
+    # PySpark 4.0 has no such function of Arrow's arrays; no number is copied between the two.
     def is_live(batches: Iterator[tuple[pd.Series, pd.Series]]) -> Iterator[pd.Series]:
         pairs = ((pa.array(files), pa.array(rows)) for files, rows in batches)
         for live in task(pairs):

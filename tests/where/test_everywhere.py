@@ -192,13 +192,17 @@ def test_functions_of_users_take_part(t: txlake.Lake) -> None:
     assert t.read("t").where("v = 'v43'").count() == 1
 
 
-def test_what_violates_a_constraint_is_not_written(t: txlake.Lake, tmp_path: Path) -> None:
+def test_what_violates_a_constraint_is_not_written(
+    t: txlake.Lake, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
     t.sql("ALTER TABLE t ADD CONSTRAINT small CHECK (id < 1000)")
     before = set((tmp_path / "lake" / "t").rglob("*.parquet"))
     with pytest.raises(InvalidRequest, match="small"):
         t.sql("INSERT INTO t SELECT id * 500, 0, 'x' FROM t")
     assert len(ids(t)) == 100
-    assert set((tmp_path / "lake" / "t").rglob("*.parquet")) == before
+    assert t.table("t").history().count() == 2
+    if pytestconfig.getoption("--spark") != "cluster":  # where a second attempt may leave orphans
+        assert set((tmp_path / "lake" / "t").rglob("*.parquet")) == before
 
 
 @pytest.mark.no_interop("a data file is removed")

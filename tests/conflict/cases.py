@@ -546,6 +546,26 @@ CASES: tuple[Case, ...] = (
         serializable="rows_added",
     ),
     case(
+        "rows that a compaction moved are watched where they are",
+        ours(reads=(read("id = 5"),)),
+        winner(
+            added=(add("ac", "1", (1, 10), data_change=False),),
+            removed=(gone(A, data_change=False),),
+        ),
+        winner(7, removed=(gone(add("ac", "1", (1, 10))),)),
+        serializable="rows_deleted",
+        write_serializable="rows_deleted",
+    ),
+    case(
+        "other rows that a compaction moved",
+        ours(reads=(read("id = 5"),)),
+        winner(
+            added=(add("bc", "2", (11, 20), data_change=False),),
+            removed=(gone(B, data_change=False),),
+        ),
+        winner(7, removed=(gone(add("bc", "2", (11, 20))),)),
+    ),
+    case(
         "a predicate alone doesn't mind rows that go",
         ours(reads=(read("p = '1'", files=False),)),
         winner(removed=(gone(A),)),

@@ -7,7 +7,7 @@ doubt; what can't be decided counts as a match. Source: DESIGN section 4, rule 4
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol as Port
 
@@ -15,10 +15,10 @@ from txlake.conflict.footprint import Read
 from txlake.conflict.levels import Level
 from txlake.conflict.winner import RowChanges, Winner, row_changes
 from txlake.errors import TxlakeError
-from txlake.log.files import canonical_key, files_table
+from txlake.log.files import canonical_key, canonical_path, files_table
 from txlake.log.skipping import may_match
 from txlake.log.snapshot import Snapshot
-from txlake.protocol.actions import Add, FileKey, Metadata, Protocol
+from txlake.protocol.actions import Add, FileKey, Metadata, Protocol, Remove
 
 
 class RowProbe(Port):
@@ -42,6 +42,7 @@ class Context:
         probe: the third tier; None leaves the doubt, and doubt is a conflict.
         added_since: logical files that earlier winners added.
         removed_since: logical files that earlier winners removed.
+        moved_since: by canonical path, the files that earlier winners moved rows to.
     """
 
     base: Snapshot
@@ -52,6 +53,7 @@ class Context:
     probe: RowProbe | None = None
     added_since: frozenset[FileKey] = field(default=frozenset())
     removed_since: frozenset[FileKey] = field(default=frozenset())
+    moved_since: Mapping[str, Add] = field(default_factory=dict)
 
     @property
     def table(self) -> str:
@@ -79,7 +81,15 @@ class Context:
             protocol=winner.protocol or self.protocol,
             added_since=(self.added_since - removed) | added,
             removed_since=(self.removed_since | removed) - added,
+            moved_since={**self.moved_since, **_moved_to(winner)},
         )
+
+    def seen(self, file: Remove) -> Add | None:
+        """The file in the version read, or one that holds rows of it since a rewrite.
+
+        A file that came and went since was never seen by the transaction.
+        """
+        return self.base.files.by_path(file.path) or self.moved_since.get(canonical_path(file.path))
 
     def matching(self, read: Read, files: Sequence[Add]) -> tuple[Add, ...]:
         """Those of the files that may hold rows that the read matches."""
@@ -103,3 +113,7 @@ class Context:
         except TxlakeError:  # a partition value or a statistic that can't be read: doubt
             return tuple(files)
         return tuple(file for file, keep in zip(files, kept.to_pylist(), strict=True) if keep)
+
+
+def _moved_to(winner: Winner) -> dict[str, Add]:
+    return {canonical_path(file.path): file for file in winner.added if not file.data_change}

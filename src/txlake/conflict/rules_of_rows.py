@@ -216,13 +216,10 @@ def _rows_added(read: Read, changes: RowChanges, context: Context) -> tuple[Add,
 
 
 def _rows_deleted(read: Read, gone: Iterable[Remove], context: Context) -> tuple[Add, ...]:
-    """Files of the version read that lost rows which the read may match.
-
-    A file that came and went since was never seen by the transaction.
-    """
+    """Files with rows of the version read that went, and that the read may match."""
     if not read.files:
         return ()
-    seen = (context.base.files.by_path(file.path) for file in gone)
+    seen = (context.seen(file) for file in gone)
     return context.matching(read, [file for file in seen if file is not None])
 
 

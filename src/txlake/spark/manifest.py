@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -24,6 +25,7 @@ class Manifests:
     """Writes manifests to a scratch folder that the Spark driver can read.
 
     Without a store the scratch is a temporary folder of this process. `close` removes what is left.
+    Threads may share one.
     """
 
     def __init__(self, system: System, scratch: Store | None = None) -> None:
@@ -31,6 +33,7 @@ class Manifests:
         self._scratch = scratch
         self._stored: set[str] = set()
         self._folder: Path | None = None
+        self._lock = threading.Lock()
 
     def write(self, files: Iterable[tuple[int, str, int]]) -> str:
         """The URL of a new manifest of (ordinal, encoded URL, size in bytes)."""
@@ -50,29 +53,37 @@ class Manifests:
         data = "\n".join(lines).encode()
         if self._scratch is not None:
             self._scratch.put(f"{name}/{_ENTRIES}", data)
-            self._stored.add(name)
+            with self._lock:
+                self._stored.add(name)
             return f"{self._scratch.url}/{name}"
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix=TEMPORARY))
-        file = self._folder / name / _ENTRIES
+        manifest = self._temporary() / name
+        file = manifest / _ENTRIES
         file.parent.mkdir(parents=True)
         file.write_bytes(data)
-        return (self._folder / name).as_uri()
+        return manifest.as_uri()
 
     def drop(self, url: str) -> None:
         """Removes a manifest that no plan will read any more."""
         name = url.rsplit("/", 1)[1]
         if self._scratch is not None:
             self._scratch.delete([f"{name}/{_ENTRIES}"])
-            self._stored.discard(name)
+            with self._lock:
+                self._stored.discard(name)
         elif self._folder is not None:
             shutil.rmtree(self._folder / name, ignore_errors=True)
 
     def close(self) -> None:
         """Removes every manifest that is still there."""
+        with self._lock:
+            stored, self._stored = self._stored, set()
+            folder, self._folder = self._folder, None
         if self._scratch is not None:
-            self._scratch.delete([f"{name}/{_ENTRIES}" for name in self._stored])
-            self._stored.clear()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
+            self._scratch.delete([f"{name}/{_ENTRIES}" for name in stored])
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _temporary(self) -> Path:
+        with self._lock:
+            if self._folder is None:
+                self._folder = Path(tempfile.mkdtemp(prefix=TEMPORARY))
+            return self._folder

@@ -74,7 +74,8 @@ class TableLog:
 
         Who wants the snapshot too asks `latest_or_none`.
         """
-        if self._latest is not None and not self.listing(self._latest[0].version).is_empty:
+        latest = self._latest
+        if latest is not None and not self.listing(latest[0].version).is_empty:
             return True
         names = (parse_name(item.path) for item in self.store.list(LOG_FOLDER))
         return any(isinstance(name, CommitFile | ClassicCheckpoint) for name in names) or (
@@ -90,9 +91,10 @@ class TableLog:
 
     def latest_or_none(self) -> Snapshot | None:
         """As `latest`; None when there is no Delta table."""
-        if self._latest is None:
+        latest = self._latest
+        if latest is None:
             return self._open()
-        known, was = self._latest
+        known, was = latest
         listing = self.listing(known.version)
         entry = listing.commits.get(known.version)
         is_same = entry == was if was else listing.latest_version >= known.version
@@ -221,7 +223,8 @@ class TableLog:
 
     def adopt(self, snapshot: Snapshot) -> None:
         """Takes a snapshot that follows from an own commit as the latest, without reading it."""
-        if self._latest is None or snapshot.version > self._latest[0].version:
+        latest = self._latest
+        if latest is None or snapshot.version > latest[0].version:
             self._latest = (snapshot, None)
 
     def forget(self) -> None:

@@ -460,16 +460,6 @@ def test_there_are_no_locks_on_path_tables(lake: txlake.Lake) -> None:
     lake.sql("ROLLBACK")
 
 
-def test_close_rolls_back_and_leaves_spark_running(tmp_path: Path, spark: SparkSession) -> None:
-    lake = txlake.connect(str(tmp_path / "warehouse"), spark=spark)
-    lake.write(ROWS, "t")
-    lake.sql("BEGIN; DELETE FROM t")
-    lake.close()
-    assert spark.range(2).count() == 2
-    with txlake.connect(str(tmp_path / "warehouse"), spark=spark) as again:
-        assert again.read("t").count() == 2
-
-
 def test_what_can_not_be_asked_fails_the_transaction(lake: txlake.Lake) -> None:
     lake.write(ROWS, "t")
     bad: tuple[Callable[[Any], object], ...] = (

@@ -126,7 +126,7 @@ class Transaction(Statements):
 
     Attributes:
         id: a UUID.
-        state: "active", "committed", "rolled back" or "failed".
+        state: "active", "committed", "rolled back", "failed" or "unknown".
         sequence: the instant that it reads.
     """
 
@@ -152,7 +152,7 @@ class Transaction(Statements):
 
     @property
     def state(self) -> str:
-        """Where it stands: "active", "committed", "rolled back" or "failed"."""
+        """Where it stands: "active", "committed", "rolled back", "failed" or "unknown"."""
         return self._own.state.value
 
     def commit(self) -> None:

@@ -64,6 +64,7 @@ class Engine:
     catalog: Catalog | None = None
     storage_options: Mapping[str, str] = field(default_factory=dict)
     journal: Journal = field(init=False)
+    is_closed: bool = field(default=False, init=False)
     _logs: dict[str, TableLog] = field(default_factory=dict)
     _spark: SparkSession | None = None
     _manifests: Manifests | None = None
@@ -101,6 +102,7 @@ class Engine:
     def close(self) -> None:
         """Releases what the engine holds; Spark stays, it may be another's."""
         with self._lock:
+            self.is_closed = True
             if self._manifests is not None:
                 self._manifests.close()
             if self.catalog is not None:

@@ -65,6 +65,7 @@ class Session:
         self.database = DEFAULT_DATABASE
         self.level = level
         self._current: Transaction | None = None
+        self._is_closed = False
 
     @property
     def spark(self) -> SparkSession:
@@ -84,7 +85,16 @@ class Session:
         explicit: bool = True,
         name: str | None = None,
     ) -> Transaction:
-        """A new transaction, not the session's current one."""
+        """A new transaction, not the session's current one.
+
+        Raises InvalidRequest when the session, or the lake, is closed.
+        """
+        if self._is_closed or self.engine.is_closed:
+            closed = "lake" if self.engine.is_closed else "session"
+            raise InvalidRequest(
+                f"the {closed} is closed; open another with "
+                + ("txlake.connect(...)" if self.engine.is_closed else "lake.session()")
+            )
         return Transaction(
             id=self.engine.system.new_id(),
             engine=self.engine,
@@ -95,7 +105,8 @@ class Session:
         )
 
     def close(self) -> None:
-        """Rolls an open transaction back."""
+        """Rolls an open transaction back; no other begins."""
+        self._is_closed = True
         if self._current is not None:
             self._current.rollback()
             self._current = None
@@ -125,12 +136,10 @@ class Session:
         return answer(self.spark)
 
     def carry_out(self, transaction: Transaction | None, statement: Statement) -> Answer:
-        """Like `execute_in`; the answer is made into a DataFrame only when it is asked for."""
-        if isinstance(statement, _CONTROL):
-            if transaction is None:
-                raise InvalidRequest(f"{type(statement).__name__}: no transaction is open")
-            self._steer(transaction, statement)
-            return nothing
+        """As `execute_in`, for what doesn't steer transactions.
+
+        The answer is made into a DataFrame only when it is asked for.
+        """
         if transaction is not None and changes_catalog(statement):
             error = InvalidRequest(
                 f"{type(statement).__name__} can't run in a transaction; COMMIT or ROLLBACK first"
@@ -247,27 +256,6 @@ class Session:
             case _:
                 raise AssertionError(statement)
         return nothing(self.spark)
-
-    def _steer(self, transaction: Transaction, statement: Statement) -> None:
-        """A control statement for a transaction that is not the session's own."""
-        match statement:
-            case Commit():
-                transaction.commit()
-            case Rollback(name) if name is not None and transaction.has_savepoint(name):
-                transaction.rollback_to(name)
-            case Rollback():
-                transaction.rollback()
-            case Savepoint(name):
-                transaction.savepoint(name)
-            case RollbackTo(name):
-                transaction.rollback_to(name)
-            case ReleaseSavepoint(name):
-                transaction.release(name)
-            case _:
-                raise InvalidRequest(
-                    f"{type(statement).__name__} can't run inside a transaction; transactions "
-                    "don't nest, and settings come before them"
-                )
 
     def _control_of(self, transaction: Transaction, statement: Statement) -> DataFrame:
         """A control statement inside a transaction that isn't the session's current one."""

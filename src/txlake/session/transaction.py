@@ -12,7 +12,7 @@ from enum import Enum
 
 from txlake.conflict.footprint import ReadKind
 from txlake.conflict.levels import Level, parse_level, strictest
-from txlake.errors import Conflict, InvalidRequest
+from txlake.errors import Conflict, InvalidRequest, OutcomeUnknown
 from txlake.session.engine import Engine, Handle
 from txlake.session.journal import Open
 from txlake.transaction.change import Change
@@ -26,6 +26,7 @@ class State(Enum):
     ACTIVE = "active"
     COMMITTED = "committed"
     ROLLED_BACK = "rolled back"
+    UNKNOWN = "unknown"
     FAILED = "failed"
 
 
@@ -94,6 +95,11 @@ class Transaction:
             raise InvalidRequest(
                 f"transaction {self.id} was rolled back because a statement failed ({self.cause}); "
                 "end it with ROLLBACK, then begin again"
+            )
+        if self.state is State.UNKNOWN:
+            raise InvalidRequest(
+                f"whether transaction {self.id} was committed is unknown; look into the table's "
+                "history before you begin it again"
             )
         if self.state is not State.ACTIVE:
             raise InvalidRequest(f"transaction {self.id} is {self.state.value}; begin a new one")
@@ -201,7 +207,7 @@ class Transaction:
         """Makes the changes visible, all or nothing; None when nothing changed.
 
         Raises a Conflict when a concurrent transaction stands in the way; the transaction is then
-        rolled back.
+        rolled back. After an OutcomeUnknown nobody knows whether it was.
         """
         self.require_active()
         committed = None
@@ -210,7 +216,8 @@ class Transaction:
                 if table.has_changes:
                     committed = table.commit(user_metadata=self.user_metadata)
         except BaseException as error:
-            self._end(State.ROLLED_BACK)
+            is_open = isinstance(error, OutcomeUnknown)
+            self._end(State.UNKNOWN if is_open else State.ROLLED_BACK)
             if isinstance(error, Conflict):
                 self.engine.journal.met(self.id, error)
             raise

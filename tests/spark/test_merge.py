@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,8 @@ import pytest
 
 from tests.spark.tables import NO_VECTORS, VECTORS, PathTable, table
 from txlake.errors import InvalidRequest
+from txlake.spark import merge_source
+from txlake.spark.merge_source import HELD_BYTES_MAX
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -204,20 +206,28 @@ CASES = [
 ]
 
 
-@pytest.fixture(scope="module", params=[VECTORS, NO_VECTORS], ids=["vectors", "copies"])
+# Sources that are held, and sources that take part in one job, however small they are.
+@pytest.fixture(
+    scope="module",
+    params=[(VECTORS, HELD_BYTES_MAX), (NO_VECTORS, 0)],
+    ids=["vectors, held", "copies, at once"],
+)
 def targets(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
-) -> dict[tuple[tuple[Any, ...], ...], PathTable]:
+) -> Iterator[dict[tuple[tuple[Any, ...], ...], PathTable]]:
     """A table for each target of the cases, on which merges are tried and not committed."""
+    properties, bytes_max = request.param
     folder = tmp_path_factory.mktemp("targets")
     made: dict[tuple[tuple[Any, ...], ...], PathTable] = {}
     for case in CASES:
         if case.target not in made:
-            t = table(folder / str(len(made)), spark, "k INT, v INT", properties=request.param)
+            t = table(folder / str(len(made)), spark, "k INT, v INT", properties=properties)
             if case.target:
                 t.append(_frame(spark, list(case.target)).repartition(1))
             made[case.target] = t
-    return made
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(merge_source, "HELD_BYTES_MAX", bytes_max)
+        yield made
 
 
 def _frame(spark: SparkSession, rows: Rows, schema: str = "k INT, v INT") -> Any:

@@ -50,7 +50,7 @@ def delete(work: Work, condition: Expression | None, alias: str | None = None) -
         found = frame.where(work.column_of(condition)).select(
             F.lit(DELETE).cast("int").alias(ACTION), F.col(FILE), F.col(ROW)
         )
-        few = _few_rows_max(partly)
+        few = few_rows_max(partly)
         written = write_frame(found, work.target(), images=False, few_rows_max=few)
         counted = sum(len(bitmap) for bitmap in written.replaced.values())
         deletions = delete_positions(work, partly, written.replaced)
@@ -76,7 +76,7 @@ def delete(work: Work, condition: Expression | None, alias: str | None = None) -
     )
 
 
-def _few_rows_max(files: pa.Table) -> int:
+def few_rows_max(files: pa.Table) -> int:
     """How many rows this process may write itself: some, where one task soon finds them."""
     return _FEW_ROWS if (pc.sum(files["size"]).as_py() or 0) <= _ONE_TASK_BYTES else 0
 
@@ -120,7 +120,7 @@ def update(
         images = updated(work, frame, resolved, carried=(FILE, ROW))
         images = images.withColumn(ACTION, F.lit(UPDATE).cast("int"))
         checked = rows.checked(images, work.snapshot, given=set(resolved))
-        written = write_frame(checked, work.target(), few_rows_max=_few_rows_max(files))
+        written = write_frame(checked, work.target(), few_rows_max=few_rows_max(files))
     deletions = delete_positions(work, files, written.replaced)
     count = sum(len(bitmap) for bitmap in written.replaced.values())
     return Change(

@@ -24,9 +24,10 @@ from txlake.spark import executor_files
 # Parquet footer, key: size in bytes, count: rows, names: paths, joined by NAME_END, of columns that
 # hold NaN, which Parquet leaves out of its bounds, group: the bin that it holds), "rows" (key: file
 # ordinal, data: replaced positions, count: rows reported, duplicates included), "action" (key:
-# action, count: rows), "violation" (text: constraint, values: [row as JSON]); of a compaction also
-# "moved" (key: bin, data: 64-bit numbers of live rows, one of each of its files) and "kept" (key:
-# file ordinal, text: why it stays as it is).
+# action, count: rows), "source" (data: numbers of a MERGE's source rows that met a target row),
+# "violation" (text: constraint, values: [row as JSON]); of a compaction also "moved" (key: bin,
+# data: 64-bit numbers of live rows, one of each of its files) and "kept" (key: file ordinal, text:
+# why it stays as it is).
 NAME_END = "\x1f"
 REPORT_SCHEMA = (
     "kind string, key bigint, count bigint, text string, values array<string>, data binary, "
@@ -47,7 +48,7 @@ _REPORT = pa.schema(
 
 # What is done with a row. The ones below FIRST_WITHOUT_IMAGE write an image.
 COPY, INSERT, UPDATE, UPDATE_BY_SOURCE, FIRST_WITHOUT_IMAGE = 0, 1, 2, 3, 10
-DELETE, DELETE_BY_SOURCE = 10, 11
+DELETE, DELETE_BY_SOURCE, KEEP = 10, 11, 12
 
 COMPRESSION = "snappy"
 
@@ -69,6 +70,7 @@ class Layout:
     row: int | None = None
     violation: int | None = None
     violation_row: int | None = None
+    source: int | None = None
     partition: tuple[int, ...] = ()
 
 
@@ -109,6 +111,7 @@ def run(task: WriteTask, batches: Iterator[pa.RecordBatch], name: str) -> Iterat
     """Writes the batches to files that start with `name`; yields the report."""
     output = Output(task, name)
     replaced = Replaced()
+    sources: list[np.ndarray] = []
     actions: dict[int, int] = {}
     layout = task.layout
     try:
@@ -123,12 +126,18 @@ def run(task: WriteTask, batches: Iterator[pa.RecordBatch], name: str) -> Iterat
             _count_actions(batch, layout, actions)
             if layout.file is not None and layout.row is not None:
                 replaced.collect(batch.column(layout.file), batch.column(layout.row))
+            if layout.source is not None:
+                numbers = batch.column(layout.source).drop_null()
+                sources.append(numbers.to_numpy(zero_copy_only=False).astype(np.int64))
             output.write(_images(batch, layout))
         files = output.close()
     except BaseException:
         output.discard()
         raise
     rows = replaced.report()
+    if sources:
+        met = pack_positions(_distinct(np.concatenate(sources)))
+        rows.append(report_row("source", data=met))
     counts = [report_row("action", key=action, count=count) for action, count in actions.items()]
     yield report([*files, *rows, *counts])
 

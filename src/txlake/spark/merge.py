@@ -1,7 +1,8 @@
-"""MERGE: one Spark job joins target and source, takes each row's clause, writes images and reports.
+"""MERGE: Spark joins target and source, takes each row's clause, writes images and reports.
 
 Owns the statement in all its clauses. The job counts how many source rows named each target row, so
-that an ambiguous MERGE is found without another pass.
+that an ambiguous MERGE is found without another pass. A source that this process holds is inserted
+from by a job of its own, a small one; any other takes part in one job that does everything.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from txlake.errors import InvalidRequest
@@ -25,7 +28,7 @@ from txlake.protocol.schema_change import merge_schemas
 from txlake.protocol.types import Field, Struct
 from txlake.spark import rows
 from txlake.spark.deletions import delete_positions
-from txlake.spark.dml import column_path
+from txlake.spark.dml import column_path, few_rows_max
 from txlake.spark.executor import (
     DELETE_BY_SOURCE,
     INSERT,
@@ -33,6 +36,7 @@ from txlake.spark.executor import (
     UPDATE_BY_SOURCE,
 )
 from txlake.spark.merge_job import MergeJob
+from txlake.spark.merge_source import HeldSource, held_source, keys_in_target
 from txlake.spark.translation import translating
 from txlake.spark.types import delta_schema
 from txlake.spark.work import Work, condition_text
@@ -69,13 +73,8 @@ def merge(work: Work, statement: Merge, source: DataFrame, evolve: EvolveSchema)
             schema_actions = evolve(wanted)
             work = work.after(schema_actions)
     read = _read(work, statement, delta_schema(source.schema))
-    files = work.snapshot.select(read.predicate)
-    job = MergeJob(work, statement, source, work.scan(files, positions=True))
-    written = write_frame(rows.checked(job.images(), work.snapshot), work.target())
-    distinct = sum(len(bitmap) for bitmap in written.replaced.values())
-    if written.replaced_rows > distinct and not _only_deletes(statement):
-        work.store.delete(paths.decode_path(add.path) for add in written.adds)
-        raise InvalidRequest(job.ambiguity())
+    files, written = _written(work, statement, source, read)
+    distinct = _replaced(written)
     deletions = delete_positions(work, files, written.replaced)
     counts = _counts(written, distinct)
     added = (*deletions.actions, *written.adds)
@@ -124,6 +123,82 @@ def check_clauses(statement: Merge) -> None:
                     f"MERGE INTO {statement.target}: only the last {name} clause may have no "
                     "condition; give the others one"
                 )
+
+
+def _written(
+    work: Work, statement: Merge, source: DataFrame, read: Read
+) -> tuple[pa.Table, Written]:
+    """What the job or jobs wrote, and the files that they read, by whose ordinals they report."""
+    held = held_source(work, statement, source)
+    if held is not None:
+        keys = keys_in_target(work, statement, held)
+        known = keys if read.predicate is None else And((read.predicate, keys))
+        files = work.snapshot.select(known)
+        try:
+            job = MergeJob(
+                work,
+                statement,
+                held.frame(work.spark),
+                work.scan(files, positions=True),
+                source_alias=held.alias,
+            )
+            images = job.images()
+            _ = images.schema
+        except AnalysisException:
+            pass  # if that is for a name which only the frame as it was given knows, that one does
+        else:
+            return files, _in_two_jobs(work, held, files, job, images)
+    files = work.snapshot.select(read.predicate)
+    target = work.scan(files, positions=True)
+    job = MergeJob(work, statement, source, target, source_alias=statement.source_alias)
+    written = write_frame(rows.checked(job.images(), work.snapshot), work.target())
+    _refuse_ambiguous(work, job, written)
+    return files, written
+
+
+def _in_two_jobs(
+    work: Work, held: HeldSource, files: pa.Table, job: MergeJob, images: DataFrame
+) -> Written:
+    """Changes what the held source matches; then inserts those of its rows that matched nothing."""
+    changed = Written()
+    if files.num_rows:
+        writes = job.changes
+        few = few_rows_max(files)
+        changed = write_frame(
+            rows.checked(images, work.snapshot) if writes else images,
+            work.target(),
+            images=writes,
+            few_rows_max=few if held.rows.num_rows <= few else 0,
+        )
+        _refuse_ambiguous(work, job, changed)
+    count = held.rows.num_rows - len(changed.sources)
+    if not job.inserts or not count:
+        return changed
+    try:
+        rest = job.inserted(held.frame(work.spark, without=changed.sources))
+        inserted = write_frame(rows.checked(rest, work.snapshot), work.target(), few_rows_max=count)
+    except BaseException:
+        _discard(work, changed)
+        raise
+    return replace(
+        changed,
+        adds=(*changed.adds, *inserted.adds),
+        actions={**changed.actions, **inserted.actions},
+    )
+
+
+def _refuse_ambiguous(work: Work, job: MergeJob, written: Written) -> None:
+    if written.replaced_rows > _replaced(written) and not _only_deletes(job.statement):
+        _discard(work, written)
+        raise InvalidRequest(job.ambiguity())
+
+
+def _discard(work: Work, written: Written) -> None:
+    work.store.delete(paths.decode_path(add.path) for add in written.adds)
+
+
+def _replaced(written: Written) -> int:
+    return sum(len(bitmap) for bitmap in written.replaced.values())
 
 
 def _only_deletes(statement: Merge) -> bool:

@@ -3,6 +3,9 @@
 Owns the meaning of names: in a clause for matched rows both sides' columns are seen, in the others
 one side's alone, so that a name that both sides have is ambiguous in the former only. What a clause
 computes, it computes for no row but its own.
+
+A held source is broadcast, and its rows that are inserted are left to a job of their own: those
+that the first job didn't report. So the target's rows never move to meet their partners.
 """
 
 from __future__ import annotations
@@ -18,12 +21,19 @@ from txlake.errors import InvalidRequest
 from txlake.protocol.types import DataType, Field, Struct
 from txlake.spark import rows
 from txlake.spark.dml import assigned_value, null_of, resolve_assignments
-from txlake.spark.executor import DELETE, DELETE_BY_SOURCE, INSERT, UPDATE, UPDATE_BY_SOURCE
+from txlake.spark.executor import (
+    DELETE,
+    DELETE_BY_SOURCE,
+    INSERT,
+    KEEP,
+    UPDATE,
+    UPDATE_BY_SOURCE,
+)
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION, quote
 from txlake.spark.types import delta_schema
 from txlake.spark.work import Work
-from txlake.spark.writing import ACTION
+from txlake.spark.writing import ACTION, SOURCE_ROW
 from txlake.statements import (
     Assignment,
     BySourceDelete,
@@ -81,46 +91,85 @@ class MergeJob:
 
     Every column of either side also has a name of its own (`__t0`, `__s0`), by which it is reached
     whatever other columns are called.
+
+    `inserts`: whether source rows that match nothing are inserted; `changes`: whether any other
+    clause is there.
     """
 
-    def __init__(self, work: Work, statement: Merge, source: DataFrame, target: DataFrame) -> None:
+    def __init__(
+        self,
+        work: Work,
+        statement: Merge,
+        source: DataFrame,
+        target: DataFrame,
+        *,
+        source_alias: str | None,
+    ) -> None:
+        """`source`: with SOURCE_ROW where it is held."""
         self._work = work
-        self._statement = statement
+        self.statement = statement
         self._schema = work.snapshot.schema
-        self._source_schema = delta_schema(source.schema)
-        if statement.source_alias is not None:
-            source = source.alias(statement.source_alias)
+        self._held = SOURCE_ROW in source.columns
+        self._source_schema = delta_schema(source.drop(SOURCE_ROW).schema)
+        self._source_alias = source_alias
         self._source_names = _names("s", self._source_schema)
         self._target_names = _names("t", self._schema)
-        self._source = source.select(
-            "*",
-            F.lit(True).alias(_FROM_SOURCE),
-            *[F.col(quote(name)).alias(own) for own, name in self._source_names.items()],
-        )
+        self._source = self._as_source(source)
         self._target = work.qualified(target, statement.target_alias).select(
             "*", *[F.col(quote(name)).alias(own) for own, name in self._target_names.items()]
         )
-        self._inserts_only = all(isinstance(c, NotMatchedInsert) for c in statement.clauses)
         self._groups: dict[_Side, list[_Prepared]] = {}
         for index, clause in enumerate(statement.clauses):
             prepared = self._prepared(index, clause)
             self._groups.setdefault(_side_of(clause), []).append(prepared)
+        self.inserts = _Side.SOURCE in self._groups
+        self.changes = not self.inserts or len(self._groups) > 1
+
+    def _as_source(self, frame: DataFrame) -> DataFrame:
+        if self._source_alias is not None:
+            frame = frame.alias(self._source_alias)
+        return frame.select(
+            "*",
+            F.lit(True).alias(_FROM_SOURCE),
+            *[F.col(quote(name)).alias(own) for own, name in self._source_names.items()],
+        )
 
     def images(self) -> DataFrame:
-        """Each row that a clause takes: its new values, ACTION, FILE and ROW."""
-        taken = self._taken()
-        action: Column = F.lit(None).cast("int")
-        for index, clause in enumerate(self._statement.clauses):
+        """Each row that a clause takes: its new values, ACTION, FILE and ROW.
+
+        Of a held source none that it inserts; and SOURCE_ROW of each of its rows that met a target
+        row, where it inserts the others, also if no clause takes it: ACTION is KEEP then.
+        """
+        if self._held and not self.changes:
+            return self._joined().select(F.lit(KEEP).cast("int").alias(ACTION), F.col(SOURCE_ROW))
+        return self._images(self._taken(), self._sides())
+
+    def inserted(self, rest: DataFrame) -> DataFrame:
+        """The images of those rows of a held source that met no target row."""
+        sides = (_Side.SOURCE,)
+        return self._images(self._given(self._as_source(rest), sides), sides)
+
+    def _sides(self) -> tuple[_Side, ...]:
+        """Whose rows the join gives, as far as clauses take them."""
+        return tuple(s for s in self._groups if not (self._held and s is _Side.SOURCE))
+
+    def _images(self, taken: DataFrame, sides: tuple[_Side, ...]) -> DataFrame:
+        action: Column = F.lit(KEEP).cast("int")
+        for index, clause in enumerate(self.statement.clauses):
             code = F.lit(_ACTIONS[type(clause)]).cast("int")
             action = F.when(F.col(_CLAUSE) == index, code).otherwise(action)
         carried = [action.alias(ACTION)]
-        if not self._inserts_only:
-            carried += [F.col(FILE), F.col(ROW)]
+        if sides != (_Side.SOURCE,):
+            file = F.col(FILE)
+            if self._held and self.inserts:
+                file = F.when(F.col(_CLAUSE).isNotNull(), file).alias(FILE)
+                carried.append(F.col(SOURCE_ROW))
+            carried += [file, F.col(ROW)]
             if self._work.tracks_rows:
                 carried += [F.col(ROW_ID), F.lit(None).cast("bigint").alias(ROW_VERSION)]
         values = {}
         for position, item in enumerate(self._schema):
-            value = self._value(position, item)
+            value = self._value(sides, position, item)
             if value is not None:
                 values[item.name] = value
         generated = {
@@ -153,34 +202,44 @@ class MergeJob:
     # The join
 
     def _joined(self) -> DataFrame:
-        on = self._work.column_of(self._statement.on)
-        if self._inserts_only:
+        on = self._work.column_of(self.statement.on)
+        by_source = _Side.TARGET in self._groups
+        if self._held:
+            how = "left_outer" if by_source else "inner"
+            return self._target.join(F.broadcast(self._source), on, how)
+        if not self.changes:
             return self._source.join(self._target, on, "left_anti")
         how = {
             (False, False): "inner",
             (True, False): "right_outer",
             (False, True): "left_outer",
             (True, True): "full_outer",
-        }[_Side.SOURCE in self._groups, _Side.TARGET in self._groups]
+        }[self.inserts, by_source]
         return self._target.join(self._source, on, how)
 
     def _taken(self) -> DataFrame:
-        """The joined rows that a clause takes: _CLAUSE, and each side's clauses' values."""
-        frame = self._joined()
-        alone = [side for side in self._groups if self._needs_its_side_alone(side)]
-        for side in (*(side for side in self._groups if side not in alone), *alone):
+        """The joined rows that a clause takes, or whose SOURCE_ROW is to be reported."""
+        return self._given(self._joined(), self._sides())
+
+    def _given(self, frame: DataFrame, sides: tuple[_Side, ...]) -> DataFrame:
+        """The rows that a clause takes: _CLAUSE, and each side's clauses' values."""
+        alone = [side for side in sides if sides != (side,) and self._needs_its_side_alone(side)]
+        for side in (*(side for side in sides if side not in alone), *alone):
             if side in alone:
                 frame = self._seen_from(frame, side)
-            frame = self._with_clauses(frame, side)
-        clause = F.coalesce(*[F.col(_clause_of(side)) for side in self._groups])
-        return frame.withColumn(_CLAUSE, clause).where(F.col(_CLAUSE).isNotNull())
+            frame = self._with_clauses(frame, side, sides)
+        clause = F.coalesce(*[F.col(_clause_of(side)) for side in sides])
+        wanted = F.col(_CLAUSE).isNotNull()
+        if self._held and self.inserts and sides != (_Side.SOURCE,):
+            wanted = wanted | F.col(SOURCE_ROW).isNotNull()
+        return frame.withColumn(_CLAUSE, clause).where(wanted)
 
-    def _with_clauses(self, frame: DataFrame, side: _Side) -> DataFrame:
+    def _with_clauses(self, frame: DataFrame, side: _Side, sides: tuple[_Side, ...]) -> DataFrame:
         """The rows with the side's clause that takes them, and its values for them."""
         group = self._groups[side]
         clause: Column = F.lit(None).cast("int")
         for prepared in reversed(group):
-            holds = self._is_of(side)
+            holds = _is_of(side, sides)
             if prepared.condition is not None:
                 holds = holds & prepared.condition
             clause = F.when(holds, F.lit(prepared.index)).otherwise(clause)
@@ -192,19 +251,6 @@ class MergeJob:
                 given.append(value.alias(_value_name(side, position)))
         return frame.select("*", *given)
 
-    def _is_of(self, side: _Side) -> Column:
-        """Whether a joined row is the side's: matched, or of that side alone."""
-        if self._inserts_only:
-            return F.lit(True)
-        in_target, in_source = F.col(FILE).isNotNull(), F.col(_FROM_SOURCE).isNotNull()
-        match side:
-            case _Side.BOTH:
-                return in_target & in_source
-            case _Side.SOURCE:
-                return ~in_target
-            case _Side.TARGET:
-                return ~in_source
-
     def _seen_from(self, frame: DataFrame, side: _Side) -> DataFrame:
         """The joined rows in which only one side's columns have their names."""
         own = self._source_names if side is _Side.SOURCE else self._target_names
@@ -213,16 +259,15 @@ class MergeJob:
         named = [F.col(hidden).alias(name) for hidden, name in own.items()]
         seen = frame.select(*kept, *named)
         if side is _Side.TARGET:
-            return self._work.qualified(seen, self._statement.target_alias)
-        alias = self._statement.source_alias
-        return seen if alias is None else seen.alias(alias)
+            return self._work.qualified(seen, self.statement.target_alias)
+        return seen if self._source_alias is None else seen.alias(self._source_alias)
 
     # Values
 
-    def _value(self, position: int, item: Field) -> Column | None:
+    def _value(self, sides: tuple[_Side, ...], position: int, item: Field) -> Column | None:
         """A column's value in the rows taken; None where it is generated for every row."""
         value: Column | None = None
-        for side in self._groups:
+        for side in sides:
             if self._value_of(side, position, item) is None:
                 continue
             taken = F.col(_clause_of(side)).isNotNull()
@@ -240,7 +285,7 @@ class MergeJob:
         generated = rows.GENERATION_EXPRESSION in item.metadata
         value: Column | None = None
         for prepared in self._groups[side]:
-            clause = self._statement.clauses[prepared.index]
+            clause = self.statement.clauses[prepared.index]
             if isinstance(clause, MatchedDelete | BySourceDelete):
                 continue
             given = prepared.values.get(item.name)
@@ -267,7 +312,7 @@ class MergeJob:
 
     def _star(self, clause: MergeClause) -> dict[str, Column]:
         values = {}
-        evolves = self._statement.schema_evolution
+        evolves = self.statement.schema_evolution
         places = {name: own for own, name in self._source_names.items()}
         for position, item in enumerate(self._schema):
             found = self._source_schema.find(item.name)
@@ -293,7 +338,7 @@ class MergeJob:
     def _explicit(
         self, clause: MergeClause, assignments: tuple[Assignment, ...]
     ) -> dict[str, Column]:
-        assigned = resolve_assignments(self._work, assignments, self._statement.target_alias)
+        assigned = resolve_assignments(self._work, assignments, self.statement.target_alias)
         expressions = [
             value
             for entries in assigned.values()
@@ -317,7 +362,7 @@ class MergeJob:
                     current,
                     assigned[item.name],
                     resolved,
-                    complete=not self._statement.schema_evolution,
+                    complete=not self.statement.schema_evolution,
                 )
         return values
 
@@ -343,7 +388,7 @@ class MergeJob:
 
     def _needs_its_side_alone(self, side: _Side) -> bool:
         """Whether an expression of the side's clauses is ambiguous among both sides' columns."""
-        if side is _Side.BOTH or self._inserts_only:
+        if side is _Side.BOTH:
             return False
         columns = [
             column
@@ -358,6 +403,20 @@ class MergeJob:
                 raise
             return True
         return False
+
+
+def _is_of(side: _Side, sides: tuple[_Side, ...]) -> Column:
+    """Whether a joined row is the side's: matched, or of that side alone."""
+    if sides == (_Side.SOURCE,):
+        return F.lit(True)
+    in_target, in_source = F.col(FILE).isNotNull(), F.col(_FROM_SOURCE).isNotNull()
+    match side:
+        case _Side.BOTH:
+            return in_target & in_source
+        case _Side.SOURCE:
+            return ~in_target
+        case _Side.TARGET:
+            return ~in_source
 
 
 def _names(prefix: str, schema: Struct) -> dict[str, str]:

@@ -33,6 +33,7 @@ from txlake.spark.types import parquet_field
 from txlake.spark.vectors import from_report
 
 ACTION = "__txlake_action"
+SOURCE_ROW = "__txlake_source_row"
 VIOLATION = "__txlake_violation"
 VIOLATION_ROW = "__txlake_violation_row"
 _BATCH_ROWS = 131_072
@@ -64,6 +65,7 @@ class Written:
         replaced_rows: how many rows named those positions; more than positions when two rows
             named one.
         actions: rows by action (`executor.COPY`, `INSERT`, ...).
+        sources: the numbers in SOURCE_ROW.
     """
 
     adds: tuple[Add, ...] = ()
@@ -71,6 +73,7 @@ class Written:
     replaced: Mapping[int, BitMap64] = field(default_factory=dict)
     replaced_rows: int = 0
     actions: Mapping[int, int] = field(default_factory=dict)
+    sources: BitMap64 = field(default_factory=BitMap64)
 
 
 def write_frame(
@@ -89,7 +92,8 @@ def write_frame(
     process to write; where it finds more, they are dropped and the tasks write all rows.
 
     `frame` has the table's columns by logical name, of the types that `rows` gave them, and any of
-    the control columns ACTION, FILE, ROW, VIOLATION, VIOLATION_ROW, ROW_ID, ROW_VERSION.
+    the control columns ACTION, FILE, ROW, SOURCE_ROW, VIOLATION, VIOLATION_ROW, ROW_ID,
+    ROW_VERSION.
 
     Raises InvalidRequest with the row when one violates a constraint; nothing stays written.
     """
@@ -115,6 +119,7 @@ def write_frame(
         ("action", ACTION),
         ("file", FILE),
         ("row", ROW),
+        ("source", SOURCE_ROW),
         ("violation", VIOLATION),
         ("violation_row", VIOLATION_ROW),
     ):
@@ -272,6 +277,7 @@ def written(target: Target, reports: Iterable[Mapping[str, object]]) -> Written:
     replaced: dict[int, BitMap64] = {}
     replaced_rows = 0
     actions: dict[int, int] = {}
+    sources = BitMap64()
     violations: list[tuple[str, str]] = []
     now_ms = target.system.now_ms()
     for report in reports:
@@ -294,6 +300,10 @@ def written(target: Target, reports: Iterable[Mapping[str, object]]) -> Written:
                 assert isinstance(key, int)
                 assert isinstance(count, int)
                 actions[key] = actions.get(key, 0) + count
+            case "source":
+                data = report["data"]
+                assert isinstance(data, bytes | bytearray)
+                sources |= from_report(bytes(data))
             case "violation":
                 values = report["values"]
                 assert isinstance(values, list)
@@ -312,6 +322,7 @@ def written(target: Target, reports: Iterable[Mapping[str, object]]) -> Written:
         replaced=replaced,
         replaced_rows=replaced_rows,
         actions=actions,
+        sources=sources,
     )
 
 

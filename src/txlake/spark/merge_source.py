@@ -1,0 +1,283 @@
+"""A MERGE's source, read once and held by this process where it is small.
+
+Owns when a source is held, and what its keys say of the target's files. A held source is the same
+rows wherever it is used, also when it is made by chance; it is broadcast; and its rows have numbers
+by which a job reports which of them it met.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from txlake.log.coercion import has_plain_text
+from txlake.log.predicates import (
+    Always,
+    And,
+    Comparison,
+    In,
+    Opaque,
+    Operator,
+    Or,
+    Predicate,
+    columns_of,
+    conjuncts,
+    parse_predicate,
+)
+from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
+from txlake.spark.reading import is_connect
+from txlake.spark.rows import CURRENT_DEFAULT
+from txlake.spark.scan import quote
+from txlake.spark.types import delta_schema
+from txlake.spark.work import Work, condition_text
+from txlake.spark.writing import SOURCE_ROW
+from txlake.statements import (
+    BySourceDelete,
+    BySourceUpdate,
+    Default,
+    MatchedDelete,
+    Merge,
+    NotMatchedInsert,
+    SqlText,
+    Star,
+)
+
+HELD_BYTES_MAX = 32 * 1024 * 1024
+_TEXT_BYTES = 20
+_NESTED_BYTES = 100
+_INTEGERS = frozenset({"byte", "short", "integer", "long"})
+# What comes back from Arrow as it went there.
+_HELD_TYPES = _INTEGERS | {
+    *("boolean", "float", "double", "string", "binary", "date", "timestamp", "timestamp_ntz")
+}
+_RANGES_MAX = 64
+_CLOCK = re.compile(
+    r"(?i)\b(current_(timestamp|date|time)|now|localtimestamp|curdate|getdate|unix_timestamp)\b"
+)
+_NAME = r"(?:`(?:[^`]|``)+`|[^\W\d]\w*)"
+_EQUALITY = re.compile(rf"({_NAME}(?:\.{_NAME})?) = ({_NAME}(?:\.{_NAME})?)")
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSource:
+    """The source's rows. `alias`: what qualifies its columns, None for nothing."""
+
+    rows: pa.Table
+    schema: T.StructType
+    alias: str | None
+
+    def frame(self, spark: SparkSession, *, without: BitMap64 | None = None) -> DataFrame:
+        """The rows with their numbers in SOURCE_ROW; those in `without` left out."""
+        numbers = np.arange(self.rows.num_rows, dtype=np.int64)
+        rows = self.rows.append_column(SOURCE_ROW, pa.array(numbers))
+        if without is not None:
+            kept = np.ones(len(numbers), dtype=bool)
+            kept[np.fromiter(without, np.int64, len(without))] = False
+            rows = rows.filter(pa.array(kept))
+        schema = T.StructType([*self.schema.fields, T.StructField(SOURCE_ROW, T.LongType(), False)])
+        return spark.createDataFrame(rows, schema)
+
+
+def held_source(work: Work, statement: Merge, source: DataFrame) -> HeldSource | None:
+    """The source's rows; None where they are many, or of types that Arrow doesn't hold exactly.
+
+    None also where rows inserted and rows changed are given the time, which is one to a statement,
+    but not to its jobs. What is not returned was read in vain: its next reading counts alone.
+    """
+    if _gives_the_time_twice(statement, work.snapshot.schema):
+        return None
+    parsed = delta_schema(source.schema)
+    folded = [name.lower() for name in parsed.names]
+    if len(set(folded)) < len(folded) or not all(_is_held(item.type) for item in parsed):
+        return None
+    rows_max = HELD_BYTES_MAX // max(8, sum(_width(item.type) for item in parsed))
+    if _estimated_bytes(source) > HELD_BYTES_MAX:
+        # Spark multiplies what it joins, so it may be few all the same.
+        counted = source.select(F.lit(1).alias("one")).limit(rows_max + 1).count()
+        if counted > rows_max:
+            return None
+    try:
+        rows = source.limit(rows_max + 1).toArrow()
+    except PySparkException as error:
+        if "maxResultSize" in str(error):
+            return None
+        raise
+    if rows.num_rows > rows_max or rows.nbytes > 4 * HELD_BYTES_MAX:
+        return None
+    return HeldSource(rows, source.schema, statement.source_alias or _alias_of(statement, source))
+
+
+def _gives_the_time_twice(statement: Merge, schema: Struct) -> bool:
+    """Whether both rows that are inserted and others depend on when the statement runs."""
+    defaults = [str(item.metadata.get(CURRENT_DEFAULT)) for item in schema]
+    inserting, others = list(defaults), [condition_text(statement.on)]
+    for clause in statement.clauses:
+        texts = inserting if isinstance(clause, NotMatchedInsert) else others
+        if clause.condition is not None:
+            texts.append(condition_text(clause.condition))
+        if isinstance(clause, MatchedDelete | BySourceDelete) or isinstance(
+            clause.assignments, Star
+        ):
+            continue
+        for one in clause.assignments:
+            if isinstance(one.value, Default):
+                texts += defaults
+            else:
+                texts.append(condition_text(one.value))
+    return all(any(map(_CLOCK.search, texts)) for texts in (inserting, others))
+
+
+def _is_held(data_type: DataType) -> bool:
+    match data_type:
+        case Primitive(name):
+            return name in _HELD_TYPES or data_type.decimal is not None
+        case Array(element, _):
+            return _is_held(element)
+        case Map(key, value, _):
+            return _is_held(key) and _is_held(value)
+        case Struct(fields):
+            names = {item.name.lower() for item in fields}
+            return len(names) == len(fields) and all(_is_held(item.type) for item in fields)
+
+
+def _width(data_type: DataType) -> int:
+    if not isinstance(data_type, Primitive):
+        return _NESTED_BYTES
+    return _TEXT_BYTES if data_type.name in {"string", "binary"} else 8
+
+
+def _estimated_bytes(source: DataFrame) -> int:
+    """Spark's estimate; 0 where there is none."""
+    if is_connect(source.sparkSession):
+        return 0
+    plan = source._jdf.queryExecution().optimizedPlan()
+    return int(str(plan.stats().sizeInBytes()))
+
+
+def _alias_of(statement: Merge, source: DataFrame) -> str | None:
+    """The alias that a DataFrame was given and by which the ON condition names its columns."""
+    if not isinstance(statement.on, SqlText) or statement.on.references:
+        return None
+    named = {path[0] for path in columns_of(parse_predicate(statement.on.text)) if len(path) > 1}
+    for name in sorted(named):
+        try:
+            columns = source.select(f"{quote(name)}.*").columns
+        except PySparkException:
+            continue
+        if columns == source.columns:
+            return name
+    return None
+
+
+# Keys
+
+
+def keys_in_target(work: Work, statement: Merge, held: HeldSource) -> Predicate:
+    """What the source's rows leave possible of the target's that match them: a bound predicate.
+
+    It is true for every row that may match, whatever else the ON condition says. Only equalities of
+    two plain columns count whose types compare without a conversion that could change a value.
+    """
+    by_source = any(isinstance(c, BySourceUpdate | BySourceDelete) for c in statement.clauses)
+    if by_source or not isinstance(statement.on, SqlText) or statement.on.references:
+        return Always(True)
+    source = delta_schema(held.schema)
+    parts: list[Predicate] = []
+    for part in conjuncts(parse_predicate(statement.on.text)):
+        pair = _columns_compared(work, statement, source, held.alias, part)
+        if pair is None:
+            continue
+        ours, theirs = pair
+        if _compare_as_they_are(ours, theirs):
+            values = held.rows.column(theirs.name)
+            parts.append(work.bound(_one_of(ours, values)))
+    return And(tuple(parts)) if parts else Always(True)
+
+
+def _columns_compared(
+    work: Work, statement: Merge, source: Struct, alias: str | None, part: Predicate
+) -> tuple[Field, Field] | None:
+    """The target's and the source's column of an equality, where it is certain whose they are."""
+    match = _EQUALITY.fullmatch(part.text) if isinstance(part, Opaque) else None
+    if match is None:
+        return None
+    target = work.snapshot.schema
+    qualifiers = (statement.target_alias or work.name, alias)
+    names = {name.lower() for name in qualifiers if name is not None}
+    if len(names) < 2 or any(target.find(name) or source.find(name) for name in names):
+        return None
+    sides: dict[bool, Field] = {}
+    for text in match.groups():
+        path = [_unquoted(name) for name in re.findall(_NAME, text)]
+        found = [
+            (is_target, item)
+            for is_target, schema in ((True, target), (False, source))
+            if (item := schema.find(path[-1])) is not None
+            and (len(path) == 1 or path[0].lower() == str(qualifiers[not is_target]).lower())
+        ]
+        if len(found) != 1:
+            return None
+        sides[found[0][0]] = found[0][1]
+    return (sides[True], sides[False]) if len(sides) == 2 else None
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name
+
+
+def _compare_as_they_are(ours: Field, theirs: Field) -> bool:
+    if not isinstance(ours.type, Primitive) or not isinstance(theirs.type, Primitive):
+        return False
+    if ours.type.name in _INTEGERS and theirs.type.name in _INTEGERS:
+        return True
+    if ours.type != theirs.type:
+        return False
+    if ours.type.is_string:
+        return has_plain_text(ours) and has_plain_text(theirs)
+    return ours.type.name == "date" or ours.type.decimal is not None
+
+
+def _one_of(item: Field, values: pa.ChunkedArray) -> Predicate:
+    """That the column is one of the values: each of a few, else in one of some ranges of them."""
+    path = (item.name,)
+    distinct = pc.unique(values).drop_null()
+    distinct = distinct.take(pc.sort_indices(distinct))
+    if not len(distinct):
+        return Always(False)
+    if len(distinct) <= _RANGES_MAX:
+        return In(path, tuple(distinct.to_pylist()))
+    ends = np.append(_cuts(distinct), len(distinct) - 1)
+    starts = np.append(0, ends[:-1] + 1)
+    lowest, highest = distinct.take(pa.array(starts)), distinct.take(pa.array(ends))
+    return Or(
+        tuple(
+            And(
+                (
+                    Comparison(path, Operator.GREATER_OR_EQUAL, low),
+                    Comparison(path, Operator.LESS_OR_EQUAL, high),
+                )
+            )
+            for low, high in zip(lowest.to_pylist(), highest.to_pylist(), strict=True)
+        )
+    )
+
+
+def _cuts(distinct: pa.Array) -> np.ndarray:
+    """The places after which a new range begins: where numbers are farthest apart."""
+    if pa.types.is_date32(distinct.type):
+        distinct = distinct.cast(pa.int32())
+    if not pa.types.is_integer(distinct.type):
+        places: np.ndarray = np.arange(1, _RANGES_MAX) * len(distinct) // _RANGES_MAX - 1
+        return places
+    numbers = distinct.cast(pa.int64()).to_numpy().view(np.uint64)
+    apart = numbers[1:] - numbers[:-1]  # right also where it leaves the range of signed numbers
+    return np.sort(np.argpartition(apart, -(_RANGES_MAX - 1))[-(_RANGES_MAX - 1) :])

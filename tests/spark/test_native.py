@@ -17,7 +17,7 @@ import txlake
 from tests.spark.tables import SYSTEM, PathTable, table
 from txlake.errors import InvalidRequest, TxlakeError
 from txlake.protocol.paths import decode_path
-from txlake.spark import executor_files, native
+from txlake.spark import executor_files, footers, native
 from txlake.spark.types import spark_schema
 from txlake.storage import open_store
 
@@ -232,7 +232,7 @@ def test_a_nan_in_one_of_two_row_groups(
 ) -> None:
     small = {"parquet.block.size": "800", "parquet.block.size.row.check.min": "100"}
     monkeypatch.setattr(native, "_OPTIONS", {**native._OPTIONS, **small})
-    monkeypatch.setattr(native, "_TAIL_BYTES", 16)  # and a footer longer than what is read first
+    monkeypatch.setattr(footers, "_TAIL_BYTES", 16)  # and a footer longer than what is read first
     t = table(tmp_path / "t", spark, "i LONG, d DOUBLE")
     rows = spark.range(0, 1000, 1, 1)
     for nan_at in (0, 500, 999):

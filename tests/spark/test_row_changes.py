@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
+from pyroaring import BitMap64
 
 from tests.spark.tables import NO_VECTORS, VECTORS, PathTable, table
-from txlake.errors import InvalidRequest
+from txlake.errors import CorruptTable, InvalidRequest
+from txlake.log.files import files_table
 from txlake.log.predicates import Comparison, Opaque, Operator
 from txlake.protocol.actions import Add, Remove
 from txlake.spark import dml
+from txlake.spark.deletions import delete_positions
 from txlake.statements import NativeColumn
 
 if TYPE_CHECKING:
@@ -140,6 +144,44 @@ def test_a_vector_marks_rows_and_grows(tmp_path: Path, spark: SparkSession) -> N
     change = t.run("DELETE FROM t WHERE id < 5 AND id >= 0")
     assert [type(action) for action in change.actions] == [Remove]
     assert change.metrics["numRemovedFiles"] == 1
+
+
+@pytest.mark.parametrize("stats", [None, '{"nullCount":{"id":0}}'])
+@pytest.mark.parametrize("absolute", [False, True])
+def test_a_file_whose_rows_nobody_counted_gets_a_vector(
+    tmp_path: Path, spark: SparkSession, stats: str | None, absolute: bool
+) -> None:
+    t = _table(tmp_path, spark, VECTORS)
+    for version in (1, 2):
+        commit = t.folder / "_delta_log" / f"{version:020}.json"
+        lines = [json.loads(line) for line in commit.read_text().splitlines()]
+        for line in lines:
+            if "add" in line:
+                line["add"] |= {"stats": stats}
+                if absolute:
+                    line["add"]["path"] = f"{t.folder.as_uri()}/{line['add']['path']}"
+        commit.write_text("\n".join(map(json.dumps, lines)))
+    t.log.forget()
+    _, add = t.run("DELETE FROM t WHERE id = 3").actions
+    assert isinstance(add, Add)
+    left = {} if stats is None else json.loads(stats)
+    assert json.loads(str(add.stats)) == {**left, "numRecords": 5, "tightBounds": False}
+    assert [row[0] for row in t.rows()] == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+    change = t.run("UPDATE t SET id = id + 100 WHERE id >= 5")
+    assert sum(isinstance(action, Remove) for action in change.actions) == 1
+    assert change.metrics["numRemovedFiles"] == 1  # it has no row left
+    assert sorted(row[0] for row in t.rows()) == [0, 1, 2, 4, 105, 106, 107, 108, 109]
+
+
+def test_a_file_that_is_shorter_than_the_log_says_gets_no_vector(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    t = _table(tmp_path, spark, VECTORS)
+    (file, *_) = t.adds()
+    work = t.work()
+    wrong = structs.replace(file, stats=None, size=file.size - 1)
+    with pytest.raises(CorruptTable, match=f"expected a Parquet file of {wrong.size} bytes"):
+        delete_positions(work, files_table([wrong]), {0: BitMap64([0])})
 
 
 def test_copies_keep_the_other_rows_in_one_new_file(tmp_path: Path, spark: SparkSession) -> None:

@@ -83,6 +83,15 @@ def loosen(stats_json: str) -> str:
     return _ENCODER.encode(values).decode()
 
 
+def counted(stats_json: str | None, num_records: int) -> str:
+    """The same statistics with the number of physical rows; they and no others when there are none.
+
+    Raises CorruptTable when the text is no JSON object.
+    """
+    values = _decode(stats_json) if stats_json else {}
+    return _ENCODER.encode({**values, "numRecords": num_records}).decode()
+
+
 def _decode(text: str) -> dict[str, object]:
     try:
         return _DECODER.decode(text)

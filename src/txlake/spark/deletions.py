@@ -8,15 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
+from msgspec import structs
 from pyroaring import BitMap64
 from pyspark.sql import functions as F
 
+from txlake.errors import CorruptTable
 from txlake.log.files import adds_of
 from txlake.protocol.actions import Action, Add
-from txlake.protocol.statistics import FileStatistics, loosen
+from txlake.protocol.paths import absolute_url, decode_path, is_absolute
+from txlake.protocol.statistics import FileStatistics, counted, loosen
 from txlake.spark.executor import COPY
+from txlake.spark.executor_files import read_range
+from txlake.spark.footers import read_footer
 from txlake.spark.scan import selected
 from txlake.spark.vectors import union_with_deleted, write_vectors
 from txlake.spark.work import Work
@@ -39,11 +45,13 @@ class Deletions:
 
 def delete_positions(work: Work, files: pa.Table, replaced: Mapping[int, BitMap64]) -> Deletions:
     """Deletes rows by position; `replaced` has them by the files' ordinals."""
-    adds = adds_of(files)
-    touched = {ordinal: adds[ordinal] for ordinal in sorted(replaced)}
-    deleted = union_with_deleted(work.store, touched, replaced, work.storage_options)
-    whole = [ordinal for ordinal in touched if _covers(adds[ordinal], deleted[ordinal])]
-    partly = [ordinal for ordinal in touched if ordinal not in whole]
+    all_adds = adds_of(files)
+    adds = {ordinal: all_adds[ordinal] for ordinal in sorted(replaced)}
+    if work.uses_vectors:
+        adds = {ordinal: _counted(work, add) for ordinal, add in adds.items()}
+    deleted = union_with_deleted(work.store, adds, replaced, work.storage_options)
+    whole = [ordinal for ordinal in adds if _covers(adds[ordinal], deleted[ordinal])]
+    partly = [ordinal for ordinal in adds if ordinal not in whole]
     removed = remove_files(work, [adds[ordinal] for ordinal in whole])
     rest = (_mark if work.uses_vectors else _rewrite)(work, files, adds, partly, deleted)
     return Deletions(
@@ -69,6 +77,24 @@ def remove_files(work: Work, adds: list[Add]) -> Deletions:
     )
 
 
+def _counted(work: Work, add: Add) -> Add:
+    """The file with statistics that count its rows, as a vector needs them; not all writers do."""
+    if FileStatistics.from_json(add.stats).num_records is not None:
+        return add
+    read = partial(work.store.get_range, decode_path(add.path))
+    if is_absolute(add.path):
+        url = absolute_url(work.store.url, add.path)
+        read = partial(read_range, url, options=work.storage_options)
+    try:
+        footer = read_footer(read, add.size)
+    except (FileNotFoundError, pa.ArrowInvalid) as error:
+        raise CorruptTable(
+            f"{work.snapshot.table}: {add.path}: expected a Parquet file of {add.size} bytes, as "
+            f"the log says: {error}"
+        ) from error
+    return structs.replace(add, stats=counted(add.stats, footer.num_rows))
+
+
 def _covers(add: Add, deleted: BitMap64) -> bool:
     return FileStatistics.from_json(add.stats).num_records == len(deleted)
 
@@ -76,7 +102,7 @@ def _covers(add: Add, deleted: BitMap64) -> bool:
 def _mark(
     work: Work,
     files: pa.Table,
-    adds: list[Add],
+    adds: Mapping[int, Add],
     ordinals: list[int],
     deleted: Mapping[int, BitMap64],
 ) -> Deletions:
@@ -110,7 +136,7 @@ def _mark(
 def _rewrite(
     work: Work,
     files: pa.Table,
-    adds: list[Add],
+    adds: Mapping[int, Add],
     ordinals: list[int],
     deleted: Mapping[int, BitMap64],
 ) -> Deletions:

@@ -1,4 +1,4 @@
-"""A data file's statistics from its Parquet footer.
+"""A data file's Parquet footer, and the statistics in it.
 
 Owns which columns get statistics; their JSON is `protocol.statistics`' business. Source:
 PROTOCOL.md, "Per-file Statistics".
@@ -7,17 +7,32 @@ PROTOCOL.md, "Per-file Statistics".
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from txlake.protocol.properties import TableProperties
 from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
 
+_TAIL_BYTES = 65_536
 _WITHOUT_BOUNDS = frozenset({"boolean", "binary", "variant", "void"})
+
+
+def read_footer(read: Callable[[int, int], bytes], size_bytes: int) -> pq.FileMetaData:
+    """The footer of a file of that size. `read` gives bytes of it by offset and length.
+
+    Raises pyarrow.ArrowInvalid when it is no Parquet file.
+    """
+    start = max(0, size_bytes - _TAIL_BYTES)
+    tail = read(start, size_bytes - start)
+    length = int.from_bytes(tail[-8:-4], "little") + 8
+    if len(tail) < length <= size_bytes:
+        tail = read(size_bytes - length, length)
+    return pq.read_metadata(pa.BufferReader(tail))
 
 
 def statistics_of(

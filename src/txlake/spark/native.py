@@ -14,9 +14,9 @@ import os
 import shutil
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -26,6 +26,7 @@ from txlake.ports import Store, StoredObject
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
 from txlake.spark import executor_files
 from txlake.spark.executor import COMPRESSION, INSERT
+from txlake.spark.footers import read_footer
 from txlake.spark.reading import is_connect
 from txlake.spark.scan import quote
 from txlake.spark.types import spark_type
@@ -69,7 +70,6 @@ _PLAIN = frozenset(
     }
 )
 _LOCAL = "file://"
-_TAIL_BYTES = 65_536
 _THREADS = 8
 
 
@@ -210,19 +210,10 @@ def _durable(store: Store, files: list[StoredObject], place: str) -> list[pq.Fil
 
     def footer_of(file: StoredObject) -> pq.FileMetaData:
         executor_files.sync(os.path.join(os.path.dirname(place), file.path))
-        return _footer(store, file)
+        return read_footer(partial(store.get_range, file.path), file.size_bytes)
 
     with ThreadPoolExecutor(min(_THREADS, len(files) or 1)) as pool:
         footers = list(pool.map(footer_of, files))
     executor_files.sync(place)
     executor_files.sync(os.path.dirname(place))
     return footers
-
-
-def _footer(store: Store, file: StoredObject) -> pq.FileMetaData:
-    start = max(0, file.size_bytes - _TAIL_BYTES)
-    tail = store.get_range(file.path, start, file.size_bytes - start)
-    length = int.from_bytes(tail[-8:-4], "little") + 8
-    if length > len(tail):
-        tail = store.get_range(file.path, file.size_bytes - length, length)
-    return pq.read_metadata(pa.BufferReader(tail))

@@ -29,7 +29,7 @@ from bench.worker import Measured, Task
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "bench"
 _TABLE_WIDTH = 120
-# The 22 queries on a new JVM take as long on little data as on a tenth.
+# The queries on a new JVM take as long on little data as on a tenth.
 _QUICK_WARM_UP_REPEATS = {"rows": 1, "files": 1, "log": 1, "tpch": 0}
 NOTE = Console(stderr=True, highlight=False)
 

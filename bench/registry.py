@@ -115,7 +115,7 @@ WORKS = (
         logs.peak_memory, 1, LOGS, Target(1.0, RS), unit="MiB",
     ),
     Work(
-        "tpch", "tpch", "tpch", "TPC-H at scale {scale}, sum of 22 queries",
+        "tpch", "tpch", "tpch", "TPC-H at scale {scale}, sum of {queries} queries",
         tpch.queries, 1, ALL, Target(1.1, SPARK),
     ),
     Work(

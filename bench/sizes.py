@@ -18,6 +18,7 @@ class Sizes:
         log_files: the live files of the logs that are opened.
         large_log_files: the live files of the log that one partition is planned of.
         scale: the scale factor of TPC-H.
+        queries: how many of its queries are run, from the first on.
     """
 
     rows: int
@@ -26,6 +27,7 @@ class Sizes:
     log_files: int
     large_log_files: int
     scale: float
+    queries: int = 22
 
     def words(self) -> dict[str, str]:
         """What the titles of works call the amounts by."""
@@ -38,10 +40,11 @@ class Sizes:
             "log_files": count(self.log_files),
             "large_log_files": count(self.large_log_files),
             "scale": f"{self.scale:g}",
+            "queries": str(self.queries),
         }
 
 
 FULL = Sizes(20_000_000, 20, 5_000, 200_000, 1_000_000, 1.0)
-QUICK = Sizes(2_000_000, 20, 500, 20_000, 100_000, 0.1)
+QUICK = Sizes(2_000_000, 20, 500, 20_000, 100_000, 0.1, queries=5)
 WARM_UP = Sizes(40_000, 8, 20, 400, 400, 0.01)
 """What each process does everything on once before it is measured."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from bench.sources.tpch import TABLES, Tpch, checking_query, plain, tpch
@@ -17,12 +18,12 @@ _TOLERANCE = 1e-5
 
 
 def queries(stage: Stage, number: int) -> float:
-    """The sum over the 22 queries, each one's seconds in the details."""
+    """The sum over the queries, each one's seconds in the details."""
     source = tpch(stage.data, stage.sizes.scale)
     _attached(stage, source)
     answers = source.answers()
     whole = 0.0
-    for name, text in QUERIES.items():
+    for name, text in islice(QUERIES.items(), stage.sizes.queries):
         seconds, rows = timed(partial(stage.engine.query, text))
         _expect_rows(stage, name, [plain(row) for row in rows], answers[name])
         stage.details[name] = min(seconds, stage.details.get(name, seconds))

@@ -53,7 +53,7 @@ check: setup-python ## format, lint, types, and the layers
 	$(PYTHON) -m mypy
 	.venv/bin/lint-imports --cache-dir .cache/import-linter
 
-bench: setup ## txlake beside the other engines, and the README's table of it: half an hour
+bench: setup ## txlake beside the other engines, and the README's table of it: forty minutes
 	@tools/delta_jars.sh
 	@$(PYTHON) -m bench --readme $(BENCH_ARGS)
 

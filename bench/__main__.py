@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "bench"
 _TABLE_WIDTH = 120
 # The queries on a new JVM take as long on little data as on a tenth.
-_QUICK_WARM_UP_REPEATS = {"rows": 1, "files": 1, "log": 1, "tpch": 0}
+_NOT_WARMED_UP_IN_QUICK = "tpch"
 NOTE = Console(stderr=True, highlight=False)
 
 
@@ -139,7 +139,7 @@ def _measured(suite: str, process: str, engine: str, arguments: argparse.Namespa
             data=str(arguments.data.resolve()),
             scratch=str(scratch.resolve()),
             result=str(scratch / "result.json"),
-            warm_up_repeats=_QUICK_WARM_UP_REPEATS[suite] if arguments.quick else 2,
+            warm_up=not (arguments.quick and suite == _NOT_WARMED_UP_IN_QUICK),
         )
         (scratch / "task.json").write_bytes(msgspec.json.encode(task))
         said = scratch / "said.txt"

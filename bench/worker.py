@@ -26,7 +26,7 @@ class Task(msgspec.Struct, frozen=True):
     data: str
     scratch: str
     result: str
-    warm_up_repeats: int = 2
+    warm_up: bool = True
 
 
 class Measured(msgspec.Struct):
@@ -55,9 +55,9 @@ def measure(task: Task) -> Measured:
     engine = engine_maker(task.engine, scratch / "engine")
     works = works_of(task)
     warm_up = Stage(task.engine, engine, WARM_UP, data, scratch / "warm-up")
-    if task.warm_up_repeats:
+    if task.warm_up:
         for work in works:
-            _repeat(work, warm_up, min(work.repeats, task.warm_up_repeats))
+            _repeat(work, warm_up, 1)
     stage = Stage(task.engine, engine, task.sizes, data, scratch / "measured")
     samples = {}
     for work in works:

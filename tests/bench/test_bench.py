@@ -46,7 +46,8 @@ def run(data: Path, tmp_path: Path) -> Callable[[str, str, str], Measured]:
     """Measures an engine's process."""
 
     def run(engine: str, suite: str, process: str) -> Measured:
-        return measure(Task(engine, suite, process, WARM_UP, str(data), str(tmp_path), ""))
+        sizes = dataclasses.replace(WARM_UP, queries=22)
+        return measure(Task(engine, suite, process, sizes, str(data), str(tmp_path), ""))
 
     return run
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
@@ -66,7 +67,23 @@ class Scan:
     deleted: Mapping[int, BitMap64] = field(default_factory=dict)
 
 
-_WHOLE: WeakKeyDictionary[Snapshot, tuple[Settings, DataFrame]] = WeakKeyDictionary()
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """All rows of a snapshot. `names`: its columns as the JVM has them, since each costs a call."""
+
+    settings: Settings
+    frame: DataFrame
+    names: Any
+
+    def again(self) -> DataFrame:
+        """The same plan with columns of its own, so that it can be joined with itself."""
+        frame: Any = self.frame
+        renamed = frame._jdf.toDF(self.names)
+        own: DataFrame = type(frame)(renamed, frame.sparkSession)
+        return own
+
+
+_WHOLE: WeakKeyDictionary[Snapshot, _Planned] = WeakKeyDictionary()
 
 
 def scan_frame(spark: SparkSession, manifests: Manifests, scan: Scan) -> DataFrame:
@@ -81,11 +98,12 @@ def scan_frame(spark: SparkSession, manifests: Manifests, scan: Scan) -> DataFra
     whole = scan.files.num_rows == len(snapshot.files)
     if not whole or scan.positions or scan.deleted or is_connect(spark):
         return _planned(spark, manifests, scan)
-    settings, known = _WHOLE.get(snapshot, (None, None))
-    if known is not None and known.sparkSession is spark and settings == scan.settings:
-        return known.toDF(*snapshot.schema.names)
+    known = _WHOLE.get(snapshot)
+    if known is not None and known.frame.sparkSession is spark and known.settings == scan.settings:
+        return known.again()
     frame = _planned(spark, manifests, scan)
-    _WHOLE[snapshot] = scan.settings, frame
+    classic: Any = frame
+    _WHOLE[snapshot] = _Planned(scan.settings, frame, classic._jseq(snapshot.schema.names))
     return frame
 
 

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as F
 
 import txlake
 from tests.spark.tables import SYSTEM, PathTable, table
 from txlake.errors import InvalidRequest, TxlakeError
 from txlake.protocol.paths import decode_path
-from txlake.spark import executor_files, footers, native
+from txlake.spark import executor_files, footers, inserts, native
 from txlake.spark.types import spark_schema
 from txlake.storage import open_store
 
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
 
 NAN = float("nan")
 MAPPED = {"delta.columnMapping.mode": "id"}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inserts, "_FEW_BYTES_MAX", -1)
 
 
 def _is_native(t: PathTable) -> bool:
@@ -225,6 +231,14 @@ def test_bounds_of_floats(tmp_path: Path, spark: SparkSession) -> None:
             expected = {"d": bound, "f": bound, "s": {"d": bound}}
             leaves = {**{key: found.get(key) for key in "dfs"}, "s": found.get("s") or {"d": None}}
             assert repr(leaves) == repr(expected), (number, bounds)
+
+
+def test_what_a_frame_says_of_its_columns_stays_out(tmp_path: Path, spark: SparkSession) -> None:
+    t = table(tmp_path / "t", spark, "id LONG")
+    t.append(spark.range(3).select(F.col("id").alias("id", metadata={"parquet.field.id": 99})))
+    schema = pq.read_schema(t.folder / decode_path(t.adds()[0].path))
+    assert schema.field("id").metadata is None
+    assert b"99" not in (schema.metadata or {})[b"org.apache.spark.sql.parquet.row.metadata"]
 
 
 def test_a_nan_in_one_of_two_row_groups(

@@ -17,12 +17,12 @@ GATEWAY = re.compile(
 
 
 # Where it is asked first whether the session is Connect's: which Python the workers are; settings
-# for one write that no other thread sees; how large Spark thinks a MERGE's source.
+# for one write that no other thread sees; how large Spark thinks rows are.
 ALLOWED = {
     "context = spark.sparkContext",
     "dataset = spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan)",
     "plan = java._jdf.queryExecution().analyzed()",
-    "plan = source._jdf.queryExecution().optimizedPlan()",
+    "plan = frame._jdf.queryExecution().optimizedPlan()",
     "session = spark._jsparkSession.cloneSession()",
 }
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -19,9 +21,11 @@ from txlake.log.predicates import And, Comparison, IsNull, Operator, Or, Predica
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Add
 from txlake.protocol.partition_values import parse_value
+from txlake.protocol.types import Primitive
 from txlake.spark import dml, held, native, rows
 from txlake.spark.deletions import remove_files
 from txlake.spark.executor import INSERT
+from txlake.spark.reading import estimated_bytes
 from txlake.spark.scan import quote
 from txlake.spark.translation import translating
 from txlake.spark.work import Work, condition_text
@@ -30,6 +34,9 @@ from txlake.statements import Expression, Values
 from txlake.transaction.change import Change, Read
 
 Rows: TypeAlias = DataFrame | pa.Table | Values
+_FEW_ROWS_MAX = 20_000
+_FEW_BYTES_MAX = 1024 * 1024
+_PARTITION = "__txlake_partition"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,9 +169,43 @@ def write_rows(
     if must_match is not None:
         frame = _matching(work, frame, must_match)
     target = work.target()
-    return (
-        native.write(frame, target) if native.suits(frame, target) else write_frame(frame, target)
+    if not native.suits(frame, target):
+        return write_frame(frame, target)
+    parts = _few_rows(frame, work.snapshot)
+    if parts is None:
+        return native.write(frame, target)
+    written = [write_arrow(part, target) for part in parts]
+    count = sum(part.num_rows for part in parts)
+    return Written(
+        adds=tuple(add for one in written for add in one.adds),
+        actions={INSERT: count} if count else {},
     )
+
+
+def _few_rows(frame: DataFrame, snapshot: Snapshot) -> list[pa.Table] | None:
+    """The rows, each of Spark's partitions by itself, where this process writes them sooner.
+
+    None where they are many. What Spark takes for little may be: a bounded part is read in vain.
+    """
+    if frame.columns != list(snapshot.schema.names) or not all(
+        isinstance(item.type, Primitive) for item in snapshot.schema
+    ):
+        return None
+    size = estimated_bytes(frame)
+    if size is None or size > _FEW_BYTES_MAX:
+        return None
+    numbered = frame.select("*", F.spark_partition_id().alias(_PARTITION))
+    try:
+        held = numbered.limit(_FEW_ROWS_MAX + 1).toArrow()
+    except PySparkException as error:
+        if "maxResultSize" in str(error):
+            return None
+        raise
+    if held.num_rows > _FEW_ROWS_MAX:
+        return None
+    numbers = held.column(_PARTITION)
+    rows = held.drop_columns([_PARTITION])
+    return [rows.filter(pc.equal(numbers, number)) for number in pc.unique(numbers)]
 
 
 def _has(frame: DataFrame, name: str) -> bool:

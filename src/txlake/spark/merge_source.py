@@ -34,7 +34,7 @@ from txlake.log.predicates import (
     parse_predicate,
 )
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
-from txlake.spark.reading import is_connect
+from txlake.spark.reading import estimated_bytes
 from txlake.spark.rows import CURRENT_DEFAULT
 from txlake.spark.scan import quote
 from txlake.spark.types import delta_schema
@@ -100,7 +100,7 @@ def held_source(work: Work, statement: Merge, source: DataFrame) -> HeldSource |
     if len(set(folded)) < len(folded) or not all(_is_held(item.type) for item in parsed):
         return None
     rows_max = HELD_BYTES_MAX // max(8, sum(_width(item.type) for item in parsed))
-    if _estimated_bytes(source) > HELD_BYTES_MAX:
+    if (estimated_bytes(source) or 0) > HELD_BYTES_MAX:
         # Spark multiplies what it joins, so it may be few all the same.
         counted = source.select(F.lit(1).alias("one")).limit(rows_max + 1).count()
         if counted > rows_max:
@@ -153,14 +153,6 @@ def _width(data_type: DataType) -> int:
     if not isinstance(data_type, Primitive):
         return _NESTED_BYTES
     return _TEXT_BYTES if data_type.name in {"string", "binary"} else 8
-
-
-def _estimated_bytes(source: DataFrame) -> int:
-    """Spark's estimate; 0 where there is none."""
-    if is_connect(source.sparkSession):
-        return 0
-    plan = source._jdf.queryExecution().optimizedPlan()
-    return int(str(plan.stats().sizeInBytes()))
 
 
 def _alias_of(statement: Merge, source: DataFrame) -> str | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -135,7 +135,7 @@ def write(frame: DataFrame, target: Target) -> Written:
     # Made here, so that a place where nothing can be written is refused in the system's words.
     os.makedirs(place)
     try:
-        _save(frame.select(*_columns(frame, target)), f"{_LOCAL}{place}")
+        _save(_file_rows(frame, target), f"{_LOCAL}{place}")
         files = _found(target.store, folder)
         footers = _durable(target.store, files, place)
     except BaseException:
@@ -153,9 +153,18 @@ def write(frame: DataFrame, target: Target) -> Written:
     return Written(adds=tuple(adds), actions={INSERT: sum(footer.num_rows for footer in footers)})
 
 
-def _columns(frame: DataFrame, target: Target) -> Iterator[Column]:
-    """The columns of the files; the first one fails at a row that violates a constraint."""
-    for place, item in enumerate(data_fields(target.snapshot)):
+def _file_rows(frame: DataFrame, target: Target) -> DataFrame:
+    """The rows with the columns of the files; the first one fails at a row that violates a rule."""
+    fields = data_fields(target.snapshot)
+    as_they_are = frame.columns == [item.name for item in fields] and not any(
+        item.physical_name != item.name or item.column_id is not None or column.metadata
+        for item, column in zip(fields, frame.schema, strict=True)
+    )
+    return frame if as_they_are else frame.select(*_columns(frame, fields))
+
+
+def _columns(frame: DataFrame, fields: Sequence[Field]) -> Iterator[Column]:
+    for place, item in enumerate(fields):
         column = F.col(quote(item.name))
         if place == 0 and VIOLATION in frame.columns:
             column = _unless_violated(column, item)

@@ -105,14 +105,14 @@ def native_rows(reading: Reading, *, positions: bool) -> DataFrame:
     frame = reader.parquet(paths.decode_path(spark_url(url)))
     if not is_connect(spark):  # the plan has read it; Connect reads it again with each action
         reading.manifests.drop(url)
-    if not positions:
-        return frame
-    metadata = frame.metadataColumn("_metadata")
-    return frame.select(
-        "*",
-        F.unix_millis(metadata.getField("file_modification_time")).alias(FILE),
-        metadata.getField("row_index").alias(ROW),
-    )
+    if positions:
+        metadata = frame.metadataColumn("_metadata")
+        frame = frame.select(
+            "*",
+            F.unix_millis(metadata.getField("file_modification_time")).alias(FILE),
+            metadata.getField("row_index").alias(ROW),
+        )
+    return frame
 
 
 def decoded_rows(reading: Reading) -> DataFrame:
@@ -241,3 +241,11 @@ def spark_url(url: str) -> str:
 def is_connect(spark: SparkSession) -> bool:
     """Whether the session is one of Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def estimated_bytes(frame: DataFrame) -> int | None:
+    """Spark's estimate of a frame's size; None where it can't be asked for one."""
+    if is_connect(frame.sparkSession):
+        return None
+    plan = frame._jdf.queryExecution().optimizedPlan()
+    return int(str(plan.stats().sizeInBytes()))

@@ -23,6 +23,7 @@ from txlake.spark.types import (
     delta_schema,
     may_overflow,
     missing_field,
+    same_type,
     spark_type,
     stored,
     with_names,
@@ -57,6 +58,8 @@ def by_name(frame: DataFrame, snapshot: Snapshot) -> DataFrame:
             f"{', '.join(map(repr, unknown))}, the table has {', '.join(snapshot.schema.names)}; "
             "use merge_schema=True (WITH SCHEMA EVOLUTION) to add columns"
         )
+    if not has_rules(snapshot) and _has_the_columns(source, snapshot.schema):
+        return frame
     values: dict[str, Column] = {}
     for item in snapshot.schema:
         found = source.find(item.name)
@@ -110,6 +113,13 @@ def unknown_column(name: str, snapshot: Snapshot) -> InvalidRequest:
     return InvalidRequest(
         f"{snapshot.table}: there is no column {name!r}; "
         f"the table has {', '.join(snapshot.schema.names)}"
+    )
+
+
+def _has_the_columns(source: Struct, schema: Struct) -> bool:
+    """Whether rows have just the table's columns, in order, and of its types."""
+    return source.names == schema.names and all(
+        same_type(one.type, other.type) for one, other in zip(source, schema, strict=True)
     )
 
 
@@ -201,7 +211,7 @@ def filled(
     """
     schema = snapshot.schema
     given = {
-        item.name: values.get(item.name, default_value(item)).alias(item.name)
+        item.name: _given_or_default(item, values).alias(item.name)
         for item in schema
         if item.name in values or GENERATION_EXPRESSION not in item.metadata
     }
@@ -220,6 +230,10 @@ def filled(
         columns.append(column.alias(item.name))
     rest = first.columns[len(given) :]
     return first.select(*columns, *[F.col(quote(name)) for name in rest])
+
+
+def _given_or_default(item: Field, values: dict[str, Column]) -> Column:
+    return values[item.name] if item.name in values else default_value(item)
 
 
 def _generated(item: Field) -> Column:
@@ -266,6 +280,8 @@ def _rules(snapshot: Snapshot, given: Collection[str] | None) -> list[tuple[str,
     """Each rule with its name; a row must make it true (null is not)."""
     rules: list[tuple[str, Column]] = []
     for item in snapshot.schema:
+        if item.nullable and not _needs_spark(item):
+            continue
         column = F.col(quote(item.name))
         if not item.nullable:
             rules.append((f"NOT NULL of column {item.name!r}", column.isNotNull()))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +39,14 @@ _FOLDER_TYPES = frozenset({"string", "byte", "short", "integer", "long", "date"}
 # Writers name the codec in the file's name. Spark has no Brotli.
 _BROTLI = re.compile(r"\.(br|brotli)\.parquet$")
 _TASK_FILES = 8
+_TASKS_PER_CORE = 4
+_TASK_BYTES = 128 * 1024 * 1024
+_OPEN_BYTES = 4 * 1024 * 1024
+# How Spark shares files out to tasks when nobody said otherwise.
+_SPLITTING = {
+    "spark.sql.files.maxPartitionBytes": f"{_TASK_BYTES}b",
+    "spark.sql.files.openCostInBytes": f"{_OPEN_BYTES}b",
+}
 _NO_CLIENT = re.compile(r"ClassNotFoundException|No FileSystem for scheme")
 logger = logging.getLogger(__name__)
 
@@ -112,7 +121,24 @@ def native_rows(reading: Reading, *, positions: bool) -> DataFrame:
             F.unix_millis(metadata.getField("file_modification_time")).alias(FILE),
             metadata.getField("row_index").alias(ROW),
         )
-    return frame
+    tasks = _tasks_max(spark, reading.store, [add.size for add in reading.files.values()])
+    return frame if tasks is None else frame.coalesce(tasks)
+
+
+def _tasks_max(spark: SparkSession, store: Store, sizes: Sequence[int]) -> int | None:
+    """How many tasks are enough for files of these sizes; None where Spark makes no more by far.
+
+    Spark counts each file as 4 MiB more than it is, since many tasks hide how long a file takes to
+    open: from a bucket. From this machine's disk a task costs more than opening its files.
+    """
+    size = sum(sizes)
+    enough = max(_TASKS_PER_CORE * (os.cpu_count() or 1), -(-size // _TASK_BYTES))
+    made = (size + len(sizes) * _OPEN_BYTES) // _TASK_BYTES
+    if made < 2 * enough or not store.url.startswith("file://"):
+        return None
+    if not (spark.conf.get("spark.master", "") or "").startswith("local"):
+        return None
+    return enough if all(spark.conf.get(key) == at for key, at in _SPLITTING.items()) else None
 
 
 def decoded_rows(reading: Reading) -> DataFrame:

@@ -84,7 +84,7 @@ WORKS = (
     ),
     Work(
         "sum-small", "files", "files", "read {small_files} files, planning included",
-        rows.sum_small_files, 3, ALL, Target(0.3, DELTA),
+        rows.sum_small_files, 5, ALL, Target(0.3, DELTA),
     ),
     Work(
         "compact-small", "files", "files", "compact {small_files} small files",

@@ -46,5 +46,5 @@ class Sizes:
 
 FULL = Sizes(20_000_000, 20, 5_000, 200_000, 1_000_000, 1.0)
 QUICK = Sizes(2_000_000, 20, 500, 20_000, 100_000, 0.1, queries=5)
-WARM_UP = Sizes(40_000, 8, 20, 400, 400, 0.01, queries=8)
+WARM_UP = Sizes(40_000, 8, 500, 400, 400, 0.01, queries=8)
 """What each process does everything on once before it is measured."""

@@ -34,7 +34,13 @@ from txlake.log.predicates import (
     columns_of,
     parse_predicate,
 )
-from txlake.log.skipping import is_partition_only, may_match, must_match, rows_may_match
+from txlake.log.skipping import (
+    is_partition_only,
+    may_match,
+    must_match,
+    rows_may_match,
+    rows_must_match,
+)
 from txlake.protocol.actions import Add
 from txlake.protocol.file_rows import adds_of, files_table
 from txlake.protocol.lazy_stats import GivenStats, LazyStats, Mask
@@ -640,12 +646,14 @@ def test_rows_are_judged_one_by_one(case: Case, predicate: Predicate) -> None:
         }
     )
     may = rows_may_match(found, rows, SCHEMA).to_pylist()
+    must = rows_must_match(found, rows, SCHEMA).to_pylist()
     doubtful = {("st", "in"), ("f",), ("x",)} & columns_of(found)
     for unknown in (True, False, None):
         matches = [holds(predicate, row, unknown) is True for row in case.rows]
         assert all(one or not match for one, match in zip(may, matches, strict=True))
+        assert all(match or not one for one, match in zip(must, matches, strict=True))
         if not doubtful and "Opaque" not in repr(found) and "Opaque" not in repr(predicate):
-            assert may == matches
+            assert may == must == matches
 
 
 def test_files_are_judged_the_same_alone_and_among_others(monkeypatch: pytest.MonkeyPatch) -> None:

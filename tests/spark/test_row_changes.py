@@ -16,7 +16,7 @@ from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.files import files_table
 from txlake.log.predicates import Comparison, Opaque, Operator
 from txlake.protocol.actions import Add, Remove
-from txlake.spark import dml
+from txlake.spark import candidates, dml
 from txlake.spark.deletions import delete_positions
 from txlake.statements import NativeColumn
 
@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 MODES = pytest.mark.parametrize("properties", [VECTORS, NO_VECTORS], ids=["vectors", "copies"])
 
 
-@pytest.fixture(params=["here", "in tasks"])
+@pytest.fixture(params=["here", "found by Spark", "in tasks"])
 def writer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who writes the few rows of a statement: this process, or Spark's tasks as for many rows."""
+    """Who finds and writes the few rows of a statement: this process, or Spark as for many rows."""
+    if request.param == "found by Spark":
+        monkeypatch.setattr(candidates, "find", lambda *_: None)
     if request.param == "in tasks":
         monkeypatch.setattr(dml, "_ONE_TASK_BYTES", -1)
 

@@ -99,21 +99,31 @@ def rows_may_match(predicate: Predicate, rows: pa.Table, schema: Struct) -> pa.B
     return _Evaluation(bounds).of(predicate).true
 
 
+def rows_must_match(predicate: Predicate, rows: pa.Table, schema: Struct) -> pa.BooleanArray:
+    """For each row whether the predicate is certainly true of it; never null.
+
+    `rows` as those of `rows_may_match`; what isn't modelled is certain of no row.
+    """
+    verdict = _Evaluation(FileBounds.of_rows(rows, schema, columns_of(predicate))).of(predicate)
+    return pc.and_not(verdict.true, pc.or_(verdict.false, verdict.null))
+
+
 def is_partition_only(predicate: Predicate, partition_columns: Collection[str]) -> bool:
     """Whether partition values alone decide the predicate: nothing opaque, no other column."""
     partitions = {name.lower() for name in partition_columns}
     names_only_those = all(
         len(column) == 1 and column[0].lower() in partitions for column in columns_of(predicate)
     )
-    return names_only_those and not _has_opaque(predicate)
+    return names_only_those and not has_opaque(predicate)
 
 
-def _has_opaque(predicate: Predicate) -> bool:
+def has_opaque(predicate: Predicate) -> bool:
+    """Whether some part of the predicate isn't modelled."""
     match predicate:
         case And(parts) | Or(parts):
-            return any(_has_opaque(part) for part in parts)
+            return any(has_opaque(part) for part in parts)
         case Not(part):
-            return _has_opaque(part)
+            return has_opaque(part)
         case _:
             return isinstance(predicate, Opaque)
 

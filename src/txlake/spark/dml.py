@@ -5,10 +5,14 @@ Owns the two statements; how deleted positions become actions is `deletions`' bu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from array import array
+from collections.abc import Iterable, Mapping
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -18,7 +22,7 @@ from txlake.log.predicates import Predicate
 from txlake.log.skipping import must_match
 from txlake.protocol.actions import Add
 from txlake.protocol.types import DataType, Field, Primitive, Struct
-from txlake.spark import rows
+from txlake.spark import candidates, rows
 from txlake.spark.deletions import Deletions, delete_positions, remove_files
 from txlake.spark.executor import DELETE, UPDATE
 from txlake.spark.reading import FILE, ROW
@@ -27,11 +31,13 @@ from txlake.spark.translation import translating
 from txlake.spark.types import delta_schema, spark_type
 from txlake.spark.work import Work, condition_text
 from txlake.spark.writing import ACTION, Written, write_frame
-from txlake.statements import Assignment, Default, Expression
+from txlake.statements import Assignment, Default, Expression, SqlText
 from txlake.transaction.change import Change
 
 _FEW_ROWS = 20_000
 _ONE_TASK_BYTES = 64 * 1024 * 1024
+# What Spark tells of the file that it reads a row from, and subqueries.
+_MORE_THAN_THE_ROW = re.compile(r"input_file|_metadata|\bselect\b", re.IGNORECASE)
 
 
 @translating
@@ -46,14 +52,28 @@ def delete(work: Work, condition: Expression | None, alias: str | None = None) -
     counted = 0
     if partly.num_rows:
         assert condition is not None
-        frame = work.qualified(work.scan(partly, positions=True), alias)
-        found = frame.where(work.column_of(condition)).select(
-            F.lit(DELETE).cast("int").alias(ACTION), F.col(FILE), F.col(ROW)
-        )
-        few = few_rows_max(partly)
-        written = write_frame(found, work.target(), images=False, few_rows_max=few)
-        counted = sum(len(bitmap) for bitmap in written.replaced.values())
-        deletions = delete_positions(work, partly, written.replaced)
+        found = _candidates(work, partly, read.predicate)
+        if found is not None and found.certain:
+            replaced: Mapping[int, BitMap64] = {
+                ordinal: BitMap64(array("Q", positions.astype(np.uint64).tobytes()))
+                for ordinal, positions in found.positions.items()
+            }
+        else:
+            held = _held(work, partly, found, [condition])
+            scanned = work.scan(partly, positions=True) if held is None else held
+            frame = work.qualified(scanned, alias)
+            matching = frame.where(work.column_of(condition)).select(
+                F.lit(DELETE).cast("int").alias(ACTION), F.col(FILE), F.col(ROW)
+            )
+            replaced = write_frame(
+                matching,
+                work.target(),
+                images=False,
+                few_rows_max=few_rows_max(partly),
+                held=held is not None,
+            ).replaced
+        counted = sum(map(len, replaced.values()))
+        deletions = delete_positions(work, partly, replaced)
     count = rows_removed + counted
     return Change(
         operation="DELETE",
@@ -74,6 +94,34 @@ def delete(work: Work, condition: Expression | None, alias: str | None = None) -
         reads=(read,),
         affected={"num_affected_rows": count},
     )
+
+
+def _candidates(
+    work: Work, files: pa.Table, predicate: Predicate | None
+) -> candidates.Candidates | None:
+    """The rows for which the condition may hold, where this process soon finds them."""
+    few = few_rows_max(files)
+    if predicate is None or not few:
+        return None
+    return candidates.find(work, files, predicate, few)
+
+
+def _held(
+    work: Work,
+    files: pa.Table,
+    found: candidates.Candidates | None,
+    expressions: Iterable[Expression],
+) -> DataFrame | None:
+    """The rows found, for Spark to look at; None where it has to look at the files.
+
+    That is so for what may depend on more than the row, and for what can't be seen through.
+    """
+    if found is None or any(
+        not isinstance(one, SqlText) or one.references or _MORE_THAN_THE_ROW.search(one.text)
+        for one in expressions
+    ):
+        return None
+    return candidates.rows_at(work, files, found.positions)
 
 
 def few_rows_max(files: pa.Table) -> int:
@@ -114,13 +162,20 @@ def update(
     resolved = resolve_assignments(work, assignments, alias)
     written = Written()
     if files.num_rows:
-        frame = work.qualified(work.scan(files, positions=True), alias)
+        found = _candidates(work, files, read.predicate)
+        values = (one.value for one in assignments if not isinstance(one.value, Default))
+        expressions = [*values, *(() if condition is None else (condition,))]
+        held = _held(work, files, found, expressions)
+        scanned = work.scan(files, positions=True) if held is None else held
+        frame = work.qualified(scanned, alias)
         if condition is not None:
             frame = frame.where(work.column_of(condition))
         images = updated(work, frame, resolved, carried=(FILE, ROW))
         images = images.withColumn(ACTION, F.lit(UPDATE).cast("int"))
         checked = rows.checked(images, work.snapshot, given=set(resolved))
-        written = write_frame(checked, work.target(), few_rows_max=few_rows_max(files))
+        written = write_frame(
+            checked, work.target(), few_rows_max=few_rows_max(files), held=held is not None
+        )
     deletions = delete_positions(work, files, written.replaced)
     count = sum(len(bitmap) for bitmap in written.replaced.values())
     return Change(

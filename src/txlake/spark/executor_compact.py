@@ -163,7 +163,7 @@ class _Source:
     def _obstacle(self, file: pq.ParquetFile) -> str | None:
         if self._columns.shredded:
             return "it holds shredded variants"
-        if _is_legacy(file.metadata.metadata or {}) and _has_old_times(file):
+        if is_legacy(file.metadata.metadata or {}) and _has_old_times(file):
             return "it holds times before 1900 in the calendar of old Spark versions"
         return None
 
@@ -285,7 +285,7 @@ def _parts(data_type: pa.DataType) -> list[pa.Field]:
     return [data_type.field(place) for place in range(data_type.num_fields)]
 
 
-def _is_legacy(footer: Mapping[bytes, bytes]) -> bool:
+def is_legacy(footer: Mapping[bytes, bytes]) -> bool:
     """Whether times in a file may be of the old calendar; writers other than Spark know one."""
     if _SPARK not in footer:
         return False

@@ -89,7 +89,7 @@ def suits(frame: DataFrame, target: Target) -> bool:
         and not snapshot.partition_columns
         and target.rows_max is None
         and len(data) > 0
-        and all(_is_plain(leaf) for leaf in leaves)
+        and all(is_plain(leaf) for leaf in leaves)
         and not any(item.column_id and not isinstance(item.type, Primitive) for item in data)
         and set(frame.columns) <= {*snapshot.schema.names, VIOLATION, VIOLATION_ROW}
         and _suits_session(frame.sparkSession, Primitive("timestamp") in leaves)
@@ -110,7 +110,8 @@ def _leaves(data_type: DataType) -> Iterator[Primitive]:
             yield data_type
 
 
-def _is_plain(leaf: Primitive) -> bool:
+def is_plain(leaf: Primitive) -> bool:
+    """Whether Parquet holds the type's values in one way, which Spark and pyarrow share."""
     return leaf.name in _PLAIN or leaf.is_string or leaf.decimal is not None
 
 

@@ -83,13 +83,15 @@ def write_frame(
     images: bool = True,
     keep_order: bool = False,
     few_rows_max: int = 0,
+    held: bool = False,
 ) -> Written:
     """Runs one Spark job that writes the rows and reports on them.
 
     Without `images` only the control columns are read, and nothing is written.
 
     With `few_rows_max` one task, which needs no Python worker, first finds that many rows for this
-    process to write; where it finds more, they are dropped and the tasks write all rows.
+    process to write; where it finds more, they are dropped and the tasks write all rows. With
+    `held` this process writes them all: they are few that it gave to Spark itself.
 
     `frame` has the table's columns by logical name, of the types that `rows` gave them, and any of
     the control columns ACTION, FILE, ROW, SOURCE_ROW, VIOLATION, VIOLATION_ROW, ROW_ID,
@@ -132,10 +134,12 @@ def write_frame(
         _arrow_schema(data, _tracked_names(snapshot, present)),
         executor.Layout(partition=tuple(partition_indexes), **layout),
     )
+    if held:
+        return written(target, _run_here(task, selected.toArrow()))
     if few_rows_max:
-        held = selected.coalesce(1).limit(few_rows_max + 1).toArrow()
-        if held.num_rows <= few_rows_max:
-            return written(target, _run_here(task, held))
+        found = selected.coalesce(1).limit(few_rows_max + 1).toArrow()
+        if found.num_rows <= few_rows_max:
+            return written(target, _run_here(task, found))
     if partitions and not keep_order:
         selected = selected.sortWithinPartitions(
             *[F.col(f"__p{position}") for position in range(len(partitions))]

@@ -3,6 +3,9 @@ PYTHON := .venv/bin/python
 TEST_PROCESSES ?= 2
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+# Of the soak: how long, and the seed of its first round.
+MINUTES ?= 30
+SEED ?= 1
 # The older releases that the tests know, and the client of the one in requirements.lock.
 SPARK_OLDER := 4.0.5 4.1.4
 SPARK_CLIENT := 4.2.0
@@ -56,6 +59,11 @@ check: setup-python ## format, lint, types, and the layers
 bench: setup ## txlake beside the other engines, and the README's table of it: forty minutes
 	@tools/delta_jars.sh
 	@$(PYTHON) -m bench --readme $(BENCH_ARGS)
+
+.PHONY: soak
+soak: setup ## three engines write shared tables, killed now and then, for MINUTES=30
+	@tools/delta_jars.sh
+	@$(PYTHON) -m tests.shared_tables.soak --minutes $(MINUTES) --seed $(SEED)
 
 .PHONY: bench-quick
 bench-quick: setup ## the same on less data: five minutes

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from tests.shared_tables.operations import COLUMNS, Operation, State, applied
+from tests.shared_tables.operations import Operation, State, applied
 from tests.shared_tables.workers import Refused, Worker
 
 
@@ -24,7 +25,7 @@ class Done:
 
     Attributes:
         first, last: the table's version before it began and after it ended.
-        outcome: `committed`, `conflict` (given up) or `unknown` (its process was killed).
+        outcome: `committed`, `given up` (by its engine) or `unknown` (its process was killed).
     """
 
     operation: Operation
@@ -35,7 +36,12 @@ class Done:
 
 @dataclass(slots=True)
 class Verdict:
-    """What the audit counted; `faults` is empty when nothing is wrong."""
+    """What the audit counted; `faults` is empty when nothing is wrong.
+
+    Attributes:
+        commits: how many of each engine there are.
+        lost, doubled: rows, or whole operations, that a version lacks or has twice.
+    """
 
     commits: Counter[str] = field(default_factory=Counter)
     versions: int = 0
@@ -60,12 +66,35 @@ def commits(folder: Path) -> Iterator[list[dict[str, Any]]]:
         yield [json.loads(line) for line in text.splitlines() if line.strip()]
 
 
+def first_columns(folder: Path) -> tuple[str, ...]:
+    """The columns that version 0 gives the table."""
+    actions = next(commits(folder))
+    metadata = next(action["metaData"] for action in actions if "metaData" in action)
+    return tuple(column["name"] for column in json.loads(metadata["schemaString"])["fields"])
+
+
+def carried_out(worker: Worker, folder: Path, operation: Operation) -> tuple[Done, int]:
+    """The operation by this worker, with what is known of it then, and its conflicts."""
+    first = latest(folder)
+    try:
+        conflicts = worker.apply(folder, operation)
+    except Refused as refusal:
+        if not refusal.conflict:
+            raise
+        return Done(operation, first, latest(folder), "given up"), refusal.conflicts
+    return Done(operation, first, latest(folder)), conflicts
+
+
 def audit(
-    folder: Path, done: Sequence[Done], readers: Sequence[Worker], only: Sequence[int] = ()
+    folder: Path,
+    done: Sequence[Done],
+    readers: Sequence[Worker],
+    unread: Mapping[str, str] | None = None,
 ) -> Verdict:
-    """Replays the table by its log and compares every reader at every version, or at `only` some.
+    """Replays the table by its log and compares every reader at every version.
 
     Version 0 creates the table with no row. Every later commit carries the marker of one operation.
+    The readers named in `unread` refuse the table, and say what stands there.
     """
     verdict = Verdict()
     by_marker = {one.operation.marker: one for one in done}
@@ -74,21 +103,33 @@ def audit(
         if marker not in seen:
             _absent(one, states, verdict)
     _files(folder, states, verdict)
-    versions = list(only) or list(range(len(states)))
+    _row_ids(folder, verdict)
+    _times(folder, verdict)
     verdict.versions = len(states)
-    expected = [states[version].lines() for version in versions]
-    for reader in readers:
-        _compare(reader.engine, reader.read(folder, versions), versions, expected, verdict)
-        if reader.engine == "delta-rs":
-            read = [reader.sql(f"polars {version} {folder}") for version in versions]
-            _compare("polars", read, versions, expected, verdict)
+    expected = [state.lines() for state in states]
+    with ThreadPoolExecutor(len(readers) or 1) as pool:
+        reads = [pool.submit(_read, reader, folder, len(states)) for reader in readers]
+        for reader, running in zip(readers, reads, strict=True):
+            refusal = (unread or {}).get(reader.engine)
+            read = running.result()
+            if isinstance(read, list) and refusal is None:
+                _compare(reader.engine, read, expected, verdict)
+            elif isinstance(read, list) or refusal is None or refusal not in str(read):
+                verdict.faults.append(f"{reader.engine}: expected {refusal}, and it was {read}")
     return verdict
+
+
+def _read(reader: Worker, folder: Path, versions: int) -> list[list[str]] | Refused:
+    try:
+        return reader.read(folder, range(versions))
+    except Refused as refusal:
+        return refusal
 
 
 def _replayed(
     folder: Path, by_marker: Mapping[str, Done], verdict: Verdict
 ) -> tuple[list[State], set[str]]:
-    states = [State(COLUMNS, {})]
+    states = [State(first_columns(folder), {})]
     seen: set[str] = set()
     for version, actions in enumerate(commits(folder)):
         about = next(action["commitInfo"] for action in actions if "commitInfo" in action)
@@ -98,15 +139,25 @@ def _replayed(
         marker = str(about.get("userMetadata"))
         one = by_marker.get(marker)
         if one is None:
-            raise AssertionError(f"{folder} version {version} is nobody's: {about}")
+            verdict.faults.append(f"version {version} is nobody's: {about}")
+            states.append(states[-1])
+            continue
         if marker in seen:
             verdict.doubled += 1
             verdict.faults.append(f"version {version} commits {one.operation} again")
-        if one.outcome == "conflict":
+        if one.outcome == "given up":
             verdict.faults.append(f"version {version} is of {one.operation}, which gave up")
         seen.add(marker)
-        states.append(applied(one.operation, states))
+        overlooked = _overlooked(about, states)
+        states.append(applied(one.operation, states, overlooked))
     return states, seen
+
+
+def _overlooked(about: Mapping[str, Any], states: Sequence[State]) -> frozenset[int]:
+    """The rows that were inserted after the version which the commit read, where it may do so."""
+    if about.get("isolationLevel") != "WriteSerializable":
+        return frozenset()
+    return frozenset().union(*(state.appended for state in states[about["readVersion"] + 1 :]))
 
 
 def _absent(one: Done, states: Sequence[State], verdict: Verdict) -> None:
@@ -155,14 +206,37 @@ def _key(action: Mapping[str, Any]) -> tuple[str, object]:
     return unquote(action["path"]), found
 
 
+def _row_ids(folder: Path, verdict: Verdict) -> None:
+    """Where rows are tracked, every file has row ids that no other file ever had."""
+    ids: dict[str, range] = {}
+    for version, actions in enumerate(commits(folder)):
+        for add in (action["add"] for action in actions if "add" in action):
+            if (first := add.get("baseRowId")) is None:
+                if ids:
+                    verdict.faults.append(f"version {version} adds {add['path']} without row ids")
+                continue
+            own = range(first, first + json.loads(add["stats"])["numRecords"])
+            for path, others in ids.items():
+                shared = own.start < others.stop and others.start < own.stop
+                if shared and path != add["path"]:
+                    verdict.faults.append(f"version {version} gives row ids of {path} again")
+            ids[add["path"]] = own
+
+
+def _times(folder: Path, verdict: Verdict) -> None:
+    """Where commits have times of their own, each is later than the one before."""
+    before = -1
+    for version, actions in enumerate(commits(folder)):
+        now = actions[0].get("commitInfo", {}).get("inCommitTimestamp")
+        if before >= 0 and (now is None or now <= before):
+            verdict.faults.append(f"version {version} has the time {now}, after {before}")
+        before = before if now is None else now
+
+
 def _compare(
-    name: str,
-    read: Sequence[list[str]],
-    versions: Sequence[int],
-    expected: Sequence[list[str]],
-    verdict: Verdict,
+    name: str, read: Sequence[list[str]], expected: Sequence[list[str]], verdict: Verdict
 ) -> None:
-    for version, found, right in zip(versions, read, expected, strict=True):
+    for version, (found, right) in enumerate(zip(read, expected, strict=True)):
         if found != right:
             theirs, ours = Counter(found), Counter(right)
             lost, extra = ours - theirs, theirs - ours
@@ -172,15 +246,3 @@ def _compare(
                 f"version {version}: {name} lacks {list(lost)[:3]} and has besides "
                 f"{list(extra)[:3]}"
             )
-
-
-def carried_out(worker: Worker, folder: Path, operation: Operation) -> tuple[Done, int]:
-    """The operation by this worker, with what is known of it then, and its conflicts."""
-    first = latest(folder)
-    try:
-        conflicts = worker.apply(folder, operation)
-    except Refused as refusal:
-        if not refusal.conflict:
-            raise
-        return Done(operation, first, latest(folder), "conflict"), 1
-    return Done(operation, first, latest(folder)), conflicts

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 Value = int | str | None
 Row = Mapping[str, Value]
@@ -16,6 +16,11 @@ Rows = Mapping[int, Row]
 """The rows by their `id`, which is unique."""
 
 COLUMNS = ("id", "k", "n", "s")
+EXTRA = "x"
+"""A column that some tables have besides; the first rows alone have values there."""
+TWICE = "twice"
+"""A column that some tables have besides: generated, `n * 2`."""
+FIRST_ROWS = 24
 _TYPES = {"s": "STRING"}
 
 
@@ -29,23 +34,24 @@ class Operation:
 
     Attributes:
         kind: append, update (`n = n + by`), delete, merge (by id: a match adds n, else insert),
-            optimize, checkpoint, add_column or restore.
+            optimize, checkpoint, add_column, rename_column, drop_column or widen (to BIGINT).
         marker: unique among all operations of a table; the commit carries it.
-        rows: of append and merge: id, k, n and s of each.
+        names, rows: of append and merge: the columns given, and the rows' values there.
         column, low, high: update and delete concern the rows with `low <= column < high`;
-            add_column adds `column`.
+            the changes of columns `column`.
         by: what an update adds to n.
-        version: where restore goes to.
+        to: the column's new name.
     """
 
     kind: str
     marker: str
+    names: Sequence[str] = COLUMNS
     rows: Sequence[Sequence[Value]] = ()
     column: str = ""
     low: int = 0
     high: int = 0
     by: int = 0
-    version: int = 0
+    to: str = ""
 
     @property
     def where(self) -> str:
@@ -61,34 +67,47 @@ def parsed(text: str) -> Operation:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A table at one version: its columns, in order, and its rows."""
+    """A table at one version: its columns, its rows, and which of them this version appended."""
 
     columns: tuple[str, ...]
     rows: Rows
+    appended: frozenset[int] = field(default=frozenset(), compare=False)
 
     def lines(self) -> list[str]:
         """The rows as text, sorted: comparable with what a worker reads."""
         return sorted(
-            json.dumps({name: row.get(name) for name in self.columns}, sort_keys=True)
+            json.dumps({name: _value(row, name) for name in self.columns}, sort_keys=True)
             for row in self.rows.values()
         )
 
 
-def applied(operation: Operation, states: Sequence[State]) -> State:
-    """The table after the operation; `states` are all versions so far, the last one current."""
+def _value(row: Row, name: str) -> Value:
+    return 2 * _number(row["n"]) if name == TWICE else row.get(name)
+
+
+def applied(
+    operation: Operation, states: Sequence[State], overlooked: frozenset[int] = frozenset()
+) -> State:
+    """The table after the operation; `states` are all versions so far, the last one current.
+
+    An update, delete or merge leaves the rows with the ids `overlooked` alone.
+    """
     now = states[-1]
     rows = dict(now.rows)
-    given = [dict(zip(COLUMNS, row, strict=True)) for row in operation.rows]
+    columns = now.columns
+    appended: frozenset[int] = frozenset()
+    given = [dict(zip(operation.names, row, strict=True)) for row in operation.rows]
     match operation.kind:
         case "append":
             for row in given:
                 assert row["id"] not in rows
                 rows[_number(row["id"])] = row
+            appended = frozenset(_number(row["id"]) for row in given)
         case "update":
-            for key in _matching(operation, rows):
+            for key in _matching(operation, rows) - overlooked:
                 rows[key] = {**rows[key], "n": _number(rows[key]["n"]) + operation.by}
         case "delete":
-            for key in _matching(operation, rows):
+            for key in _matching(operation, rows) - overlooked:
                 del rows[key]
         case "merge":
             for row in given:
@@ -99,22 +118,31 @@ def applied(operation: Operation, states: Sequence[State]) -> State:
                 else:
                     rows[key] = row
         case "add_column":
-            return State((*now.columns, operation.column), rows)
-        case "restore":
-            return states[operation.version]
-        case "optimize" | "checkpoint":
+            columns = (*columns, operation.column)
+        case "drop_column":
+            columns = tuple(name for name in columns if name != operation.column)
+            rows = {key: _without(row, operation.column) for key, row in rows.items()}
+        case "rename_column":
+            old, new = operation.column, operation.to
+            columns = tuple(new if name == old else name for name in columns)
+            rows = {key: {**_without(row, old), new: row.get(old)} for key, row in rows.items()}
+        case "optimize" | "checkpoint" | "widen":
             pass
         case other:
             raise AssertionError(f"no operation {other}")
-    return State(now.columns, rows)
+    return State(columns, rows, appended)
 
 
-def _matching(operation: Operation, rows: Rows) -> list[int]:
-    return [
+def _without(row: Row, name: str) -> dict[str, Value]:
+    return {other: value for other, value in row.items() if other != name}
+
+
+def _matching(operation: Operation, rows: Rows) -> set[int]:
+    return {
         key
         for key, row in rows.items()
         if operation.low <= _number(row[operation.column]) < operation.high
-    ]
+    }
 
 
 def _number(value: Value) -> int:
@@ -125,14 +153,16 @@ def _number(value: Value) -> int:
 class Chooser:
     """Operations one after the other from a seed; their new ids and markers are never used again.
 
-    `name` keeps the choosers of one table apart, `number` their ids.
+    All `kinds` come by, in an order of chance, before one comes again. `name` keeps the choosers
+    of one table apart, `number` their ids.
     """
 
-    def __init__(self, seed: int, name: str, number: int, kinds: Sequence[str]) -> None:
+    def __init__(self, seed: str, name: str, number: int, kinds: Sequence[str]) -> None:
         self._random = random.Random(f"{seed}/{name}")
         self._name = name
         self._next_id = (number + 1) * 1_000_000
         self._kinds = kinds
+        self._coming: list[str] = []
         self._count = 0
 
     def rows(self, count: int) -> list[list[Value]]:
@@ -145,15 +175,18 @@ class Chooser:
         ]
 
     def operation(self, kind: str = "") -> Operation:
+        """The next one, of this kind when it is given."""
         chosen = self._random
         self._count += 1
-        kind = kind or chosen.choice(self._kinds)
+        if not kind:
+            self._coming = self._coming or chosen.sample(self._kinds, len(self._kinds))
+            kind = self._coming.pop()
         marker = f"{self._name}-{self._count}"
         match kind:
             case "append":
                 return Operation(kind=kind, marker=marker, rows=self.rows(chosen.randint(1, 5)))
             case "update" | "delete":
-                column = chosen.choice(["id", "id", "k"] if kind == "update" else ["id"])
+                column = chosen.choice(["id", "k"] if kind == "update" else ["id"])
                 low = chosen.randrange(FIRST_ROWS if column == "id" else 4)
                 width = chosen.randint(1, 2) if column == "id" else 1
                 return Operation(
@@ -169,15 +202,16 @@ class Chooser:
                 rows: list[list[Value]] = [[key, key % 4, chosen.randint(1, 9), "m"] for key in old]
                 return Operation(kind=kind, marker=marker, rows=rows + self.rows(1))
             case "add_column":
-                return Operation(kind=kind, marker=marker, column=f"c_{self._name.replace('-', '_')}_{self._count}")
+                column = f"c_{self._name.replace('-', '_')}_{self._count}"
+                return Operation(kind=kind, marker=marker, column=column)
             case _:
                 return Operation(kind=kind, marker=marker)
 
 
-FIRST_ROWS = 24
-
-
-def first_rows() -> Operation:
-    """What every table begins with."""
-    rows: list[list[Value]] = [[key, key % 4, 0, f"first {key}"] for key in range(FIRST_ROWS)]
-    return Operation(kind="append", marker="first", rows=rows)
+def first_rows(columns: Sequence[str]) -> Operation:
+    """What every table begins with; `columns` are the table's."""
+    names = COLUMNS + ((EXTRA,) if EXTRA in columns else ())
+    rows: list[list[Value]] = [
+        [key, key % 4, 0, f"first {key}", 100 + key][: len(names)] for key in range(FIRST_ROWS)
+    ]
+    return Operation(kind="append", marker="first", names=names, rows=rows)

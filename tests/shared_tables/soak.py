@@ -1,15 +1,17 @@
 """The long form of the tests here: `make soak MINUTES=30`.
 
-Round after round, each with a seed and a kind of table of its own: a table, written by all engines
-at the same time, workers killed by SIGKILL in the middle and started again, VACUUM at the end;
-then every version is read by every reader before VACUUM, and the last one after it. Prints a report
-and ends with 1 when a row was lost or doubled.
+Round after round, each with a seed and a kind of table of its own: one table, written by all its
+engines at the same time, workers killed by SIGKILL in the middle and started again; then every
+version is read by every reader; then VACUUM, and the last version is read again. Prints a line for
+each round and a report, and ends with 1 when a fault was found: then the table is in
+artifacts/soak, and `make soak MINUTES=0 SEED=...` repeats its round.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import shutil
 import sys
 import tempfile
 import time
@@ -20,13 +22,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.delta_spark import JARS
-from tests.shared_tables.audit import Done, audit, carried_out, latest
+from tests.shared_tables.audit import Done, audit, carried_out, first_columns, latest
 from tests.shared_tables.operations import Chooser, first_rows
-from tests.shared_tables.variants import VARIANTS, Variant
-from tests.shared_tables.workers import Died, Worker, start
+from tests.shared_tables.variants import ALL, Variant
+from tests.shared_tables.workers import Died, Refused, Worker, start, start_all
 
-OPERATIONS = 25
-KILLS_ONE_IN = 20
+OPERATIONS = 10
+KILLS_ONE_IN = 15
+KEPT = Path("artifacts", "soak")
 
 
 @dataclass(slots=True)
@@ -35,7 +38,7 @@ class Soak:
 
     scratch: Path
     jars: Sequence[str]
-    workers: dict[str, Worker] = field(default_factory=dict)
+    workers: dict[str, Worker]
     commits: Counter[str] = field(default_factory=Counter)
     conflicts: Counter[str] = field(default_factory=Counter)
     kills: Counter[str] = field(default_factory=Counter)
@@ -45,67 +48,75 @@ class Soak:
     doubled: int = 0
     faults: list[str] = field(default_factory=list)
 
-    def begin(self, engine: str) -> Worker:
-        own = self.jars if engine == "delta-spark" else ()
-        self.workers[engine] = start(engine, self.scratch / engine, own)
-        return self.workers[engine]
-
-    def round(self, seed: int, variant: Variant) -> None:
-        """One table from its creation to its audit."""
+    def round(self, seed: int, variant: Variant) -> str:
+        """One table from its creation to its audit; a line about it."""
         folder = self.scratch / f"table-{seed}"
         variant.create(folder, self.workers["delta-spark"])
-        done = [carried_out(self.workers["delta-spark"], folder, first_rows())[0]]
+        first = first_rows(first_columns(folder))
+        done = [carried_out(self.workers["delta-spark"], folder, first)[0]]
+        faults: list[str] = []
         with ThreadPoolExecutor(len(variant.writers)) as pool:
             running = [
-                pool.submit(self._written, name, folder, Chooser(seed, name, n, variant.kinds))
-                for n, name in enumerate(variant.writers)
+                pool.submit(self._written, name, folder, chooser, faults)
+                for name, chooser in variant.choosers(seed).items()
             ]
             for future in running:
                 done += future.result()
-        self._audited(folder, done, ())
-        self.workers["delta-spark"].sql(f"VACUUM delta.`{folder}` RETAIN 0 HOURS")
-        self._audited_last(folder)
+        verdict = audit(folder, done, list(self.workers.values()), variant.unread)
+        self.commits += verdict.commits
+        self.versions += verdict.versions
+        self.lost += verdict.lost
+        self.doubled += verdict.doubled
+        faults += verdict.faults + self._after_vacuum(folder, variant)
+        self.faults += [f"seed {seed}: {fault}" for fault in faults]
         self.rounds += 1
+        if faults:
+            shutil.copytree(folder, KEPT / folder.name, dirs_exist_ok=True)
+        shutil.rmtree(folder)
+        return f"seed {seed}  {variant.name}: {verdict.versions} versions, {len(faults)} faults"
 
-    def _written(self, engine: str, folder: Path, chooser: Chooser) -> list[Done]:
+    def _written(
+        self, engine: str, folder: Path, chooser: Chooser, faults: list[str]
+    ) -> list[Done]:
         chance = random.Random(f"{folder.name}/{engine}")
         done = []
         for _ in range(OPERATIONS):
             operation = chooser.operation()
             first = latest(folder)
-            worker = self.workers[engine]
             killed = chance.randrange(KILLS_ONE_IN) == 0
             with ThreadPoolExecutor(1) as pool:
-                running = pool.submit(carried_out, worker, folder, operation)
+                running = pool.submit(carried_out, self.workers[engine], folder, operation)
                 if killed:
+                    # Any moment of the operation will do.
                     time.sleep(chance.random())
-                    worker.kill()
+                    self.workers[engine].kill()
                     self.kills[engine] += 1
                 try:
                     one, conflicts = running.result()
                 except Died:
                     one, conflicts = Done(operation, first, latest(folder), "unknown"), 0
+                except Refused as refusal:
+                    faults.append(f"{operation}: {refusal}")
+                    one, conflicts = Done(operation, first, latest(folder), "given up"), 0
             if killed:
-                self.begin(engine)
+                self.workers[engine] = start(engine, self.scratch / engine, self.jars)
             self.conflicts[engine] += conflicts
             done.append(one)
         return done
 
-    def _audited(self, folder: Path, done: Sequence[Done], only: Sequence[int]) -> None:
-        verdict = audit(folder, done, list(self.workers.values()), only)
-        self.commits += verdict.commits
-        self.versions += verdict.versions
-        self.lost += verdict.lost
-        self.doubled += verdict.doubled
-        self.faults += [f"{folder.name}: {fault}" for fault in verdict.faults]
-
-    def _audited_last(self, folder: Path) -> None:
-        """After VACUUM all readers still read the last version, and the same."""
+    def _after_vacuum(self, folder: Path, variant: Variant) -> list[str]:
+        """Whoever reads the table reads the last version after VACUUM, the same as the others."""
+        self.workers["delta-spark"].sql(f"VACUUM delta.`{folder}` RETAIN 0 HOURS")
         last = latest(folder)
-        read = {name: worker.read(folder, [last])[0] for name, worker in self.workers.items()}
-        if len({tuple(rows) for rows in read.values()}) != 1:
-            counts = {name: len(rows) for name, rows in read.items()}
-            self.faults.append(f"{folder.name} after VACUUM: the readers differ: {counts}")
+        read = {
+            name: worker.read(folder, [last])[0]
+            for name, worker in self.workers.items()
+            if name not in variant.unread
+        }
+        if len({tuple(rows) for rows in read.values()}) == 1:
+            return []
+        counts = {name: len(rows) for name, rows in read.items()}
+        return [f"after VACUUM the readers differ: {counts}"]
 
     def report(self) -> str:
         def listed(counts: Counter[str]) -> str:
@@ -117,11 +128,16 @@ class Soak:
                 f"commits       {listed(self.commits)}",
                 f"conflicts     {listed(self.conflicts)}",
                 f"kills         {listed(self.kills)}",
-                f"lost rows     {self.lost}",
-                f"doubled rows  {self.doubled}",
+                f"lost          {self.lost}",
+                f"doubled       {self.doubled}",
                 *(f"FAULT         {fault}" for fault in self.faults),
             )
         )
+
+
+def said(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -131,22 +147,20 @@ def main(arguments: Sequence[str]) -> int:
     chosen = parser.parse_args(arguments)
     jars = sorted(str(path) for path in JARS.glob("delta-*.jar"))
     if not jars:
-        sys.stdout.write(f"no soak: Delta Spark's jars aren't in {JARS}\n")
+        said(f"no soak: Delta Spark's jars aren't in {JARS}")
         return 1
     end = time.monotonic() + 60 * chosen.minutes
     with tempfile.TemporaryDirectory(prefix="txlake-soak-") as scratch:
-        soak = Soak(Path(scratch), jars)
-        for engine in ("delta-spark", "txlake", "delta-rs"):
-            soak.begin(engine)
+        soak = Soak(Path(scratch), jars, start_all(Path(scratch), jars))
         seed = chosen.seed
         try:
             while time.monotonic() < end or soak.rounds == 0:
-                soak.round(seed, VARIANTS[seed % len(VARIANTS)])
+                said(soak.round(seed, ALL[seed % len(ALL)]))
                 seed += 1
         finally:
             for worker in soak.workers.values():
                 worker.end()
-    sys.stdout.write(soak.report() + "\n")
+    said(soak.report())
     return 1 if soak.faults else 0
 
 

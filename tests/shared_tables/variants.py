@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.shared_tables.workers import Worker
+from tests.shared_tables.operations import Chooser, Operation
+from tests.shared_tables.workers import WRITERS, Worker
 
 KINDS = ("append", "append", "update", "update", "delete", "merge", "optimize")
+JVM = ("txlake", "delta-spark")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,9 +21,12 @@ class Variant:
         properties: its table properties.
         columns: its columns in SQL.
         clause: what stands behind them: PARTITIONED BY, CLUSTER BY.
-        writers: the engines that write it.
-        refused: why delta-rs doesn't write it: what its refusal says.
-        unread: the readers that refuse it.
+        kinds: the operations that are carried out there.
+        writers: the engines that write it; the others refuse to.
+        refused: the table features that a refusal to write names.
+        lacks: the kinds of operations that delta-rs refuses there though it writes otherwise.
+        unread: the readers that refuse it, with what they say.
+        changes: what the writers on Spark do to its columns in between, in this order.
     """
 
     name: str
@@ -28,12 +34,15 @@ class Variant:
     columns: str = "id BIGINT, k BIGINT, n BIGINT, s STRING"
     clause: str = ""
     kinds: tuple[str, ...] = KINDS
-    writers: tuple[str, ...] = ("txlake", "delta-spark", "delta-rs")
-    refused: str = ""
+    writers: tuple[str, ...] = WRITERS
+    refused: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+    unread: Mapping[str, str] = field(default_factory=dict)
+    changes: tuple[Operation, ...] = ()
 
     def create(self, folder: Path, by: Worker) -> None:
-        """Version 0, without rows, by Delta Spark."""
-        chosen = dict(entry.split("=") for entry in self.properties)
+        """Version 0, without rows, by an engine with SQL."""
+        chosen = dict(entry.split("=", 1) for entry in self.properties)
         properties = {
             "delta.enableDeletionVectors": "false",
             "delta.checkpointInterval": "4",
@@ -45,25 +54,89 @@ class Variant:
             f"TBLPROPERTIES ({given})"
         )
 
+    def choosers(self, seed: int) -> dict[str, Chooser]:
+        """What each writer does there, by its name."""
+        return {
+            name: Chooser(
+                f"{seed}/{self.name}",
+                name,
+                number,
+                [kind for kind in self.kinds if name in JVM or kind not in self.lacks],
+            )
+            for number, name in enumerate(self.writers)
+        }
 
-JVM = ("txlake", "delta-spark")
+
 PLAIN = Variant(name="plain", kinds=(*KINDS, "add_column"))
-PARTITIONED = Variant(name="partitioned", clause="PARTITIONED BY (k)")
+PARTITIONED = Variant(
+    name="partitioned, constrained",
+    clause="PARTITIONED BY (k)",
+    properties=("delta.constraints.positive=n >= 0",),
+)
 SERIALIZABLE = Variant(name="serializable", properties=("delta.isolationLevel=Serializable",))
 VECTORS = Variant(name="deletion vectors", properties=("delta.enableDeletionVectors=true",))
-VARIANTS = (
-    PLAIN,
-    PARTITIONED,
-    SERIALIZABLE,
-    VECTORS,
-    Variant(name="column mapping", properties=("delta.columnMapping.mode=name",)),
-    Variant(name="column mapping by id", properties=("delta.columnMapping.mode=id",)),
-    Variant(name="row tracking", properties=("delta.enableRowTracking=true",)),
-    Variant(name="v2 checkpoints", properties=("delta.checkpointPolicy=v2",)),
-    Variant(name="in-commit timestamps", properties=("delta.enableInCommitTimestamps=true",)),
-    Variant(name="append-only", properties=("delta.appendOnly=true",), kinds=("append",)),
-    Variant(name="check constraint", properties=("delta.constraints.positive=n >= 0",)),
-    Variant(name="generated column", columns="id BIGINT, k BIGINT, n BIGINT, s STRING"),
-    Variant(name="clustered", clause="CLUSTER BY (k)"),
-    Variant(name="type widening", properties=("delta.enableTypeWidening=true",)),
+MAPPED = Variant(
+    name="column mapping",
+    columns="id BIGINT, k BIGINT, n BIGINT, s STRING, x BIGINT",
+    properties=("delta.columnMapping.mode=name",),
+    lacks=("optimize",),
+    unread={"polars": "columnMapping"},
+    changes=(
+        Operation(kind="rename_column", marker="renamed", column="x", to="y"),
+        # The same name again is another column.
+        Operation(kind="add_column", marker="added", column="x"),
+        Operation(kind="drop_column", marker="dropped", column="y"),
+    ),
 )
+GENERATED = Variant(
+    name="generated column",
+    columns="id BIGINT, k BIGINT, n BIGINT, s STRING, twice BIGINT GENERATED ALWAYS AS (n * 2)",
+    lacks=("update", "merge"),
+)
+APPENDED = Variant(
+    name="append-only, v2 checkpoints",
+    properties=("delta.appendOnly=true", "delta.checkpointPolicy=v2"),
+    kinds=("append", "append", "optimize"),
+    unread={"polars": "v2Checkpoint"},
+)
+TRACKED = Variant(
+    name="row tracking",
+    properties=("delta.enableRowTracking=true",),
+    writers=JVM,
+    refused=("RowTracking", "DomainMetadata"),
+)
+TIMED = Variant(
+    name="in-commit timestamps, clustered",
+    properties=("delta.enableInCommitTimestamps=true",),
+    clause="CLUSTER BY (k)",
+    writers=JVM,
+    refused=("InCommitTimestamp", "ClusteredTable"),
+)
+WIDENED = Variant(
+    name="type widening, column mapping by id",
+    columns="id BIGINT, k BIGINT, n INT, s STRING",
+    properties=("delta.enableTypeWidening=true", "delta.columnMapping.mode=id"),
+    writers=JVM,
+    refused=("TypeWidening",),
+    unread={"delta-rs": "TypeWidening", "polars": "typeWidening"},
+    changes=(
+        Operation(kind="widen", marker="widened", column="n"),
+        Operation(kind="append", marker="wide", rows=((900, 0, 3_000_000_000, "wide"),)),
+    ),
+)
+EVERYTHING = Variant(
+    name="every feature at once",
+    properties=(
+        "delta.enableDeletionVectors=true",
+        "delta.enableRowTracking=true",
+        "delta.enableInCommitTimestamps=true",
+        "delta.columnMapping.mode=name",
+        "delta.checkpointPolicy=v2",
+    ),
+    writers=JVM,
+    refused=("RowTracking", "InCommitTimestamp"),
+    unread={"polars": "columnMapping"},
+)
+IN_TURNS = (PLAIN, PARTITIONED, VECTORS, MAPPED, GENERATED, APPENDED, TIMED, WIDENED, EVERYTHING)
+AT_ONCE = (PLAIN, PARTITIONED, SERIALIZABLE, VECTORS, EVERYTHING)
+ALL = (*IN_TURNS, SERIALIZABLE, TRACKED)

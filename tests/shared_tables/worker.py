@@ -1,7 +1,7 @@
 """A process with one engine: reads requests as JSON lines from its input, answers in lines.
 
-Arguments: the engine (`txlake`, `delta-spark` or `delta-rs`), a scratch folder, and the paths of
-Delta Spark's jars. Ends at the end of its input. workers.py is the other end.
+Arguments: the engine (`txlake`, `delta-spark`, `delta-rs`, `polars`), a scratch folder, and the
+paths of Delta Spark's jars. Ends at the end of its input. workers.py is the other end.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.shared_tables.engines import DeltaRs, DeltaSpark, Engine, Txlake, lines
+from tests.shared_tables import log_store
+from tests.shared_tables.engines import DeltaRs, DeltaSpark, Engine, Polars, Txlake, lines
 from tests.shared_tables.operations import parsed
 
 if TYPE_CHECKING:
@@ -27,26 +29,37 @@ def engine(kind: str, scratch: str, jars: list[str]) -> Engine:
         case "delta-spark":
             delta = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
             settings = {
-                "spark.jars": ",".join(jars),
+                "spark.jars": ",".join((*jars, log_store.jar(jars))),
+                **log_store.SETTINGS,
                 "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
                 "spark.sql.catalog.spark_catalog": delta,
-                "spark.databricks.delta.snapshotPartitions": "2",
+                "spark.databricks.delta.snapshotPartitions": "1",
                 "spark.databricks.delta.retentionDurationCheck.enabled": "false",
             }
             return DeltaSpark(spark(scratch, settings))
-        case _:
+        case "delta-rs":
             return DeltaRs()
+        case "polars":
+            return Polars()
+        case other:
+            raise ValueError(f"no engine {other}")
 
 
 def spark(scratch: str, more: dict[str, str]) -> SparkSession:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from tests.spark_session import settings
 
+    chosen = settings(Path(scratch))
+    # For lives of minutes on few rows: no second compiler, no code to compile for each statement.
+    chosen["spark.driver.extraJavaOptions"] += " -XX:TieredStopAtLevel=1"
+    quick = {
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.adaptive.enabled": "false",
+    }
     builder = SparkSession.builder.master("local[2]")
-    for name, value in {**settings(Path(scratch)), **more}.items():
+    for name, value in {**chosen, **quick, **more}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 

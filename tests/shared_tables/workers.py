@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,16 +14,22 @@ from typing import Any
 
 from tests.shared_tables.operations import Operation
 
+WRITERS = ("txlake", "delta-spark", "delta-rs")
+ENGINES = (*WRITERS, "polars")
 _REPOSITORY = Path(__file__).parents[2]
 
 
 class Refused(Exception):
-    """The engine ended the request with an error; `conflict` says whether others were faster."""
+    """The engine ended the request with an error.
+
+    `conflict` says whether others were faster, `conflicts` how often.
+    """
 
     def __init__(self, engine: str, answer: dict[str, Any]) -> None:
         super().__init__(f"{engine}: {answer['error']}: {answer['message']}")
         self.name = str(answer["error"])
         self.conflict = bool(answer.get("conflict"))
+        self.conflicts = int(answer.get("conflicts", 0))
 
 
 class Died(Exception):
@@ -67,9 +74,10 @@ class Worker:
         return list(self.ask(ask="sql", statement=statement)["rows"])
 
     def kill(self) -> None:
-        """SIGKILL."""
-        self.process.kill()
-        self.process.wait()
+        """SIGKILL for it and its JVM."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        with self.process:
+            self.process.wait()
 
     def end(self) -> None:
         """The end of its input is its end."""
@@ -77,7 +85,12 @@ class Worker:
             try:
                 self.process.communicate(timeout=60)
             except subprocess.TimeoutExpired:
-                self.process.kill()
+                os.killpg(self.process.pid, signal.SIGKILL)
+
+
+def start_all(scratch: Path, jars: Sequence[str]) -> dict[str, Worker]:
+    """A worker for each engine, by its name; `jars` are Delta Spark's."""
+    return {engine: start(engine, scratch / engine, jars) for engine in ENGINES}
 
 
 def start(engine: str, scratch: Path, jars: Sequence[str]) -> Worker:
@@ -98,5 +111,6 @@ def start(engine: str, scratch: Path, jars: Sequence[str]) -> Worker:
                 "SPARK_LOCAL_IP": "127.0.0.1",
                 "TZ": "UTC",
             },
+            start_new_session=True,
         )
     return Worker(engine, process)

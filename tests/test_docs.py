@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 import txlake
 from tests.pages import ROOT, blocks, codes, page, table
+from tests.shared_tables.variants import ALL
 from txlake import errors
 from txlake.conflict.rules import RULES
 from txlake.sql import parse
@@ -24,6 +25,7 @@ from txlake.statements import (
     Write,
 )
 
+_BESIDE = page("docs/beside-other-engines.md")
 # What SQL has no words for, and what is refused.
 _NOT_SHOWN = {AddFeature, LockTable, UpgradeProtocol, Write}
 
@@ -64,6 +66,24 @@ def test_the_picture_is_one() -> None:
     root = ElementTree.fromstring(page("docs/how-a-commit-works.svg"))
     assert root.tag.endswith("svg")
     assert f"rules 1 to {len(RULES)}" in page("docs/how-a-commit-works.svg")
+
+
+def test_who_writes_and_reads_what_is_what_the_shared_tables_try() -> None:
+    said = {cells[0].strip("`").lower(): cells[1:] for cells in table(_BESIDE, "table")}
+    assert set(said) == {variant.name.lower() for variant in ALL}
+    for variant in ALL:
+        delta_rs, polars = said[variant.name.lower()]
+        lacks = ", ".join(kind.upper() for kind in variant.lacks)
+        assert delta_rs == (
+            f"writes, without {lacks}"
+            if lacks
+            else "writes"
+            if "delta-rs" in variant.writers
+            else "refuses"
+            if "delta-rs" in variant.unread
+            else "reads"
+        )
+        assert polars == ("refuses" if "polars" in variant.unread else "reads")
 
 
 def _kinds(union: object) -> Iterator[object]:

@@ -69,7 +69,7 @@ class Variant:
 
 PLAIN = Variant(name="plain", kinds=(*KINDS, "add_column"))
 PARTITIONED = Variant(
-    name="partitioned, constrained",
+    name="partitioned, with a CHECK constraint",
     clause="PARTITIONED BY (k)",
     properties=("delta.constraints.positive=n >= 0",),
 )
@@ -94,7 +94,7 @@ GENERATED = Variant(
     lacks=("update", "merge"),
 )
 APPENDED = Variant(
-    name="append-only, v2 checkpoints",
+    name="append-only, V2 checkpoints",
     properties=("delta.appendOnly=true", "delta.checkpointPolicy=v2"),
     kinds=("append", "append", "optimize"),
     unread={"polars": "v2Checkpoint"},

@@ -164,7 +164,7 @@ def _absent(one: Done, states: Sequence[State], verdict: Verdict) -> None:
     """An operation may leave no commit only when there was nothing to do for it."""
     if one.outcome != "committed" or one.operation.kind in ("optimize", "checkpoint"):
         return
-    window = range(one.first, min(one.last, len(states) - 1) + 1)
+    window = range(max(0, one.first - one.operation.behind), min(one.last, len(states) - 1) + 1)
     if not any(applied(one.operation, states[: v + 1]) == states[v] for v in window):
         verdict.lost += 1
         verdict.faults.append(f"{one.operation} was told to be committed, and no commit is its")

@@ -168,6 +168,8 @@ class DeltaRs:
             )
         }
         table = DeltaTable(folder)
+        if operation.behind:
+            table.load_as_version(max(1, table.version() - operation.behind))
         match operation.kind:
             case "append":
                 self._append(table, operation, about)

@@ -18,13 +18,13 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.delta_spark import JARS
 from tests.shared_tables.audit import Done, audit, carried_out, first_columns, latest
 from tests.shared_tables.operations import Chooser, first_rows
-from tests.shared_tables.variants import ALL, Variant
+from tests.shared_tables.variants import ALL, JVM, Variant
 from tests.shared_tables.workers import Died, Refused, Worker, start, start_all
 
 OPERATIONS = 10
@@ -81,14 +81,14 @@ class Soak:
         chance = random.Random(f"{folder.name}/{engine}")
         done = []
         for _ in range(OPERATIONS):
-            operation = chooser.operation()
+            operation = replace(chooser.operation(), behind=chance.randrange(3))
             first = latest(folder)
             killed = chance.randrange(KILLS_ONE_IN) == 0
             with ThreadPoolExecutor(1) as pool:
                 running = pool.submit(carried_out, self.workers[engine], folder, operation)
                 if killed:
                     # Any moment of the operation will do.
-                    time.sleep(chance.random())
+                    time.sleep(chance.random() * (1 if engine in JVM else 0.02))
                     self.workers[engine].kill()
                     self.kills[engine] += 1
                 try:
@@ -99,6 +99,7 @@ class Soak:
                     faults.append(f"{operation}: {refusal}")
                     one, conflicts = Done(operation, first, latest(folder), "given up"), 0
             if killed:
+                self.workers[engine].end()
                 self.workers[engine] = start(engine, self.scratch / engine, self.jars)
             self.conflicts[engine] += conflicts
             done.append(one)

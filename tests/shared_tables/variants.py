@@ -80,7 +80,7 @@ MAPPED = Variant(
     columns="id BIGINT, k BIGINT, n BIGINT, s STRING, x BIGINT",
     properties=("delta.columnMapping.mode=name",),
     lacks=("optimize",),
-    unread={"polars": "columnMapping"},
+    unread={"polars": "reader version 2"},
     changes=(
         Operation(kind="rename_column", marker="renamed", column="x", to="y"),
         # The same name again is another column.
@@ -100,17 +100,11 @@ APPENDED = Variant(
     unread={"polars": "v2Checkpoint"},
 )
 TRACKED = Variant(
-    name="row tracking",
-    properties=("delta.enableRowTracking=true",),
-    writers=JVM,
-    refused=("RowTracking", "DomainMetadata"),
-)
-TIMED = Variant(
-    name="in-commit timestamps, clustered",
-    properties=("delta.enableInCommitTimestamps=true",),
+    name="row tracking, in-commit timestamps, clustered",
+    properties=("delta.enableRowTracking=true", "delta.enableInCommitTimestamps=true"),
     clause="CLUSTER BY (k)",
     writers=JVM,
-    refused=("InCommitTimestamp", "ClusteredTable"),
+    refused=("RowTracking", "InCommitTimestamp", "ClusteredTable", "DomainMetadata"),
 )
 WIDENED = Variant(
     name="type widening, column mapping by id",
@@ -137,6 +131,6 @@ EVERYTHING = Variant(
     refused=("RowTracking", "InCommitTimestamp"),
     unread={"polars": "columnMapping"},
 )
-IN_TURNS = (PLAIN, PARTITIONED, VECTORS, MAPPED, GENERATED, APPENDED, TIMED, WIDENED, EVERYTHING)
+IN_TURNS = (PLAIN, VECTORS, MAPPED, GENERATED, APPENDED, TRACKED, WIDENED)
 AT_ONCE = (PLAIN, PARTITIONED, SERIALIZABLE, VECTORS, EVERYTHING)
-ALL = (*IN_TURNS, SERIALIZABLE, TRACKED)
+ALL = tuple({variant.name: variant for variant in (*AT_ONCE, *IN_TURNS)}.values())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +85,7 @@ def answer(engine: Engine, request: dict[str, Any]) -> dict[str, Any]:
                         if not engine.conflict(error) or conflicts == ATTEMPTS:
                             raise
                         conflicts += 1
+                        operation = replace(operation, behind=0)
             case other:
                 return {"error": "ValueError", "message": f"no {other}"}
     except Exception as error:

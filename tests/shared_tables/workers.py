@@ -76,8 +76,7 @@ class Worker:
     def kill(self) -> None:
         """SIGKILL for it and its JVM."""
         os.killpg(self.process.pid, signal.SIGKILL)
-        with self.process:
-            self.process.wait()
+        self.process.wait()
 
     def end(self) -> None:
         """The end of its input is its end."""

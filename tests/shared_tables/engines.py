@@ -149,6 +149,8 @@ class DeltaSpark:
                 "DELTA_CONCURRENT_",
                 "DELTA_METADATA_CHANGED",
                 "DELTA_PROTOCOL_CHANGED",
+                # A column was added while the statement ran.
+                "DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS",
                 "io.delta.exceptions.Concurrent",
                 "io.delta.exceptions.MetadataChanged",
                 "io.delta.exceptions.ProtocolChanged",

@@ -21,7 +21,7 @@ from tests.shared_tables.workers import WRITERS, Refused, Worker
 pytestmark = pytest.mark.no_interop("all engines read every version here")
 SEED = 7
 TURNS = 6
-ROUNDS = 4
+ROUNDS = 3
 
 
 def created(variant: Variant, workers: dict[str, Worker], folder: Path) -> list[Done]:

@@ -58,7 +58,7 @@ class Soak:
         with ThreadPoolExecutor(len(variant.writers)) as pool:
             running = [
                 pool.submit(self._written, name, folder, chooser, faults)
-                for name, chooser in variant.choosers(seed).items()
+                for name, chooser in variant.choosers(seed, at_once=True).items()
             ]
             for future in running:
                 done += future.result()

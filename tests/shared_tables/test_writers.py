@@ -48,7 +48,7 @@ def test_at_once_nothing_is_lost_or_doubled(
 ) -> None:
     folder = tmp_path / "t"
     done = created(variant, workers, folder)
-    choosers = variant.choosers(SEED)
+    choosers = variant.choosers(SEED, at_once=True)
     with ThreadPoolExecutor(len(variant.writers)) as pool:
         for _ in range(ROUNDS):
             running = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql import SparkSession
 
 import txlake
 from tests.lake.rows import number, query
@@ -36,6 +37,23 @@ def test_a_transaction_sees_its_own_changes_and_nobody_elses(t: txlake.Lake) -> 
     assert t.read("t", version=1).count() == 2
     with pytest.raises(InvalidRequest, match="2"):
         t.read("t", version=3)  # one commit for both statements
+
+
+def test_a_commit_carries_the_sessions_user_metadata(t: txlake.Lake, spark: SparkSession) -> None:
+    name = "spark.databricks.delta.commitInfo.userMetadata"
+    told: list[tuple[object, ...]] = [(0, None), (1, None)]
+    try:
+        tx = t.begin()
+        tx.sql("INSERT INTO t VALUES (3, 3)")
+        spark.conf.set(name, "load 7")
+        tx.commit()
+        t.sql("DELETE FROM t WHERE id = 1")
+    finally:
+        spark.conf.unset(name)
+    t.sql("DELETE FROM t WHERE id = 2")
+    told += [(2, "load 7"), (3, "load 7"), (4, None)]
+    history = t.table("t").history()
+    assert sorted(tuple(row) for row in history.select("version", "userMetadata").collect()) == told
 
 
 def test_reads_stay_on_one_snapshot(t: txlake.Lake) -> None:

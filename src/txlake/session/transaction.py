@@ -19,6 +19,8 @@ from txlake.transaction.change import Change
 from txlake.transaction.commit import Committed
 from txlake.transaction.table_transaction import TableTransaction, Token
 
+_USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+
 
 class State(Enum):
     """Where a transaction stands."""
@@ -206,6 +208,9 @@ class Transaction:
     def commit(self) -> Committed | None:
         """Makes the changes visible, all or nothing; None when nothing changed.
 
+        The commit's `userMetadata` is the transaction's own; without one, what the Spark session's
+        `spark.databricks.delta.commitInfo.userMetadata` says now, as in Delta Spark.
+
         Raises a Conflict when a concurrent transaction stands in the way; the transaction is then
         rolled back. After an OutcomeUnknown nobody knows whether it was.
         """
@@ -214,7 +219,8 @@ class Transaction:
         try:
             for table in self._tables.values():
                 if table.has_changes:
-                    committed = table.commit(user_metadata=self.user_metadata)
+                    told = self.user_metadata or self.engine.spark_setting(_USER_METADATA, "")
+                    committed = table.commit(user_metadata=told or None)
         except BaseException as error:
             is_open = isinstance(error, OutcomeUnknown)
             self._end(State.UNKNOWN if is_open else State.ROLLED_BACK)

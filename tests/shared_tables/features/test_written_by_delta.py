@@ -1,156 +1,146 @@
-"""Every table feature that Delta Spark knows: we read such a table right or refuse it by name.
+"""What Delta Spark writes with any of its table features on, we read right or refuse by name.
 
-The list of features is the one of Delta Spark's jar, so that a new one can't be forgotten.
+The list of features is that of Delta Spark's jar: one that a new Delta brings is tried as a table
+that lists it, without anybody's doing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.shared_tables.audit import latest
-from tests.shared_tables.workers import Refused, Worker
+from tests.shared_tables.features.checksums import check_checksums, commits
+from tests.shared_tables.features.one_session import Peers
+from tests.shared_tables.features.recipes import RECIPES, REFUSED, Recipe
+from tests.shared_tables.workers import Refused
+from txlake.protocol.features import READABLE, WRITABLE
 
 pytestmark = pytest.mark.no_interop("Delta Spark reads every version here")
-PLAIN = "id BIGINT, k BIGINT, s STRING"
 
+MERGE = (
+    "MERGE INTO {t} t USING (SELECT id, CAST(7 AS INT) AS k FROM range(22, 24, 1, 1)) u "
+    "ON t.id = u.id WHEN MATCHED THEN UPDATE SET k = u.k "
+    "WHEN NOT MATCHED THEN INSERT (id, k) VALUES (u.id, u.k)"
+)
+OURS = (
+    "INSERT INTO {t} (id, k, s) SELECT id, CAST(id AS INT), {value} FROM range(20, 23, 1, 1)",
+    "UPDATE {t} SET k = k + 4 WHERE id = 1",
+    "DELETE FROM {t} WHERE id = 21",
+    MERGE,
+)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
-    """How a table comes to use a feature, beyond listing it."""
-
-    columns: str = PLAIN
-    properties: tuple[str, ...] = ()
-    clause: str = ""
-    values: tuple[str, str] = ("'a'", "'b'")
-
-
-RECIPES: Mapping[str, Recipe] = {
-    "allowColumnDefaults": Recipe(columns="id BIGINT, k BIGINT, s STRING DEFAULT 'd'"),
-    "appendOnly": Recipe(properties=("delta.appendOnly=true",)),
-    "catalogManaged": Recipe(),
-    "changeDataFeed": Recipe(properties=("delta.enableChangeDataFeed=true",)),
-    "checkConstraints": Recipe(properties=("delta.constraints.positive=k >= 0",)),
-    "checkpointProtection": Recipe(),
-    "clustering": Recipe(clause="CLUSTER BY (k)"),
-    "columnMapping": Recipe(properties=("delta.columnMapping.mode=name",)),
-    "coordinatedCommits-preview": Recipe(),
-    "deletionVectors": Recipe(properties=("delta.enableDeletionVectors=true",)),
-    "domainMetadata": Recipe(),
-    "generatedColumns": Recipe(columns=f"{PLAIN}, g BIGINT GENERATED ALWAYS AS (k + 1)"),
-    "geospatial": Recipe(),
-    "geospatial-dev": Recipe(),
-    "icebergCompatV1": Recipe(
-        properties=("delta.enableIcebergCompatV1=true", "delta.columnMapping.mode=name")
-    ),
-    "icebergCompatV2": Recipe(
-        properties=("delta.enableIcebergCompatV2=true", "delta.columnMapping.mode=name")
-    ),
-    "icebergCompatV3": Recipe(
-        properties=(
-            "delta.enableIcebergCompatV3=true",
-            "delta.columnMapping.mode=name",
-            "delta.enableRowTracking=true",
-        )
-    ),
-    "identityColumns": Recipe(columns=f"{PLAIN}, g BIGINT GENERATED ALWAYS AS IDENTITY"),
-    "inCommitTimestamp": Recipe(properties=("delta.enableInCommitTimestamps=true",)),
-    "invariants": Recipe(columns="id BIGINT NOT NULL, k BIGINT, s STRING"),
-    "materializePartitionColumns": Recipe(
-        properties=("delta.enableMaterializePartitionColumnsFeature=true",),
-        clause="PARTITIONED BY (k)",
-    ),
-    "rowTracking": Recipe(properties=("delta.enableRowTracking=true",)),
-    "timestampNtz": Recipe(
-        columns="id BIGINT, k BIGINT, s TIMESTAMP_NTZ",
-        values=("TIMESTAMP_NTZ'2026-01-01 00:00:00'", "TIMESTAMP_NTZ'1969-12-31 23:59:59.5'"),
-    ),
-    "typeWidening": Recipe(properties=("delta.enableTypeWidening=true",)),
-    "typeWidening-preview": Recipe(properties=("delta.enableTypeWidening=true",)),
-    "v2Checkpoint": Recipe(properties=("delta.checkpointPolicy=v2", "delta.checkpointInterval=2")),
-    "vacuumProtocolCheck": Recipe(),
-    "variantShredding": Recipe(
-        columns="id BIGINT, k BIGINT, s VARIANT",
-        properties=("delta.enableVariantShredding=true",),
-        values=("parse_json('{\"a\": 1}')", "parse_json('[2]')"),
-    ),
-    "variantShredding-preview": Recipe(
-        columns="id BIGINT, k BIGINT, s VARIANT",
-        values=("parse_json('{\"a\": 1}')", "parse_json('[2]')"),
-    ),
-    "variantType": Recipe(
-        columns="id BIGINT, k BIGINT, s VARIANT",
-        values=("parse_json('{\"a\": 1}')", "parse_json('[2]')"),
-    ),
-    "variantType-preview": Recipe(
-        columns="id BIGINT, k BIGINT, s VARIANT",
-        values=("parse_json('{\"a\": 1}')", "parse_json('[2]')"),
-    ),
+# The writer versions that imply features without listing them (PROTOCOL.md, "Table Features").
+NUMBERED = {
+    "appendOnly": 2,
+    "invariants": 2,
+    "checkConstraints": 3,
+    "changeDataFeed": 4,
+    "generatedColumns": 4,
+    "columnMapping": 5,
+    "identityColumns": 6,
 }
 
 
-def refused(request: Callable[[], object]) -> Refused | None:
-    """How the engine refused the request; None when it carried it out."""
-    try:
-        request()
-    except Refused as refusal:
-        return refusal
-    return None
-
-
-def test_every_feature_of_the_jar_has_its_recipe(workers: dict[str, Worker]) -> None:
-    assert workers["delta-spark"].sql("features") == sorted(RECIPES)
-
-
-@pytest.mark.parametrize("feature", RECIPES)
-def test_read_right_or_refused_by_name(
-    feature: str, workers: dict[str, Worker], tmp_path: Path
-) -> None:
-    delta, txlake = workers["delta-spark"], workers["txlake"]
-    recipe, folder = RECIPES[feature], tmp_path / "t"
+def create(recipe: Recipe, folder: Path, peers: Peers) -> str:
+    """The table without rows by Delta Spark, which may refuse it; its name in SQL."""
     table = f"delta.`{folder}`"
-    properties = (f"delta.feature.{feature}=supported", *recipe.properties)
+    properties = [f"delta.feature.{feature}=supported" for feature in recipe.listed]
+    properties += ["delta.checkpointInterval=3", *recipe.properties]
     listed = ", ".join("'{}' = '{}'".format(*entry.split("=", 1)) for entry in properties)
-    one, two = recipe.values
-    try:
-        delta.sql(
-            f"CREATE TABLE {table} ({recipe.columns}) USING delta {recipe.clause} "
-            f"TBLPROPERTIES ({listed})"
-        )
-        for first in (0, 10):
-            delta.sql(
-                f"INSERT INTO {table} (id, k, s) SELECT id, id % 2, "
-                f"CASE WHEN id % 3 = 0 THEN {one} ELSE {two} END "
-                f"FROM range({first}, {first + 6})"
-            )
-        if feature != "appendOnly":
-            delta.sql(f"UPDATE {table} SET k = k + 2 WHERE id = 3")
-            delta.sql(f"DELETE FROM {table} WHERE id = 4")
-    except Refused as refusal:
-        pytest.skip(f"Delta Spark itself writes no such table: {refusal}"[:300])
-
-    versions = list(range(latest(folder) + 1))
-    if (no := refused(lambda: txlake.read(folder, versions))) is not None:
-        assert (no.name, feature in str(no)) == ("UnsupportedFeature", True), no
-        return
-    assert txlake.read(folder, versions) == delta.read(folder, versions)
-
-    writes = (
-        f"INSERT INTO {table} (id, k, s) VALUES (20, 0, {one})",
-        f"UPDATE {table} SET k = k + 4 WHERE id = 11",
-        f"DELETE FROM {table} WHERE id = 12",
-        f"OPTIMIZE {table}",
+    peers.delta.sql(
+        f"CREATE TABLE {table} ({recipe.columns}) USING delta {recipe.clause} "
+        f"TBLPROPERTIES ({listed})"
     )
-    for statement in writes[:1] if feature == "appendOnly" else writes:
+    return table
+
+
+def latest(folder: Path) -> int:
+    return int(commits(folder)[-1].stem)
+
+
+def features_of(folder: Path) -> tuple[set[str], set[str]]:
+    """What the newest protocol action says: for readers, and in all."""
+    found: tuple[set[str], set[str]] = set(), set()
+    for commit in commits(folder):
+        for line in commit.read_text().splitlines():
+            if (protocol := json.loads(line).get("protocol")) is not None:
+                readers = set(protocol.get("readerFeatures", ()))
+                version = protocol["minWriterVersion"]
+                numbered = {name for name, least in NUMBERED.items() if least <= version < 7}
+                found = readers, readers | set(protocol.get("writerFeatures", numbered))
+    return found
+
+
+def refused(request: Callable[[], object], features: set[str]) -> None:
+    """txlake refuses the request, naming one of these features."""
+    with pytest.raises(Refused) as refusal:
+        request()
+    assert refusal.value.name == "UnsupportedFeature"
+    assert any(name in str(refusal.value) for name in features)
+
+
+def agree(recipe: Recipe, folder: Path, first: int, peers: Peers) -> None:
+    """Both engines read the same at every version since `first`."""
+    versions = range(first, latest(folder) + 1)
+    others = [name.split()[0] for name in recipe.columns.split(", ")[3:]]
+    columns = ("id", "CAST(k AS BIGINT) AS k", *others)
+    theirs = peers.delta.rows(folder, versions, *columns, f"{recipe.shown} AS s")
+    shown = recipe.shown_here or recipe.shown
+    assert peers.txlake.rows(folder, versions, *columns, f"{shown} AS s") == theirs
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: "+".join(recipe.features))
+def test_what_delta_spark_writes(recipe: Recipe, peers: Peers, tmp_path: Path) -> None:
+    written_and_read(recipe, tmp_path / "t", peers)
+
+
+def written_and_read(recipe: Recipe, folder: Path, peers: Peers) -> None:
+    table = create(recipe, folder, peers)
+    insert = "INSERT INTO {t} (id, k, s) SELECT id, CAST(id % 2 AS INT), {value} "
+    for statement in (f"{insert} FROM range(0, 6, 1, 1)", *recipe.changes):
+        peers.delta.sql(statement.format(t=table, value=recipe.value))
+    readers, features = features_of(folder)
+    assert set(recipe.features) <= features
+    theirs = latest(folder)
+    assert list((folder / "_delta_log").glob("*.checkpoint*")) or theirs < 3
+    unreadable = readers - READABLE
+    if unreadable:
+        refused(partial(peers.txlake.rows, folder, [theirs]), unreadable)
+        return
+    agree(recipe, folder, 1, peers)
+
+    unwritable = set(recipe.features) - WRITABLE
+    for statement in OURS[:1] if "appendOnly" in recipe.features else OURS:
         before = latest(folder)
-        if (no := refused(partial(txlake.sql, statement))) is not None:
-            assert no.name == "UnsupportedFeature", no
-            assert feature.split("-")[0] in str(no)
+        ours = partial(peers.txlake.sql, statement.format(t=table, value=recipe.value))
+        if unwritable:
+            refused(ours, unwritable)
             assert latest(folder) == before
-    delta.sql(f"INSERT INTO {table} (id, k, s) VALUES (30, 1, {two})")
-    versions = list(range(latest(folder) + 1))
-    assert txlake.read(folder, versions) == delta.read(folder, versions)
+        else:
+            ours()
+            assert latest(folder) == before + 1
+    if not unwritable:
+        agree(recipe, folder, theirs + 1, peers)
+    check_checksums(folder)
+
+
+def test_every_feature_that_the_jar_knows(peers: Peers, tmp_path: Path) -> None:
+    have = {feature for recipe in RECIPES for feature in recipe.features} | set(REFUSED)
+    assert have <= set(peers.features), "gone from Delta Spark"
+    for feature in sorted(set(peers.features) - have):
+        written_and_read(Recipe(features=(feature,), listed=(feature,)), tmp_path / feature, peers)
+
+
+@pytest.mark.parametrize("feature", REFUSED)
+def test_what_delta_spark_itself_refuses(feature: str, peers: Peers, tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    with pytest.raises(Refused, match=REFUSED[feature]):
+        peers.delta.sql(
+            f"INSERT INTO {create(Recipe(listed=(feature,)), folder, peers)} (id) VALUES (1)"
+        )
+    if (folder / "_delta_log").exists():
+        refused(partial(peers.txlake.rows, folder, [0]), {feature})

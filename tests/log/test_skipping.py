@@ -633,6 +633,19 @@ def test_no_file_with_a_matching_row_is_skipped(case: Case, predicate: Predicate
         assert all(matches) or not must, "a row doesn't match that was said to"
 
 
+def test_what_one_part_decides_the_others_leave_certain() -> None:
+    rows = pa.table({"i": pa.array([None, 1], pa.int64())})
+    schema = Struct((Field("i", Primitive("long")),))
+    doubt = Comparison(("i",), Operator.EQUAL, 1)
+    for predicate, must in (
+        (Or((Always(True), doubt)), [True, True]),
+        (Not(And((Always(False), doubt))), [True, True]),
+        (Or((Always(False), doubt)), [False, True]),
+        (And((Always(True), doubt)), [False, True]),
+    ):
+        assert rows_must_match(predicate, rows, schema).to_pylist() == must
+
+
 @settings(max_examples=400, deadline=None)
 @given(cases(), PREDICATES)
 def test_rows_are_judged_one_by_one(case: Case, predicate: Predicate) -> None:

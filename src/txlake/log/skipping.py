@@ -184,7 +184,11 @@ class _Evaluation:
         return _Verdict(
             reduce(pc.and_, [part.true for part in parts]),
             reduce(pc.or_, [part.false for part in parts]),
-            reduce(pc.or_, [part.null for part in parts]),
+            # One is null, and none is false.
+            pc.and_(
+                reduce(pc.or_, [part.null for part in parts]),
+                reduce(pc.and_, [pc.or_(part.true, part.null) for part in parts]),
+            ),
         )
 
     def _any(self, parts: Sequence[_Verdict]) -> _Verdict:
@@ -193,7 +197,11 @@ class _Evaluation:
         return _Verdict(
             reduce(pc.or_, [part.true for part in parts]),
             reduce(pc.and_, [part.false for part in parts]),
-            reduce(pc.or_, [part.null for part in parts]),
+            # One is null, and none is true.
+            pc.and_(
+                reduce(pc.or_, [part.null for part in parts]),
+                reduce(pc.and_, [pc.or_(part.false, part.null) for part in parts]),
+            ),
         )
 
     def _is_null(self, column: ColumnPath) -> _Verdict:

@@ -17,15 +17,18 @@ GATEWAY = re.compile(
 
 
 # Where it is asked first whether the session is Connect's: which Python the workers are; settings
-# for one write that no other thread sees; how large Spark thinks rows are; columns of its own for a
-# plan that is kept.
+# for one read or write that no other thread sees; how many tasks run at once; how large Spark thinks
+# rows are; columns of its own for a plan that is kept.
 ALLOWED = {
     "context = spark.sparkContext",
-    "dataset = spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan)",
+    "cores = spark.sparkContext.defaultParallelism",
+    "from py4j.java_gateway import JavaObject",
+    "return spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan)",
     "plan = java._jdf.queryExecution().analyzed()",
     "renamed = frame._jdf.toDF(self.names)",
     "plan = frame._jdf.queryExecution().optimizedPlan()",
-    "session = spark._jsparkSession.cloneSession()",
+    "session = classic._jsparkSession",
+    "session = classic._jsparkSession.cloneSession()",
 }
 
 

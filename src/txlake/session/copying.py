@@ -25,8 +25,7 @@ from txlake.session.growth import grown
 from txlake.spark import inserts, rows
 from txlake.spark.inserts import Placement
 from txlake.spark.reading import spark_url
-from txlake.spark.scan import quote
-from txlake.spark.types import delta_schema, spark_schema
+from txlake.spark.types import delta_schema, quote, spark_schema
 from txlake.spark.work import Work
 from txlake.spark.writing import VIOLATION, VIOLATION_ROW
 from txlake.statements import CopyInto

@@ -26,8 +26,7 @@ from txlake.spark import dml, held, inserts
 from txlake.spark import merge as merging
 from txlake.spark.inserts import Placement, Rows
 from txlake.spark.rows import unknown_column
-from txlake.spark.scan import quote
-from txlake.spark.types import delta_schema, spark_type
+from txlake.spark.types import delta_schema, quote, spark_type
 from txlake.spark.work import Work, condition_text
 from txlake.sql import sql_literal
 from txlake.statements import (

@@ -32,9 +32,10 @@ from txlake.spark.executor_compact import BINS, CompactTask
 from txlake.spark.lookup import broadcast_bytes, stored_vector, vector_decoder
 from txlake.spark.memory import task_url
 from txlake.spark.reading import FILE, ROW
-from txlake.spark.scan import add_rows, quote
+from txlake.spark.scan import add_rows
 from txlake.spark.shipping import travelling
 from txlake.spark.translation import translating
+from txlake.spark.types import quote
 from txlake.spark.vectors import as_array, load_vectors
 from txlake.spark.work import Work, condition_text
 from txlake.spark.writing import (

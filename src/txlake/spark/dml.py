@@ -24,11 +24,11 @@ from txlake.protocol.actions import Add
 from txlake.protocol.types import DataType, Field, Primitive, Struct
 from txlake.spark import candidates, rows
 from txlake.spark.deletions import Deletions, delete_positions, remove_files
-from txlake.spark.executor import DELETE, UPDATE
+from txlake.spark.executor import DELETE
 from txlake.spark.reading import FILE, ROW
-from txlake.spark.scan import ROW_ID, ROW_VERSION, add_rows, quote, selected
+from txlake.spark.scan import ROW_ID, ROW_VERSION, add_rows, selected
 from txlake.spark.translation import translating
-from txlake.spark.types import delta_schema, spark_type
+from txlake.spark.types import delta_schema, quote, spark_type
 from txlake.spark.work import Work, condition_text
 from txlake.spark.writing import ACTION, Written, write_frame
 from txlake.statements import Assignment, Default, Expression, SqlText
@@ -60,7 +60,10 @@ def delete(work: Work, condition: Expression | None, alias: str | None = None) -
             }
         else:
             held = _held(work, partly, found, [condition])
-            scanned = work.scan(partly, positions=True) if held is None else held
+            if held is None:
+                scanned = work.scan(partly, positions=True, where=read.predicate)
+            else:
+                scanned = held
             frame = work.qualified(scanned, alias)
             matching = frame.where(work.column_of(condition)).select(
                 F.lit(DELETE).cast("int").alias(ACTION), F.col(FILE), F.col(ROW)
@@ -166,12 +169,14 @@ def update(
         values = (one.value for one in assignments if not isinstance(one.value, Default))
         expressions = [*values, *(() if condition is None else (condition,))]
         held = _held(work, files, found, expressions)
-        scanned = work.scan(files, positions=True) if held is None else held
+        if held is None:
+            scanned = work.scan(files, positions=True, where=read.predicate)
+        else:
+            scanned = held
         frame = work.qualified(scanned, alias)
         if condition is not None:
             frame = frame.where(work.column_of(condition))
         images = updated(work, frame, resolved, carried=(FILE, ROW))
-        images = images.withColumn(ACTION, F.lit(UPDATE).cast("int"))
         checked = rows.checked(images, work.snapshot, given=set(resolved))
         written = write_frame(
             checked, work.target(), few_rows_max=few_rows_max(files), held=held is not None
@@ -247,10 +252,10 @@ def updated(
     work: Work, frame: DataFrame, assigned: Assigned, carried: tuple[str, ...]
 ) -> DataFrame:
     """The rows with their new values: the table's columns, row ids, and what is carried along."""
-    prefix = [F.col(name) for name in carried]
+    prefix: list[Column | str] = [*carried]
     if work.tracks_rows:
-        prefix += [F.col(ROW_ID), F.lit(None).cast("bigint").alias(ROW_VERSION)]
-    values: dict[str, Column] = {}
+        prefix += [ROW_ID, F.lit(None).cast("bigint").alias(ROW_VERSION)]
+    values: dict[str, Column | str] = {}
     resolved = _resolved(work, frame, assigned)
     for item in work.snapshot.schema:
         if item.name in assigned:
@@ -258,7 +263,7 @@ def updated(
                 work, item, F.col(quote(item.name)), assigned[item.name], resolved
             )
         elif rows.GENERATION_EXPRESSION not in item.metadata:
-            values[item.name] = F.col(quote(item.name))
+            values[item.name] = quote(item.name)
     return rows.filled(frame, values, work.snapshot, prefix)
 
 

@@ -26,8 +26,8 @@ from txlake.spark import dml, held, native, rows
 from txlake.spark.deletions import remove_files
 from txlake.spark.executor import INSERT
 from txlake.spark.reading import estimated_bytes
-from txlake.spark.scan import quote
 from txlake.spark.translation import translating
+from txlake.spark.types import quote
 from txlake.spark.work import Work, condition_text
 from txlake.spark.writing import VIOLATION, VIOLATION_ROW, Written, write_arrow, write_frame
 from txlake.statements import Expression, Values

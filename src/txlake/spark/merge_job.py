@@ -30,8 +30,8 @@ from txlake.spark.executor import (
     UPDATE_BY_SOURCE,
 )
 from txlake.spark.reading import FILE, ROW
-from txlake.spark.scan import ROW_ID, ROW_VERSION, quote
-from txlake.spark.types import delta_schema
+from txlake.spark.scan import ROW_ID, ROW_VERSION
+from txlake.spark.types import delta_schema, quote
 from txlake.spark.work import Work
 from txlake.spark.writing import ACTION, SOURCE_ROW
 from txlake.statements import (

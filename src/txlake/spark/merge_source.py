@@ -36,8 +36,7 @@ from txlake.log.predicates import (
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
 from txlake.spark.reading import estimated_bytes
 from txlake.spark.rows import CURRENT_DEFAULT
-from txlake.spark.scan import quote
-from txlake.spark.types import delta_schema
+from txlake.spark.types import delta_schema, quote
 from txlake.spark.work import Work, condition_text
 from txlake.spark.writing import SOURCE_ROW
 from txlake.statements import (

@@ -15,7 +15,6 @@ import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
 
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -28,8 +27,8 @@ from txlake.spark import executor_files
 from txlake.spark.executor import COMPRESSION, INSERT
 from txlake.spark.footers import read_footer
 from txlake.spark.reading import is_connect
-from txlake.spark.scan import quote
-from txlake.spark.types import spark_type
+from txlake.spark.sessions import dataset_in, session_with
+from txlake.spark.types import quote, spark_type
 from txlake.spark.writing import (
     VIOLATION,
     VIOLATION_ROW,
@@ -183,14 +182,7 @@ def _save(frame: DataFrame, url: str) -> None:
     if is_connect(frame.sparkSession):
         frame.write.options(**_OPTIONS).parquet(url, mode="append")
         return
-    # The same plan in a session with the same settings but for ours, which no other thread sees.
-    java: Any = frame
-    spark: Any = frame.sparkSession
-    session = spark._jsparkSession.cloneSession()
-    for key, value in _SETTINGS.items():
-        session.conf().set(key, value)
-    plan = java._jdf.queryExecution().analyzed()
-    dataset = spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan)
+    dataset = dataset_in(frame, session_with(frame.sparkSession, _SETTINGS))
     dataset.write().options(dict(_OPTIONS)).mode("append").parquet(url)
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -28,6 +28,8 @@ from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
 from txlake.spark.executor_reads import DecodeTask
 from txlake.spark.manifest import Manifests
 from txlake.spark.memory import task_url
+from txlake.spark.sessions import in_session, session_with
+from txlake.spark.sharing import sharing
 from txlake.spark.shipping import travelling
 from txlake.spark.types import parquet_field, spark_schema
 
@@ -39,14 +41,6 @@ _FOLDER_TYPES = frozenset({"string", "byte", "short", "integer", "long", "date"}
 # Writers name the codec in the file's name. Spark has no Brotli.
 _BROTLI = re.compile(r"\.(br|brotli)\.parquet$")
 _TASK_FILES = 8
-_TASKS_PER_CORE = 4
-_TASK_BYTES = 128 * 1024 * 1024
-_OPEN_BYTES = 4 * 1024 * 1024
-# How Spark shares files out to tasks when nobody said otherwise.
-_SPLITTING = {
-    "spark.sql.files.maxPartitionBytes": f"{_TASK_BYTES}b",
-    "spark.sql.files.openCostInBytes": f"{_OPEN_BYTES}b",
-}
 _NO_CLIENT = re.compile(r"ClassNotFoundException|No FileSystem for scheme")
 logger = logging.getLogger(__name__)
 
@@ -108,10 +102,12 @@ def native_rows(reading: Reading, *, positions: bool) -> DataFrame:
         (ordinal, spark_url(reading.url_of(add)), add.size)
         for ordinal, add in reading.files.items()
     )
-    reader = spark.read.schema(schema)
+    options = {}
     if reading.looked_up or not reading.snapshot.partition_columns:
-        reader = reader.option("recursiveFileLookup", "true")
-    frame = reader.parquet(paths.decode_path(spark_url(url)))
+        options["recursiveFileLookup"] = "true"
+    sizes = [add.size for add in reading.files.values()]
+    settings = {} if is_connect(spark) else sharing(spark, reading.store, sizes)
+    frame = _parquet(spark, paths.decode_path(spark_url(url)), schema, options, settings)
     if not is_connect(spark):  # the plan has read it; Connect reads it again with each action
         reading.manifests.drop(url)
     if positions:
@@ -121,24 +117,22 @@ def native_rows(reading: Reading, *, positions: bool) -> DataFrame:
             F.unix_millis(metadata.getField("file_modification_time")).alias(FILE),
             metadata.getField("row_index").alias(ROW),
         )
-    tasks = _tasks_max(spark, reading.store, [add.size for add in reading.files.values()])
-    return frame if tasks is None else frame.coalesce(tasks)
+    return frame
 
 
-def _tasks_max(spark: SparkSession, store: Store, sizes: Sequence[int]) -> int | None:
-    """How many tasks are enough for files of these sizes; None where Spark makes no more by far.
-
-    Spark counts each file as 4 MiB more than it is, since many tasks hide how long a file takes to
-    open: from a bucket. From this machine's disk a task costs more than opening its files.
-    """
-    size = sum(sizes)
-    enough = max(_TASKS_PER_CORE * (os.cpu_count() or 1), -(-size // _TASK_BYTES))
-    made = (size + len(sizes) * _OPEN_BYTES) // _TASK_BYTES
-    if made < 2 * enough or not store.url.startswith("file://"):
-        return None
-    if not (spark.conf.get("spark.master", "") or "").startswith("local"):
-        return None
-    return enough if all(spark.conf.get(key) == at for key, at in _SPLITTING.items()) else None
+def _parquet(
+    spark: SparkSession,
+    path: str,
+    schema: T.StructType,
+    options: Mapping[str, str],
+    settings: Mapping[str, str],
+) -> DataFrame:
+    """The rows of a path, which Spark reads with the settings whatever its session has later."""
+    reader: Any = spark.read
+    if settings:
+        reader._jreader = session_with(spark, settings).read()
+    frame: DataFrame = reader.schema(schema).options(**options).parquet(path)
+    return in_session(frame, spark) if settings else frame
 
 
 def decoded_rows(reading: Reading) -> DataFrame:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -17,12 +17,12 @@ from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.types import DataType, Field, Primitive, Struct, type_to_json
 from txlake.spark.executor import FIRST_WITHOUT_IMAGE
-from txlake.spark.scan import quote
 from txlake.spark.types import (
     can_store,
     delta_schema,
     may_overflow,
     missing_field,
+    quote,
     same_type,
     spark_type,
     stored,
@@ -199,19 +199,21 @@ def default_value(item: Field) -> Column:
 
 def filled(
     frame: DataFrame,
-    values: dict[str, Column],
+    values: Mapping[str, Column | str],
     snapshot: Snapshot,
-    carried: Sequence[Column] = (),
+    carried: Sequence[Column | str] = (),
     some_given: Collection[str] = (),
 ) -> DataFrame:
     """All columns of the table in order, then `carried`: given, generated or default.
+
+    A text among the `values` is the name, in backquotes, of a column that stays as it is.
 
     A generated column that isn't given is computed from the columns that its expression names; one
     of `some_given` where its value, a struct around the one given, is null.
     """
     schema = snapshot.schema
     given = {
-        item.name: _given_or_default(item, values).alias(item.name)
+        item.name: _given_or_default(item, values)
         for item in schema
         if item.name in values or GENERATION_EXPRESSION not in item.metadata
     }
@@ -232,8 +234,9 @@ def filled(
     return first.select(*columns, *[F.col(quote(name)) for name in rest])
 
 
-def _given_or_default(item: Field, values: dict[str, Column]) -> Column:
-    return values[item.name] if item.name in values else default_value(item)
+def _given_or_default(item: Field, values: Mapping[str, Column | str]) -> Column | str:
+    value = values[item.name] if item.name in values else default_value(item)
+    return value if isinstance(value, str) else value.alias(item.name)
 
 
 def _generated(item: Field) -> Column:

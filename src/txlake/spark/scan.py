@@ -17,12 +17,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from txlake.log.files import adds_of
+from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store
 from txlake.protocol.actions import Add
 from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.types import Primitive
 from txlake.settings import Settings
+from txlake.spark.conditions import harmless
 from txlake.spark.lookup import BASE_ID, BASE_VERSION, Lookup, broadcast_bytes, live_rows
 from txlake.spark.manifest import Manifests
 from txlake.spark.reading import (
@@ -38,7 +40,7 @@ from txlake.spark.reading import (
     native_rows,
     needs_decoding,
 )
-from txlake.spark.types import spark_type, visible_metadata
+from txlake.spark.types import quote, spark_type, visible_metadata
 from txlake.spark.vectors import load_vectors
 
 ROW_ID = "__txlake_row_id"
@@ -55,6 +57,7 @@ class Scan:
         positions: add FILE (ordinal) and ROW (physical position) to each row.
         row_ids: add ROW_ID and ROW_VERSION, for tables with row tracking.
         deleted: deleted positions that stand for the files' own vectors, by ordinal.
+        where: a bound predicate; rows of which it isn't true may be left out.
     """
 
     snapshot: Snapshot
@@ -65,6 +68,7 @@ class Scan:
     positions: bool = False
     row_ids: bool = False
     deleted: Mapping[int, BitMap64] = field(default_factory=dict)
+    where: Predicate | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,7 @@ def scan_frame(spark: SparkSession, manifests: Manifests, scan: Scan) -> DataFra
     if snapshot.properties.column_mapping_mode == "id":
         find_columns_by_id(spark)
     whole = scan.files.num_rows == len(snapshot.files)
-    if not whole or scan.positions or scan.deleted or is_connect(spark):
+    if not whole or scan.positions or scan.deleted or scan.where or is_connect(spark):
         return _planned(spark, manifests, scan)
     known = _WHOLE.get(snapshot)
     if known is not None and known.frame.sparkSession is spark and known.settings == scan.settings:
@@ -161,6 +165,9 @@ def _branch(
         lookup.partition_value(item)
     if scan.row_ids:
         lookup.row_ids()
+    if has_deleted and scan.where is not None:
+        for condition in harmless(scan.where, reading.columns(snapshot.partition_columns)):
+            frame = frame.where(condition)
     if has_deleted and broadcast_bytes(files.values()) > scan.settings.broadcast_vector_bytes_max:
         frame = live_rows(frame, scan.store, files, scan.deleted, scan.storage_options)
     elif has_deleted:
@@ -236,8 +243,3 @@ def add_rows(add: Add) -> int | None:
         return None
     vector = add.deletion_vector
     return count - (0 if vector is None else vector.cardinality)
-
-
-def quote(name: str) -> str:
-    """A column name in backquotes."""
-    return "`" + name.replace("`", "``") + "`"

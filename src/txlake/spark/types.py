@@ -271,3 +271,8 @@ def stored(value: Column, source: DataType, target: DataType) -> Column:
             return F.map_from_entries(entries)
         case _:
             return value.cast(spark_type(target))
+
+
+def quote(name: str) -> str:
+    """A column name in backquotes."""
+    return "`" + name.replace("`", "``") + "`"

@@ -66,8 +66,12 @@ class Work:
         *,
         positions: bool = False,
         deleted: Mapping[int, BitMap64] | None = None,
+        where: Predicate | None = None,
     ) -> DataFrame:
-        """The rows of these files; with positions also row ids where the table tracks rows."""
+        """The rows of these files; with positions also row ids where the table tracks rows.
+
+        Rows of which `where` isn't true may be left out.
+        """
         return scan_frame(
             self.spark,
             self.manifests,
@@ -80,6 +84,7 @@ class Work:
                 positions=positions,
                 row_ids=positions and self.tracks_rows,
                 deleted=deleted or {},
+                where=where,
             ),
         )
 

@@ -27,9 +27,9 @@ from txlake.spark import executor
 from txlake.spark.footers import statistics_of
 from txlake.spark.memory import check_reachable, landed, task_root
 from txlake.spark.reading import FILE, ROW
-from txlake.spark.scan import ROW_ID, ROW_VERSION, quote
+from txlake.spark.scan import ROW_ID, ROW_VERSION
 from txlake.spark.shipping import travelling
-from txlake.spark.types import parquet_field
+from txlake.spark.types import parquet_field, quote
 from txlake.spark.vectors import from_report
 
 ACTION = "__txlake_action"
@@ -104,19 +104,15 @@ def write_frame(
     present = set(frame.columns)
     partitions = partition_fields(snapshot) if images else []
     data = data_fields(snapshot) if images else []
-    columns: list[Column] = [
-        F.col(quote(item.name)).alias(f"__d{place}") for place, item in enumerate(data)
-    ]
+    columns: list[Column | str] = [quote(item.name) for item in data]
     columns += [
-        F.col(control).alias(name)
-        for control, name in _tracking(snapshot)
-        if name is not None and control in present
+        control for control, name in _tracking(snapshot) if name is not None and control in present
     ]
     layout: dict[str, int] = {"data": len(columns)}
     partition_indexes = []
-    for position, item in enumerate(partitions):
+    for item in partitions:
         partition_indexes.append(len(columns))
-        columns.append(partition_text(F.col(quote(item.name)), item).alias(f"__p{position}"))
+        columns.append(partition_text(F.col(quote(item.name)), item))
     for key, name in (
         ("action", ACTION),
         ("file", FILE),
@@ -127,8 +123,8 @@ def write_frame(
     ):
         if name in present:
             layout[key] = len(columns)
-            columns.append(F.col(name))
-    selected = frame.select(*columns)
+            columns.append(name)
+    selected = frame.select(*columns).toDF(*(f"__c{place}" for place in range(len(columns))))
     task = _task(
         target,
         _arrow_schema(data, _tracked_names(snapshot, present)),
@@ -141,9 +137,7 @@ def write_frame(
         if found.num_rows <= few_rows_max:
             return written(target, _run_here(task, found))
     if partitions and not keep_order:
-        selected = selected.sortWithinPartitions(
-            *[F.col(f"__p{position}") for position in range(len(partitions))]
-        )
+        selected = selected.sortWithinPartitions(*[f"__c{index}" for index in partition_indexes])
     reports = selected.mapInArrow(travelling(task), executor.REPORT_SCHEMA).collect()
     return written(target, (row.asDict() for row in reports))
 

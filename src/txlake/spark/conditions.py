@@ -1,0 +1,49 @@
+"""The parts of a condition that Spark may ask of every row, deleted ones too: none can fail.
+
+Owns which those are and their Spark columns. Asked first, they spare the others the look-up of
+their deletion vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from txlake.log.coercion import has_plain_text
+from txlake.log.predicates import Comparison, In, Operator, Predicate, conjuncts
+from txlake.protocol.types import Field, Primitive, Struct
+from txlake.spark.types import quote
+
+_COMPARED: Mapping[Operator, Callable[[Column, Any], Column]] = {
+    Operator.EQUAL: lambda column, value: column == value,
+    Operator.LESS: lambda column, value: column < value,
+    Operator.LESS_OR_EQUAL: lambda column, value: column <= value,
+    Operator.GREATER: lambda column, value: column > value,
+    Operator.GREATER_OR_EQUAL: lambda column, value: column >= value,
+}
+_EXACT = frozenset({"byte", "short", "integer", "long", "date"})
+
+
+def harmless(predicate: Predicate, schema: Struct) -> Iterator[Column]:
+    """Conditions on the files' columns without which the predicate, bound, is true of no row."""
+    for part in conjuncts(predicate):
+        match part:
+            case Comparison((name,), op, value) if op in _COMPARED:
+                item = schema.find(name)
+                if item is not None and _is_exact(item):
+                    yield _COMPARED[op](F.col(quote(item.physical_name)), value)
+            case In((name,), values):
+                item = schema.find(name)
+                if item is not None and _is_exact(item):
+                    yield F.col(quote(item.physical_name)).isin(list(values))
+            case _:
+                continue
+
+
+def _is_exact(item: Field) -> bool:
+    """Whether Spark compares the column's values as the log does, with no cast that could fail."""
+    exact = isinstance(item.type, Primitive) and item.type.name in _EXACT
+    return exact or has_plain_text(item)

@@ -17,8 +17,8 @@ GATEWAY = re.compile(
 
 
 # Where it is asked first whether the session is Connect's: which Python the workers are; settings
-# for one read or write that no other thread sees; how many tasks run at once; how large Spark thinks
-# rows are; columns of its own for a plan that is kept.
+# for one read or write that no other thread sees; how many tasks run at once; how large Spark
+# thinks rows are; columns of its own for a plan that is kept.
 ALLOWED = {
     "context = spark.sparkContext",
     "cores = spark.sparkContext.defaultParallelism",

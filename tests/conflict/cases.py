@@ -15,6 +15,7 @@ from txlake.conflict.check import check_all
 from txlake.conflict.context import Context
 from txlake.conflict.evidence import Conflicted, Fine, Rebased
 from txlake.conflict.footprint import Footprint, Read, ReadKind
+from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level, checked_at
 from txlake.conflict.winner import Winner
 from txlake.log.predicates import bind, parse_predicate
@@ -150,7 +151,7 @@ class Case:
     write_serializable: Answer
     snapshot: Answer
     base: Snapshot = field(default=TABLE)
-    table_granularity: bool = False
+    granularity: Granularity = Granularity.ROW
 
     def expected(self, level: Level) -> Answer:
         """The answer at a level."""
@@ -167,7 +168,7 @@ class Case:
             metadata=self.base.metadata,
             protocol=self.base.protocol,
             level=checked_at(level, changes_data=self.ours.changes_data),
-            table_granularity=self.table_granularity,
+            granularity=self.granularity,
         )
 
     def outcome(self, level: Level) -> Fine | Rebased | Conflicted:
@@ -335,26 +336,26 @@ CASES: tuple[Case, ...] = (
         ours(**UPDATE_A),
         winner(added=(IN_2,)),
         all_levels="table_changed_by_both",
-        table_granularity=True,
+        granularity=Granularity.TABLE,
     ),
     case(
         "granularity table: a merge that only inserts",
         ours(reads=(read("id = 100"),)),
         winner(added=(IN_2,)),
         all_levels="table_changed_by_both",
-        table_granularity=True,
+        granularity=Granularity.TABLE,
     ),
     case(
         "granularity table: an append against a change",
         ours(),
         winner(added=(IN_2,), removed=(gone(A),)),
-        table_granularity=True,
+        granularity=Granularity.TABLE,
     ),
     case(
         "granularity table: a change against an append",
         ours(added=(), removed=(gone(A),), reads=(read("id = 5"),)),
         winner(added=(IN_2,), is_blind_append=True),
-        table_granularity=True,
+        granularity=Granularity.TABLE,
     ),
     # plain SELECTs
     case(

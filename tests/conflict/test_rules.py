@@ -9,7 +9,7 @@ import pytest
 
 from tests.conflict.cases import CASES, IN_1, PROTOCOL, A, B, Case, gone, ours, read, winner
 from txlake.conflict.check import check, check_all
-from txlake.conflict.context import Context
+from txlake.conflict.context import Context, FileRows
 from txlake.conflict.evidence import Conflicted, Fine, Rebased, conflict_error
 from txlake.conflict.footprint import Footprint
 from txlake.conflict.levels import Level
@@ -193,9 +193,9 @@ class Verdict:
         self.holds = holds
         self.asked: list[str] = []
 
-    def may_hold(self, read: object, files: Sequence[Add]) -> Sequence[bool] | None:
-        self.asked += [file.path for file in files]
-        return None if self.holds is None else [self.holds] * len(files)
+    def may_match(self, read: object, rows: Sequence[FileRows]) -> Sequence[bool] | None:
+        self.asked += [one.file.path for one in rows]
+        return None if self.holds is None else [self.holds] * len(rows)
 
 
 @pytest.mark.parametrize(("holds", "conflicts"), [(True, True), (None, True), (False, False)])

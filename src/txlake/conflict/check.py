@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from txlake.conflict.context import Context
 from txlake.conflict.evidence import Conflicted, Fine, Outcome, Rebased
 from txlake.conflict.footprint import Footprint
+from txlake.conflict.reconcile import reconcile
 from txlake.conflict.rules import RULES, Rule
 from txlake.conflict.winner import Winner
 from txlake.protocol.features import check_readable, check_writable
@@ -62,7 +63,7 @@ def _check_supported(winner: Winner, context: Context) -> None:
 
 
 def _rebase(footprint: Footprint, winner: Winner, context: Context) -> Fine | Rebased:
-    """Takes over what a winner changed around the transaction's own changes.
+    """Takes over what a winner changed, around the transaction's own changes and in its files.
 
     Row ids, commit versions and in-commit timestamps are assigned anew at every attempt, from the
     state that the attempt follows.
@@ -72,6 +73,12 @@ def _rebase(footprint: Footprint, winner: Winner, context: Context) -> Fine | Re
         adopted.append(f"the protocol of version {winner.version}")
     if winner.metadata is not None and winner.metadata != context.metadata:
         adopted.append(f"the metadata of version {winner.version}")
+    vectors = context.row_vectors
+    if vectors is not None:
+        met = reconcile(footprint, winner, vectors)
+        if met.carried:
+            footprint = met.footprint
+            adopted.append(f"the rows of version {winner.version} in {len(met.carried)} files")
     after = context.after(winner)
     if not adopted:
         return Fine(context=after)

@@ -11,8 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol as Port
 
+from pyroaring import BitMap64
+
 from txlake.conflict.footprint import Read
+from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
+from txlake.conflict.positions import Vectors
 from txlake.conflict.winner import RowChanges, Winner, row_changes
 from txlake.errors import TxlakeError
 from txlake.log.files import canonical_key, canonical_path, files_table
@@ -20,12 +24,22 @@ from txlake.log.skipping import may_match
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, FileKey, Metadata, Protocol, Remove
 
+_ENABLE_VECTORS = "delta.enableDeletionVectors"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRows:
+    """Rows of one file: those at the positions, None for every live one."""
+
+    file: Add
+    positions: BitMap64 | None = None
+
 
 class RowProbe(Port):
     """Looks at the rows of a few files: the third tier."""
 
-    def may_hold(self, read: Read, files: Sequence[Add]) -> Sequence[bool] | None:
-        """For each file whether a row of it matches the read; None when that can't be told."""
+    def may_match(self, read: Read, rows: Sequence[FileRows]) -> Sequence[bool] | None:
+        """For each, whether one of the rows matches the read; None when that can't be told."""
         ...
 
 
@@ -38,7 +52,8 @@ class Context:
         metadata: the metadata in force: the base's, or one adopted from an earlier winner.
         protocol: the protocol in force, likewise.
         level: the level at which reads are checked.
-        table_granularity: whether two transactions that don't just append always conflict.
+        granularity: what two transactions may not both change.
+        vectors: reads deletion vectors; without, files are the grain.
         probe: the third tier; None leaves the doubt, and doubt is a conflict.
         added_since: logical files that earlier winners added.
         removed_since: logical files that earlier winners removed.
@@ -49,11 +64,20 @@ class Context:
     metadata: Metadata
     protocol: Protocol
     level: Level = Level.WRITE_SERIALIZABLE
-    table_granularity: bool = False
+    granularity: Granularity = Granularity.ROW
+    vectors: Vectors | None = None
     probe: RowProbe | None = None
     added_since: frozenset[FileKey] = field(default=frozenset())
     removed_since: frozenset[FileKey] = field(default=frozenset())
     moved_since: Mapping[str, Add] = field(default_factory=dict)
+
+    @property
+    def row_vectors(self) -> Vectors | None:
+        """What reads deletion vectors where rows are the grain: the table has to use them."""
+        settings = (self.base.metadata, self.metadata)
+        if self.granularity is not Granularity.ROW or not all(map(_uses_vectors, settings)):
+            return None
+        return self.vectors
 
     @property
     def table(self) -> str:
@@ -91,29 +115,35 @@ class Context:
         """
         return self.base.files.by_path(file.path) or self.moved_since.get(canonical_path(file.path))
 
-    def matching(self, read: Read, files: Sequence[Add]) -> tuple[Add, ...]:
-        """Those of the files that may hold rows that the read matches."""
-        if not files:
-            return ()
-        doubtful = tuple(files) if read.predicate is None else self._by_statistics(read, files)
-        if self.probe is None or not doubtful:
-            return doubtful
-        verdicts = self.probe.may_hold(read, doubtful)
-        if verdicts is None:
-            return doubtful
-        return tuple(file for file, holds in zip(doubtful, verdicts, strict=True) if holds)
+    def matching(self, read: Read, rows: Sequence[FileRows]) -> tuple[Add, ...]:
+        """The files of those rows that the read may match."""
+        doubtful = self._by_statistics(read, rows) if rows else ()
+        if self.probe is not None and doubtful:
+            verdicts = self.probe.may_match(read, doubtful)
+            if verdicts is not None:
+                kept = zip(doubtful, verdicts, strict=True)
+                doubtful = tuple(one for one, matches in kept if matches)
+        return tuple(one.file for one in doubtful)
 
-    def _by_statistics(self, read: Read, files: Sequence[Add]) -> tuple[Add, ...]:
+    def _by_statistics(self, read: Read, rows: Sequence[FileRows]) -> tuple[FileRows, ...]:
         if read.predicate is None:
-            return tuple(files)
+            return tuple(rows)
         try:
-            kept = may_match(
-                read.predicate, files_table(files), self.base.schema, self.base.partition_columns
-            )
+            files = files_table([one.file for one in rows])
+            kept = may_match(read.predicate, files, self.base.schema, self.base.partition_columns)
         except TxlakeError:  # a partition value or a statistic that can't be read: doubt
-            return tuple(files)
-        return tuple(file for file, keep in zip(files, kept.to_pylist(), strict=True) if keep)
+            return tuple(rows)
+        return tuple(one for one, keep in zip(rows, kept.to_pylist(), strict=True) if keep)
+
+
+def _uses_vectors(metadata: Metadata) -> bool:
+    return metadata.configuration.get(_ENABLE_VECTORS, "false").strip().lower() == "true"
 
 
 def _moved_to(winner: Winner) -> dict[str, Add]:
-    return {canonical_path(file.path): file for file in winner.added if not file.data_change}
+    removed = {canonical_path(file.path) for file in winner.removed}
+    return {
+        path: file
+        for file in winner.added
+        if not file.data_change and (path := canonical_path(file.path)) not in removed
+    }

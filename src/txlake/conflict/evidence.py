@@ -72,6 +72,7 @@ def conflicted(
     *,
     read: Read | None = None,
     files: Sequence[Add | Remove] = (),
+    rows: tuple[Mapping[str, object], ...] = (),
     retry: bool = True,
     advice: str,
 ) -> Conflicted:
@@ -90,6 +91,7 @@ def conflicted(
             rule=rule,
             predicate=None if read is None else read.text,
             files=tuple(decode_path(file.path) for file in files),
+            rows=rows,
             isolation=context.level.value,
             retry=retry,
             advice=advice,
@@ -122,11 +124,16 @@ def message_of(conflict: Conflicted) -> str:
         shown = ", ".join(facts.files[:_FILES_SHOWN])
         more = len(facts.files) - _FILES_SHOWN
         details.append(f"files {shown}" + (f" and {more} more" if more > 0 else ""))
+    details += [_row_text(row) for row in facts.rows if "count" in row]
     details.append(f"a plain retry {'can' if facts.retry else 'cannot'} succeed")
     return (
         f"{facts.table}: this transaction read version {facts.read_version}; since then "
         f"{_who(facts)} {conflict.finding} ({'; '.join(details)}). {facts.advice}"
     )
+
+
+def _row_text(row: Mapping[str, object]) -> str:
+    return f"{row['count']} rows of {row['file']}, at positions {row['positions']}"
 
 
 def _who(facts: Evidence) -> str:

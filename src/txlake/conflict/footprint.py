@@ -41,19 +41,7 @@ class Read:
     text: str | None = None
     kind: ReadKind = ReadKind.FOR_WRITE
     files: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rewrite:
-    """Where the rows of one output of an order-keeping rewrite came from, in row order.
-
-    Attributes:
-        output: the path of the output, as in the log.
-        sources: (path, deletion vector id or None, first live row, number of live rows) each.
-    """
-
-    output: str
-    sources: tuple[tuple[str, str | None, int, int], ...]
+    takes_all: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +57,8 @@ class Footprint:
         reads_elsewhere: whether the transaction read another table; it is not blind then.
         added: files that it adds.
         removed: files that it removes, those that come back with a larger deletion vector included.
-        deleted_rows: by path as in the log, the positions of the rows that it deletes, beyond what
-            was deleted already. Empty where only the whole file is known to be touched.
-        rewrites: for changes with `dataChange = false`: which source rows went where.
+        unwritten: by canonical path, every deleted position of an added file whose deletion vector
+            isn't written yet, because it was carried over a winner.
         metadata: the metadata that it sets.
         protocol: the protocol that it sets.
         app_ids: application ids that it sets.
@@ -88,8 +75,7 @@ class Footprint:
     reads_elsewhere: bool = False
     added: tuple[Add, ...] = ()
     removed: tuple[Remove, ...] = ()
-    deleted_rows: Mapping[str, BitMap64] = field(default_factory=dict)
-    rewrites: tuple[Rewrite, ...] = ()
+    unwritten: Mapping[str, BitMap64] = field(default_factory=dict)
     metadata: Metadata | None = None
     protocol: Protocol | None = None
     app_ids: frozenset[str] = frozenset()

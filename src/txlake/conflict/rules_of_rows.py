@@ -5,26 +5,35 @@ Source: DESIGN section 4, rules 4 to 7.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import TypeVar
 
-from txlake.conflict.context import Context
+from pyroaring import BitMap64
+
+from txlake.conflict.context import Context, FileRows
 from txlake.conflict.evidence import Conflicted, conflicted
 from txlake.conflict.fitness import misfit
 from txlake.conflict.footprint import Footprint, Read, ReadKind
+from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
+from txlake.conflict.positions import Loss, losses
+from txlake.conflict.reconcile import Overlap, reconcile
 from txlake.conflict.winner import RowChanges, Winner
 from txlake.errors import (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
     ConcurrentDeleteReadException,
     SerializableIsolationViolation,
+    TxlakeError,
     UpdateConflict,
 )
 from txlake.log.files import canonical_path
 from txlake.protocol.actions import Add, Remove
+from txlake.protocol.paths import decode_path
 
 _File = TypeVar("_File", Add, Remove)
+_ROWS_SHOWN = 10
 _AGAIN = "Run the transaction again on the newest version."
 
 
@@ -32,7 +41,9 @@ def table_changed_by_both(
     footprint: Footprint, winner: Winner, context: Context
 ) -> Conflicted | None:
     """With granularity `table`, neither only appends."""
-    if not context.table_granularity or winner.is_blind_append or footprint.is_blind_append:
+    if context.granularity is not Granularity.TABLE:
+        return None
+    if winner.is_blind_append or footprint.is_blind_append:
         return None
     return conflicted(
         UpdateConflict,
@@ -51,10 +62,10 @@ def select_not_true(footprint: Footprint, winner: Winner, context: Context) -> C
         return None
     changes = context.changes_of(winner)
     for read in _of_kind(footprint.reads, ReadKind.PLAIN):
-        files: Sequence[Add] = _rows_added(read, changes, context)
+        files: Sequence[Add] = _rows_added(read, changes, winner, context)
         change = "added rows that a SELECT of this transaction would have returned"
         if not files:
-            files = _rows_deleted(read, changes.deleted, context)
+            files = _rows_deleted(read, changes.deleted, winner, context)
             change = "deleted rows that a SELECT of this transaction may have returned"
         if files:
             return conflicted(
@@ -82,7 +93,7 @@ def rows_added(footprint: Footprint, winner: Winner, context: Context) -> Confli
         kinds.append(ReadKind.FOR_WRITE)
     changes = context.changes_of(winner)
     for read in _of_kind(footprint.reads, *kinds):
-        files = _rows_added(read, changes, context)
+        files = _rows_added(read, changes, winner, context)
         if files:
             return conflicted(
                 ConcurrentAppendException,
@@ -128,9 +139,13 @@ def rows_deleted(footprint: Footprint, winner: Winner, context: Context) -> Conf
     if context.level is not Level.SNAPSHOT:
         kinds.append(ReadKind.FOR_WRITE)
     changes = context.changes_of(winner)
-    gone = (*changes.deleted, *_touched(changes.moved, footprint, context))
+    moved = _touched(changes.moved, footprint, context)
+    carried = _carried(footprint, winner, context) if moved else frozenset()
+    moved = tuple(file for file in moved if canonical_path(file.path) not in carried)
+    gone = (*changes.deleted, *moved)
     for read in _of_kind(footprint.reads, *kinds):
-        files = _rows_deleted(read, gone, context)
+        by_rule_6 = read.takes_all and context.row_vectors is not None
+        files = _rows_deleted(read, moved if by_rule_6 else gone, winner, context)
         if files:
             return _read_rows_deleted(footprint, winner, context, read, files)
     read_files = {canonical_path(path) for path in footprint.read_files}
@@ -168,6 +183,14 @@ def rows_deleted_by_both(
     shared = _touched(winner.removed, footprint, context)
     if not shared:
         return None
+    rows: tuple[Mapping[str, object], ...] = ()
+    vectors = context.row_vectors
+    if vectors is not None:
+        met = reconcile(footprint, winner, vectors)
+        shared = tuple(file for file in shared if canonical_path(file.path) not in met.carried)
+        rows = tuple(_sample(overlap) for overlap in met.overlaps)
+    if not shared:
+        return None
     return conflicted(
         ConcurrentDeleteDeleteException,
         rows_deleted_by_both.__name__,
@@ -176,8 +199,24 @@ def rows_deleted_by_both(
         winner,
         context,
         files=shared,
+        rows=rows,
         advice=_AGAIN,
     )
+
+
+def _sample(overlap: Overlap) -> Mapping[str, object]:
+    """The rows of an overlap for evidence: how many, and where the first of them stand."""
+    path = decode_path(overlap.file.path)
+    if overlap.positions is None:
+        return {"file": path}
+    first = tuple(islice(overlap.positions, _ROWS_SHOWN))
+    return {"file": path, "count": len(overlap.positions), "positions": first}
+
+
+def _carried(footprint: Footprint, winner: Winner, context: Context) -> frozenset[str]:
+    """Canonical paths of the files that both touch and that are brought together row by row."""
+    vectors = context.row_vectors
+    return frozenset() if vectors is None else reconcile(footprint, winner, vectors).carried
 
 
 def file_added_by_both(footprint: Footprint, winner: Winner, context: Context) -> Conflicted | None:
@@ -205,22 +244,55 @@ def _of_kind(reads: Iterable[Read], *kinds: ReadKind) -> tuple[Read, ...]:
     return tuple(read for read in reads if read.kind in kinds)
 
 
-def _rows_added(read: Read, changes: RowChanges, context: Context) -> tuple[Add, ...]:
+def _rows_added(
+    read: Read, changes: RowChanges, winner: Winner, context: Context
+) -> tuple[Add, ...]:
     """Files with new rows that the read may match.
 
     Where a vector grew, rows were deleted, which `_rows_deleted` finds for reads of files; for a
-    read without files the file counts here, because some of its rows may have come back.
+    read without files the file counts here, unless it can be told that no row came back.
     """
-    files = changes.added if read.files else (*changes.added, *changes.maybe_added)
-    return context.matching(read, files)
+    files = changes.added
+    if not read.files and changes.maybe_added:
+        lost = losses(winner.removed, winner.added)
+        back = (file for file in changes.maybe_added if _may_return(lost, file, context))
+        files = (*files, *back)
+    return context.matching(read, [FileRows(file=file) for file in files])
 
 
-def _rows_deleted(read: Read, gone: Iterable[Remove], context: Context) -> tuple[Add, ...]:
+def _may_return(lost: Mapping[str, Loss], file: Add, context: Context) -> bool:
+    loss = lost.get(canonical_path(file.path))
+    if loss is None or context.vectors is None:
+        return True
+    try:
+        return bool(loss.returned(context.vectors))
+    except TxlakeError:  # a vector that can't be read: doubt
+        return True
+
+
+def _rows_deleted(
+    read: Read, gone: Iterable[Remove], winner: Winner, context: Context
+) -> tuple[Add, ...]:
     """Files with rows of the version read that went, and that the read may match."""
     if not read.files:
         return ()
-    seen = (context.seen(file) for file in gone)
-    return context.matching(read, [file for file in seen if file is not None])
+    lost = losses(winner.removed, winner.added)
+    rows = [
+        FileRows(file=file, positions=_positions(lost, removed, context))
+        for removed in gone
+        if (file := context.seen(removed)) is not None
+    ]
+    return context.matching(read, rows)
+
+
+def _positions(lost: Mapping[str, Loss], file: Remove, context: Context) -> BitMap64 | None:
+    loss = lost.get(canonical_path(file.path))
+    if loss is None or context.row_vectors is None or context.probe is None:
+        return None
+    try:
+        return loss.positions(context.row_vectors)
+    except TxlakeError:  # a vector that can't be read: any row of the file
+        return None
 
 
 def _touched(files: Sequence[_File], footprint: Footprint, context: Context) -> tuple[_File, ...]:

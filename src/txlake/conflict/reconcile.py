@@ -1,0 +1,232 @@
+"""A transaction that goes on after a winner touched the same files: rows kept apart, not files.
+
+Owns how the transaction's deletions and rewrites are carried over a winner's: disjoint deletions in
+one file unite, deletions follow rows that a recorded rewrite moved, and a rewrite takes over the
+deletions in its sources. One-way safe: what can't be proven disjoint overlaps. Source: DESIGN
+section 4, rules 6 and 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import msgspec
+from pyroaring import BitMap64
+
+from txlake.conflict.footprint import Footprint
+from txlake.conflict.positions import Loss, Run, Vectors, deleted, losses, recorded_runs
+from txlake.conflict.winner import Winner
+from txlake.errors import TxlakeError
+from txlake.log.files import canonical_path
+from txlake.protocol.actions import Add, Remove
+from txlake.protocol.statistics import FileStatistics, loosen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlap:
+    """A file of which both take rows: the positions concerned; None where files are the grain."""
+
+    file: Remove
+    positions: BitMap64 | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconciled:
+    """A transaction and one winner, brought together.
+
+    Attributes:
+        footprint: the transaction as if it had read the winner's version.
+        overlaps: where that can't be: the transaction must not commit then.
+        carried: canonical paths of files that both touched and that were brought together.
+    """
+
+    footprint: Footprint
+    overlaps: tuple[Overlap, ...] = ()
+    carried: frozenset[str] = frozenset()
+
+
+def reconcile(footprint: Footprint, winner: Winner, vectors: Vectors) -> Reconciled:
+    """The transaction after the winner, row by row."""
+    ours = losses(footprint.removed, footprint.added, footprint.unwritten)
+    theirs = losses(winner.removed, winner.added)
+    shared = [path for path in ours if path in theirs]
+    if not shared:
+        return Reconciled(footprint=footprint)
+    meeting = _Meeting(footprint, winner, vectors)
+    overlaps = []
+    for path in shared:
+        try:
+            overlap = meeting.file(path, ours[path], theirs[path])
+        except TxlakeError:  # a vector or a statistic that can't be read: doubt
+            overlap = Overlap(file=theirs[path].before)
+        if overlap is not None:
+            overlaps.append(overlap)
+    bad = {canonical_path(one.file.path) for one in overlaps}
+    return Reconciled(
+        footprint=meeting.footprint(),
+        overlaps=tuple(overlaps),
+        carried=frozenset(path for path in shared if path not in bad),
+    )
+
+
+class _Meeting:
+    """The transaction's files, changed one shared file after the other."""
+
+    def __init__(self, footprint: Footprint, winner: Winner, vectors: Vectors) -> None:
+        self._before = footprint
+        self._vectors = vectors
+        self._removed = {canonical_path(file.path): file for file in footprint.removed}
+        self._added = {canonical_path(file.path): file for file in footprint.added}
+        self._unwritten = dict(footprint.unwritten)
+        self._outputs = {canonical_path(file.path): file for file in winner.added}
+        self._theirs_moved = recorded(winner.removed, winner.added, vectors)
+        self._ours_moved = recorded(footprint.removed, footprint.added, vectors)
+
+    def footprint(self) -> Footprint:
+        """The transaction as it is now."""
+        return replace(
+            self._before,
+            removed=tuple(self._removed.values()),
+            added=tuple(self._added.values()),
+            unwritten=self._unwritten,
+        )
+
+    def file(self, path: str, ours: Loss, theirs: Loss) -> Overlap | None:
+        """Brings the two together in one file; the overlap when that can't be."""
+        if path not in self._removed:  # given up with another file of its rewrite
+            return None
+        if ours.is_rewrite:
+            return self._rewrite(path, theirs)
+        if theirs.is_rewrite:
+            return self._follow(path, ours, theirs)
+        own, other = self._positions(path, ours), theirs.positions(self._vectors)
+        if own is None or other is None:
+            return Overlap(file=theirs.before, positions=own if other is None else other)
+        both = own & other
+        if both:
+            return Overlap(file=theirs.before, positions=both)
+        assert theirs.after is not None
+        self._relist(path, theirs.after, own | deleted(theirs.after, self._vectors))
+        return None
+
+    def _positions(self, path: str, ours: Loss) -> BitMap64 | None:
+        """The positions that the transaction deletes itself; None for the whole file."""
+        if ours.after is None:
+            return None
+        every = self._unwritten.get(path)
+        if every is None:
+            every = deleted(ours.after, self._vectors)
+        return every - deleted(ours.before, self._vectors)
+
+    def _relist(self, path: str, listed: Add, positions: BitMap64) -> None:
+        """The transaction deletes rows of a file as the winner lists it."""
+        self._removed[path] = listed.removed(timestamp_ms=self._now_ms(), data_change=True)
+        self._added[path] = msgspec.structs.replace(_loose(listed), data_change=True)
+        self._unwritten[path] = positions
+        if FileStatistics.from_json(listed.stats).num_records == len(positions):
+            self._added.pop(path)
+            self._unwritten.pop(path)
+
+    def _follow(self, path: str, ours: Loss, theirs: Loss) -> Overlap | None:
+        """The winner moved the rows: the deletions go to where they stand now."""
+        runs = self._theirs_moved.get(path)
+        if runs is None:
+            return Overlap(file=theirs.before)
+        own = self._positions(path, ours)
+        places: dict[str, BitMap64] = {}
+        for run in runs:
+            output = canonical_path(run.output)
+            found = run.every_place() if own is None else run.places(own, self._vectors)
+            places[output] = places.get(output, BitMap64()) | found
+        if own is not None and sum(map(len, places.values())) != len(own):
+            return Overlap(file=theirs.before, positions=own)
+        self._forget(path)
+        for output, found in places.items():
+            if found:
+                self._delete_in(output, found)
+        return None
+
+    def _delete_in(self, output: str, positions: BitMap64) -> None:
+        known = self._unwritten.get(output)
+        if known is None:
+            known = deleted(self._outputs[output], self._vectors)
+        self._relist(output, self._outputs[output], known | positions)
+
+    def _forget(self, path: str) -> None:
+        self._removed.pop(path)
+        self._added.pop(path, None)
+        self._unwritten.pop(path, None)
+
+    def _rewrite(self, path: str, theirs: Loss) -> Overlap | None:
+        """The transaction moved the rows: its outputs lose what the winner deleted."""
+        runs = self._ours_moved.get(path)
+        if runs is None:
+            return Overlap(file=theirs.before)
+        positions = theirs.positions(self._vectors)
+        if positions is None or theirs.returned(self._vectors):
+            self._give_up(runs)
+            return None
+        assert theirs.after is not None
+        places = [
+            (canonical_path(run.output), run.places(positions, self._vectors)) for run in runs
+        ]
+        if sum(len(found) for _, found in places) != len(positions):
+            self._give_up(runs)
+            return None
+        self._removed[path] = theirs.after.removed(timestamp_ms=self._now_ms(), data_change=False)
+        for output, found in places:
+            if found:
+                before = self._unwritten.get(output)
+                if before is None:
+                    before = deleted(self._added[output], self._vectors)
+                self._unwritten[output] = before | found
+                self._added[output] = _loose(self._added[output])
+        return None
+
+    def _give_up(self, runs: Iterable[Run]) -> None:
+        """Outputs that can't stand are left out, with all that shares a source with them."""
+        outputs = {canonical_path(run.output) for run in runs}
+        sources: set[str] = set()
+        while True:
+            found = {
+                path
+                for path, of_path in self._ours_moved.items()
+                if any(canonical_path(run.output) in outputs for run in of_path)
+            }
+            if found == sources:
+                break
+            sources = found
+            outputs |= {
+                canonical_path(run.output) for path in sources for run in self._ours_moved[path]
+            }
+        for output in outputs:
+            self._added.pop(output, None)
+            self._unwritten.pop(output, None)
+        for path in sources:
+            self._removed.pop(path, None)
+
+    def _now_ms(self) -> int:
+        times = (file.deletion_timestamp for file in self._before.removed)
+        return max((moment for moment in times if moment is not None), default=0)
+
+
+def _loose(file: Add) -> Add:
+    """The file with statistics for rows of which some are deleted."""
+    if file.stats is None:
+        return file
+    return msgspec.structs.replace(file, stats=loosen(file.stats))
+
+
+def recorded(
+    removed: Iterable[Remove], added: Iterable[Add], vectors: Vectors
+) -> Mapping[str, list[Run]]:
+    """Where the rows of each file went that a commit rewrote in recorded order."""
+    sources = {canonical_path(file.path): file for file in removed if not file.data_change}
+    if not sources:
+        return {}
+    outputs = [file for file in added if canonical_path(file.path) not in sources]
+    try:
+        return recorded_runs(outputs, sources, vectors)
+    except TxlakeError:  # a vector or a statistic that can't be read: nothing is known
+        return {}

@@ -1,0 +1,193 @@
+"""Two transactions in one file: whose rows go, and where they went that a rewrite moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import msgspec
+import pytest
+from pyroaring import BitMap64
+
+from tests.conflict.histories import History, Transaction, between, value_is
+from txlake.conflict.levels import Level
+from txlake.conflict.reconcile import reconcile
+from txlake.errors import CorruptTable
+from txlake.protocol.actions import DeletionVector
+
+Do = Callable[[Transaction], None]
+
+
+def delete(low: int, high: int | None = None) -> Do:
+    return lambda one: one.change(between(low, low if high is None else high), None)
+
+
+def update(low: int, high: int | None = None) -> Do:
+    ends = between(low, low if high is None else high)
+    return lambda one: one.change(ends, lambda row: (row[0], row[1] + 10))
+
+
+def compact(number: int, *, recorded: bool = True) -> Do:
+    return lambda one: one.compact(number, recorded=recorded)
+
+
+def copy(low: int, high: int) -> Do:
+    return lambda one: one.insert_select(between(low, high), 100)
+
+
+def committed(history: History, *work: Do) -> None:
+    """One transaction after the other, nobody beside them."""
+    for number, do in enumerate(work):
+        one = history.begin(f"before {number}")
+        do(one)
+        assert history.commit(one)
+
+
+def race(history: History, *work: Do) -> list[bool]:
+    """Transactions on one version that commit in this order; which of them did."""
+    transactions = [history.begin(f"racer {number}") for number in range(len(work))]
+    for one, do in zip(transactions, work, strict=True):
+        do(one)
+    outcome = [history.commit(one) for one in transactions]
+    history.check_rows()
+    history.check_order()
+    return outcome
+
+
+def ids(history: History) -> list[int]:
+    return sorted(row.id for row in history.rows())
+
+
+@pytest.mark.parametrize("level", Level)
+@pytest.mark.parametrize("second", [update(2), delete(2)], ids=["update", "delete"])
+@pytest.mark.parametrize("first", [update(1), delete(1)], ids=["update", "delete"])
+def test_disjoint_rows_of_one_file_both_go(level: Level, first: Do, second: Do) -> None:
+    history = History(level)
+    assert race(history, first, second, delete(4)) == [True, True, True]
+    assert 4 not in ids(history)
+
+
+@pytest.mark.parametrize("level", Level)
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (update(1, 2), update(2, 3)),
+        (delete(1, 2), delete(2)),
+        (delete(0, 8), delete(2)),
+        (delete(2), delete(0, 8)),
+    ],
+    ids=["updates", "deletes", "all and one", "one and all"],
+)
+def test_one_row_goes_once(level: Level, first: Do, second: Do) -> None:
+    history = History(level)
+    assert race(history, first, second) == [True, False]
+
+
+@pytest.mark.parametrize("level", Level)
+@pytest.mark.parametrize("before", [(), (delete(1), delete(7))], ids=["whole", "with vectors"])
+@pytest.mark.parametrize("times", [1, 2])
+def test_deletions_follow_the_rows_that_a_compaction_moved(
+    level: Level, before: tuple[Do, ...], times: int
+) -> None:
+    history = History(level)
+    committed(history, *before)
+    left = set(ids(history))
+    late = [history.begin(f"late {number}") for number in range(2)]
+    delete(3, 6)(late[0])
+    update(8)(late[1])
+    committed(history, *[compact(2)] * times)
+    assert all(history.commit(one) for one in late)
+    history.check_rows()
+    history.check_order()
+    assert set(ids(history)) == left - {3, 4, 5, 6}
+
+
+@pytest.mark.parametrize("before", [(), (delete(1), delete(7))], ids=["whole", "with vectors"])
+def test_a_compaction_takes_the_deletions_over(before: tuple[Do, ...]) -> None:
+    history = History(Level.SERIALIZABLE)
+    committed(history, *before)
+    left = set(ids(history))
+    assert race(history, delete(2, 3), update(8), compact(2)) == [True, True, True]
+    assert set(ids(history)) == left - {2, 3}
+    [merged] = [file for file in history.newest.files.adds() if file.tags]
+    assert merged.deletion_vector is not None
+    assert merged.deletion_vector.cardinality == 3
+    assert '"tightBounds":false' in (merged.stats or "")
+
+
+def test_a_compaction_gives_up_what_others_rewrote() -> None:
+    history = History(Level.SERIALIZABLE)
+    committed(history, lambda one: one.insert([(20, 0)]), lambda one: one.insert([(21, 0)]))
+    assert race(history, compact(2), compact(4)) == [True, True]
+    assert len(history.winners) == 3  # nothing was left of the second: no version
+    assert race(history, delete(20), compact(3)) == [True, True]
+    assert len(history.winners) == 4
+
+
+@pytest.mark.parametrize("do", [delete(3), update(3)], ids=["delete", "update"])
+def test_rows_in_an_order_that_nobody_knows(do: Do) -> None:
+    assert race(History(Level.SNAPSHOT), compact(2, recorded=False), do) == [True, False]
+    assert race(History(Level.SNAPSHOT), do, compact(2, recorded=False)) == [True, False]
+
+
+@pytest.mark.parametrize("level", [Level.WRITE_SERIALIZABLE, Level.SERIALIZABLE])
+def test_rows_that_were_read_are_watched_after_they_moved(level: Level) -> None:
+    history = History(level, probing=False)
+    reader = history.begin("reader")
+    copy(3, 4)(reader)
+    committed(history, compact(2), delete(3))
+    assert not history.commit(reader)
+
+
+def test_a_row_moved_into_a_condition() -> None:
+    history = History(Level.WRITE_SERIALIZABLE)
+    move: Do = lambda one: one.change(between(7, 7), lambda row: (3, row[1]))  # noqa: E731
+    assert race(history, move, delete(2, 4)) == [True, False]
+
+
+def test_a_row_that_did_not_match_may_go() -> None:
+    history = History(Level.SERIALIZABLE, probing=False)
+    assert race(history, delete(0), lambda one: one.change(value_is(1), None)) == [True, True]
+
+
+def test_without_vectors_files_are_the_grain() -> None:
+    history = History(Level.SNAPSHOT)
+    one, other = history.begin("one"), history.begin("other")
+    delete(1)(one)
+    delete(2)(other)
+    assert history.commit(one)
+    [winner] = history.winners
+    assert reconcile(other.footprint(), winner, history.disk).carried
+    footprint = other.footprint()
+
+    class Broken:
+        def of(self, vector: DeletionVector) -> BitMap64:
+            raise CorruptTable("gone")
+
+        def of_id(self, vector_id: str) -> BitMap64:
+            raise CorruptTable("gone")
+
+    met = reconcile(footprint, winner, Broken())
+    assert not met.carried
+    assert [overlap.positions for overlap in met.overlaps] == [None]
+
+
+@pytest.mark.parametrize("lie", ["rows", "order", "vector", "file"])
+def test_a_record_that_does_not_fit_is_none(lie: str) -> None:
+    history = History(Level.SNAPSHOT)
+    late = history.begin("late")
+    delete(3)(late)
+    compaction = history.begin("compaction")
+    compact(2)(compaction)
+    [(key, output)] = compaction.staged.added.items()
+    files = [file.path for file in history.newest.files.adds()]
+    text = {
+        "rows": f'[["{files[0]}",null,0,5],["{files[1]}",null,0,4]]',
+        "order": f'[["{files[0]}",null,1,6],["{files[1]}",null,0,3]]',
+        "vector": f'[["{files[0]}","x",0,6],["{files[1]}",null,0,3]]',
+        "file": f'[["{files[0]}",null,0,6],["elsewhere",null,0,3]]',
+    }[lie]
+    lying = msgspec.structs.replace(output, tags={"txlake.sources": text})
+    compaction.staged = replace(compaction.staged, added={key: lying})
+    assert history.commit(compaction)
+    assert not history.commit(late)

@@ -363,7 +363,7 @@ class History:
         return True
 
     def _append(self, footprint: Footprint, blind: bool) -> None:
-        added = [
+        added: list[Add] = [
             msgspec.structs.replace(
                 self.disk.marked(file, footprint.unwritten[file.path]), data_change=file.data_change
             )
@@ -372,7 +372,11 @@ class History:
             for file in footprint.added
         ]
         version = self.newest.version + 1
-        actions = (CommitInfo({"isBlindAppend": blind}), *footprint.removed, *added)
+        actions: tuple[Action, ...] = (
+            CommitInfo({"isBlindAppend": blind}),
+            *footprint.removed,
+            *added,
+        )
         for file in footprint.removed:
             assert file.key in self.newest.files, f"{file.key} is not in the table"
         self.snapshots.append(self.newest.apply(actions, version=version, timestamp_ms=1))

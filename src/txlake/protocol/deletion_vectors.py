@@ -147,7 +147,12 @@ def vector_file(bitmaps: Sequence[BitMap64]) -> tuple[bytes, list[tuple[int, int
 
 def slice_range(vector: DeletionVector) -> tuple[int, int]:
     """(offset, length) of the bytes of its file that `read_from_file` needs."""
-    return (vector.offset or 0), vector.size_in_bytes + _FRAME
+    return (vector.offset or 0), framed_length(vector.size_in_bytes)
+
+
+def framed_length(size: int) -> int:
+    """How many bytes of a file a bitmap of that size takes, with size and checksum."""
+    return size + _FRAME
 
 
 def read_from_file(data: bytes, vector: DeletionVector, *, file: str) -> BitMap64:
@@ -162,19 +167,36 @@ def read_from_file(data: bytes, vector: DeletionVector, *, file: str) -> BitMap6
         raise CorruptTable(
             f"{file}: deletion vector at {offset}: expected {length} bytes, found {len(piece)}"
         )
-    (size,) = struct.unpack_from(">i", piece)
+    size = framed_size(piece, file=f"{file}: deletion vector at {offset}")
     if size != vector.size_in_bytes:
         raise CorruptTable(
             f"{file}: deletion vector at {offset}: the log says {vector.size_in_bytes} bytes, "
             f"the file {size}"
         )
-    content = piece[4 : 4 + size]
-    (checksum,) = struct.unpack_from(">I", piece, 4 + size)
+    return _counted(read_framed(piece, file=f"{file}: deletion vector at {offset}"), vector, file)
+
+
+def framed_size(data: bytes, *, file: str) -> int:
+    """The size of the bitmap whose frame these bytes begin. Raises CorruptTable naming `file`."""
+    if len(data) < 4:
+        raise CorruptTable(f"{file}: expected a size, found {len(data)} bytes")
+    (size,) = struct.unpack_from(">i", data)
+    return int(size)
+
+
+def read_framed(data: bytes, *, file: str) -> BitMap64:
+    """The positions of a bitmap between its size and its checksum, as it stands in a file.
+
+    Raises CorruptTable naming `file` when the bytes are too few or damaged.
+    """
+    size = framed_size(data, file=file)
+    if size < 0 or len(data) < size + _FRAME:
+        raise CorruptTable(f"{file}: expected {size + _FRAME} bytes, found {len(data)}")
+    content = data[4 : 4 + size]
+    (checksum,) = struct.unpack_from(">I", data, 4 + size)
     if checksum != zlib.crc32(content):
-        raise CorruptTable(
-            f"{file}: deletion vector at {offset}: its checksum does not fit its bytes"
-        )
-    return _counted(decode_bitmap(content, file=file), vector, file)
+        raise CorruptTable(f"{file}: its checksum does not fit its bytes")
+    return decode_bitmap(content, file=file)
 
 
 def _counted(bitmap: BitMap64, vector: DeletionVector, file: str) -> BitMap64:
@@ -205,6 +227,28 @@ def relative_vector(
         cardinality=cardinality,
         offset=offset,
     )
+
+
+def place_of(vector_id: str) -> DeletionVector:
+    """A descriptor with the place that an id (`DeletionVector.unique_id`) names, and no counts."""
+    text, separator, digits = vector_id[1:].rpartition("@")
+    has_offset = bool(separator) and digits.isascii() and digits.isdigit()
+    inline_text = vector_id[:1] == "i" or not has_offset
+    return DeletionVector(
+        storage_type=vector_id[:1],
+        path_or_inline_dv=vector_id[1:] if inline_text else text,
+        offset=None if inline_text else int(digits),
+        size_in_bytes=0,
+        cardinality=0,
+    )
+
+
+def inline_positions(text: str, *, file: str) -> BitMap64:
+    """The positions of an inline vector's text alone. Raises CorruptTable naming `file`."""
+    try:
+        return decode_bitmap(z85_decode(text), file=file)
+    except ValueError as error:
+        raise CorruptTable(f"{file}: {error}") from error
 
 
 def vector_path(vector: DeletionVector, table_url: str) -> str:

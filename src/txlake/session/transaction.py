@@ -134,7 +134,9 @@ class Transaction:
         table = self.open(handle)
         for read in change.reads:
             kind = ReadKind.GUARD if read.guard else ReadKind.FOR_WRITE
-            table.read(read.predicate, read.text, files=read.files, kind=kind)
+            table.read(
+                read.predicate, read.text, files=read.files, kind=kind, takes_all=read.takes_all
+            )
         if not change.actions:
             return
         if self.read_only:

@@ -24,9 +24,10 @@ from txlake.spark.executor import COPY
 from txlake.spark.executor_files import read_range
 from txlake.spark.footers import read_footer
 from txlake.spark.scan import selected
-from txlake.spark.vectors import union_with_deleted, write_vectors
+from txlake.spark.vectors import union_with_deleted
 from txlake.spark.work import Work
 from txlake.spark.writing import ACTION, write_frame
+from txlake.transaction.vectors import write_vectors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

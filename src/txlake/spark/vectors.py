@@ -1,25 +1,25 @@
 """Deletion vectors on their way between the table's files, the driver and Spark.
 
-Owns loading the vectors of a scan and writing the vectors of a change. The
-bytes themselves are `protocol.deletion_vectors`' business.
+Owns loading the vectors of a scan, and positions on their way to and from Spark's tasks.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from pyroaring import BitMap64
 
 from txlake.errors import CorruptTable
-from txlake.ports import Store, System
+from txlake.ports import Store
 from txlake.protocol import deletion_vectors as codec
 from txlake.protocol.actions import Add, DeletionVector
 from txlake.protocol.paths import is_absolute
 from txlake.spark.executor import unpack_positions
 from txlake.spark.executor_files import read_range
+from txlake.transaction import vectors as stored
 
 _READERS = 8
 
@@ -44,16 +44,15 @@ def load_vectors(
 
 
 def load_vector(store: Store, vector: DeletionVector, options: Mapping[str, str]) -> BitMap64:
-    """The deleted positions that one descriptor names."""
-    if vector.storage_type == "i":
-        return codec.decode_inline(vector)
-    path = codec.vector_path(vector, store.url)
-    offset, length = codec.slice_range(vector)
+    """The deleted positions that one descriptor names, also where the table's store doesn't reach.
+
+    Raises CorruptTable naming the vector's file when it is gone or damaged.
+    """
+    path = "" if vector.storage_type == "i" else codec.vector_path(vector, store.url)
+    if not is_absolute(path):
+        return stored.load_vector(store, vector)
     try:
-        if is_absolute(path):
-            data = read_range(path, offset, length, options)
-        else:
-            data = store.get_range(path, offset, length)
+        data = read_range(path, *codec.slice_range(vector), options)
     except FileNotFoundError as error:
         raise CorruptTable(f"{store.url}: deletion vector file {path} is missing") from error
     return codec.read_from_file(data, vector, file=path)
@@ -67,21 +66,6 @@ def as_array(bitmap: BitMap64) -> np.ndarray:
 def from_report(data: bytes) -> BitMap64:
     """The positions that a task reported."""
     return BitMap64(array("Q", unpack_positions(data).tobytes()))
-
-
-def write_vectors(
-    store: Store, system: System, bitmaps: Sequence[BitMap64]
-) -> list[DeletionVector]:
-    """Writes the bitmaps to one new file of the table; a descriptor each, in order."""
-    if not bitmaps:
-        return []
-    name = system.new_id()
-    data, places = codec.vector_file(bitmaps)
-    store.put(codec.relative_file_name(name), data)
-    return [
-        codec.relative_vector(name, "", offset, size, len(bitmap))
-        for (offset, size), bitmap in zip(places, bitmaps, strict=True)
-    ]
 
 
 def union_with_deleted(

@@ -19,12 +19,14 @@ class Read:
     `text` is the predicate as its author wrote it, for messages and for exact row checks. Without
     `files` only rows that a concurrent transaction adds count against it. With `guard` it has to
     stay true at every isolation level: the table would be wrong otherwise, whatever the order.
+    With `takes_all` the change takes away every row that it depends on.
     """
 
     predicate: Predicate | None = None
     text: str | None = None
     files: bool = True
     guard: bool = False
+    takes_all: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

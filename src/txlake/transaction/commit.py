@@ -9,25 +9,30 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar, assert_never
 
+import msgspec
+
 from txlake.conflict.check import check
-from txlake.conflict.context import Context
+from txlake.conflict.context import Context, RowProbe
 from txlake.conflict.evidence import Conflicted, Fine, Rebased, conflict_error
 from txlake.conflict.footprint import Footprint
+from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
 from txlake.conflict.winner import Winner, summarise
 from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, Unavailable
+from txlake.log.files import canonical_path
 from txlake.log.snapshot import Snapshot
 from txlake.ports import PutOutcome
-from txlake.protocol.actions import Action, Metadata, Protocol
+from txlake.protocol.actions import Action, Add, Cdc, Metadata, Protocol, Remove
 from txlake.protocol.file_names import commit_path
 from txlake.transaction.checkpointing import after_commit
 from txlake.transaction.commit_info import Provenance, commit_info
 from txlake.transaction.in_commit_time import commit_time, with_provenance
 from txlake.transaction.row_tracking import assign, preserved_tag
 from txlake.transaction.table_log import TableLog
+from txlake.transaction.vectors import StoredVectors, write_vectors
 
 _logger = logging.getLogger(__name__)
 _LOOKS = 3
@@ -62,7 +67,8 @@ class Proposal:
         actions: the net changes.
         level: the level at which reads are checked.
         about: what the commit says about itself.
-        table_granularity: whether two changes of the table always conflict.
+        granularity: what two transactions may not both change.
+        probe: looks at rows where partition values and statistics leave a doubt.
     """
 
     base: Snapshot
@@ -70,7 +76,8 @@ class Proposal:
     actions: tuple[Action, ...]
     level: Level
     about: Provenance
-    table_granularity: bool = False
+    granularity: Granularity = Granularity.ROW
+    probe: RowProbe | None = None
 
 
 class CommitLoop:
@@ -89,7 +96,9 @@ class CommitLoop:
             metadata=proposal.base.metadata,
             protocol=proposal.base.protocol,
             level=proposal.level,
-            table_granularity=proposal.table_granularity,
+            granularity=proposal.granularity,
+            vectors=StoredVectors(log.store),
+            probe=proposal.probe,
         )
 
     def run(self) -> Committed:
@@ -112,6 +121,8 @@ class CommitLoop:
         # in the log, after its cleanup, and the gap must not be filled.
         self._catch_up()
         for attempt in range(1, retry.commit_attempts_max + 1):
+            if self._footprint.is_empty:
+                return self._committed(attempt - 1, self._state)
             version = self._state.version + 1
             actions, snapshot = self._attempt(version)
             outcome = self._put(version, actions)
@@ -155,7 +166,7 @@ class CommitLoop:
             with_provenance(action, previous, version, time_ms)
             if isinstance(action, Metadata)
             else action
-            for action in self._proposal.actions
+            for action in self._net_actions()
         ]
         numbered = assign(actions, previous, version, protocol=protocol, metadata=metadata)
         tags = preserved_tag(self._footprint, self._proposal.base, metadata)
@@ -163,6 +174,27 @@ class CommitLoop:
         every = (info, *numbered)
         after = previous.apply(every, version=version, timestamp_ms=now_ms)
         return every, after
+
+    def _net_actions(self) -> tuple[Action, ...]:
+        """What was proposed, its files as they are after the winners so far."""
+        if self._footprint.unwritten:
+            self._footprint = self._with_vectors(self._footprint)
+        others = (one for one in self._proposal.actions if not isinstance(one, Add | Remove | Cdc))
+        changes = (one for one in self._proposal.actions if isinstance(one, Cdc))
+        return (*others, *self._footprint.removed, *self._footprint.added, *changes)
+
+    def _with_vectors(self, footprint: Footprint) -> Footprint:
+        """Writes the deletion vectors that were united with the winners'."""
+        log, unwritten = self._log, footprint.unwritten
+        written = write_vectors(log.store, log.system, list(unwritten.values()))
+        vectors = dict(zip(unwritten, written, strict=True))
+        added = tuple(
+            msgspec.structs.replace(file, deletion_vector=vectors[path])
+            if (path := canonical_path(file.path)) in vectors
+            else file
+            for file in footprint.added
+        )
+        return replace(footprint, added=added, unwritten={})
 
     def _set(self, kind: type[_Setting]) -> _Setting | None:
         found = [action for action in self._proposal.actions if isinstance(action, kind)]

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from txlake.conflict.footprint import Footprint, Read, ReadKind, Rewrite
+from txlake.conflict.footprint import Footprint, Read, ReadKind
+from txlake.conflict.granularity import Granularity, coarsest, parse_granularity
 from txlake.conflict.levels import Level, checked_at, parse_level, strictest
 from txlake.errors import InvalidRequest
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
-from txlake.protocol.actions import Action, Add
-from txlake.protocol.sources import SOURCES_TAG, parse_sources
+from txlake.protocol.actions import Action
 from txlake.transaction.commit import Committed, Proposal, commit
 from txlake.transaction.commit_info import Provenance
 from txlake.transaction.merge_actions import Staged
@@ -33,9 +33,13 @@ class _Statement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """A savepoint of a table's part of a transaction: its staged changes at that moment."""
+    """A savepoint of a table's part of a transaction: its staged changes at that moment.
+
+    `reads` is how much had been read then.
+    """
 
     staged: Staged = field(default_factory=Staged)
+    reads: int = 0
     statements: tuple[_Statement, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
 
@@ -77,6 +81,11 @@ class TableTransaction:
         text = self._view.properties.isolation_level
         return strictest(None if text is None else parse_level(text), self._asked)
 
+    @property
+    def granularity(self) -> Granularity:
+        """What this transaction and another one may not both change."""
+        return coarsest(parse_granularity(self._view.properties.conflict_granularity))
+
     # Reads
 
     def read(
@@ -86,12 +95,16 @@ class TableTransaction:
         *,
         files: bool = True,
         kind: ReadKind = ReadKind.FOR_WRITE,
+        takes_all: bool = False,
     ) -> None:
         """Notes rows that the writes depend on: those of the predicate, or the whole table.
 
-        Without `files` only rows that a winner adds count against it.
+        Without `files` only rows that a winner adds count against it. `takes_all`: every one of
+        the rows is taken away by what is staged next.
         """
-        self._note(Read(predicate=predicate, text=text, kind=kind, files=files))
+        self._note(
+            Read(predicate=predicate, text=text, kind=kind, files=files, takes_all=takes_all)
+        )
 
     def plain_read(self, predicate: Predicate | None = None, text: str | None = None) -> None:
         """Notes rows that a SELECT returned, which must stay true under Serializable alone."""
@@ -151,12 +164,15 @@ class TableTransaction:
 
     def savepoint(self) -> Token:
         """This moment, to go back to."""
-        return self._now
+        return replace(self._now, reads=len(self._reads))
 
     def rollback_to(self, token: Token | None) -> None:
         """Goes back to a moment, None for the beginning; what was read stays read."""
         self._require_open()
         self._now = Token() if token is None else token
+        kept = self._now.reads
+        undone = (replace(read, takes_all=False) for read in self._reads[kept:])
+        self._reads = [*self._reads[:kept], *undone]
         self._view = self.base.apply(self._now.staged.actions)
 
     def commit(self, *, user_metadata: str | None = None, user: str | None = None) -> Committed:
@@ -187,7 +203,7 @@ class TableTransaction:
             actions=self._now.staged.actions,
             level=level,
             about=about,
-            table_granularity=self._view.properties.conflict_granularity == "table",
+            granularity=self.granularity,
         )
         return commit(self.log, proposal)
 
@@ -206,7 +222,6 @@ class TableTransaction:
             reads_elsewhere=self._read_elsewhere,
             added=staged.added_files,
             removed=staged.removed_files,
-            rewrites=tuple(_rewrites(staged.added_files)),
             metadata=staged.metadata,
             protocol=staged.protocol,
             app_ids=frozenset(staged.app_transactions),
@@ -242,15 +257,3 @@ def _reads_for_writes(footprint: Footprint) -> bool:
     return bool(footprint.read_files) or any(
         read.kind is not ReadKind.PLAIN for read in footprint.reads
     )
-
-
-def _rewrites(added: Iterable[Add]) -> Iterable[Rewrite]:
-    for file in added:
-        text = (file.tags or {}).get(SOURCES_TAG)
-        if text and not file.data_change:
-            yield Rewrite(
-                output=file.path,
-                sources=tuple(
-                    (one.path, one.vector_id, one.first, one.rows) for one in parse_sources(text)
-                ),
-            )

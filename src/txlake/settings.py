@@ -26,6 +26,7 @@ class Settings:
             folder of this process when None.
         checkpoint_part_rows_max: rows in one part of a multi-part checkpoint; classic single-file
             checkpoints below.
+        probe_bytes_max: data files in doubt at a commit are read by the driver up to this.
     """
 
     retry: RetrySettings = field(default_factory=RetrySettings)
@@ -33,3 +34,4 @@ class Settings:
     broadcast_vector_bytes_max: int = 128 * 1024 * 1024
     scratch_url: str | None = None
     checkpoint_part_rows_max: int = 5_000_000
+    probe_bytes_max: int = 32 * 1024 * 1024

@@ -30,6 +30,7 @@ from txlake.protocol.file_names import commit_path
 from txlake.transaction.checkpointing import after_commit
 from txlake.transaction.commit_info import Provenance, commit_info
 from txlake.transaction.in_commit_time import commit_time, with_provenance
+from txlake.transaction.row_probe import FileProbe
 from txlake.transaction.row_tracking import assign, preserved_tag
 from txlake.transaction.table_log import TableLog
 from txlake.transaction.vectors import StoredVectors, write_vectors
@@ -68,7 +69,7 @@ class Proposal:
         level: the level at which reads are checked.
         about: what the commit says about itself.
         granularity: what two transactions may not both change.
-        probe: looks at rows where partition values and statistics leave a doubt.
+        probe: looks at rows in doubt that are too many for the driver, or told by nothing else.
     """
 
     base: Snapshot
@@ -91,14 +92,21 @@ class CommitLoop:
         self._checked: list[int] = []
         self._lost: int | None = None  # the version of a put whose reply was lost
         self._replies_lost = 0
+        vectors = StoredVectors(log.store)
         self._context = Context(
             base=proposal.base,
             metadata=proposal.base.metadata,
             protocol=proposal.base.protocol,
             level=proposal.level,
             granularity=proposal.granularity,
-            vectors=StoredVectors(log.store),
-            probe=proposal.probe,
+            vectors=vectors,
+            probe=FileProbe(
+                proposal.base,
+                log.store,
+                vectors,
+                bytes_max=log.settings.probe_bytes_max,
+                beyond=proposal.probe,
+            ),
         )
 
     def run(self) -> Committed:

@@ -1,0 +1,137 @@
+"""The third tier of conflict checks: a look at the very rows, in the few files that are in doubt.
+
+Owns reading those files on the driver, within a bound, by pyarrow. What can't be read exactly, or
+isn't modelled, stays in doubt. Source: DESIGN section 4, rule 4.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyroaring import BitMap64
+
+from txlake.conflict.context import FileRows, RowProbe
+from txlake.conflict.footprint import Read
+from txlake.conflict.positions import Vectors, deleted
+from txlake.errors import TxlakeError
+from txlake.log.predicates import ColumnPath, columns_of
+from txlake.log.skipping import rows_may_match
+from txlake.log.snapshot import Snapshot
+from txlake.ports import Store
+from txlake.protocol.actions import Add
+from txlake.protocol.partition_values import parse_value
+from txlake.protocol.paths import decode_path, is_absolute
+from txlake.protocol.types import Field, Primitive, to_arrow_type
+
+# Writers of the calendar that was in use before 1582 leave this in a footer, or say an old version.
+_SPARK = b"org.apache.spark.version"
+_LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+_OLD_SPARK = re.compile(rb"[12]\.|3\.0")
+_TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
+
+
+class FileProbe:
+    """Reads the rows in doubt; `beyond` is asked for what is too large, or can't be told here."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        store: Store,
+        vectors: Vectors,
+        *,
+        bytes_max: int,
+        beyond: RowProbe | None = None,
+    ) -> None:
+        self._snapshot = snapshot
+        self._store = store
+        self._vectors = vectors
+        self._bytes_max = bytes_max
+        self._beyond = beyond
+
+    def may_match(self, read: Read, rows: Sequence[FileRows]) -> Sequence[bool] | None:
+        """For each whether one of the rows matches the read; None when that can't be told."""
+        found: Sequence[bool] | None = None
+        if sum(one.file.size for one in rows) <= self._bytes_max:
+            found = [self._matches(read, one) for one in rows]
+        if self._beyond is None or (found is not None and not any(found)):
+            return found
+        left = [place for place in range(len(rows)) if found is None or found[place]]
+        verdicts = self._beyond.may_match(read, [rows[place] for place in left])
+        if verdicts is None:
+            return found
+        certain = dict(zip(left, verdicts, strict=True))
+        return [certain.get(place, False) for place in range(len(rows))]
+
+    def _matches(self, read: Read, one: FileRows) -> bool:
+        if read.predicate is None:
+            return True
+        try:
+            rows = self._rows(one, columns_of(read.predicate))
+            found = rows_may_match(read.predicate, rows, self._snapshot.schema)
+        except (TxlakeError, pa.ArrowException, OSError, ValueError):  # unreadable: doubt
+            return True
+        return bool(pc.any(found).as_py())
+
+    def _rows(self, one: FileRows, wanted: Collection[ColumnPath]) -> pa.Table:
+        """The rows, with those of the wanted columns that are known exactly."""
+        snapshot, file = self._snapshot, one.file
+        fields = [item for item in snapshot.schema if (item.name,) in wanted]
+        stored = [item for item in fields if item.name not in snapshot.partition_columns]
+        rows = self._stored(file, stored)
+        for item in fields:
+            if item.name in snapshot.partition_columns:
+                value = parse_value(file.partition_values.get(item.physical_name), item.type)
+                values = pa.array([value] * rows.num_rows, to_arrow_type(item.type))
+                rows = rows.append_column(item.name, values)
+        return rows.take(_places(one, rows.num_rows, self._vectors))
+
+    def _stored(self, file: Add, fields: Sequence[Field]) -> pa.Table:
+        if is_absolute(file.path):
+            raise ValueError("a file outside of the table")
+        data = self._store.get(decode_path(file.path))
+        parquet = pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us")
+        names = parquet.schema_arrow.names
+        exact = [
+            item
+            for item in fields
+            if isinstance(item.type, Primitive) and not self._is_doubtful(item, parquet)
+        ]
+        there = [item for item in exact if item.physical_name in names]
+        read = parquet.read(columns=[item.physical_name for item in there])
+        # The count of rows stands also where no column is read.
+        rows = pa.table({"": pa.nulls(parquet.metadata.num_rows)})
+        for item in exact:
+            wanted = to_arrow_type(item.type)
+            column = (
+                read.column(item.physical_name).cast(wanted)
+                if item in there
+                else pa.nulls(rows.num_rows, wanted)
+            )
+            rows = rows.append_column(item.name, column)
+        return rows
+
+    def _is_doubtful(self, item: Field, parquet: pq.ParquetFile) -> bool:
+        """Whether a column's values may be others than those that pyarrow reads."""
+        if self._snapshot.properties.column_mapping_mode == "id":
+            return True
+        assert isinstance(item.type, Primitive)
+        known = parquet.metadata.metadata or {}
+        is_old = any(key in known for key in _LEGACY) or _OLD_SPARK.match(known.get(_SPARK, b""))
+        return item.type.name in _TIMES and bool(is_old)
+
+
+def _places(one: FileRows, count: int, vectors: Vectors) -> pa.Array:
+    """The positions of the rows that are asked for."""
+    if one.positions is not None:
+        return pa.array(_numbers(one.positions))
+    gone = _numbers(deleted(one.file, vectors))
+    return pa.array(np.setdiff1d(np.arange(count, dtype=np.uint64), gone))
+
+
+def _numbers(positions: BitMap64) -> np.ndarray:
+    return np.fromiter(positions, dtype=np.uint64, count=len(positions))

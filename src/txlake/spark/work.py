@@ -15,10 +15,18 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from txlake.errors import InvalidRequest
-from txlake.log.predicates import Opaque, Predicate, bind, parse_predicate
+from txlake.log.predicates import (
+    Opaque,
+    Predicate,
+    bind,
+    columns_of,
+    is_deterministic,
+    parse_predicate,
+)
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store, System
 from txlake.protocol.actions import Action
+from txlake.protocol.types import Primitive
 from txlake.settings import Settings
 from txlake.spark.manifest import Manifests
 from txlake.spark.scan import Scan, scan_frame
@@ -146,11 +154,19 @@ class Work:
         return self.spark.conf.get("spark.sql.session.timeZone") or "UTC"
 
     def read(self, expression: Expression | None, alias: str | None) -> Read:
-        """The read that a condition makes a statement depend on."""
+        """The read of a DELETE or UPDATE, which takes away every row that its condition matches."""
         predicate = self.predicate(expression, alias)
         return Read(
             predicate=predicate,
             text=None if expression is None else condition_text(expression),
+            takes_all=predicate is None or self.by_row(predicate),
+        )
+
+    def by_row(self, predicate: Predicate) -> bool:
+        """Whether conflicts over a condition are found by row: a function of plain columns."""
+        fields = (self.snapshot.schema.resolve(column) for column in columns_of(predicate))
+        return is_deterministic(predicate) and all(
+            item is not None and isinstance(item.type, Primitive) for item in fields
         )
 
 

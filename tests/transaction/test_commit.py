@@ -288,6 +288,12 @@ class Script(FakeStore):
         super().put_if_absent(path, data)
         return super().put_if_absent(path, data)
 
+    def sent_twice_and_followed(self, path: str, data: bytes) -> PutOutcome:
+        """Done twice; another's commit follows, and what is before it can't be read."""
+        self.taken(commit_path(2), b"")
+        self.failing.add(commit_path(0))
+        return self.sent_twice(path, data)
+
     def refused(self, path: str, data: bytes) -> PutOutcome:
         """Away."""
         raise Unavailable(f"{path}: away")
@@ -359,6 +365,13 @@ def test_looking_in_vain_is_unknown_too() -> None:
     _, transaction = scripted("lost_and_away")
     with pytest.raises(OutcomeUnknown):
         transaction.commit()
+
+
+def test_a_commit_that_is_there_but_cant_be_read_is_unknown() -> None:
+    store, transaction = scripted("sent_twice_and_followed")
+    with pytest.raises(OutcomeUnknown):
+        transaction.commit()
+    assert commit_path(1) in store.files
 
 
 def test_a_store_that_is_away_committed_nothing() -> None:

@@ -261,13 +261,18 @@ class CommitLoop:
             )
         if known < 0 and log.commit(0) is None:
             known = latest.version - 1  # old versions were cleaned up; any one tells of the table
+        winners = []
         for commit in log.commits(known, latest.version):
             winner = summarise(commit.version, commit.actions, commit.timestamp_ms)
             if winner.txn_id == self._proposal.about.txn_id:
+                self._lost = winner.version  # until its snapshot is read
+                found = log.snapshot(winner.version)
                 self._lost = None
-                return log.snapshot(commit.version)
-            if self._lost is not None and commit.version >= self._lost:
+                return found
+            if self._lost is not None and winner.version >= self._lost:
                 self._lost = None
+            winners.append(winner)
+        for winner in winners:
             self._check(winner)
         self._state = latest
         return None

@@ -41,6 +41,7 @@ def check_all(
 ) -> Fine | Rebased | Conflicted:
     """The transaction against several winners in the order of their versions."""
     adopted: tuple[str, ...] = ()
+    context.expect(winners)
     for winner in winners:
         outcome = check(footprint, winner, context)
         match outcome:

@@ -7,7 +7,7 @@ doubt; what can't be decided counts as a match. Source: DESIGN section 4, rule 4
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol as Port
 
@@ -17,10 +17,9 @@ from txlake.conflict.footprint import Read
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
 from txlake.conflict.positions import Vectors
+from txlake.conflict.verdicts import Verdicts
 from txlake.conflict.winner import RowChanges, Winner, row_changes
-from txlake.errors import TxlakeError
-from txlake.log.files import canonical_key, canonical_path, files_table
-from txlake.log.skipping import may_match
+from txlake.log.files import canonical_key, canonical_path
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, FileKey, Metadata, Protocol, Remove
 
@@ -58,6 +57,7 @@ class Context:
         added_since: logical files that earlier winners added.
         removed_since: logical files that earlier winners removed.
         moved_since: by canonical path, the files that earlier winners moved rows to.
+        verdicts: what partition values and statistics said so far.
     """
 
     base: Snapshot
@@ -70,6 +70,7 @@ class Context:
     added_since: frozenset[FileKey] = field(default=frozenset())
     removed_since: frozenset[FileKey] = field(default=frozenset())
     moved_since: Mapping[str, Add] = field(default_factory=dict)
+    verdicts: Verdicts = field(default_factory=Verdicts)
 
     @property
     def row_vectors(self) -> Vectors | None:
@@ -90,6 +91,12 @@ class Context:
         if key in self.added_since:
             return True
         return key in self.base.files and key not in self.removed_since
+
+    def expect(self, winners: Iterable[Winner]) -> None:
+        """Says which winners will be asked about, so that their files are judged at one go."""
+        self.verdicts.expect(
+            file for winner in winners for file in winner.added if file.data_change
+        )
 
     def changes_of(self, winner: Winner) -> RowChanges:
         """What became of rows in the next winner."""
@@ -126,14 +133,8 @@ class Context:
         return tuple(one.file for one in doubtful)
 
     def _by_statistics(self, read: Read, rows: Sequence[FileRows]) -> tuple[FileRows, ...]:
-        if read.predicate is None:
-            return tuple(rows)
-        try:
-            files = files_table([one.file for one in rows])
-            kept = may_match(read.predicate, files, self.base.schema, self.base.partition_columns)
-        except TxlakeError:  # a partition value or a statistic that can't be read: doubt
-            return tuple(rows)
-        return tuple(one for one, keep in zip(rows, kept.to_pylist(), strict=True) if keep)
+        kept = self.verdicts.of(read, [one.file for one in rows], self.base)
+        return tuple(one for one, keep in zip(rows, kept, strict=True) if keep)
 
 
 def _uses_vectors(metadata: Metadata) -> bool:

@@ -272,6 +272,7 @@ class CommitLoop:
             if self._lost is not None and winner.version >= self._lost:
                 self._lost = None
             winners.append(winner)
+        self._context.expect(winners)
         for winner in winners:
             self._check(winner)
         self._state = latest

@@ -1,0 +1,73 @@
+"""Which files may hold rows that a read matches, by partition values and statistics: two tiers.
+
+Owns that every file is judged once for a read, and many at one go: a judgement of a hundred files
+costs little more than one of a single file. What can't be judged may match. Source: DESIGN section
+4, rule 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from txlake.conflict.footprint import Read
+from txlake.errors import TxlakeError
+from txlake.log.files import canonical_key, files_table
+from txlake.log.predicates import Predicate
+from txlake.log.skipping import may_match
+from txlake.log.snapshot import Snapshot
+from txlake.protocol.actions import Add, FileKey
+
+
+class Verdicts:
+    """What is known of files, and the files that are likely to be asked about."""
+
+    def __init__(self) -> None:
+        self._expected: list[Add] = []
+        self._known: dict[int, _OfRead] = {}
+
+    def expect(self, files: Iterable[Add]) -> None:
+        """Files that are judged along with the first one that a read is asked about."""
+        self._expected.extend(files)
+
+    def of(self, read: Read, files: Sequence[Add], base: Snapshot) -> list[bool]:
+        """For each whether it may hold a row that the read matches, in the schema of its base."""
+        if read.predicate is None:
+            return [True] * len(files)
+        own = self._known.setdefault(id(read), _OfRead(read))
+        keys = [canonical_key(file.key) for file in files]
+        asked = zip(keys, files, strict=True)
+        missing = {key: file for key, file in asked if own.lacks(key, file)}
+        if missing:
+            for file in self._expected[own.expected :]:
+                missing.setdefault(canonical_key(file.key), file)
+            own.expected = len(self._expected)
+            judged = _judged(read.predicate, list(missing.values()), base)
+            for (key, file), verdict in zip(missing.items(), judged, strict=True):
+                own.files[key] = (file, verdict)
+        return [own.files[key][1] for key in keys]
+
+
+@dataclass(slots=True)
+class _OfRead:
+    """What one read is known to match; `expected`: how many expected files were judged."""
+
+    read: Read
+    files: dict[FileKey, tuple[Add, bool]] = field(default_factory=dict)
+    expected: int = 0
+
+    def lacks(self, key: FileKey, file: Add) -> bool:
+        """Whether the file, as it is now, wasn't judged yet."""
+        known = self.files.get(key)
+        return known is None or (known[0] is not file and known[0] != file)
+
+
+def _judged(predicate: Predicate, files: list[Add], base: Snapshot) -> list[bool]:
+    try:
+        kept = may_match(predicate, files_table(files), base.schema, base.partition_columns)
+    except TxlakeError:  # a partition value or a statistic that can't be read: doubt
+        if len(files) == 1:
+            return [True]
+        return [one for file in files for one in _judged(predicate, [file], base)]
+    verdicts: list[bool] = kept.to_pylist()
+    return verdicts

@@ -7,11 +7,16 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrySettings:
-    """How the commit loop and `Lake.run` wait between attempts: growing, jittered, bounded."""
+    """How the commit loop and `Lake.run` wait between attempts: growing, jittered, bounded.
+
+    `queue_ms_max`: commits of one process to one table wait for each other up to this long, and
+    race then.
+    """
 
     commit_attempts_max: int = 200
     wait_ms_min: int = 5
     wait_ms_max: int = 2_000
+    queue_ms_max: int = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -394,6 +394,33 @@ def test_attempts_are_bounded_and_waits_grow() -> None:
     assert len(store.steps) == 4
 
 
+def test_threads_that_share_a_log_commit_in_turn() -> None:
+    settings = Settings(retry=RetrySettings(queue_ms_max=0))
+    table = LogOf(settings).create(configuration={"delta.checkpointInterval": "1"})
+    log, free = table.open(), {}
+    put = table.store.put_if_absent
+
+    def looking(path: str, data: bytes) -> PutOutcome:
+        with log.turn() as is_mine:
+            free[path.endswith(".json")] = is_mine
+        return put(path, data)
+
+    table.store.put_if_absent = looking  # type: ignore[method-assign]
+    transaction = TableTransaction(log, log.latest())
+    transaction.stage([add("a")], operation="WRITE")
+    assert transaction.commit().version == 1
+    assert free == {True: False, False: True}  # a checkpoint keeps nobody waiting
+
+
+def test_who_waited_long_enough_commits_out_of_turn() -> None:
+    table = LogOf(Settings(retry=RetrySettings(queue_ms_max=0))).create()
+    log = table.open()
+    transaction = TableTransaction(log, log.latest())
+    transaction.stage([add("a")], operation="WRITE")
+    with log.turn():
+        assert transaction.commit().version == 1
+
+
 def test_an_unsafe_store_is_refused_before_the_commit() -> None:
     table = LogOf().create()
     transaction = begin(table)

@@ -92,6 +92,7 @@ class CommitLoop:
         self._checked: list[int] = []
         self._lost: int | None = None  # the version of a put whose reply was lost
         self._replies_lost = 0
+        self._is_made = False
         vectors = StoredVectors(log.store)
         self._context = Context(
             base=proposal.base,
@@ -117,11 +118,15 @@ class CommitLoop:
         the store raises. Unless the outcome is unknown, nothing was committed then.
         """
         try:
-            return self._run()
+            with self._log.turn():
+                committed = self._run()
         except (Unavailable, InvalidRequest, CorruptTable) as error:
             if self._lost is None:
                 raise
             raise self._unknown(self._lost) from error
+        if self._is_made:
+            after_commit(self._log, committed.snapshot, txn_id=self._proposal.about.txn_id)
+        return committed
 
     def _run(self) -> Committed:
         retry = self._log.settings.retry
@@ -138,7 +143,7 @@ class CommitLoop:
                 case PutOutcome.CREATED:
                     self._lost = None
                     self._log.adopt(snapshot)
-                    after_commit(self._log, snapshot, txn_id=self._proposal.about.txn_id)
+                    self._is_made = True
                     return self._committed(attempt, snapshot)
                 case PutOutcome.EXISTS:
                     self._wait(attempt)

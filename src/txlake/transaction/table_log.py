@@ -7,7 +7,9 @@ commit is the commit loop's. Nothing here starts Spark.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from txlake.errors import CorruptTable, InvalidRequest
@@ -68,6 +70,20 @@ class TableLog:
         self._latest: tuple[Snapshot, LogEntry | None] | None = None
         self._old: Mapping[int, Snapshot] = {}
         self._reader = LogReader(store, self.name)
+        self._turn = threading.Lock()
+
+    @contextmanager
+    def turn(self) -> Iterator[bool]:
+        """The turn to commit among the threads that share this log; whether it was got in time.
+
+        Who commits without it is no less right, and may lose the version to another.
+        """
+        is_mine = self._turn.acquire(timeout=self.settings.retry.queue_ms_max / 1000)
+        try:
+            yield is_mine
+        finally:
+            if is_mine:
+                self._turn.release()
 
     def exists(self) -> bool:
         """Whether there is a Delta table: anything of one in `_delta_log`, damaged or not.

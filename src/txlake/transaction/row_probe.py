@@ -52,6 +52,7 @@ class FileProbe:
         self._vectors = vectors
         self._bytes_max = bytes_max
         self._beyond = beyond
+        self._last: tuple[tuple[str, ...], pa.Table] | None = None
 
     def may_match(self, read: Read, rows: Sequence[FileRows]) -> Sequence[bool] | None:
         """For each whether one of the rows matches the read; None when that can't be told."""
@@ -80,11 +81,17 @@ class FileProbe:
     def _rows(self, one: FileRows, wanted: Collection[ColumnPath]) -> pa.Table:
         """The rows, with those of the wanted columns that are known exactly."""
         snapshot, file = self._snapshot, one.file
-        fields = [item for item in snapshot.schema if (item.name,) in wanted]
-        stored = [item for item in fields if item.name not in snapshot.partition_columns]
-        rows = self._stored(file, stored)
+        partitions = {name.lower() for name in snapshot.partition_columns}
+        names = {path[0].lower() for path in wanted if len(path) == 1}
+        fields = [item for item in snapshot.schema if item.name.lower() in names]
+        stored = [item for item in fields if item.name.lower() not in partitions]
+        # Many winners take rows of one file.
+        key = (file.path, *(item.physical_name for item in stored))
+        if self._last is None or self._last[0] != key:
+            self._last = (key, self._stored(file, stored))
+        rows = self._last[1]
         for item in fields:
-            if item.name in snapshot.partition_columns:
+            if item not in stored:
                 value = parse_value(file.partition_values.get(item.physical_name), item.type)
                 values = pa.array([value] * rows.num_rows, to_arrow_type(item.type))
                 rows = rows.append_column(item.name, values)
@@ -95,34 +102,35 @@ class FileProbe:
             raise ValueError("a file outside of the table")
         data = self._store.get(decode_path(file.path))
         parquet = pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us")
-        names = parquet.schema_arrow.names
-        exact = [
-            item
-            for item in fields
-            if isinstance(item.type, Primitive) and not self._is_doubtful(item, parquet)
-        ]
-        there = [item for item in exact if item.physical_name in names]
-        read = parquet.read(columns=[item.physical_name for item in there])
         # The count of rows stands also where no column is read.
         rows = pa.table({"": pa.nulls(parquet.metadata.num_rows)})
-        for item in exact:
-            wanted = to_arrow_type(item.type)
-            column = (
-                read.column(item.physical_name).cast(wanted)
-                if item in there
-                else pa.nulls(rows.num_rows, wanted)
-            )
-            rows = rows.append_column(item.name, column)
+        for item in fields:
+            values = self._values(item, parquet)
+            if values is not None:
+                rows = rows.append_column(item.name, values)
         return rows
 
-    def _is_doubtful(self, item: Field, parquet: pq.ParquetFile) -> bool:
-        """Whether a column's values may be others than those that pyarrow reads."""
+    def _values(self, item: Field, parquet: pq.ParquetFile) -> pa.ChunkedArray | None:
+        """A column's values as Spark reads them; None where they may be others."""
+        if not isinstance(item.type, Primitive) or self._is_doubtful(item.type, parquet):
+            return None
+        schema, wanted = parquet.schema_arrow, to_arrow_type(item.type)
+        # Letter case is nothing to Spark.
+        named = [one for one in schema.names if one.lower() == item.physical_name.lower()]
+        if not named:
+            return pa.chunked_array([pa.nulls(parquet.metadata.num_rows, wanted)])
+        kind = schema.field(named[0]).type if len(named) == 1 else None
+        if kind is None or getattr(kind, "tz", None) != getattr(wanted, "tz", None):
+            return None
+        return parquet.read(columns=named).column(0).cast(wanted)
+
+    def _is_doubtful(self, kind: Primitive, parquet: pq.ParquetFile) -> bool:
+        """Whether Spark may read other values than pyarrow, or in another column."""
         if self._snapshot.properties.column_mapping_mode == "id":
             return True
-        assert isinstance(item.type, Primitive)
         known = parquet.metadata.metadata or {}
         is_old = any(key in known for key in _LEGACY) or _OLD_SPARK.match(known.get(_SPARK, b""))
-        return item.type.name in _TIMES and bool(is_old)
+        return kind.name in _TIMES and bool(is_old)
 
 
 def _places(one: FileRows, count: int, vectors: Vectors) -> pa.Array:

@@ -31,6 +31,8 @@ class Settings:
             folder of this process when None.
         checkpoint_part_rows_max: rows in one part of a multi-part checkpoint; classic single-file
             checkpoints below.
+        conflict_granularity: `row`, `file` or `table`, what conflicts are found by where no
+            database or table asks for a coarser one.
         probe_bytes_max: data files in doubt at a commit are read by the driver up to this.
     """
 
@@ -39,4 +41,5 @@ class Settings:
     broadcast_vector_bytes_max: int = 128 * 1024 * 1024
     scratch_url: str | None = None
     checkpoint_part_rows_max: int = 5_000_000
+    conflict_granularity: str = "row"
     probe_bytes_max: int = 32 * 1024 * 1024

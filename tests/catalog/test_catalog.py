@@ -84,6 +84,7 @@ def test_databases_are_dropped_when_empty_or_told_to(catalog: Catalog) -> None:
         lambda: catalog.tables("d"),
         lambda: catalog.add_table("d", "a", "file:///a", managed=False),
         lambda: catalog.set_isolation("d", "serializable"),
+        lambda: catalog.set_properties("d", {"a": "b"}),
     ):
         with pytest.raises(InvalidRequest, match="no database 'd'.*CREATE DATABASE d"):  # noqa: RUF043
             missing()
@@ -100,6 +101,17 @@ def test_a_databases_isolation_is_kept(catalog: Catalog) -> None:
     found = catalog.database("d")
     assert found is not None
     assert found.isolation == "serializable"
+
+
+def test_a_databases_properties_are_kept(catalog: Catalog) -> None:
+    catalog.create_database("d", properties={"a": "1", "b.c": "2"})
+    catalog.set_properties("D", {"a": "é"})
+    found = catalog.database("d")
+    assert found is not None
+    assert found.properties == {"a": "é", "b.c": "2"}
+    default = catalog.database("default")
+    assert default is not None
+    assert default.properties == {}
 
 
 @pytest.mark.parametrize(
@@ -206,13 +218,30 @@ def test_a_reader_does_not_hinder_a_writer(tmp_path: Path) -> None:
     assert other.execute("SELECT count(*) FROM txlake_tables").fetchone() == (1,)
 
 
+def test_a_catalog_of_an_older_txlake_is_upgraded(tmp_path: Path) -> None:
+    path = tmp_path / "catalog.db"
+    before = Catalog(f"sqlite:///{path}", System())
+    before.create_database("d", isolation="snapshot")
+    before.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE txlake_databases DROP COLUMN properties")
+        connection.execute("UPDATE txlake_schema SET version = 1")
+    connection.close()
+    for _ in range(2):
+        after = Catalog(f"sqlite:///{path}", System())
+        found = after.database("d")
+        assert found is not None
+        assert (found.isolation, found.properties) == ("snapshot", {})
+        after.close()
+
+
 def test_a_catalog_of_a_newer_txlake_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "catalog.db"
     Catalog(f"sqlite:///{path}", System()).close()
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE txlake_schema SET version = 99")
     connection.close()
-    with pytest.raises(InvalidRequest, match=r"catalog\.db.*version 99.*knows 1; upgrade"):
+    with pytest.raises(InvalidRequest, match=r"catalog\.db.*version 99.*knows 2; upgrade"):
         Catalog(f"sqlite:///{path}", System())
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pyspark.sql import SparkSession
 
@@ -16,6 +18,7 @@ from txlake.errors import (
     InvalidRequest,
     MetadataChangedException,
     SerializableIsolationViolation,
+    UpdateConflict,
 )
 
 
@@ -292,6 +295,41 @@ def test_the_databases_level_counts_when_it_is_stricter(lake: txlake.Lake) -> No
     tx.sql("DELETE FROM strict.t WHERE p = 1")
     lake.sql("INSERT INTO strict.t SELECT id + 1, 1 FROM strict.t")
     tx.commit()
+
+
+def change_two_files(lake: txlake.Lake, table: str) -> None:
+    """Two transactions delete rows of two files, and the second commits."""
+    lake.sql(f"CREATE TABLE {table} (id BIGINT, p INT) PARTITIONED BY (p)")
+    lake.sql(f"INSERT INTO {table} VALUES (1, 1), (2, 2)")
+    tx = lake.begin()
+    tx.sql(f"DELETE FROM {table} WHERE p = 1")
+    lake.sql(f"DELETE FROM {table} WHERE p = 2")
+    tx.commit()
+
+
+def test_the_databases_granularity_counts_when_it_is_coarser(lake: txlake.Lake) -> None:
+    lake.sql("CREATE DATABASE d WITH DBPROPERTIES ('txlake.conflictGranularity' = 'table')")
+    with pytest.raises(UpdateConflict) as raised:
+        change_two_files(lake, "d.t")
+    assert raised.value.codes == (24556, 24706)
+    lake.sql("ALTER DATABASE d SET DBPROPERTIES ('txlake.conflictGranularity' = 'file')")
+    change_two_files(lake, "d.t2")
+    change_two_files(lake, "t")
+    with pytest.raises(InvalidRequest, match="'rows': expected one of row, file, table"):
+        lake.sql("ALTER DATABASE d SET DBPROPERTIES ('txlake.conflictGranularity' = 'rows')")
+    described = query(lake, "DESCRIBE DATABASE EXTENDED d")
+    assert ("Properties", "((txlake.conflictGranularity,file))") in described
+
+
+def test_the_lakes_granularity_counts_when_it_is_coarser(tmp_path: Path) -> None:
+    settings = txlake.Settings(conflict_granularity="table")
+    with (
+        txlake.connect(str(tmp_path / "lake"), settings=settings) as lake,
+        pytest.raises(UpdateConflict),
+    ):
+        change_two_files(lake, "t")
+    with pytest.raises(InvalidRequest, match="expected one of row, file, table"):
+        txlake.connect(str(tmp_path), settings=txlake.Settings(conflict_granularity="rows"))
 
 
 def test_a_session_sets_its_level(t: txlake.Lake) -> None:

@@ -154,6 +154,10 @@ B = ColumnSpec(name="b", data_type="INT")
         ),
         ("ALTER DATABASE d ISOLATION LEVEL SERIALIZABLE", AlterDatabase("d", "serializable")),
         ("ALTER SCHEMA d SET ISOLATION LEVEL SNAPSHOT", AlterDatabase("d", "snapshot")),
+        (
+            "ALTER DATABASE d SET DBPROPERTIES ('a.b' = 'c')",
+            AlterDatabase("d", properties=(("a.b", "c"),)),
+        ),
     ],
 )
 def test_what_an_alteration_says(text: str, statement: Statement) -> None:

@@ -9,6 +9,7 @@ import pytest
 from tests.transaction.committing import append, begin, info_at
 from tests.transaction.log_of import LogOf, add, metadata, vector
 from txlake.conflict.footprint import ReadKind
+from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
 from txlake.errors import (
     ConcurrentAppendException,
@@ -230,6 +231,17 @@ def test_granularity_table() -> None:
         stage(transaction, gone("a"), operation="DELETE")
         found = conflict_of(transaction, table, gone("b"), operation="DELETE")
         assert (found is not None) is conflicts
+
+
+def test_the_coarsest_granularity_counts() -> None:
+    for own, around, expected in (
+        ("row", None, Granularity.ROW),
+        ("row", Granularity.FILE, Granularity.FILE),
+        ("table", Granularity.FILE, Granularity.TABLE),
+    ):
+        table = LogOf().create(configuration={"txlake.conflictGranularity": own})
+        log = table.open()
+        assert TableTransaction(log, log.latest(), None, around).granularity is expected
 
 
 def test_reading_a_table_that_isnt_there_is_no_read() -> None:

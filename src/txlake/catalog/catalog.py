@@ -6,11 +6,12 @@ Owns the SQL and translates the driver's errors. Any number of processes may sha
 from __future__ import annotations
 
 import fnmatch
+import json
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,7 +20,14 @@ from sqlalchemy.engine import Connection, make_url
 from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
-from txlake.catalog.tables import SCHEMA_VERSION, databases, metadata, tables, versions
+from txlake.catalog.tables import (
+    SCHEMA_VERSION,
+    UPGRADES,
+    databases,
+    metadata,
+    tables,
+    versions,
+)
 from txlake.catalog.translation import translated
 from txlake.errors import InvalidRequest
 from txlake.ports import System
@@ -31,12 +39,13 @@ _WAL_ATTEMPTS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseEntry:
-    """A database. `isolation`: the level its creator set, if any."""
+    """A database. `isolation`: the level its creator set, if any; `properties`: DBPROPERTIES."""
 
     id: str
     name: str
     comment: str | None = None
     isolation: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,13 +128,19 @@ class Catalog:
                     f"catalog {self._shown}: its schema has version {found}, this txlake knows "
                     f"{SCHEMA_VERSION}; upgrade txlake"
                 )
-            return found is not None and self._database(connection, self._default) is not None
+            if found is None or found < SCHEMA_VERSION:
+                return False
+            return self._database(connection, self._default) is not None
 
     def _make_ready(self) -> None:
         with self._writing() as connection:
             metadata.create_all(connection)
-            if connection.scalar(sa.select(versions.c.version)) is None:
+            found = connection.scalar(sa.select(versions.c.version).with_for_update())
+            if found is None:
                 connection.execute(sa.insert(versions).values(version=SCHEMA_VERSION))
+            for version in range(found or SCHEMA_VERSION, SCHEMA_VERSION):
+                connection.execute(sa.text(UPGRADES[version]))
+                connection.execute(sa.update(versions).values(version=version + 1))
         self.create_database(self._default, if_not_exists=True)
 
     def close(self) -> None:
@@ -178,6 +193,7 @@ class Catalog:
         if_not_exists: bool = False,
         comment: str | None = None,
         isolation: str | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> bool:
         """Whether a new database was made. Raises InvalidRequest when the name is taken."""
         with self._writing() as connection:
@@ -192,6 +208,7 @@ class Catalog:
                     name=name,
                     comment=comment,
                     isolation=isolation,
+                    properties=json.dumps(dict(properties or {})),
                     created_ms=self._system.now_ms(),
                 )
             )
@@ -215,6 +232,14 @@ class Catalog:
             entry = self._require(connection, name)
             changed = sa.update(databases).where(databases.c.id == entry.id)
             connection.execute(changed.values(isolation=isolation))
+
+    def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
+        """Sets properties of a database beside those it has. Raises InvalidRequest without it."""
+        with self._writing() as connection:
+            entry = self._require(connection, name)
+            text = json.dumps({**entry.properties, **properties})
+            changed = sa.update(databases).where(databases.c.id == entry.id)
+            connection.execute(changed.values(properties=text))
 
     def drop_database(self, name: str, *, cascade: bool = False) -> list[TableEntry]:
         """Removes a database and gives the tables that were in it.
@@ -348,6 +373,7 @@ def _database_entry(row: sa.Row[tuple[object, ...]]) -> DatabaseEntry:
         name=values["name"],
         comment=values["comment"],
         isolation=values["isolation"],
+        properties=json.loads(values["properties"] or "{}"),
     )
 
 

@@ -18,7 +18,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 metadata = MetaData()
 
@@ -32,6 +32,7 @@ databases = Table(
     Column("name", String(255), nullable=False),
     Column("comment", Text),
     Column("isolation", String(32)),
+    Column("properties", Text),  # JSON
     Column("created_ms", BigInteger, nullable=False),
 )
 
@@ -47,3 +48,6 @@ tables = Table(
     Column("created_ms", BigInteger, nullable=False),
     UniqueConstraint("database_id", "folded_name"),
 )
+
+# What makes a catalog of one version one of the next.
+UPGRADES = {1: "ALTER TABLE txlake_databases ADD COLUMN properties TEXT"}

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from txlake.catalog import Catalog, sqlite_url
+from txlake.conflict.granularity import parse_granularity
 from txlake.conflict.levels import parse_level
 from txlake.errors import Conflict, InvalidRequest
 from txlake.lake.statements import Statements
@@ -67,11 +68,13 @@ def connect(
     options = dict(storage_options or {})
     system = System()
     level = None if isolation is None else parse_level(isolation)
+    settings = settings or Settings()
+    parse_granularity(settings.conflict_granularity)
     warehouse = open_store(location, options)
     names = _catalog(catalog, warehouse.url, system)
     engine = Engine(
         system=system,
-        settings=settings or Settings(),
+        settings=settings,
         make_spark=lambda: spark or _spark_session(),
         warehouse=warehouse,
         catalog=names,

@@ -6,6 +6,8 @@ Owns what comes from the catalog; what comes from a table's own state is `descri
 from __future__ import annotations
 
 from txlake.catalog import Catalog
+from txlake.conflict.granularity import PROPERTY as GRANULARITY
+from txlake.conflict.granularity import parse_granularity
 from txlake.errors import InvalidRequest
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session import describe
@@ -46,13 +48,25 @@ def change_database(context: Context, statement: DatabaseStatement) -> None:
                 if_not_exists=statement.if_not_exists,
                 comment=statement.comment,
                 isolation=statement.isolation,
+                properties=_checked(statement.properties),
             )
-        case AlterDatabase(name, isolation):
-            catalog.set_isolation(name, isolation)
+        case AlterDatabase(name, isolation, properties):
+            if isolation is not None:
+                catalog.set_isolation(name, isolation)
+            if properties:
+                catalog.set_properties(name, _checked(properties))
         case DropDatabase():
             _drop_database(context, statement)
         case _:
             raise AssertionError(statement)
+
+
+def _checked(properties: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """A database's properties. Raises InvalidRequest for a granularity that there isn't."""
+    given = dict(properties)
+    if GRANULARITY in given:
+        parse_granularity(given[GRANULARITY])
+    return given
 
 
 def _drop_database(context: Context, statement: DropDatabase) -> None:
@@ -96,6 +110,9 @@ def show(
                 ("Comment", entry.comment or ""),
                 ("Isolation Level", entry.isolation or ""),
             ]
+            if statement.extended:
+                given = (f"({key},{value})" for key, value in sorted(entry.properties.items()))
+                rows.append(("Properties", f"({', '.join(given)})" if entry.properties else ""))
             return Rows(schema=_texts("info_name", "info_value"), rows=rows)
         case DescribeQuery(query):
             return schema_rows(context.query(query).schema)

@@ -10,7 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
+from txlake.catalog import DatabaseEntry
 from txlake.conflict.footprint import ReadKind
+from txlake.conflict.granularity import PROPERTY as GRANULARITY
+from txlake.conflict.granularity import Granularity, coarsest, parse_granularity
 from txlake.conflict.levels import Level, parse_level, strictest
 from txlake.errors import Conflict, InvalidRequest, OutcomeUnknown
 from txlake.session.engine import Engine, Handle
@@ -111,8 +114,11 @@ class Transaction:
         self.require_active()
         found = self._tables.get(handle.store.url)
         if found is None:
-            level = self._level_for(handle)
-            found = TableTransaction(handle.log, handle.log.latest_or_none(), level)
+            base = handle.log.latest_or_none()
+            database = self._database_of(handle)
+            found = TableTransaction(
+                handle.log, base, self._level_in(database), self._granularity_in(database)
+            )
             if self._tables:
                 found.read_elsewhere()
                 for other in self._tables.values():
@@ -121,13 +127,21 @@ class Transaction:
             self._names[handle.store.url] = handle.name
         return found
 
-    def _level_for(self, handle: Handle) -> Level | None:
-        """The stricter of what the table's database and the transaction ask for."""
+    def _database_of(self, handle: Handle) -> DatabaseEntry | None:
         catalog, entry = self.engine.catalog, handle.entry
-        database = None if catalog is None or entry is None else catalog.database(entry.database)
+        return None if catalog is None or entry is None else catalog.database(entry.database)
+
+    def _level_in(self, database: DatabaseEntry | None) -> Level | None:
+        """The stricter of what the table's database and the transaction ask for."""
         if database is None or database.isolation is None:
             return self.level
         return strictest(parse_level(database.isolation), self.level)
+
+    def _granularity_in(self, database: DatabaseEntry | None) -> Granularity:
+        """The coarser of what the table's database and the lake ask for."""
+        lake = parse_granularity(self.engine.settings.conflict_granularity)
+        text = None if database is None else database.properties.get(GRANULARITY)
+        return coarsest(lake, None if text is None else parse_granularity(text))
 
     def stage(self, handle: Handle, change: Change) -> None:
         """Adds what a statement did. Raises InvalidRequest in a read-only transaction."""

@@ -32,11 +32,14 @@ from txlake.statements import (
 
 
 def alter(cursor: Cursor) -> Statement:
-    """ALTER TABLE, ALTER DATABASE ... ISOLATION LEVEL"""
+    """ALTER TABLE, ALTER DATABASE ... ISOLATION LEVEL or SET DBPROPERTIES"""
     cursor.expect("ALTER")
     if cursor.accept_any("DATABASE", "SCHEMA"):
         name = database(cursor)
-        cursor.accept("SET")
+        if cursor.accept("SET") and cursor.accept_any("DBPROPERTIES", "PROPERTIES"):
+            given = properties(cursor)
+            cursor.expect_end()
+            return AlterDatabase(name, properties=given)
         cursor.expect("ISOLATION", "LEVEL")
         level = database_isolation(cursor)
         cursor.expect_end()

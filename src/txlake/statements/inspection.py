@@ -34,10 +34,11 @@ class DropDatabase:
 
 @dataclass(frozen=True, slots=True)
 class AlterDatabase:
-    """ALTER DATABASE ... ISOLATION LEVEL."""
+    """ALTER DATABASE ... ISOLATION LEVEL, or SET DBPROPERTIES."""
 
     name: str
-    isolation: Isolation
+    isolation: Isolation | None = None
+    properties: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,10 +52,17 @@ class TableTransaction:
         base: the snapshot that it reads; version -1 where there is no table yet.
     """
 
-    def __init__(self, log: TableLog, base: Snapshot | None, level: Level | None = None) -> None:
+    def __init__(
+        self,
+        log: TableLog,
+        base: Snapshot | None,
+        level: Level | None = None,
+        granularity: Granularity | None = None,
+    ) -> None:
         self.log = log
         self.base = Snapshot.empty(log.name) if base is None else base
         self._asked = level
+        self._asked_granularity = granularity
         self._reads: list[Read] = []
         self._read_files: set[str] = set()
         self._read_app_ids: set[str] = set()
@@ -83,8 +90,9 @@ class TableTransaction:
 
     @property
     def granularity(self) -> Granularity:
-        """What this transaction and another one may not both change."""
-        return coarsest(parse_granularity(self._view.properties.conflict_granularity))
+        """The coarsest of what the table and those around it ask for."""
+        own = parse_granularity(self._view.properties.conflict_granularity)
+        return coarsest(own, self._asked_granularity)
 
     # Reads
 

@@ -1,168 +1,285 @@
-"""Which pairs of writes conflict: Databricks' two tables, cell by cell, on the real engine.
+"""Which pairs of writes conflict: Databricks' two tables, cell by cell, on path tables.
 
-The first transaction's statement runs while the second transaction is open; the second commits
-last. Source: "Row-level concurrency" and "Isolation levels" of the Databricks documentation.
+Each statement runs once, on Spark; what it did is then committed as the first and as the second of
+two in copies of its table. The rows are read by delta-rs. Source: the Databricks documentation,
+"Isolation levels and write conflicts" and "Row-level concurrency", its conflict matrix and its
+notes: INSERT is one that reads nothing, and concurrency by row needs deletion vectors.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
+from unittest import mock
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, QueryBuilder
 
 import txlake
-from tests.lake.rows import query
+from txlake.conflict.granularity import PROPERTY
+from txlake.conflict.levels import Level
 from txlake.errors import (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
     ConcurrentDeleteReadException,
     Conflict,
+    UpdateConflict,
 )
+from txlake.protocol.file_names import commit_path
+from txlake.session.engine import Engine, Handle
+from txlake.session.transaction import Transaction
+from txlake.statements import TablePath
+from txlake.transaction.change import Change
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 APPEND = ConcurrentAppendException
-ROWS = (ConcurrentDeleteDeleteException, ConcurrentDeleteReadException)
-LEVELS = ("WriteSerializable", "Serializable")
-# Each statement names row 5 or 6 of the first file, or none.
-INSERT = "INSERT INTO t VALUES (100, 'new')"
-INSERT_MATCHING = "INSERT INTO t VALUES (5, 'new')"
-UPDATE = "UPDATE t SET s = 'u' WHERE id = {row}"
-DELETE = "DELETE FROM t WHERE id = {row}"
-MERGE = (
-    "MERGE INTO t USING (SELECT {row} AS id) AS s ON t.id = s.id AND t.id = {row} "
-    "WHEN MATCHED THEN UPDATE SET s = 'm'"
+DELETE_READ = ConcurrentDeleteReadException
+DELETE_DELETE = ConcurrentDeleteDeleteException
+WRITE_SERIALIZABLE, SERIALIZABLE = Level.WRITE_SERIALIZABLE, Level.SERIALIZABLE
+
+# Rows 5 and 6 are in the first of two files, row 100 in none.
+INSERT = "INSERT INTO {t} VALUES (100, 'new')"
+INSERT_5 = "INSERT INTO {t} VALUES (5, 'new')"
+UPDATE_5, UPDATE_6 = ("UPDATE {t} SET s = 'u' WHERE id = " + row for row in "56")
+DELETE_5, DELETE_6 = ("DELETE FROM {t} WHERE id = " + row for row in "56")
+MERGE_5, MERGE_6 = (
+    "MERGE INTO {t} AS t USING (SELECT CAST(" + row + " AS BIGINT) AS id) AS s ON t.id = s.id "
+    "AND t.id = " + row + " WHEN MATCHED THEN UPDATE SET s = 'm'"
+    for row in "56"
 )
-CHANGES = (UPDATE, DELETE, MERGE)
-OPTIMIZE = "OPTIMIZE t"
-ZORDER = "OPTIMIZE t ZORDER BY (id)"
+CHANGES_5, CHANGES_6 = (UPDATE_5, DELETE_5, MERGE_5), (UPDATE_6, DELETE_6, MERGE_6)
+OPTIMIZE, ZORDER = "OPTIMIZE {t}", "OPTIMIZE {t} ZORDER BY (id)"
+NAMES = {
+    INSERT: "insert",
+    INSERT_5: "insert 5",
+    **dict(zip(CHANGES_5, ("update 5", "delete 5", "merge 5"), strict=True)),
+    **dict(zip(CHANGES_6, ("update 6", "delete 6", "merge 6"), strict=True)),
+    OPTIMIZE: "optimize",
+    ZORDER: "zorder",
+}
+# What a user sees of a statement that ran on the rows that it is given.
+Rows = dict[tuple[int, str], int]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Two statements, and the exceptions that the second may end with at each level."""
+    """Two statements, and how the second to commit ends at each level; None where it commits."""
 
     first: str
     second: str
-    write_serializable: tuple[type[Conflict], ...] = ()
-    serializable: tuple[type[Conflict], ...] = ()
+    write_serializable: type[Conflict] | None = None
+    serializable: type[Conflict] | None = None
 
-    def expected(self, level: str) -> tuple[type[Conflict], ...]:
-        return self.write_serializable if level == LEVELS[0] else self.serializable
+    def expected(self, level: Level) -> type[Conflict] | None:
+        return self.write_serializable if level is WRITE_SERIALIZABLE else self.serializable
 
 
-def always(first: str, second: str, *errors: type[Conflict]) -> Cell:
-    return Cell(first, second, errors, errors)
+def always(first: str, second: str, error: type[Conflict] | None = None) -> Cell:
+    """The same at both levels."""
+    return Cell(first, second, error, error)
 
 
 def name(cell: Cell) -> str:
-    return f"{cell.first} / {cell.second}"
+    return f"{NAMES[cell.first]} then {NAMES[cell.second]}"
 
 
 def by_row() -> Iterator[Cell]:
-    """The table with row-level concurrency."""
+    """The table with concurrency by row."""
     yield always(INSERT, INSERT)
-    for change in CHANGES:
-        this, that = change.format(row=5), change.format(row=6)
-        yield always(INSERT, this)
-        yield always(this, INSERT)
-        yield always(this, INSERT_MATCHING)
-        yield Cell(INSERT_MATCHING, this, (), (APPEND,))
-        for other in CHANGES:
-            yield always(other.format(row=6), this)
-            yield always(other.format(row=5), this, *ROWS, APPEND)
-        yield always(OPTIMIZE, this)
-        yield always(this, OPTIMIZE)
-        yield always(ZORDER, that, *ROWS)
-        yield always(that, ZORDER, *ROWS)
-    yield always(INSERT, OPTIMIZE)
-    yield always(OPTIMIZE, INSERT)
+    for change, other in zip(CHANGES_5, CHANGES_6, strict=True):
+        yield always(change, INSERT)
+        yield always(change, INSERT_5)
+        yield always(INSERT, change)
+        yield Cell(INSERT_5, change, None, APPEND)
+        yield from (always(one, change) for one in CHANGES_6)
+        yield always(UPDATE_5, change, APPEND)
+        yield always(MERGE_5, change, APPEND)
+        yield always(DELETE_5, change, DELETE_READ if change is MERGE_5 else DELETE_DELETE)
+        for rewrite in (OPTIMIZE, ZORDER):
+            by_position = rewrite is OPTIMIZE
+            yield always(rewrite, other, None if by_position else DELETE_READ)
+            yield always(other, rewrite, None if by_position else DELETE_DELETE)
+    yield from by_anything()
     yield always(OPTIMIZE, OPTIMIZE)
-    yield always(ZORDER, ZORDER, *ROWS)
+    yield always(ZORDER, OPTIMIZE)
+    yield always(OPTIMIZE, ZORDER, DELETE_DELETE)
 
 
-def by_file() -> Iterator[Cell]:
-    """The table without row-level concurrency: rows 5 and 6 are of one file."""
+def by_file(*, copies: bool) -> Iterator[Cell]:
+    """The table without: rows 5 and 6 are in one file. `copies`: a change writes the file anew."""
     yield always(INSERT, INSERT)
-    for change in CHANGES:
-        this, that = change.format(row=5), change.format(row=6)
-        yield always(INSERT, this)
-        yield always(this, INSERT)
-        yield Cell(INSERT_MATCHING, this, (), (APPEND,))
-        for other in CHANGES:
-            yield always(other.format(row=6), this, *ROWS, APPEND)
-        yield always(OPTIMIZE, that, *ROWS)
-        yield always(that, OPTIMIZE, *ROWS)
-    yield always(INSERT, OPTIMIZE)
-    yield always(OPTIMIZE, INSERT)
-    yield always(OPTIMIZE, OPTIMIZE, *ROWS)
+    for change in CHANGES_5:
+        yield always(change, INSERT)
+        yield always(INSERT, change)
+        yield Cell(INSERT_5, change, None, APPEND)
+        yield from (always(one, change, APPEND if copies else DELETE_READ) for one in CHANGES_6)
+        for rewrite in (OPTIMIZE, ZORDER):
+            yield always(rewrite, change, DELETE_READ)
+            yield always(change, rewrite, DELETE_DELETE)
+    yield from by_anything()
+    for rewrite in (OPTIMIZE, ZORDER):
+        yield always(OPTIMIZE, rewrite, DELETE_DELETE)
+        yield always(ZORDER, rewrite, DELETE_DELETE)
 
 
-def opened(lake: txlake.Lake, place: Path | None, level: str, **properties: str) -> str:
-    """A table of two files: rows 1 to 10, and 11 to 20. Its name as SQL has it."""
-    table = "t" if place is None else f"delta.`{place}`"
-    settings = {"delta.isolationLevel": level, **properties}
-    listed = ", ".join(f"'{key}' = '{value}'" for key, value in settings.items())
-    lake.sql(f"CREATE TABLE {table} (id BIGINT, s STRING) USING delta TBLPROPERTIES ({listed})")
-    for start in (1, 11):
-        ids = list(range(start, start + 10))
-        lake.write(pa.table({"id": ids, "s": ["old"] * 10}), str(place or "t"), "append")
-    return table
+def by_table() -> Iterator[Cell]:
+    """Microsoft Fabric's: of two that don't only append one fails, whatever they changed."""
+    yield always(INSERT, INSERT)
+    for change in CHANGES_5:
+        yield always(change, INSERT)
+        yield always(INSERT, change)
+        yield from (always(one, change, UpdateConflict) for one in CHANGES_6)
+    yield always(OPTIMIZE, UPDATE_5, UpdateConflict)
+    yield always(UPDATE_5, OPTIMIZE, UpdateConflict)
 
 
-def run(lake: txlake.Lake, table: str, cell: Cell, level: str) -> None:
-    first, second = (
-        text.replace(" t ", f" {table} ", 1) if table != "t" else text
-        for text in (f"{cell.first} ", f"{cell.second} ")
-    )
-    if table != "t":
-        first, second = (text.replace("t.id", "target.id") for text in (first, second))
-        first, second = (text.replace(" USING (", " AS target USING (") for text in (first, second))
-    before = query(lake, f"SELECT * FROM {table}")
-    tx = lake.begin()
-    tx.sql(second)
-    lake.sql(first)
-    errors = cell.expected(level)
-    if not errors:
-        tx.commit()
+def by_anything() -> Iterator[Cell]:
+    """Rewrites beside inserts, and beside one another, where the grain changes nothing."""
+    for rewrite in (OPTIMIZE, ZORDER):
+        yield always(INSERT, rewrite)
+        yield always(rewrite, INSERT)
+    yield always(ZORDER, ZORDER, DELETE_DELETE)
+
+
+class Tables:
+    """A table with deletion vectors and one without, their copies, what statements do to them."""
+
+    def __init__(self, lake: txlake.Lake, folder: Path) -> None:
+        self._lake = lake
+        self._folder = folder
+        self._changes: dict[tuple[bool, str, bool], Change] = {}
+        self._copies = count()
+        self.engine: Engine = lake._session.engine
+
+    def made(self, vectors: bool) -> Path:
+        """The table: rows 1 to 10 in one file, 11 to 20 in another."""
+        place = self._folder / f"vectors {vectors}"
+        if not place.exists():
+            self._lake.sql(
+                f"CREATE TABLE delta.`{place}` (id BIGINT, s STRING) TBLPROPERTIES "
+                f"('delta.enableDeletionVectors' = '{vectors}', '{PROPERTY}' = 'row')"
+            )
+            for start in (1, 11):
+                rows = pa.table({"id": range(start, start + 10), "s": ["old"] * 10})
+                self._lake.write(rows, str(place), "append")
+        return place
+
+    def change(self, vectors: bool, statement: str, *, again: bool = False) -> Change:
+        """What the statement does, or does when it runs again; it isn't committed."""
+        key = (vectors, statement, again)
+        if key not in self._changes:
+            place, tx = self.made(vectors), self._lake.begin()
+            with mock.patch.object(Transaction, "stage", autospec=True) as stage:
+                tx.sql(statement.format(t=f"delta.`{place}`"))
+            tx.rollback()
+            [call] = stage.call_args_list
+            self._changes[key] = call.args[2]
+        return self._changes[key]
+
+    def copy(self, vectors: bool, granularity: str) -> Handle:
+        """The table somewhere else, with the files that statements have written so far."""
+        place = self._folder / f"copy {next(self._copies)}"
+        shutil.copytree(self.made(vectors), place, copy_function=os.link)
+        first = place / commit_path(0)
+        text = first.read_text()
+        first.unlink()
+        first.write_text(text.replace(f'"{PROPERTY}":"row"', f'"{PROPERTY}":"{granularity}"'))
+        return self.engine.at(str(place), TablePath(str(place)))
+
+    def begun(self, handle: Handle, change: Change, level: Level) -> Transaction:
+        """A transaction that did this."""
+        one = Transaction(id="t", engine=self.engine, level=level, explicit=False)
+        one.stage(handle, change)
+        return one
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tables]:
+    folder = tmp_path_factory.mktemp("conflict tables")
+    with txlake.connect(str(folder / "warehouse"), spark=spark) as lake:
+        yield Tables(lake, folder)
+
+
+def race(
+    tables: Tables, cell: Cell, level: Level, *, vectors: bool = True, granularity: str = "row"
+) -> None:
+    first = tables.change(vectors, cell.first)
+    second = tables.change(vectors, cell.second, again=cell.first == cell.second)
+    handle = tables.copy(vectors, granularity)
+    winner, loser = (tables.begun(handle, one, level) for one in (first, second))
+    winner.commit()
+    expected = cell.expected(level)
+    if expected is None:
+        loser.commit()
     else:
-        with pytest.raises(errors) as caught:
-            tx.commit()
+        with pytest.raises(Conflict) as caught:
+            loser.commit()
+        assert type(caught.value) is expected, str(caught.value)
         assert caught.value.evidence is not None
-    serial = [first, second] if not errors else [first]
-    assert query(lake, f"SELECT * FROM {table}") == after(before, serial)
+        assert caught.value.evidence.winning_version == 3
+    orders = [[cell.first]] if expected else [[cell.first, cell.second]]
+    if level is WRITE_SERIALIZABLE and expected is None:
+        orders.append([cell.second, cell.first])
+    assert read(handle) in [after(one) for one in orders]
 
 
-def after(before: list[tuple[object, ...]], texts: list[str]) -> list[tuple[object, ...]]:
-    """The rows after these statements, by a model of them."""
-    rows = {row[0]: str(row[1]) for row in before}
-    extra: list[tuple[object, ...]] = []
-    for text in texts:
-        row = 5 if " 5 " in f"{text} ".replace(")", " ") else 6
-        if text.startswith("INSERT"):
-            extra.append((100, "new") if "100" in text else (5, "new"))
-        elif text.startswith("UPDATE") and row in rows:
-            rows[row] = "u"
-        elif text.startswith("MERGE") and row in rows:
-            rows[row] = "m"
-        elif text.startswith("DELETE"):
-            rows.pop(row, None)
-    return sorted([*rows.items(), *extra], key=repr)
+def read(handle: Handle) -> Rows:
+    """The rows of the newest version, by delta-rs."""
+    table = DeltaTable(handle.store.url)
+    found = pa.table(QueryBuilder().register("t", table).execute("SELECT id, s FROM t").read_all())
+    rows: Rows = {}
+    for one in found.to_pylist():
+        row = (one["id"], one["s"])
+        rows[row] = rows.get(row, 0) + 1
+    return rows
 
 
-@pytest.mark.parametrize("level", LEVELS)
+def after(statements: list[str]) -> Rows:
+    """The rows after these statements, one by one."""
+    rows: Rows = {(row, "old"): 1 for row in range(1, 21)}
+    for statement in statements:
+        kind, _, number = NAMES[statement].partition(" ")
+        row = int(number or 100)
+        if kind == "insert":
+            rows[row, "new"] = rows.get((row, "new"), 0) + 1
+        elif kind in ("update", "merge", "delete"):
+            taken = sum(rows.pop(one) for one in list(rows) if one[0] == row)
+            if taken and kind != "delete":
+                rows[row, kind[0]] = taken
+    return rows
+
+
+levels = pytest.mark.parametrize(
+    "level", [WRITE_SERIALIZABLE, SERIALIZABLE], ids=lambda level: level.value
+)
+
+
+@levels
 @pytest.mark.parametrize("cell", list(by_row()), ids=name)
-def test_with_row_level_concurrency(lake: txlake.Lake, cell: Cell, level: str) -> None:
-    run(lake, opened(lake, None, level), cell, level)
+def test_with_concurrency_by_row(tables: Tables, cell: Cell, level: Level) -> None:
+    race(tables, cell, level)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("cell", list(by_file()), ids=name)
-@pytest.mark.parametrize("how", ["without vectors", "file"])
-def test_without_row_level_concurrency(lake: txlake.Lake, cell: Cell, level: str, how: str) -> None:
-    properties = {
-        "without vectors": {"delta.enableDeletionVectors": "false"},
-        "file": {"txlake.conflictGranularity": "file"},
-    }[how]
-    run(lake, opened(lake, None, level, **properties), cell, level)
+@levels
+@pytest.mark.parametrize("cell", list(by_file(copies=False)), ids=name)
+def test_with_concurrency_by_file(tables: Tables, cell: Cell, level: Level) -> None:
+    race(tables, cell, level, granularity="file")
+
+
+@levels
+@pytest.mark.parametrize("cell", list(by_file(copies=True)), ids=name)
+def test_without_deletion_vectors(tables: Tables, cell: Cell, level: Level) -> None:
+    race(tables, cell, level, vectors=False)
+
+
+@pytest.mark.parametrize("cell", list(by_table()), ids=name)
+def test_with_concurrency_by_table(tables: Tables, cell: Cell) -> None:
+    race(tables, cell, WRITE_SERIALIZABLE, granularity="table")

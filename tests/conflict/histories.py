@@ -95,15 +95,20 @@ class Disk:
             raise CorruptTable(f"there is no vector {vector_id}")
         return self.vectors[vector_id]
 
-    def may_match(self, read: Read, rows: Sequence[FileRows]) -> Sequence[bool]:
+    def matching(self, read: Read, rows: Sequence[FileRows]) -> Sequence[FileRows]:
         """The third tier, by looking at the very rows."""
-        return [any(_holds(read, row) for row in self._rows(one)) for one in rows]
+        found = []
+        for one in rows:
+            places = BitMap64(place for place, row in self._rows(one) if _holds(read, row))
+            if places:
+                found.append(replace(one, positions=places))
+        return found
 
-    def _rows(self, one: FileRows) -> Iterable[Row]:
+    def _rows(self, one: FileRows) -> Iterable[tuple[int, Row]]:
         rows = self.files[one.file.path]
         if one.positions is not None:
-            return (rows[place] for place in one.positions)
-        return (row for place, row in enumerate(rows) if place not in self.deleted(one.file))
+            return [(place, rows[place]) for place in one.positions]
+        return self.live(one.file)
 
     def deleted(self, file: Add | Remove) -> BitMap64:
         """The positions deleted in a file."""

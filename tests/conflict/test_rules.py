@@ -193,9 +193,9 @@ class Verdict:
         self.holds = holds
         self.asked: list[str] = []
 
-    def may_match(self, read: object, rows: Sequence[FileRows]) -> Sequence[bool] | None:
+    def matching(self, read: object, rows: Sequence[FileRows]) -> Sequence[FileRows] | None:
         self.asked += [one.file.path for one in rows]
-        return None if self.holds is None else [self.holds] * len(rows)
+        return None if self.holds is None else rows if self.holds else []
 
 
 @pytest.mark.parametrize(("holds", "conflicts"), [(True, True), (None, True), (False, False)])

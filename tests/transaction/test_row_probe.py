@@ -121,10 +121,9 @@ class Table:
 
     def matches(self, text: str | None, positions: Sequence[int] | None = None) -> bool:
         where = None if positions is None else BitMap64(positions)
-        found = self.probe().may_match(self.read(text), [FileRows(file=self.file, positions=where)])
+        found = self.probe().matching(self.read(text), [FileRows(file=self.file, positions=where)])
         assert found is not None
-        [one] = found
-        return one
+        return bool(found)
 
 
 @pytest.mark.parametrize(
@@ -168,8 +167,9 @@ def test_only_the_rows_that_are_asked_about() -> None:
     assert table.matches(None, [1])
     marked = FileRows(file=replace(table.file, deletion_vector=vector()))
     probe = table.probe(vectors=Vectors(0))
-    assert probe.may_match(table.read("id = 1"), [marked]) == [False]
-    assert probe.may_match(table.read("id = 2"), [marked]) == [True]
+    assert probe.matching(table.read("id = 1"), [marked]) == []
+    found = probe.matching(table.read("id = 2 OR s = 'ab'"), [marked])
+    assert found == [FileRows(file=marked.file, positions=BitMap64([1, 2]))]
 
 
 def test_partition_values_are_typed_and_their_names_folded() -> None:
@@ -226,52 +226,57 @@ def test_what_cant_be_read_is_in_doubt() -> None:
     table = Table()
     marked = replace(table.file, deletion_vector=vector())
     three = table.read("id = 3")
-    assert table.probe().may_match(three, [FileRows(file=marked)]) == [True]
+    assert table.probe().matching(three, [FileRows(file=marked)]) == [FileRows(file=marked)]
     table.store.put("a b", b"PAR1")
     assert table.matches("id = 3")
     table.store.delete(["a b"])
     assert table.matches("id = 3")
     elsewhere = replace(table.file, path="file:/a%20b")
-    assert table.probe().may_match(three, [FileRows(file=elsewhere)]) == [True]
+    assert table.probe().matching(three, [FileRows(file=elsewhere)]) == [FileRows(file=elsewhere)]
 
 
 class Beyond:
     """Another probe, that is asked for what this one can't tell."""
 
-    def __init__(self, *answers: bool) -> None:
-        self.answers = answers or None
-        self.asked: list[int] = []
+    def __init__(self, answer: Sequence[FileRows] | None = None) -> None:
+        self.answer = answer
+        self.asked: list[Sequence[FileRows]] = []
 
-    def may_match(self, read: Read, rows: Sequence[FileRows]) -> Sequence[bool] | None:
-        self.asked.append(len(rows))
-        return self.answers
+    def matching(self, read: Read, rows: Sequence[FileRows]) -> Sequence[FileRows] | None:
+        self.asked.append(rows)
+        return self.answer
 
 
 def test_what_is_too_large_goes_to_another_probe() -> None:
     table = Table()
     rows, one = [FileRows(file=table.file)], table.read("id = 1")
-    assert table.probe(bytes_max=10).may_match(one, rows) is None
-    assert table.probe(bytes_max=10, beyond=Beyond()).may_match(one, rows) is None
-    assert table.probe(bytes_max=10, beyond=Beyond(False)).may_match(one, rows) == [False]
-    assert table.probe(bytes_max=10, beyond=Beyond(True)).may_match(one, rows) == [True]
+    assert table.probe(bytes_max=10).matching(one, rows) is None
+    assert table.probe(bytes_max=10, beyond=Beyond()).matching(one, rows) is None
+    assert table.probe(bytes_max=10, beyond=Beyond([])).matching(one, rows) == []
+    exact = [FileRows(file=table.file, positions=BitMap64([0]))]
+    assert table.probe(bytes_max=10, beyond=Beyond(exact)).matching(one, rows) == exact
 
 
 def test_only_what_is_left_in_doubt_goes_to_another_probe() -> None:
     table = Table()
-    other = FileRows(file=table.file, positions=BitMap64([1]))
-    rows = [other, FileRows(file=table.file)]
-    beyond = Beyond(False)
-    assert table.probe(beyond=beyond).may_match(table.read("id = 1"), rows) == [False, False]
-    assert beyond.asked == [1]
-    assert table.probe(beyond=beyond).may_match(table.read("id = 3"), rows) == [False, False]
-    assert beyond.asked == [1]
-    assert table.probe(beyond=Beyond()).may_match(table.read("id = 1"), rows) == [False, True]
+    rows = [FileRows(file=table.file, positions=BitMap64([place])) for place in (0, 1)]
+    for text, asked, left in (
+        ("id = 3", [], []),
+        ("id = 1", [], rows[:1]),  # certain
+        ("id = 1 AND abs(id) = 2", [rows[:1]], rows[:1]),
+    ):
+        silent, beyond = Beyond(), Beyond([])
+        assert table.probe(beyond=silent).matching(table.read(text), rows) == left
+        assert silent.asked == asked
+        assert table.probe(beyond=beyond).matching(table.read(text), rows) == (
+            [] if asked else left
+        )
 
 
 def test_a_file_is_read_once_for_many_winners() -> None:
     table = Table()
     probe, two = table.probe(), table.read("id = 2")
     for place in range(3):
-        found = probe.may_match(two, [FileRows(file=table.file, positions=BitMap64([place]))])
-        assert found == [place == 1]
+        rows = [FileRows(file=table.file, positions=BitMap64([place]))]
+        assert probe.matching(two, rows) == (rows if place == 1 else [])
     assert table.store.requests.count(("get", "a b")) == 1

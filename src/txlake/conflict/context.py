@@ -37,8 +37,11 @@ class FileRows:
 class RowProbe(Port):
     """Looks at the rows of a few files: the third tier."""
 
-    def may_match(self, read: Read, rows: Sequence[FileRows]) -> Sequence[bool] | None:
-        """For each, whether one of the rows matches the read; None when that can't be told."""
+    def matching(self, read: Read, rows: Sequence[FileRows]) -> Sequence[FileRows] | None:
+        """Those of the rows that the read may match, without files of which it matches none.
+
+        None when that can't be told.
+        """
         ...
 
 
@@ -122,15 +125,11 @@ class Context:
         """
         return self.base.files.by_path(file.path) or self.moved_since.get(canonical_path(file.path))
 
-    def matching(self, read: Read, rows: Sequence[FileRows]) -> tuple[Add, ...]:
-        """The files of those rows that the read may match."""
+    def matching(self, read: Read, rows: Sequence[FileRows]) -> tuple[FileRows, ...]:
+        """Those of the rows that the read may match, as far as it could be told."""
         doubtful = self._by_statistics(read, rows) if rows else ()
-        if self.probe is not None and doubtful:
-            verdicts = self.probe.may_match(read, doubtful)
-            if verdicts is not None:
-                kept = zip(doubtful, verdicts, strict=True)
-                doubtful = tuple(one for one, matches in kept if matches)
-        return tuple(one.file for one in doubtful)
+        found = self.probe.matching(read, doubtful) if self.probe and doubtful else None
+        return doubtful if found is None else tuple(found)
 
     def _by_statistics(self, read: Read, rows: Sequence[FileRows]) -> tuple[FileRows, ...]:
         kept = self.verdicts.of(read, [one.file for one in rows], self.base)

@@ -18,7 +18,7 @@ from txlake.conflict.footprint import Footprint, Read, ReadKind
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
 from txlake.conflict.positions import Loss, losses
-from txlake.conflict.reconcile import Overlap, reconcile
+from txlake.conflict.reconcile import reconcile
 from txlake.conflict.winner import RowChanges, Winner
 from txlake.errors import (
     ConcurrentAppendException,
@@ -33,6 +33,7 @@ from txlake.protocol.actions import Add, Remove
 from txlake.protocol.paths import decode_path
 
 _File = TypeVar("_File", Add, Remove)
+_FILES_SHOWN = 10
 _ROWS_SHOWN = 10
 _AGAIN = "Run the transaction again on the newest version."
 
@@ -62,12 +63,12 @@ def select_not_true(footprint: Footprint, winner: Winner, context: Context) -> C
         return None
     changes = context.changes_of(winner)
     for read in _of_kind(footprint.reads, ReadKind.PLAIN):
-        files: Sequence[Add] = _rows_added(read, changes, winner, context)
+        found = _rows_added(read, changes, winner, context)
         change = "added rows that a SELECT of this transaction would have returned"
-        if not files:
-            files = _rows_deleted(read, changes.deleted, winner, context)
+        if not found:
+            found = _rows_deleted(read, changes.deleted, winner, context)
             change = "deleted rows that a SELECT of this transaction may have returned"
-        if files:
+        if found:
             return conflicted(
                 SerializableIsolationViolation,
                 select_not_true.__name__,
@@ -76,7 +77,8 @@ def select_not_true(footprint: Footprint, winner: Winner, context: Context) -> C
                 winner,
                 context,
                 read=read,
-                files=files,
+                files=[one.file for one in found],
+                rows=_samples(found),
                 advice="Run the transaction again, or read under write_serializable if what it "
                 "selects need not hold at its commit.",
             )
@@ -93,8 +95,8 @@ def rows_added(footprint: Footprint, winner: Winner, context: Context) -> Confli
         kinds.append(ReadKind.FOR_WRITE)
     changes = context.changes_of(winner)
     for read in _of_kind(footprint.reads, *kinds):
-        files = _rows_added(read, changes, winner, context)
-        if files:
+        found = _rows_added(read, changes, winner, context)
+        if found:
             return conflicted(
                 ConcurrentAppendException,
                 rows_added.__name__,
@@ -103,7 +105,8 @@ def rows_added(footprint: Footprint, winner: Winner, context: Context) -> Confli
                 winner,
                 context,
                 read=read,
-                files=files,
+                files=[one.file for one in found],
+                rows=_samples(found),
                 advice="Run the transaction again; a narrower condition, on partition columns "
                 "above all, keeps two writers apart.",
             )
@@ -145,9 +148,10 @@ def rows_deleted(footprint: Footprint, winner: Winner, context: Context) -> Conf
     gone = (*changes.deleted, *moved)
     for read in _of_kind(footprint.reads, *kinds):
         by_rule_6 = read.takes_all and context.row_vectors is not None
-        files = _rows_deleted(read, moved if by_rule_6 else gone, winner, context)
-        if files:
-            return _read_rows_deleted(footprint, winner, context, read, files)
+        found = _rows_deleted(read, moved if by_rule_6 else gone, winner, context)
+        if found:
+            files = [one.file for one in found]
+            return _read_rows_deleted(footprint, winner, context, read, files, _samples(found))
     read_files = {canonical_path(path) for path in footprint.read_files}
     listed = [file for file in gone if canonical_path(file.path) in read_files]
     if listed and context.level is not Level.SNAPSHOT:
@@ -161,6 +165,7 @@ def _read_rows_deleted(
     context: Context,
     read: Read | None,
     files: Sequence[Add | Remove],
+    rows: tuple[Mapping[str, object], ...] = (),
 ) -> Conflicted:
     return conflicted(
         ConcurrentDeleteReadException,
@@ -172,6 +177,7 @@ def _read_rows_deleted(
         context,
         read=read,
         files=files,
+        rows=rows,
         advice=_AGAIN,
     )
 
@@ -188,7 +194,7 @@ def rows_deleted_by_both(
     if vectors is not None:
         met = reconcile(footprint, winner, vectors)
         shared = tuple(file for file in shared if canonical_path(file.path) not in met.carried)
-        rows = tuple(_sample(overlap) for overlap in met.overlaps)
+        rows = tuple(_sample(overlap.file, overlap.positions) for overlap in met.overlaps)
     if not shared:
         return None
     return conflicted(
@@ -204,13 +210,17 @@ def rows_deleted_by_both(
     )
 
 
-def _sample(overlap: Overlap) -> Mapping[str, object]:
-    """The rows of an overlap for evidence: how many, and where the first of them stand."""
-    path = decode_path(overlap.file.path)
-    if overlap.positions is None:
+def _samples(found: Sequence[FileRows]) -> tuple[Mapping[str, object], ...]:
+    return tuple(_sample(one.file, one.positions) for one in found[:_FILES_SHOWN])
+
+
+def _sample(file: Add | Remove, positions: BitMap64 | None) -> Mapping[str, object]:
+    """Rows of a file for evidence: how many, and where the first of them stand."""
+    path = decode_path(file.path)
+    if positions is None:
         return {"file": path}
-    first = tuple(islice(overlap.positions, _ROWS_SHOWN))
-    return {"file": path, "count": len(overlap.positions), "positions": first}
+    first = tuple(islice(positions, _ROWS_SHOWN))
+    return {"file": path, "count": len(positions), "positions": first}
 
 
 def _carried(footprint: Footprint, winner: Winner, context: Context) -> frozenset[str]:
@@ -246,7 +256,7 @@ def _of_kind(reads: Iterable[Read], *kinds: ReadKind) -> tuple[Read, ...]:
 
 def _rows_added(
     read: Read, changes: RowChanges, winner: Winner, context: Context
-) -> tuple[Add, ...]:
+) -> tuple[FileRows, ...]:
     """Files with new rows that the read may match.
 
     Where a vector grew, rows were deleted, which `_rows_deleted` finds for reads of files; for a
@@ -272,7 +282,7 @@ def _may_return(lost: Mapping[str, Loss], file: Add, context: Context) -> bool:
 
 def _rows_deleted(
     read: Read, gone: Iterable[Remove], winner: Winner, context: Context
-) -> tuple[Add, ...]:
+) -> tuple[FileRows, ...]:
     """Files with rows of the version read that went, and that the read may match."""
     if not read.files:
         return ()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ from txlake.conflict.footprint import Read
 from txlake.conflict.positions import Vectors, deleted
 from txlake.errors import TxlakeError
 from txlake.log.predicates import ColumnPath, columns_of
-from txlake.log.skipping import rows_may_match
+from txlake.log.skipping import rows_may_match, rows_must_match
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store
 from txlake.protocol.actions import Add
@@ -33,6 +34,14 @@ _SPARK = b"org.apache.spark.version"
 _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _OLD_SPARK = re.compile(rb"[12]\.|3\.0")
 _TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Rows of a file that may match; `is_certain`: one of them does."""
+
+    rows: FileRows
+    is_certain: bool
 
 
 class FileProbe:
@@ -54,32 +63,40 @@ class FileProbe:
         self._beyond = beyond
         self._last: tuple[tuple[str, ...], pa.Table] | None = None
 
-    def may_match(self, read: Read, rows: Sequence[FileRows]) -> Sequence[bool] | None:
-        """For each whether one of the rows matches the read; None when that can't be told."""
-        found: Sequence[bool] | None = None
+    def matching(self, read: Read, rows: Sequence[FileRows]) -> Sequence[FileRows] | None:
+        """Those of the rows that the read may match; None when that can't be told."""
+        found: Sequence[FileRows] | None = None
+        is_certain = False
         if sum(one.file.size for one in rows) <= self._bytes_max:
-            found = [self._matches(read, one) for one in rows]
-        if self._beyond is None or (found is not None and not any(found)):
+            looks = [self._look(read, one) for one in rows]
+            found = [look.rows for look in looks if look is not None]
+            is_certain = any(look is not None and look.is_certain for look in looks)
+        left = rows if found is None else found
+        if self._beyond is None or is_certain or not left:
             return found
-        left = [place for place in range(len(rows)) if found is None or found[place]]
-        verdicts = self._beyond.may_match(read, [rows[place] for place in left])
-        if verdicts is None:
-            return found
-        certain = dict(zip(left, verdicts, strict=True))
-        return [certain.get(place, False) for place in range(len(rows))]
+        exact = self._beyond.matching(read, left)
+        return found if exact is None else exact
 
-    def _matches(self, read: Read, one: FileRows) -> bool:
+    def _look(self, read: Read, one: FileRows) -> _Look | None:
+        """What the file's rows say; None when no row of it matches."""
         if read.predicate is None:
-            return True
+            return _Look(one, is_certain=True)
+        schema = self._snapshot.schema
         try:
-            rows = self._rows(one, columns_of(read.predicate))
-            found = rows_may_match(read.predicate, rows, self._snapshot.schema)
+            rows, places = self._rows(one, columns_of(read.predicate))
+            may = rows_may_match(read.predicate, rows, schema)
+            must = rows_must_match(read.predicate, rows, schema)
         except (TxlakeError, pa.ArrowException, OSError, ValueError):  # unreadable: doubt
-            return True
-        return bool(pc.any(found).as_py())
+            return _Look(one, is_certain=False)
+        if not pc.any(may).as_py():
+            return None
+        matched = BitMap64(places.filter(may).to_pylist())
+        return _Look(replace(one, positions=matched), is_certain=bool(pc.any(must).as_py()))
 
-    def _rows(self, one: FileRows, wanted: Collection[ColumnPath]) -> pa.Table:
-        """The rows, with those of the wanted columns that are known exactly."""
+    def _rows(
+        self, one: FileRows, wanted: Collection[ColumnPath]
+    ) -> tuple[pa.Table, pa.UInt64Array]:
+        """The rows, with those of the wanted columns that are known exactly; their positions."""
         snapshot, file = self._snapshot, one.file
         partitions = {name.lower() for name in snapshot.partition_columns}
         names = {path[0].lower() for path in wanted if len(path) == 1}
@@ -95,7 +112,8 @@ class FileProbe:
                 value = parse_value(file.partition_values.get(item.physical_name), item.type)
                 values = pa.array([value] * rows.num_rows, to_arrow_type(item.type))
                 rows = rows.append_column(item.name, values)
-        return rows.take(_places(one, rows.num_rows, self._vectors))
+        places = _places(one, rows.num_rows, self._vectors)
+        return rows.take(places), places
 
     def _stored(self, file: Add, fields: Sequence[Field]) -> pa.Table:
         if is_absolute(file.path):
@@ -133,7 +151,7 @@ class FileProbe:
         return kind.name in _TIMES and bool(is_old)
 
 
-def _places(one: FileRows, count: int, vectors: Vectors) -> pa.Array:
+def _places(one: FileRows, count: int, vectors: Vectors) -> pa.UInt64Array:
     """The positions of the rows that are asked for."""
     if one.positions is not None:
         return pa.array(_numbers(one.positions))

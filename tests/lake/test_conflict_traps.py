@@ -6,9 +6,13 @@ Asked of `txlake.Log`. The data files aren't there, so that what bounds leave op
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, QueryBuilder
+from msgspec.structs import replace
 from pyroaring import BitMap64
 
 import txlake
@@ -16,11 +20,13 @@ from tests.lake.tables import Line, actions_at, add, new_log, remove, settings, 
 from txlake.errors import (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
     Conflict,
     MetadataChangedException,
 )
 from txlake.lake.log import Log
 from txlake.protocol import deletion_vectors as codec
+from txlake.protocol.actions import encode_actions
 from txlake.transaction.vectors import load_vector
 
 
@@ -235,6 +241,32 @@ def test_united_rows_keep_their_ids() -> None:
     second.commit([*marked(2), newer], operation="UPDATE")
     ids = {row["path"]: row["base_row_id"] for row in log.snapshot().files().to_pylist()}
     assert ids == {"a b": base[0], "new": 10, "newer": 13}
+
+
+@pytest.mark.parametrize(("row", "conflicts"), [(4, False), (9, True)])
+def test_a_vector_that_delta_spark_wrote_in_between(
+    golden: Path, tmp_path: Path, row: int, conflicts: bool
+) -> None:
+    place = tmp_path / "t"
+    shutil.copytree(golden / "delta-spark" / "table-with-dv-small", place)
+    log = txlake.Log(str(place))
+    ours = log.start_transaction(read_version=0)  # version 1 deletes rows 0 and 9
+    ours.read(f"value = {row}")
+    [file] = log._log.snapshot(0).files.adds()
+    line = json.loads(encode_actions([replace(file, data_change=True)]))
+    line["add"]["deletionVector"] = vector(row)
+    changes = [remove(file.path), line]
+    if conflicts:
+        with pytest.raises(ConcurrentDeleteReadException) as caught:
+            ours.commit(changes, operation="DELETE")
+        assert caught.value.evidence is not None
+        assert caught.value.evidence.rows[0]["positions"] == (9,)
+    else:
+        assert ours.commit(changes, operation="DELETE").version == 2
+        assert deleted(log) == [0, 4, 9]
+        table = DeltaTable(str(place))
+        rows = QueryBuilder().register("t", table).execute("SELECT value FROM t").read_all()
+        assert sorted(pa.table(rows)["value"].to_pylist()) == [1, 2, 3, 5, 6, 7, 8]
 
 
 # replace_where and dynamic overwrites are reads

@@ -21,6 +21,7 @@ from txlake.errors import (
 from txlake.ports import PutOutcome
 from txlake.protocol.actions import (
     Add,
+    CommitInfo,
     Protocol,
     Txn,
     decode_actions,
@@ -346,6 +347,16 @@ def test_a_commit_is_there_once(
     assert commit_path(version + 1) not in store.files
     assert committed.snapshot.version == version
     assert ("a", None) in committed.snapshot.files
+
+
+def test_the_history_says_what_was_rebased_over_and_tried() -> None:
+    store, transaction = scripted("taken", "taken")
+    assert transaction.commit().version == 3
+    path = commit_path(3)
+    info = decode_actions(store.files[path][0], file=path)[0]
+    assert isinstance(info, CommitInfo)
+    assert info.values["operationMetrics"] == {"numRebasedCommits": "2", "numCommitRetries": "2"}
+    assert info.values["readVersion"] == 0
 
 
 @pytest.mark.parametrize(

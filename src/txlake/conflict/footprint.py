@@ -35,6 +35,8 @@ class Read:
         kind: why it was read.
         files: whether the files that may match are read too. Without, only rows that a winner adds
             count against it (a dynamic partition overwrite, which removes all it finds anyway).
+        takes_all: whether the transaction takes away every row that the predicate matches.
+        condition: what the data plane evaluates where rows are looked at; nothing to the rules.
     """
 
     predicate: Predicate | None = None
@@ -42,6 +44,7 @@ class Read:
     kind: ReadKind = ReadKind.FOR_WRITE
     files: bool = True
     takes_all: bool = False
+    condition: object = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ Owns the temporary views that stand for tables in a statement's texts, for as lo
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from zoneinfo import ZoneInfo
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -154,17 +154,7 @@ class Context:
 
     def work_on(self, handle: Handle, snapshot: Snapshot) -> Work:
         """The means to read the table as it was at a snapshot."""
-        return Work(
-            start=lambda: self.engine.spark,
-            manifests=self.engine.manifests,
-            system=self.engine.system,
-            settings=self.engine.settings,
-            snapshot=snapshot,
-            store=handle.store,
-            storage_options=self.engine.storage_options,
-            column_of=self.column_of,
-            name=handle.qualifier,
-        )
+        return replace(self.engine.work(handle, snapshot), column_of=self.column_of)
 
     def scan(
         self,

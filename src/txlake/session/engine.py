@@ -14,11 +14,13 @@ from pyspark.sql import SparkSession
 
 from txlake.catalog import DEFAULT_DATABASE, Catalog, TableEntry
 from txlake.errors import InvalidRequest
+from txlake.log.snapshot import Snapshot
 from txlake.ports import Store, System
 from txlake.session.journal import Journal
 from txlake.settings import Settings
 from txlake.spark.manifest import Manifests
 from txlake.spark.reading import is_connect
+from txlake.spark.work import Work
 from txlake.statements import Table, TableName, TablePath
 from txlake.storage import open_store
 from txlake.transaction.table_log import TableLog
@@ -81,6 +83,25 @@ class Engine:
                 self._spark = self.make_spark()
                 use_this_python(self._spark)
             return self._spark
+
+    def work(self, handle: Handle, snapshot: Snapshot) -> Work:
+        """The means to read and write a table's rows as they were at a snapshot."""
+        return Work(
+            start=lambda: self.spark,
+            manifests=self.manifests,
+            system=self.system,
+            settings=self.settings,
+            snapshot=snapshot,
+            store=handle.store,
+            storage_options=self.storage_options,
+            name=handle.qualifier,
+        )
+
+    @property
+    def has_spark(self) -> bool:
+        """Whether the Spark session was started or found."""
+        with self._lock:
+            return self._spark is not None
 
     def spark_setting(self, key: str, default: str) -> str:
         """A setting of the Spark session; the default while none was started."""

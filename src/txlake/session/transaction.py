@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 
 from txlake.catalog import DatabaseEntry
 from txlake.conflict.footprint import ReadKind
@@ -16,8 +17,11 @@ from txlake.conflict.granularity import PROPERTY as GRANULARITY
 from txlake.conflict.granularity import Granularity, coarsest, parse_granularity
 from txlake.conflict.levels import Level, parse_level, strictest
 from txlake.errors import Conflict, InvalidRequest, OutcomeUnknown
+from txlake.log.snapshot import Snapshot
 from txlake.session.engine import Engine, Handle
 from txlake.session.journal import Open
+from txlake.spark.probe import SparkProbe
+from txlake.spark.work import Work
 from txlake.transaction.change import Change
 from txlake.transaction.commit import Committed
 from txlake.transaction.table_transaction import TableTransaction, Token
@@ -67,7 +71,7 @@ class Transaction:
     user_metadata: str | None = None
     begin_ms: int = 0
     _tables: dict[str, TableTransaction] = field(default_factory=dict)
-    _names: dict[str, str] = field(default_factory=dict)
+    _handles: dict[str, Handle] = field(default_factory=dict)
     _marks: list[_Mark] = field(default_factory=list)
     _effects: list[Callable[[], None]] = field(default_factory=list)
     _named: dict[tuple[str, str], Handle | None] = field(default_factory=dict)
@@ -86,7 +90,7 @@ class Transaction:
             state=self.state.value,
             isolation=None if self.level is None else self.level.value,
             read_only=self.read_only,
-            tables=tuple(self._names.values()),
+            tables=tuple(handle.name for handle in self._handles.values()),
         )
 
     @property
@@ -124,7 +128,7 @@ class Transaction:
                 for other in self._tables.values():
                     other.read_elsewhere()
             self._tables[handle.store.url] = found
-            self._names[handle.store.url] = handle.name
+            self._handles[handle.store.url] = handle
         return found
 
     def _database_of(self, handle: Handle) -> DatabaseEntry | None:
@@ -149,7 +153,12 @@ class Transaction:
         for read in change.reads:
             kind = ReadKind.GUARD if read.guard else ReadKind.FOR_WRITE
             table.read(
-                read.predicate, read.text, files=read.files, kind=kind, takes_all=read.takes_all
+                read.predicate,
+                read.text,
+                files=read.files,
+                kind=kind,
+                takes_all=read.takes_all,
+                condition=read.condition,
             )
         if not change.actions:
             return
@@ -160,7 +169,7 @@ class Transaction:
             )
         written = [url for url, other in self._tables.items() if other.has_changes]
         if written and handle.store.url not in written:
-            names = f"{self._names[written[0]]} and {handle.name}"
+            names = f"{self._handles[written[0]].name} and {handle.name}"
             raise InvalidRequest(
                 f"a transaction can write one table, this one would write {names}; commit them "
                 "one after the other"
@@ -233,10 +242,11 @@ class Transaction:
         self.require_active()
         committed = None
         try:
-            for table in self._tables.values():
+            for url, table in self._tables.items():
                 if table.has_changes:
                     told = self.user_metadata or self.engine.spark_setting(_USER_METADATA, "")
-                    committed = table.commit(user_metadata=told or None)
+                    probe = SparkProbe(partial(self._work_on, self._handles[url], table.base))
+                    committed = table.commit(user_metadata=told or None, probe=probe)
         except BaseException as error:
             is_open = isinstance(error, OutcomeUnknown)
             self._end(State.UNKNOWN if is_open else State.ROLLED_BACK)
@@ -247,6 +257,10 @@ class Transaction:
         for effect in self._effects:
             effect()
         return committed
+
+    def _work_on(self, handle: Handle, base: Snapshot) -> Work | None:
+        """The table as it was read; None where that would start Spark."""
+        return self.engine.work(handle, base) if self.engine.has_spark else None
 
     def rollback(self) -> None:
         """Forgets everything; files already written are orphans for VACUUM."""

@@ -43,6 +43,14 @@ def plain_column(expression: Expression) -> Column:
     return F.expr(expression.rewritten(lambda _: None))
 
 
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A statement's condition on a table's rows, and the alias by which it names the table."""
+
+    expression: Expression
+    alias: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """One table as a statement sees it, and the means to read and write its rows.
@@ -156,10 +164,14 @@ class Work:
     def read(self, expression: Expression | None, alias: str | None) -> Read:
         """The read of a DELETE or UPDATE, which takes away every row that its condition matches."""
         predicate = self.predicate(expression, alias)
+        if expression is None or predicate is None:
+            return Read(takes_all=True)
+        by_row = self.by_row(predicate)
         return Read(
             predicate=predicate,
-            text=None if expression is None else condition_text(expression),
-            takes_all=predicate is None or self.by_row(predicate),
+            text=condition_text(expression),
+            takes_all=by_row,
+            condition=Condition(expression, alias) if by_row else None,
         )
 
     def by_row(self, predicate: Predicate) -> bool:

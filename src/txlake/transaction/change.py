@@ -19,7 +19,8 @@ class Read:
     `text` is the predicate as its author wrote it, for messages and for exact row checks. Without
     `files` only rows that a concurrent transaction adds count against it. With `guard` it has to
     stay true at every isolation level: the table would be wrong otherwise, whatever the order.
-    With `takes_all` the change takes away every row that it depends on.
+    With `takes_all` the change takes away every row that it depends on. `condition` is what the
+    data plane evaluates where rows are looked at.
     """
 
     predicate: Predicate | None = None
@@ -27,6 +28,7 @@ class Read:
     files: bool = True
     guard: bool = False
     takes_all: bool = False
+    condition: object = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

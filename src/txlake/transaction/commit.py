@@ -137,7 +137,7 @@ class CommitLoop:
             if self._footprint.is_empty:
                 return self._committed(attempt - 1, self._state)
             version = self._state.version + 1
-            actions, snapshot = self._attempt(version)
+            actions, snapshot = self._attempt(version, retries=attempt - 1)
             outcome = self._put(version, actions)
             match outcome:
                 case PutOutcome.CREATED:
@@ -168,7 +168,7 @@ class CommitLoop:
             snapshot=snapshot,
         )
 
-    def _attempt(self, version: int) -> tuple[tuple[Action, ...], Snapshot]:
+    def _attempt(self, version: int, *, retries: int) -> tuple[tuple[Action, ...], Snapshot]:
         """The actions of one attempt, and the table as it is when the attempt succeeds."""
         previous, about = self._state, self._proposal.about
         now_ms = self._log.system.now_ms()
@@ -183,7 +183,14 @@ class CommitLoop:
         ]
         numbered = assign(actions, previous, version, protocol=protocol, metadata=metadata)
         tags = preserved_tag(self._footprint, self._proposal.base, metadata)
-        info = commit_info(about, now_ms=now_ms, in_commit_ms=time_ms, tags=tags)
+        info = commit_info(
+            about,
+            now_ms=now_ms,
+            in_commit_ms=time_ms,
+            tags=tags,
+            rebased_over=len(self._checked),
+            retries=retries,
+        )
         every = (info, *numbered)
         after = previous.apply(every, version=version, timestamp_ms=now_ms)
         return every, after

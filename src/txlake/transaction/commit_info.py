@@ -60,8 +60,14 @@ def commit_info(
     now_ms: int,
     in_commit_ms: int | None,
     tags: Mapping[str, str] | None = None,
+    rebased_over: int = 0,
+    retries: int = 0,
 ) -> CommitInfo:
-    """The line of one attempt. Times in milliseconds since the epoch; `tags` beside `about`'s."""
+    """The line of one attempt. Times in milliseconds since the epoch; `tags` beside `about`'s.
+
+    `rebased_over`: how many versions came between the one read and this; `retries`: how many
+    attempts were lost before. Where there were any, the metrics say so.
+    """
     values: dict[str, object] = {}
     if in_commit_ms is not None:
         values["inCommitTimestamp"] = in_commit_ms
@@ -74,7 +80,9 @@ def commit_info(
         values["readVersion"] = about.read_version
     values["isolationLevel"] = about.level.delta_name
     values["isBlindAppend"] = about.is_blind_append
-    values["operationMetrics"] = {key: _text(item) for key, item in about.metrics.items()}
+    others = {"numRebasedCommits": rebased_over, "numCommitRetries": retries}
+    metrics = {**about.metrics, **{key: count for key, count in others.items() if count}}
+    values["operationMetrics"] = {key: _text(item) for key, item in metrics.items()}
     if about.user_metadata is not None:
         values["userMetadata"] = about.user_metadata
     if tags or about.tags:

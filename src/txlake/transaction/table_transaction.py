@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from txlake.conflict.context import RowProbe
 from txlake.conflict.footprint import Footprint, Read, ReadKind
 from txlake.conflict.granularity import Granularity, coarsest, parse_granularity
 from txlake.conflict.levels import Level, checked_at, parse_level, strictest
@@ -104,14 +105,23 @@ class TableTransaction:
         files: bool = True,
         kind: ReadKind = ReadKind.FOR_WRITE,
         takes_all: bool = False,
+        condition: object = None,
     ) -> None:
         """Notes rows that the writes depend on: those of the predicate, or the whole table.
 
         Without `files` only rows that a winner adds count against it. `takes_all`: every one of
-        the rows is taken away by what is staged next.
+        the rows is taken away by what is staged next. `condition`: as the probe that the commit is
+        given evaluates it.
         """
         self._note(
-            Read(predicate=predicate, text=text, kind=kind, files=files, takes_all=takes_all)
+            Read(
+                predicate=predicate,
+                text=text,
+                kind=kind,
+                files=files,
+                takes_all=takes_all,
+                condition=condition,
+            )
         )
 
     def plain_read(self, predicate: Predicate | None = None, text: str | None = None) -> None:
@@ -183,8 +193,14 @@ class TableTransaction:
         self._reads = [*self._reads[:kept], *undone]
         self._view = self.base.apply(self._now.staged.actions)
 
-    def commit(self, *, user_metadata: str | None = None, user: str | None = None) -> Committed:
-        """Commits what was staged, once.
+    def commit(
+        self,
+        *,
+        user_metadata: str | None = None,
+        user: str | None = None,
+        probe: RowProbe | None = None,
+    ) -> Committed:
+        """Commits what was staged, once. `probe` looks at rows that the driver can't judge.
 
         Raises as `commit.CommitLoop.run`.
         """
@@ -212,6 +228,7 @@ class TableTransaction:
             level=level,
             about=about,
             granularity=self.granularity,
+            probe=probe,
         )
         return commit(self.log, proposal)
 

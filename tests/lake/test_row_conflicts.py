@@ -1,0 +1,218 @@
+"""Writers of different rows both commit, on the real engine: in one file, and beside a compaction.
+
+Statements run while others are open and commit in orders of the test's choosing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import permutations
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+from msgspec.structs import replace
+from pyroaring import BitMap64
+from pyspark.sql import SparkSession
+
+import txlake
+from tests.lake.rows import query
+from txlake.conflict.context import FileRows
+from txlake.conflict.footprint import Read
+from txlake.errors import (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+)
+from txlake.log.predicates import parse_predicate
+from txlake.session.engine import Handle
+from txlake.spark.probe import SparkProbe
+from txlake.spark.work import Condition
+from txlake.statements import SqlText, TablePath
+
+
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[txlake.Lake]:
+    """One lake for all of the tests."""
+    folder = tmp_path_factory.mktemp("rows")
+    with txlake.connect(str(folder), spark=spark) as opened:
+        yield opened
+
+
+@pytest.fixture
+def place(lake: txlake.Lake, tmp_path: Path) -> str:
+    """A table of two files: ids 1 to 6 with `a` to `f`, and 11 to 16."""
+    path = str(tmp_path / "t")
+    lake.sql(f"CREATE TABLE delta.`{path}` (id BIGINT, s STRING)")
+    for start in (1, 11):
+        ids = pa.array(range(start, start + 6), pa.int64())
+        lake.write(pa.table({"id": ids, "s": list("abcdef")}), path, "append")
+    return path
+
+
+def rows_of(place: str) -> dict[int, str]:
+    """The rows, by delta-rs."""
+    table = QueryBuilder().register("t", DeltaTable(place))
+    rows = pa.table(table.execute("SELECT id, s FROM t").read_all())
+    found = dict(zip(rows["id"].to_pylist(), rows["s"].to_pylist(), strict=True))
+    assert len(found) == rows.num_rows
+    return found
+
+
+def begun(lake: txlake.Lake, place: str, *statements: str) -> list[txlake.Transaction]:
+    """Transactions that have run these statements on one version."""
+    found = []
+    for statement in statements:
+        tx = lake.begin()
+        tx.sql(statement.format(t=f"delta.`{place}`"))
+        found.append(tx)
+    return found
+
+
+def test_four_writers_and_a_compaction(lake: txlake.Lake, place: str) -> None:
+    statements = (
+        "UPDATE {t} SET s = 'one' WHERE id = 1",
+        "UPDATE {t} SET s = 'two' WHERE id = 2",
+        "DELETE FROM {t} WHERE id IN (3, 11)",
+        "DELETE FROM {t} WHERE s = 'f' AND id < 10",
+        "OPTIMIZE {t}",
+    )
+    before = rows_of(place)
+    after = {**before, 1: "one", 2: "two"}
+    for gone in (3, 11, 6):
+        del after[gone]
+    order = list(permutations(begun(lake, place, *statements)))[random.Random(5).randrange(120)]
+    for tx in order:
+        tx.commit()
+    assert rows_of(place) == after
+    assert dict(query(lake, f"SELECT * FROM delta.`{place}`")) == after  # type: ignore[arg-type]
+    assert lake.table(place).history(1).collect()[0].version == 7
+
+
+@pytest.mark.parametrize("where", [0, 2, 4])
+def test_a_compaction_in_between(lake: txlake.Lake, place: str, where: int) -> None:
+    *changes, compaction = begun(
+        lake,
+        place,
+        "UPDATE {t} SET s = 'x' WHERE id IN (1, 12)",
+        "DELETE FROM {t} WHERE id = 6",
+        "UPDATE {t} SET id = 100 WHERE id = 16",
+        "DELETE FROM {t} WHERE id = 13",
+        "OPTIMIZE {t}",
+    )
+    for tx in [*changes[:where], compaction, *changes[where:]]:
+        tx.commit()
+    expected = {1: "x", 2: "b", 3: "c", 4: "d", 5: "e", 11: "a", 12: "x", 14: "d", 15: "e"}
+    assert rows_of(place) == {**expected, 100: "f"}
+
+
+def test_the_same_row_is_a_conflict_that_names_it(lake: txlake.Lake, place: str) -> None:
+    first, second = begun(
+        lake, place, "DELETE FROM {t} WHERE id = 3", "UPDATE {t} SET s = 'x' WHERE id < 4"
+    )
+    first.commit()
+    with pytest.raises(ConcurrentDeleteDeleteException, match=r"1 rows of .*at positions \(2,\)"):
+        second.commit()
+    assert 3 not in rows_of(place)
+
+
+def test_a_row_moved_into_the_condition(lake: txlake.Lake, place: str) -> None:
+    first, second = begun(
+        lake, place, "UPDATE {t} SET id = 3 WHERE id = 16", "DELETE FROM {t} WHERE id = 3"
+    )
+    first.commit()
+    with pytest.raises(ConcurrentAppendException) as caught:
+        second.commit()
+    assert caught.value.evidence is not None
+    [found] = caught.value.evidence.rows
+    assert (found["count"], found["positions"]) == (1, (0,))
+
+
+# Spark looks where the driver can't tell
+
+
+@pytest.mark.parametrize(
+    ("condition", "conflicts"),
+    [
+        ("upper(s) = 'C'", False),
+        ("t.id % 7 = 5", False),
+        ("length(s) = 1 AND t.id % 2 = 1", False),
+        ("CAST(id AS STRING) LIKE '1%'", False),
+        ("upper(s) IN ('X', 'C')", True),
+        ("CAST(id AS STRING) LIKE '%2'", True),
+        ("NOT (upper(t.s) = 'B')", True),
+    ],
+)
+def test_conditions_that_only_spark_evaluates(
+    lake: txlake.Lake, place: str, condition: str, conflicts: bool
+) -> None:
+    first, second = begun(
+        lake,
+        place,
+        "UPDATE {t} SET s = 'x' WHERE id = 2",
+        "UPDATE {t} AS t SET s = 'y' WHERE " + condition,
+    )
+    first.commit()
+    if not conflicts:
+        second.commit()
+        return
+    with pytest.raises(ConcurrentAppendException) as caught:
+        second.commit()
+    assert caught.value.evidence is not None
+    assert caught.value.evidence.rows[0]["positions"] == (0,)
+
+
+@pytest.mark.parametrize("condition", ["rand() < 2", "id IN (SELECT 5)", "current_date() IS NULL"])
+def test_conditions_of_more_than_the_row_are_judged_by_file(
+    lake: txlake.Lake, place: str, condition: str
+) -> None:
+    first, second = begun(
+        lake,
+        place,
+        "UPDATE {t} SET s = 'x' WHERE id = 2",
+        "DELETE FROM {t} WHERE id = 5 AND " + condition,
+    )
+    first.commit()
+    with pytest.raises(ConcurrentDeleteReadException):
+        second.commit()
+
+
+class Probed:
+    """A table's file, and Spark's look at its rows."""
+
+    def __init__(self, lake: txlake.Lake, place: str) -> None:
+        self.engine = lake._session.engine
+        self.handle: Handle = self.engine.at(place, TablePath(place))
+        self.base = self.handle.log.latest()
+        self.file = next(self.base.files.adds())
+
+    def look(self, text: str, *rows: FileRows) -> list[FileRows] | None:
+        read = Read(predicate=parse_predicate(text), condition=Condition(SqlText(text), alias="me"))
+        probe = SparkProbe(lambda: self.engine.work(self.handle, self.base))
+        found = probe.matching(read, rows)
+        return None if found is None else list(found)
+
+
+def test_what_spark_sees(lake: txlake.Lake, place: str) -> None:
+    lake.sql(f"DELETE FROM delta.`{place}` WHERE id = 1")
+    table = Probed(lake, place)
+    [whole] = [FileRows(file=one) for one in table.base.files.adds() if one.deletion_vector]
+    some = FileRows(file=whole.file, positions=BitMap64([1, 2]))
+    assert table.look("me.id < 3", whole) == [FileRows(file=whole.file, positions=BitMap64([1]))]
+    assert table.look("id >= 3", whole, some) == [
+        FileRows(file=whole.file, positions=BitMap64([2, 3, 4, 5])),
+        FileRows(file=whole.file, positions=BitMap64([2])),
+    ]
+    assert table.look("id > 3", some) == []
+    assert table.look("CAST(s AS INT) = 1", some) is None  # fails
+    uncounted = FileRows(file=replace(whole.file, stats=None), positions=BitMap64([1]))
+    assert table.look("id = 1", uncounted) is None
+
+
+def test_spark_is_not_started_for_it(lake: txlake.Lake, place: str) -> None:
+    table = Probed(lake, place)
+    read = Read(condition=Condition(SqlText("id = 1"), None))
+    assert SparkProbe(lambda: None).matching(read, [FileRows(file=table.file)]) is None
+    assert SparkProbe(lambda: None).matching(Read(), [FileRows(file=table.file)]) is None

@@ -110,7 +110,7 @@ def _run(suite: str, arguments: argparse.Namespace) -> SuiteRun:
 
 def make_data(suite: str, data: Path, sizes: Sizes) -> None:
     """Makes what a suite works on, unless it is there."""
-    if suite == "rows":
+    if suite in ("rows", "contention"):
         large_rows(data, sizes.rows, sizes.row_files)
     elif suite == "files":
         small_files(data, sizes.small_files)

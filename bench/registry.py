@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bench.stage import Stage
-from bench.suites import logs, rows, tpch
+from bench.suites import contention, logs, rows, tpch
 
 SPARK, DELTA, RS, TXLAKE = "spark", "delta-spark", "delta-rs", "txlake"
 ALL = (SPARK, DELTA, RS, TXLAKE)
@@ -81,6 +81,16 @@ WORKS = (
     Work(
         "compact-deleted", "rows", "rows", "compact {rows} rows, a deletion vector on every file",
         rows.compact_deleted, 1, TABLES, Target(0.5, DELTA),
+    ),
+    Work(
+        "contend-4", "contention", "contention",
+        "4 writers UPDATE 16 rows of one file: each that is committed",
+        contention.writers(4), 1, TABLES, Target(0.05, DELTA), unit="ms",
+    ),
+    Work(
+        "contend-16", "contention", "contention",
+        "16 writers UPDATE 64 rows of one file: each that is committed",
+        contention.writers(16), 1, TABLES, Target(0.05, DELTA), unit="ms",
     ),
     Work(
         "sum-small", "files", "files", "read {small_files} files, planning included",

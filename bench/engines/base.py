@@ -32,6 +32,14 @@ class Engine(ABC):
     def query(self, text: str) -> list[Row]:
         """The rows of a query over attached tables."""
 
+    def beside(self) -> Engine:
+        """The same engine for a thread of its own."""
+        return self
+
+    def is_conflict(self, error: Exception) -> bool:
+        """Whether a statement failed because another writer was faster."""
+        return False
+
     def update(self, table: Path, where: str) -> None:
         """Adds one to `v` where the condition holds."""
         raise NotImplementedError

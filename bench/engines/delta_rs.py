@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from deltalake.exceptions import CommitFailedError
 
 from bench.engines.base import FEW, Engine, Row
 from bench.sources.rows import Total
@@ -28,6 +29,9 @@ class DeltaRs(Engine):
         assert isinstance(k, int)
         assert isinstance(v, float)
         return Total(rows, k, v)
+
+    def is_conflict(self, error: Exception) -> bool:
+        return isinstance(error, CommitFailedError)
 
     def append(self, table: Path, files: Sequence[Path]) -> None:
         """Streams the files' record batches."""

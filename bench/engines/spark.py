@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -112,6 +113,9 @@ class DeltaSpark(SparkEngine):
             "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
         }
 
+    def is_conflict(self, error: Exception) -> bool:
+        return "[DELTA_CONCURRENT_" in str(error)
+
     def append(self, table: Path, files: Sequence[Path]) -> None:
         self.read(files).write.format("delta").mode("append").save(str(table))
 
@@ -126,7 +130,15 @@ class Txlake(SparkEngine):
 
     def __init__(self, scratch: Path) -> None:
         super().__init__(scratch)
-        self.lake = txlake.connect(str(scratch / "lake"), spark=self.spark)
+        self.lake: txlake.LakeSession = txlake.connect(str(scratch / "lake"), spark=self.spark)
+
+    def beside(self) -> Txlake:
+        other = copy(self)
+        other.lake = self.lake.session()
+        return other
+
+    def is_conflict(self, error: Exception) -> bool:
+        return isinstance(error, txlake.errors.Conflict)
 
     def sql(self, text: str) -> DataFrame:
         return self.lake.sql(text)

@@ -248,7 +248,7 @@ def test_a_vector_that_delta_spark_wrote_in_between(
     golden: Path, tmp_path: Path, row: int, conflicts: bool
 ) -> None:
     place = tmp_path / "t"
-    shutil.copytree(golden / "delta-spark" / "table-with-dv-small", place)
+    shutil.copytree(golden / "delta-kernel-rs" / "table-with-dv-small", place)
     log = txlake.Log(str(place))
     ours = log.start_transaction(read_version=0)  # version 1 deletes rows 0 and 9
     ours.read(f"value = {row}")

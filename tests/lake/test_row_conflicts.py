@@ -164,7 +164,14 @@ def test_conditions_that_only_spark_evaluates(
     assert caught.value.evidence.rows[0]["positions"] == (0,)
 
 
-@pytest.mark.parametrize("condition", ["rand() < 2", "id IN (SELECT 5)", "current_date() IS NULL"])
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "if(rand() < 2, id = 5, true)",
+        "id IN (SELECT 5)",
+        "if(current_date() IS NULL, true, id = 5)",
+    ],
+)
 def test_conditions_of_more_than_the_row_are_judged_by_file(
     lake: txlake.Lake, place: str, condition: str
 ) -> None:
@@ -172,7 +179,7 @@ def test_conditions_of_more_than_the_row_are_judged_by_file(
         lake,
         place,
         "UPDATE {t} SET s = 'x' WHERE id = 2",
-        "DELETE FROM {t} WHERE id = 5 AND " + condition,
+        "DELETE FROM {t} WHERE " + condition,
     )
     first.commit()
     with pytest.raises(ConcurrentDeleteReadException):
@@ -201,10 +208,12 @@ def test_what_spark_sees(lake: txlake.Lake, place: str) -> None:
     [whole] = [FileRows(file=one) for one in table.base.files.adds() if one.deletion_vector]
     some = FileRows(file=whole.file, positions=BitMap64([1, 2]))
     assert table.look("me.id < 3", whole) == [FileRows(file=whole.file, positions=BitMap64([1]))]
-    assert table.look("id >= 3", whole, some) == [
-        FileRows(file=whole.file, positions=BitMap64([2, 3, 4, 5])),
+    [other] = [FileRows(file=one) for one in table.base.files.adds() if one != whole.file]
+    assert table.look("id >= 3 AND id < 13", some, other) == [
         FileRows(file=whole.file, positions=BitMap64([2])),
+        FileRows(file=other.file, positions=BitMap64([0, 1])),
     ]
+    assert table.look("id >= 3", whole, some) is None  # one file twice
     assert table.look("id > 3", some) == []
     assert table.look("CAST(s AS INT) = 1", some) is None  # fails
     uncounted = FileRows(file=replace(whole.file, stats=None), positions=BitMap64([1]))

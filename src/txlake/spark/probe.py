@@ -39,6 +39,8 @@ class SparkProbe:
         others = [_others(one) for one in rows]
         if not isinstance(condition, Condition) or None in others:
             return None
+        if len({one.file.path for one in rows}) < len(rows):  # a scan knows a file by its path
+            return None
         work = self.work()
         if work is None:
             return None

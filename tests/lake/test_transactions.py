@@ -203,10 +203,34 @@ CASES: dict[str, tuple[str, str, dict[str, type[Conflict] | None]]] = {
         "INSERT INTO t SELECT id + 1, 1 FROM t",
         {N: None, W: ConcurrentAppendException, S: ConcurrentAppendException},
     ),
-    "update and update of one file": (
+    "update and update of one row": (
         "UPDATE t SET id = 8 WHERE p = 1",
         "UPDATE t SET id = 9 WHERE p = 1",
         {N: ConcurrentDeleteDeleteException, W: Conflict, S: Conflict},
+    ),
+    "update and update of different rows of one file": (
+        "UPDATE t SET id = 31 WHERE id = 21",
+        "UPDATE t SET id = 32 WHERE id = 22",
+        {N: None, W: None, S: None},
+    ),
+    "update and compaction of its file": (
+        "UPDATE t SET id = 31 WHERE id = 21",
+        "OPTIMIZE t",
+        {N: None, W: None, S: None},
+    ),
+    "compaction and update of its files": (
+        "OPTIMIZE t",
+        "UPDATE t SET id = 31 WHERE id = 21",
+        {N: None, W: None, S: None},
+    ),
+    "Z-order and update of its files": (
+        "OPTIMIZE t ZORDER BY (id)",
+        "UPDATE t SET id = 31 WHERE id = 21",
+        {
+            N: ConcurrentDeleteDeleteException,
+            W: ConcurrentDeleteDeleteException,
+            S: ConcurrentDeleteDeleteException,
+        },
     ),
     "update and update of different partitions": (
         "UPDATE t SET id = 8 WHERE p = 1",
@@ -239,6 +263,7 @@ CASES: dict[str, tuple[str, str, dict[str, type[Conflict] | None]]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_who_loses_to_whom(t: txlake.Lake, case: str, level: str) -> None:
     ours, theirs, outcomes = CASES[case]
+    t.sql("INSERT INTO t VALUES (21, 9), (22, 9); INSERT INTO t VALUES (23, 9)")
     tx = t.begin(isolation=level)
     tx.sql(ours)
     t.sql(theirs)
@@ -251,8 +276,8 @@ def test_who_loses_to_whom(t: txlake.Lake, case: str, level: str) -> None:
         tx.commit()
     evidence = raised.value.evidence
     assert evidence is not None
-    assert (evidence.read_version, evidence.winning_version) == (1, 2)
-    assert evidence.isolation == level
+    assert (evidence.read_version, evidence.winning_version) == (3, 4)
+    assert evidence.isolation == (N if ours.startswith("OPTIMIZE") else level)
     assert evidence.retry
     assert evidence.advice in str(raised.value)
     assert tx.state == "rolled back"

@@ -21,10 +21,8 @@ from txlake.errors import Conflict, InvalidRequest
 from txlake.lake.statements import Statements
 from txlake.session.engine import Engine
 from txlake.session.journal import (
-    CONFLICTS,
     LOCKS,
     TRANSACTIONS,
-    conflict_rows,
     transaction_rows,
 )
 from txlake.session.session import Session
@@ -247,9 +245,7 @@ class LakeSession(Statements):
         A row has the facts of `Conflict.evidence`, with the time, the transaction's id, the error's
         name and its message. The last 1,000 are kept.
         """
-        engine = self._session.engine
-        met = conflict_rows(engine.journal.conflicts())
-        return engine.spark.createDataFrame(met, CONFLICTS)
+        return self._session.engine.conflicts()
 
     def transactions(self) -> DataFrame:
         """The transactions that this lake's sessions in this process have open, oldest first."""

@@ -32,6 +32,7 @@ from txlake.statements import (
 )
 from txlake.transaction.validation import check_removable
 
+_CONFLICTS = "txlake.conflicts"
 _VIEWS_KEEP_PLANS = "spark.sql.legacy.storeAnalyzedPlanForView"
 Alternatives = tuple[Handle, TimeTravel | None]
 
@@ -233,7 +234,8 @@ class Context:
     ) -> DataFrame | None:
         handle = self.find(reference.table)
         if handle is None:
-            return None
+            is_view = str(reference.table).lower() == _CONFLICTS
+            return self.engine.conflicts() if is_view else None
         if isinstance(reference.table, TableName) or self.exists(handle):
             predicate = None
             if condition is not None:

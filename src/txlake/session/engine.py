@@ -10,13 +10,13 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from txlake.catalog import DEFAULT_DATABASE, Catalog, TableEntry
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store, System
-from txlake.session.journal import Journal
+from txlake.session.journal import CONFLICTS, Journal, conflict_rows
 from txlake.settings import Settings
 from txlake.spark.manifest import Manifests
 from txlake.spark.reading import is_connect
@@ -102,6 +102,10 @@ class Engine:
         """Whether the Spark session was started or found."""
         with self._lock:
             return self._spark is not None
+
+    def conflicts(self) -> DataFrame:
+        """The conflicts that sessions in this process met, oldest first, as `CONFLICTS`."""
+        return self.spark.createDataFrame(conflict_rows(self.journal.conflicts()), CONFLICTS)
 
     def spark_setting(self, key: str, default: str) -> str:
         """A setting of the Spark session; the default while none was started."""

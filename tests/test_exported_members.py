@@ -29,6 +29,7 @@ SESSION = {
     "begin": "isolation=None, read_only=False",
     "run": "work, isolation=None, attempts=5",
     "conflicts": "",
+    "explain_conflicts": "sql",
     "locks": "",
     "transactions": "",
     "close": "",

@@ -130,6 +130,39 @@ def test_a_row_moved_into_the_condition(lake: txlake.Lake, place: str) -> None:
     assert (found["count"], found["positions"]) == (1, (0,))
 
 
+MERGE = (
+    "MERGE INTO {t} AS t USING (SELECT * FROM VALUES %s AS v (id, s)) AS s ON t.id = s.id "
+    "WHEN MATCHED THEN UPDATE SET s = s.s WHEN NOT MATCHED THEN INSERT *"
+)
+
+
+def test_merges_of_other_keys(lake: txlake.Lake, place: str) -> None:
+    rows = ("(1L, 'x'), (20L, 'y')", "(2L, 'x'), (21L, 'y')", "(6L, 'x')", "(3L, 'x')")
+    merges = begun(lake, place, *(MERGE % one for one in rows))
+    for tx in merges:
+        tx.commit()
+    found = rows_of(place)
+    assert {row: found[row] for row in (1, 2, 3, 4, 6, 20, 21)} == {
+        1: "x", 2: "x", 3: "x", 4: "d", 6: "x", 20: "y", 21: "y",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("rows", ["(1L, 'z')", "(20L, 'z')", "(3L, 'z'), (1L, 'z')"])
+def test_merges_of_one_key(lake: txlake.Lake, place: str, rows: str) -> None:
+    first, second = begun(lake, place, MERGE % "(1L, 'x'), (20L, 'y')", MERGE % rows)
+    first.commit()
+    with pytest.raises(ConcurrentAppendException):
+        second.commit()
+
+
+def test_a_merge_that_looks_at_all_rows(lake: txlake.Lake, place: str) -> None:
+    by_source = MERGE % "(1L, 'x')" + " WHEN NOT MATCHED BY SOURCE AND t.id = 16 THEN DELETE"
+    first, second = begun(lake, place, "UPDATE {t} SET s = 'u' WHERE id = 3", by_source)
+    first.commit()
+    with pytest.raises(ConcurrentAppendException):
+        second.commit()
+
+
 # Spark looks where the driver can't tell
 
 
@@ -178,7 +211,7 @@ def test_conditions_of_more_than_the_row_are_judged_by_file(
     first, second = begun(
         lake,
         place,
-        "UPDATE {t} SET s = 'x' WHERE id = 2",
+        "DELETE FROM {t} WHERE id = 2",
         "DELETE FROM {t} WHERE " + condition,
     )
     first.commit()

@@ -247,6 +247,14 @@ class LakeSession(Statements):
         """
         return self._session.engine.conflicts()
 
+    def explain_conflicts(self, sql: str) -> DataFrame:
+        """What a statement would read and change, and which concurrent writers would abort it.
+
+        The answer of `EXPLAIN CONFLICTS`: columns `part`, `subject`, `answer` (an error's name, or
+        that both commit) and `detail`. The statement isn't run.
+        """
+        return self.sql(f"EXPLAIN CONFLICTS {sql}")
+
     def transactions(self) -> DataFrame:
         """The transactions that this lake's sessions in this process have open, oldest first."""
         engine = self._session.engine

@@ -13,6 +13,7 @@ from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session import describe
 from txlake.session.context import Context
 from txlake.session.describe import Rows
+from txlake.session.explaining import explain_conflicts
 from txlake.session.results import schema_rows
 from txlake.statements import (
     AlterDatabase,
@@ -21,6 +22,7 @@ from txlake.statements import (
     DescribeDatabase,
     DescribeQuery,
     DropDatabase,
+    ExplainConflicts,
     InspectionStatement,
     ShowDatabases,
     ShowTables,
@@ -114,6 +116,8 @@ def show(
                 given = (f"({key},{value})" for key, value in sorted(entry.properties.items()))
                 rows.append(("Properties", f"({', '.join(given)})" if entry.properties else ""))
             return Rows(schema=_texts("info_name", "info_value"), rows=rows)
+        case ExplainConflicts(explained):
+            return explain_conflicts(context, explained)
         case DescribeQuery(query):
             return schema_rows(context.query(query).schema)
         case _:

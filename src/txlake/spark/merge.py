@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 
 from txlake.errors import InvalidRequest
 from txlake.log.predicates import (
+    Always,
     And,
     Predicate,
     columns_of,
@@ -72,8 +73,8 @@ def merge(work: Work, statement: Merge, source: DataFrame, evolve: EvolveSchema)
         if wanted != work.snapshot.schema:
             schema_actions = evolve(wanted)
             work = work.after(schema_actions)
-    read = _read(work, statement, delta_schema(source.schema))
-    files, written = _written(work, statement, source, read)
+    read = target_read(work, statement, delta_schema(source.schema))
+    files, written, read = _written(work, statement, source, read)
     distinct = _replaced(written)
     deletions = delete_positions(work, files, written.replaced)
     counts = _counts(written, distinct)
@@ -127,13 +128,14 @@ def check_clauses(statement: Merge) -> None:
 
 def _written(
     work: Work, statement: Merge, source: DataFrame, read: Read
-) -> tuple[pa.Table, Written]:
-    """What the job or jobs wrote, and the files that they read, by whose ordinals they report."""
+) -> tuple[pa.Table, Written, Read]:
+    """What the job or jobs wrote, the files that they read, by whose ordinals they report, and what
+    that depends on: with a held source, on rows of its keys alone.
+    """
     held = held_source(work, statement, source)
     if held is not None:
-        keys = keys_in_target(work, statement, held)
-        known = keys if read.predicate is None else And((read.predicate, keys))
-        files = work.snapshot.select(known)
+        of_keys = _of_keys(read, keys_in_target(work, statement, held))
+        files = work.snapshot.select(of_keys.predicate)
         try:
             job = MergeJob(
                 work,
@@ -147,13 +149,20 @@ def _written(
         except AnalysisException:
             pass  # if that is for a name which only the frame as it was given knows, that one does
         else:
-            return files, _in_two_jobs(work, held, files, job, images)
+            return files, _in_two_jobs(work, held, files, job, images), of_keys
     files = work.snapshot.select(read.predicate)
     target = work.scan(files, positions=True)
     job = MergeJob(work, statement, source, target, source_alias=statement.source_alias)
     written = write_frame(rows.checked(job.images(), work.snapshot), work.target())
     _refuse_ambiguous(work, job, written)
-    return files, written
+    return files, written, read
+
+
+def _of_keys(read: Read, keys: Predicate) -> Read:
+    if keys == Always(True):
+        return read
+    known = keys if read.predicate is None else And((read.predicate, keys))
+    return replace(read, predicate=known)
 
 
 def _in_two_jobs(
@@ -242,7 +251,7 @@ def _part(schema: Struct, path: tuple[str, ...]) -> Field | None:
     return None if inner is None else replace(found, type=Struct((inner,)))
 
 
-def _read(work: Work, statement: Merge, source: Struct) -> Read:
+def target_read(work: Work, statement: Merge, source: Struct) -> Read:
     """What the statement reads of the target: what the join condition says of it alone."""
     text = condition_text(statement.on)
     by_source = any(isinstance(c, BySourceUpdate | BySourceDelete) for c in statement.clauses)

@@ -18,7 +18,7 @@ from txlake.sql.clauses import QUERY_WORDS, rest_query
 from txlake.sql.cursor import Cursor
 from txlake.sql.markers import Arguments, bind
 from txlake.sql.tokens import Kind, SourceText, Token, tokenize
-from txlake.statements import Atomic, Select, SparkCommand, Statement
+from txlake.statements import Atomic, ExplainConflicts, Explained, Select, SparkCommand, Statement
 from txlake.statements.control import ControlStatement
 
 
@@ -103,6 +103,14 @@ def _statement(source: SourceText, tokens: tuple[Token, ...]) -> Statement:
         return _with(cursor)
     if word in QUERY_WORDS:
         return Select(rest_query(cursor))
+    if word == "EXPLAIN" and _upper(tokens, 1) == "CONFLICTS":
+        explained = _statement(source, tokens[2:])
+        if not isinstance(explained, Explained):
+            raise source.error(
+                "EXPLAIN CONFLICTS takes INSERT, UPDATE, DELETE, MERGE, TRUNCATE or OPTIMIZE",
+                tokens[2].start,
+            )
+        return ExplainConflicts(explained)
     rule = _RULES.get(word)
     if rule is None:
         cursor.fail("a statement (SELECT, INSERT, UPDATE, DELETE, MERGE, CREATE, BEGIN, ...)")

@@ -27,7 +27,7 @@ def explain(cursor: Cursor) -> SparkCommand:
     cursor.expect("EXPLAIN")
     cursor.accept_any("EXTENDED", "CODEGEN", "COST", "FORMATTED")
     if cursor.at_any("INSERT", "UPDATE", "DELETE", "MERGE", "CREATE"):
-        cursor.refuse("EXPLAIN shows the plan of a query only")
+        cursor.refuse("EXPLAIN shows the plan of a query only; EXPLAIN CONFLICTS takes the others")
     return spark_command(cursor, query=True)
 
 

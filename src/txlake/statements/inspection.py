@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from txlake.statements.data import Delete, Insert, Merge, Truncate, Update
 from txlake.statements.expressions import SqlText
+from txlake.statements.maintenance import Optimize
 from txlake.statements.names import Table
 
+Explained = Insert | Delete | Update | Merge | Truncate | Optimize
 Isolation = Literal["serializable", "write_serializable", "snapshot"]
 
 
@@ -102,6 +105,13 @@ class DescribeTable:
 
 
 @dataclass(frozen=True, slots=True)
+class ExplainConflicts:
+    """EXPLAIN CONFLICTS statement: which concurrent writers would abort it; it isn't run."""
+
+    statement: Explained
+
+
+@dataclass(frozen=True, slots=True)
 class DescribeDatabase:
     """DESCRIBE { DATABASE | SCHEMA } [EXTENDED] name."""
 
@@ -122,6 +132,7 @@ InspectionStatement = (
     | ShowTables
     | ShowCreateTable
     | ShowProperties
+    | ExplainConflicts
     | ShowColumns
     | ShowPartitions
     | DescribeTable

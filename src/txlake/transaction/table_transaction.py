@@ -97,6 +97,11 @@ class TableTransaction:
 
     # Reads
 
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        """What was read so far."""
+        return tuple(self._reads)
+
     def read(
         self,
         predicate: Predicate | None = None,

@@ -1,0 +1,243 @@
+"""What would abort a statement: the rules themselves, asked about writers that could be beside it.
+
+Owns the kinds of concurrent writers and the smallest table on which the statement meets each of
+them; the answers are the rules'. Source: DESIGN section 4.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import msgspec
+from pyroaring import BitMap64
+
+from txlake.conflict.check import check
+from txlake.conflict.context import Context, FileRows
+from txlake.conflict.evidence import Conflicted
+from txlake.conflict.footprint import Footprint, Read
+from txlake.conflict.granularity import Granularity
+from txlake.conflict.levels import Level, checked_at
+from txlake.conflict.winner import Winner
+from txlake.log.snapshot import Snapshot
+from txlake.protocol.actions import Add, DeletionVector, Metadata
+from txlake.protocol.sources import SOURCES_TAG, Source, sources_text
+
+
+class Doing(Enum):
+    """What a statement does to a table. By value: in words."""
+
+    APPENDS = "adds rows"
+    CHANGES = "deletes or changes rows"
+    REPLACES = "replaces files whole"
+    COMPACTS = "moves rows in order, changes none"
+    SORTS = "moves rows to another order, changes none"
+
+
+class Beside(Enum):
+    """A writer that commits first. By value: in words."""
+
+    BLIND_INSERT = "INSERT of rows that it reads, which reads nothing itself"
+    READING_INSERT = "INSERT or MERGE that read, of rows that it reads"
+    OTHER_INSERT = "INSERT of rows that it doesn't read"
+    SAME_ROWS = "DELETE or UPDATE of the same rows"
+    SAME_FILES = "DELETE or UPDATE of other rows in the same files"
+    OTHER_FILES = "DELETE or UPDATE of other files"
+    OPTIMIZE = "OPTIMIZE"
+    ZORDER = "OPTIMIZE ... ZORDER BY"
+    ALTER = "ALTER TABLE of columns or properties"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """A statement that was not run.
+
+    Attributes:
+        base: the table that it is for.
+        reads: what it would depend on; one without a predicate is the whole table.
+        by_row: whether its conditions can be judged row by row.
+    """
+
+    base: Snapshot
+    doing: Doing
+    level: Level
+    granularity: Granularity = Granularity.ROW
+    reads: tuple[Read, ...] = ()
+    by_row: bool = True
+
+    @property
+    def changes_data(self) -> bool:
+        """Whether it changes a row."""
+        return self.doing not in (Doing.COMPACTS, Doing.SORTS)
+
+    @property
+    def grain(self) -> Granularity:
+        """What conflicts of it are found by."""
+        if self.granularity is not Granularity.ROW:
+            return self.granularity
+        is_by_row = self.by_row and self.base.properties.enable_deletion_vectors
+        return Granularity.ROW if is_by_row else Granularity.FILE
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How the statement fares beside a writer; `conflict` is None when both commit."""
+
+    beside: Beside
+    conflict: Conflicted | None
+
+
+def explain(intent: Intent) -> tuple[Answer, ...]:
+    """How the statement fares beside each kind of writer that commits first."""
+    return tuple(Answer(beside, _Meeting(intent, beside).outcome()) for beside in Beside)
+
+
+_ROWS = 10
+_TAKEN, _OTHER = 3, 6
+
+
+class _Meeting:
+    """A table of two files of ten rows; the statement reads and takes row 3 of the first."""
+
+    def __init__(self, intent: Intent, beside: Beside) -> None:
+        self._intent = intent
+        self._beside = beside
+        self._vectors = _Vectors()
+        self._first, self._second = _file("first"), _file("second")
+        base = intent.base
+        # Without partitions nothing is known of the files but what `matching` says.
+        metadata = msgspec.structs.replace(base.metadata, partition_columns=())
+        self._base = Snapshot.empty(base.table).apply(
+            [base.protocol, metadata, self._first, self._second], version=0, timestamp_ms=0
+        )
+
+    def outcome(self) -> Conflicted | None:
+        intent, footprint = self._intent, self._footprint()
+        context = Context(
+            base=self._base,
+            metadata=self._base.metadata,
+            protocol=self._base.protocol,
+            level=checked_at(intent.level, changes_data=intent.changes_data),
+            granularity=intent.granularity,
+            vectors=self._vectors,
+            probe=self,
+        )
+        found = check(footprint, self._winner(), context)
+        return found if isinstance(found, Conflicted) else None
+
+    def matching(self, read: Read, rows: Sequence[FileRows]) -> Sequence[FileRows]:
+        """What can be told of rows: by files always here, by rows where rows are the grain."""
+        return [one for one in rows if read.predicate is None or self._may_match(one)]
+
+    def _may_match(self, one: FileRows) -> bool:
+        if one.file.path == "new":
+            return self._beside is not Beside.OTHER_INSERT
+        if one.file.path == self._second.path:
+            return False
+        is_by_row = self._intent.grain is Granularity.ROW and one.positions is not None
+        return not is_by_row or _TAKEN in (one.positions or ())
+
+    def _footprint(self) -> Footprint:
+        intent = self._intent
+        ours = Footprint(read_version=0, reads=intent.reads)
+        new = _file("ours")
+        match intent.doing:
+            case Doing.APPENDS:
+                return replace(ours, added=(new,))
+            case Doing.CHANGES if self._base.properties.enable_deletion_vectors:
+                return self._deleting(ours, _TAKEN)
+            case Doing.CHANGES | Doing.REPLACES:
+                return replace(ours, removed=(self._first.removed(timestamp_ms=0),), added=(new,))
+            case Doing.COMPACTS | Doing.SORTS:
+                return self._rewriting(ours, "ours", in_order=intent.doing is Doing.COMPACTS)
+
+    def _deleting(self, footprint: Footprint, row: int) -> Footprint:
+        return replace(
+            footprint,
+            removed=(self._first.removed(timestamp_ms=0),),
+            added=(self._vectors.marked(self._first, row),),
+        )
+
+    def _rewriting(self, footprint: Footprint, path: str, *, in_order: bool) -> Footprint:
+        source = Source(path=self._first.path, vector_id=None, first=0, rows=_ROWS)
+        tags = {SOURCES_TAG: sources_text([source])} if in_order else None
+        output = msgspec.structs.replace(_file(path), data_change=False, tags=tags)
+        gone = self._first.removed(timestamp_ms=0, data_change=False)
+        return replace(footprint, removed=(gone,), added=(output,))
+
+    def _winner(self) -> Winner:
+        nothing = Footprint(read_version=0)
+        match self._beside:
+            case Beside.BLIND_INSERT | Beside.OTHER_INSERT | Beside.READING_INSERT:
+                is_blind = self._beside is not Beside.READING_INSERT
+                return Winner(
+                    version=1, operation="WRITE", is_blind_append=is_blind, added=(_file("new"),)
+                )
+            case Beside.SAME_ROWS | Beside.SAME_FILES:
+                row = _TAKEN if self._beside is Beside.SAME_ROWS else _OTHER
+                has_vectors = self._base.properties.enable_deletion_vectors
+                rest = (_file("rest"),)
+                theirs = self._deleting(nothing, row)
+                return Winner(
+                    version=1,
+                    operation="DELETE",
+                    removed=theirs.removed,
+                    added=theirs.added if has_vectors else rest,
+                )
+            case Beside.OTHER_FILES:
+                gone = self._second.removed(timestamp_ms=0)
+                return Winner(version=1, operation="DELETE", removed=(gone,))
+            case Beside.OPTIMIZE | Beside.ZORDER:
+                in_order = self._beside is Beside.OPTIMIZE
+                theirs = self._rewriting(nothing, "theirs", in_order=in_order)
+                return Winner(
+                    version=1, operation="OPTIMIZE", removed=theirs.removed, added=theirs.added
+                )
+            case Beside.ALTER:
+                return Winner(
+                    version=1, operation="SET TBLPROPERTIES", metadata=_altered(self._base.metadata)
+                )
+
+
+class _Vectors:
+    """The deletion vectors of the small table."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, BitMap64] = {}
+
+    def of(self, vector: DeletionVector) -> BitMap64:
+        return self.of_id(vector.unique_id)
+
+    def of_id(self, vector_id: str) -> BitMap64:
+        return self._known[vector_id]
+
+    def marked(self, file: Add, row: int) -> Add:
+        """The file with that row deleted."""
+        vector = DeletionVector(
+            storage_type="u",
+            path_or_inline_dv=f"{len(self._known):020d}",
+            offset=1,
+            size_in_bytes=1,
+            cardinality=1,
+        )
+        self._known[vector.unique_id] = BitMap64([row])
+        return msgspec.structs.replace(file, deletion_vector=vector)
+
+
+def _file(path: str) -> Add:
+    return Add(
+        path=path,
+        partition_values={},
+        size=1,
+        modification_time=0,
+        data_change=True,
+        stats=json.dumps({"numRecords": _ROWS}),
+    )
+
+
+def _altered(metadata: Metadata) -> Metadata:
+    return msgspec.structs.replace(
+        metadata, configuration={**metadata.configuration, "altered": "true"}
+    )

@@ -1,0 +1,100 @@
+"""What would abort a statement: the rules' own answers for each kind of concurrent writer."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conflict.cases import PROTOCOL, metadata, read
+from txlake.conflict.explanation import Beside, Doing, Intent, explain
+from txlake.conflict.granularity import Granularity
+from txlake.conflict.levels import Level
+from txlake.log.snapshot import Snapshot
+
+APPEND, DELETE_READ = "ConcurrentAppendException", "ConcurrentDeleteReadException"
+DELETE_DELETE, METADATA = "ConcurrentDeleteDeleteException", "MetadataChangedException"
+UPDATE_CONFLICT = "UpdateConflict"
+
+
+def answers(doing: Doing, level: Level, *, vectors: bool = True, **more: object) -> dict[str, str]:
+    """By kind of writer, the error's name; only of those that conflict."""
+    base = Snapshot.empty("t").apply(
+        [PROTOCOL, metadata(delta__enableDeletionVectors=str(vectors).lower())]
+    )
+    one = {"reads": (read("p = '1'"),)} if doing is Doing.CHANGES else {}
+    intent = Intent(base=base, doing=doing, level=level, **{**one, **more})  # type: ignore[arg-type]
+    return {
+        found.beside.name: found.conflict.error.__name__
+        for found in explain(intent)
+        if found.conflict is not None
+    }
+
+
+CHANGE = {
+    "READING_INSERT": APPEND,
+    "SAME_ROWS": DELETE_READ,
+    "ZORDER": DELETE_READ,
+    "ALTER": METADATA,
+}
+BY_FILE = {**CHANGE, "SAME_FILES": DELETE_READ, "OPTIMIZE": DELETE_READ}
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({}, CHANGE),
+        ({"by_row": False}, {**CHANGE, "SAME_FILES": DELETE_READ}),
+        ({"granularity": Granularity.FILE}, BY_FILE),
+        ({"vectors": False}, {**BY_FILE, "SAME_ROWS": APPEND, "SAME_FILES": APPEND}),
+        (
+            {"granularity": Granularity.TABLE},
+            dict.fromkeys((one.name for one in Beside), UPDATE_CONFLICT) | {"ALTER": METADATA},
+        ),
+    ],
+    ids=["rows", "condition", "files", "no vectors", "table"],
+)
+def test_a_change_under_write_serializable(
+    more: dict[str, object], expected: dict[str, str]
+) -> None:
+    found = answers(Doing.CHANGES, Level.WRITE_SERIALIZABLE, **more)  # type: ignore[arg-type]
+    if more.get("granularity") is Granularity.TABLE:
+        expected = {name: error for name, error in expected.items() if "INSERT" not in name}
+        expected["READING_INSERT"] = UPDATE_CONFLICT
+    assert found == expected
+
+
+def test_a_change_at_the_other_levels() -> None:
+    assert answers(Doing.CHANGES, Level.SERIALIZABLE) == {**CHANGE, "BLIND_INSERT": APPEND}
+    assert answers(Doing.CHANGES, Level.SNAPSHOT) == {
+        "SAME_ROWS": DELETE_DELETE,
+        "ZORDER": DELETE_DELETE,
+        "ALTER": METADATA,
+    }
+
+
+def test_a_read_of_the_whole_table() -> None:
+    found = answers(Doing.APPENDS, Level.SERIALIZABLE, reads=(read(),))
+    assert found == {
+        **dict.fromkeys(("BLIND_INSERT", "READING_INSERT", "OTHER_INSERT"), APPEND),
+        **dict.fromkeys(("SAME_ROWS", "SAME_FILES", "OTHER_FILES"), DELETE_READ),
+        "ALTER": METADATA,
+    }
+
+
+def test_what_reads_nothing() -> None:
+    for level in Level:
+        assert answers(Doing.APPENDS, level) == {"ALTER": METADATA}
+        assert answers(Doing.COMPACTS, level) == {"ALTER": METADATA}
+        assert answers(Doing.COMPACTS, level, vectors=False) == {
+            **dict.fromkeys(("SAME_ROWS", "SAME_FILES", "OPTIMIZE", "ZORDER"), DELETE_DELETE),
+            "ALTER": METADATA,
+        }
+        assert answers(Doing.SORTS, level) == {
+            **dict.fromkeys(("SAME_ROWS", "SAME_FILES", "OPTIMIZE", "ZORDER"), DELETE_DELETE),
+            "ALTER": METADATA,
+        }
+
+
+def test_an_overwrite() -> None:
+    assert answers(Doing.REPLACES, Level.SERIALIZABLE, reads=(read(),)).keys() == {
+        one.name for one in Beside if one is not Beside.OPTIMIZE
+    }

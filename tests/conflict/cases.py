@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as replaced
 
 from msgspec.structs import replace
 
@@ -581,6 +582,14 @@ CASES: tuple[Case, ...] = (
     case(
         "two updates of one file",
         ours(**UPDATE_A),
+        winner(removed=(gone(A),)),
+        serializable="rows_deleted",
+        write_serializable="rows_deleted",
+        snapshot="rows_deleted_by_both",
+    ),
+    case(
+        "an update that takes all it read, files being the grain",
+        ours(**{**UPDATE_A, "reads": (replaced(read("id = 5"), takes_all=True),)}),
         winner(removed=(gone(A),)),
         serializable="rows_deleted",
         write_serializable="rows_deleted",

@@ -20,6 +20,7 @@ from txlake.conflict.check import check
 from txlake.conflict.context import Context, FileRows
 from txlake.conflict.evidence import Conflicted, Rebased
 from txlake.conflict.footprint import Footprint, Read, ReadKind
+from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level, checked_at
 from txlake.conflict.rules import RULES, Rule
 from txlake.conflict.winner import Winner, summarise
@@ -188,7 +189,8 @@ class Transaction:
             Read(predicate=predicate, text=condition.text, kind=kind, takes_all=takes_all)
         )
 
-    def _stage(self, *actions: Action) -> None:
+    def stage(self, *actions: Action) -> None:
+        """Adds changes of files."""
         self.staged = self.staged.then(actions, self.base.files)
 
     def select(self, condition: Condition) -> None:
@@ -207,7 +209,7 @@ class Transaction:
         made = [Row(next(self.disk.tokens), *values) for values in rows]
         if made:
             self.added += made
-            self._stage(self.disk.write(made))
+            self.stage(self.disk.write(made))
 
     def insert_select(self, condition: Condition, shift: int) -> None:
         """Appends copies of the rows for which the condition holds, with other ids."""
@@ -236,9 +238,9 @@ class Transaction:
         every = self.disk.deleted(add) | places
         remove = add.removed(timestamp_ms=1)
         if len(every) == len(self.disk.files[add.path]):
-            self._stage(remove)
+            self.stage(remove)
         else:
-            self._stage(remove, self.disk.marked(add, every))
+            self.stage(remove, self.disk.marked(add, every))
 
     def compact(self, number: int, *, recorded: bool) -> None:
         """The first files become one; without `recorded` in another order that nobody knows."""
@@ -254,7 +256,7 @@ class Transaction:
         if not recorded:
             output = msgspec.structs.replace(output, tags=None)
         removes = [add.removed(timestamp_ms=1, data_change=False) for add in files]
-        self._stage(*removes, output)
+        self.stage(*removes, output)
         self.replays.append(lambda _: None)
         self.answers.append(None)
 
@@ -309,13 +311,20 @@ class History:
     """A table and the commits on it."""
 
     def __init__(
-        self, level: Level, rules: Sequence[Rule] = RULES, *, probing: bool = True
+        self,
+        level: Level,
+        rules: Sequence[Rule] = RULES,
+        *,
+        probing: bool = True,
+        granularity: Granularity = Granularity.ROW,
+        enabled: bool = True,
     ) -> None:
         self.level = level
         self.rules = rules
         self.disk = Disk()
         self.probing = probing
-        settings = metadata(SCHEMA, delta__enableDeletionVectors="true")
+        self.granularity = granularity
+        settings = metadata(SCHEMA, delta__enableDeletionVectors=str(enabled).lower())
         settings = msgspec.structs.replace(settings, partition_columns=())
         rows = [(number, number % 3) for number in range(9)]
         first = Transaction("first", level, Snapshot.empty("t"), self.disk)
@@ -350,6 +359,7 @@ class History:
             metadata=transaction.base.metadata,
             protocol=transaction.base.protocol,
             level=checked_at(self.level, changes_data=footprint.changes_data),
+            granularity=self.granularity,
             vectors=self.disk,
             probe=self.disk if self.probing else None,
         )

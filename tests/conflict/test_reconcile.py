@@ -10,10 +10,15 @@ import pytest
 from pyroaring import BitMap64
 
 from tests.conflict.histories import History, Transaction, between, value_is
+from txlake.conflict.footprint import Read
+from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
 from txlake.conflict.reconcile import reconcile
+from txlake.conflict.winner import Winner
 from txlake.errors import CorruptTable
-from txlake.protocol.actions import DeletionVector
+from txlake.log.predicates import bind, parse_predicate
+from txlake.protocol.actions import Add, DeletionVector
+from txlake.protocol.sources import Source
 
 Do = Callable[[Transaction], None]
 
@@ -150,6 +155,24 @@ def test_a_row_that_did_not_match_may_go() -> None:
     assert race(history, delete(0), lambda one: one.change(value_is(1), None)) == [True, True]
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("granularity", [Granularity.ROW, Granularity.FILE])
+def test_when_rows_are_the_grain(granularity: Granularity, enabled: bool) -> None:
+    history = History(Level.SNAPSHOT, granularity=granularity, enabled=enabled)
+    by_row = enabled and granularity is Granularity.ROW
+    assert race(history, delete(1), delete(2)) == [True, by_row]
+
+
+def test_a_file_that_is_listed_again_took_no_rows() -> None:
+    history = History(Level.SNAPSHOT)
+    ours = history.begin("ours")
+    delete(1)(ours)
+    [file] = [one for one in history.newest.files.adds() if one.path == "f1"]
+    again = msgspec.structs.replace(file, base_row_id=7)
+    listed = Winner(version=1, removed=(file.removed(timestamp_ms=1),), added=(again,))
+    assert not reconcile(ours.footprint(), listed, history.disk).carried
+
+
 def test_without_vectors_files_are_the_grain() -> None:
     history = History(Level.SNAPSHOT)
     one, other = history.begin("one"), history.begin("other")
@@ -172,7 +195,119 @@ def test_without_vectors_files_are_the_grain() -> None:
     assert [overlap.positions for overlap in met.overlaps] == [None]
 
 
-@pytest.mark.parametrize("lie", ["rows", "order", "vector", "file"])
+def test_bounds_of_a_file_that_lost_rows_are_loose() -> None:
+    history = History(Level.SNAPSHOT)
+    one, other = history.begin("one"), history.begin("other")
+    delete(1)(one)
+    delete(2)(other)
+    assert history.commit(one)
+    tight = replace(other.staged, added={k: _tight(v) for k, v in other.staged.added.items()})
+    other.staged = tight
+    [winner] = history.winners
+    winner = replace(winner, added=tuple(map(_tight, winner.added)))
+    [file] = reconcile(other.footprint(), winner, history.disk).footprint.added
+    assert '"tightBounds":false' in (file.stats or "")
+
+
+def _tight(file: Add) -> Add:
+    return msgspec.structs.replace(file, stats='{"numRecords":6}')
+
+
+def restore(one: Transaction) -> None:
+    """All deleted rows come back."""
+    for file in list(one.view.files.adds()):
+        rows = one.disk.files[file.path]
+        one.added += [rows[place] for place in one.disk.deleted(file)]
+        if file.deletion_vector is not None:
+            back = msgspec.structs.replace(file, deletion_vector=None, data_change=True)
+            one.stage(file.removed(timestamp_ms=1), back)
+
+
+def test_a_compaction_that_never_saw_rows_which_came_back() -> None:
+    history = History(Level.SNAPSHOT)
+    committed(history, delete(3))
+    compaction, back = history.begin("compaction"), history.begin("back")
+    compact(2)(compaction)
+    restore(back)
+    assert history.commit(back)
+    assert history.commit(compaction)
+    history.check_rows()
+    assert len(history.winners) == 2  # nothing was left of it
+
+
+@pytest.mark.parametrize(("now", "commits"), [((1, 2), True), ((2, 4), False)])
+def test_a_larger_vector_may_bring_rows_back(now: tuple[int, int], commits: bool) -> None:
+    history = History(Level.SERIALIZABLE)
+    committed(history, delete(1))
+    ours, other = history.begin("ours"), history.begin("other")
+    ours.insert([(30, 0)])
+    read = bind(parse_predicate("id = 1"), ours.base.schema)
+    ours.reads.append(Read(predicate=read, text="id = 1", files=False))
+    [file] = [one for one in history.newest.files.adds() if one.deletion_vector]
+    other.stage(file.removed(timestamp_ms=1), history.disk.marked(file, BitMap64(now)))
+    assert history.commit(other)
+    assert history.commit(ours) is commits
+
+
+@pytest.mark.parametrize("last", [5, 6], ids=["of one", "of two"])
+def test_outputs_that_share_a_source_are_given_up_together(last: int) -> None:
+    history = History(Level.SNAPSHOT)
+    committed(history, lambda one: one.insert([(20, 0)]))
+    compaction = history.begin("compaction")
+    files = list(history.newest.files.adds())
+    rows = [row for file in files for row in history.disk.files[file.path]]
+    parts = [
+        (rows[:8], [(0, 0, 6), (1, 0, 2)]),
+        (rows[8:], [(1, 2, 1), (2, 0, 1)]),
+    ]
+    for part, runs in parts:
+        sources = [
+            Source(path=files[number].path, vector_id=None, first=first, rows=count)
+            for number, first, count in runs
+        ]
+        compaction.stage(history.disk.write(part, sources=sources))
+    compaction.stage(*[file.removed(timestamp_ms=1, data_change=False) for file in files])
+    assert race_before(history, compaction, delete(0, last))
+    assert len(history.winners) == 2
+
+
+def race_before(history: History, last: Transaction, first: Do) -> bool:
+    """Another transaction commits first; whether the last one still does."""
+    one = history.begin("first")
+    first(one)
+    assert history.commit(one)
+    outcome = history.commit(last)
+    history.check_rows()
+    return outcome
+
+
+@pytest.mark.parametrize("who", ["winner", "loser"])
+def test_a_record_that_knows_another_vector(who: str) -> None:
+    history = History(Level.SNAPSHOT)
+    compaction = history.begin("compaction")
+    compact(2)(compaction)
+    [(key, output)] = compaction.staged.added.items()
+    files = [file.path for file in history.newest.files.adds()]
+    vector = history.disk.marked(output, BitMap64([3])).key[1]
+    lying = msgspec.structs.replace(
+        output,
+        tags={"txlake.sources": f'[["{files[0]}","{vector}",0,5],["{files[1]}",null,0,3]]'},
+        stats='{"numRecords":8}',
+    )
+    compaction.staged = replace(compaction.staged, added={key: lying})
+    if who == "loser":
+        assert race_before(history, compaction, delete(3))
+        assert len(history.winners) == 1
+    else:
+        late = history.begin("late")
+        delete(3)(late)
+        assert history.commit(compaction)
+        assert not history.commit(late)
+
+
+@pytest.mark.parametrize(
+    "lie", ["rows", "order", "vector", "two vectors", "file", "count", "changed"]
+)
 def test_a_record_that_does_not_fit_is_none(lie: str) -> None:
     history = History(Level.SNAPSHOT)
     late = history.begin("late")
@@ -181,13 +316,23 @@ def test_a_record_that_does_not_fit_is_none(lie: str) -> None:
     compact(2)(compaction)
     [(key, output)] = compaction.staged.added.items()
     files = [file.path for file in history.newest.files.adds()]
+    empty = history.disk.marked(output, BitMap64()).key[1]
+    told = f'[["{files[0]}",null,0,6],["{files[1]}",null,0,3]]'
     text = {
         "rows": f'[["{files[0]}",null,0,5],["{files[1]}",null,0,4]]',
         "order": f'[["{files[0]}",null,1,6],["{files[1]}",null,0,3]]',
         "vector": f'[["{files[0]}","x",0,6],["{files[1]}",null,0,3]]',
+        "two vectors": (
+            f'[["{files[0]}",null,0,3],["{files[0]}","{empty}",3,3],["{files[1]}",null,0,3]]'
+        ),
         "file": f'[["{files[0]}",null,0,6],["elsewhere",null,0,3]]',
-    }[lie]
-    lying = msgspec.structs.replace(output, tags={"txlake.sources": text})
+    }.get(lie, told)
+    lying = msgspec.structs.replace(
+        output,
+        tags={"txlake.sources": text},
+        stats='{"numRecords":8}' if lie == "count" else output.stats,
+        data_change=lie == "changed",
+    )
     compaction.staged = replace(compaction.staged, added={key: lying})
     assert history.commit(compaction)
     assert not history.commit(late)

@@ -62,6 +62,18 @@ def test_savepoints_take_changes_back_and_keep_reads() -> None:
     assert info_at(table, 1)["operation"] == "WRITE"
 
 
+def test_rows_that_are_taken_back_are_read_all_the_same() -> None:
+    transaction = begin(LogOf().create(add("a")))
+    transaction.read(text="before", takes_all=True)
+    token = transaction.savepoint()
+    transaction.read(text="after", takes_all=True)
+    transaction.rollback_to(token)
+    assert [(one.text, one.takes_all) for one in transaction.reads] == [
+        ("before", True),
+        ("after", False),
+    ]
+
+
 def test_back_to_the_beginning() -> None:
     transaction = begin(LogOf().create(add("a")))
     stage(transaction, add("b"))

@@ -104,10 +104,10 @@ class Run:
     source: Source
 
     def places(self, positions: BitMap64, vectors: Vectors) -> BitMap64:
-        """Where the rows at these live positions of the source stand in the output."""
+        """Where the rows at these positions of the source stand in the output, if they live."""
         source = self.source
         before = BitMap64() if source.vector_id is None else vectors.of_id(source.vector_id)
-        ranks = _ranks(_numbers(positions), _numbers(before))
+        ranks = _ranks(_numbers(positions - before), _numbers(before))
         first = np.uint64(source.first)
         inside = ranks[(ranks >= first) & (ranks < first + np.uint64(source.rows))]
         return BitMap64((inside - first + np.uint64(self.offset)).tolist())

@@ -1,8 +1,9 @@
 """Two Spark writers change one Delta table at the same time: `make demo`.
 
 Every flight that left New York City in 2013 goes into Delta tables in a temporary folder. Then a
-long DELETE meets an INSERT that commits first, under two isolation levels; what comes out is read
-by two engines that know nothing of txlake.
+long DELETE meets an INSERT that commits first, under two isolation levels; four writers change rows
+of one file while it is compacted; and what comes out is read by two engines that know nothing of
+txlake.
 """
 
 from __future__ import annotations
@@ -20,9 +21,17 @@ from pyspark.sql import DataFrame, SparkSession
 import nycflights
 import screen
 import txlake
-from txlake.errors import ConcurrentAppendException
+from txlake.errors import ConcurrentAppendException, Conflict
 
 DELETE_CANCELLED = "DELETE FROM flights WHERE dep_time IS NULL"
+RENAME = "UPDATE airlines SET name = '{name}' WHERE carrier = '{carrier}'"
+# What became of four of them since 2013.
+RENAMED = {
+    "MQ": "Envoy Air",
+    "US": "American Airlines Group",
+    "FL": "Southwest Airlines, was AirTran",
+    "VX": "Alaska Airlines, was Virgin America",
+}
 COUNT = "SELECT count(*) AS flights, count_if(dep_time IS NULL) AS cancelled FROM flights"
 BY_AIRLINE = """
 SELECT name, count(*) AS flights, avg(dep_delay) AS minutes_late
@@ -41,6 +50,7 @@ def main() -> None:
         late_flights = load(lake, spark, Path(folder))
         write_serializable(lake, late_flights)
         serializable(lake, late_flights)
+        rows_of_one_file(lake)
         time_travel(lake)
         other_engines(lake)
     spark.stop()
@@ -129,9 +139,42 @@ def serializable(lake: txlake.Lake, late_flights: DataFrame) -> None:
     assert cancelled == 0
 
 
+def rows_of_one_file(lake: txlake.Lake) -> None:
+    """Writers of different rows and a compaction all commit; writers of one row don't."""
+    screen.chapter("4. Four writers and a compaction of one file: all commit")
+    lake.sql("INSERT INTO airlines VALUES ('G4', 'Allegiant Air'), ('NK', 'Spirit Air Lines')")
+    statements = [RENAME.format(name=name, carrier=carrier) for carrier, name in RENAMED.items()]
+    statements.insert(2, "OPTIMIZE airlines")
+    open_at_once = [lake.begin() for _ in statements]
+    for tx, statement in zip(open_at_once, statements, strict=True):
+        screen.code(statement)
+        tx.sql(statement)
+    for tx in open_at_once:
+        tx.commit()
+    rows = lake.sql("SELECT carrier, name FROM airlines").collect()
+    names = {row["carrier"]: row["name"] for row in rows}
+    assert {carrier: names[carrier] for carrier in RENAMED} == RENAMED
+    screen.say(
+        "All five were open at once, and committed in this order. The deletion vectors of one file "
+        f"were united, then carried to the file that OPTIMIZE made of two: {len(names)} airlines."
+    )
+
+    screen.say("\nTwo that change the same row can't both stand:")
+    first, second = lake.begin(), lake.begin()
+    for tx, name in ((first, "AA"), (second, "American")):
+        tx.sql(RENAME.format(name=name, carrier="AA"))
+    first.commit()
+    try:
+        second.commit()
+    except Conflict as error:
+        screen.conflict(error)
+    else:
+        raise AssertionError("expected the second to conflict")
+
+
 def time_travel(lake: txlake.Lake) -> None:
     """Every version stays readable."""
-    screen.chapter("4. Every version is still there")
+    screen.chapter("5. Every version is still there")
     history = lake.table("flights").history().orderBy("version").collect()
     rows = [
         (
@@ -147,7 +190,7 @@ def time_travel(lake: txlake.Lake) -> None:
 
 def other_engines(lake: txlake.Lake) -> None:
     """One question to three engines, in the same words."""
-    screen.chapter("5. Any Delta reader reads it")
+    screen.chapter("6. Any Delta reader reads it")
     screen.code(BY_AIRLINE.strip())
     place = {
         name: lake.table(name).detail().collect()[0]["location"] for name in ("flights", "airlines")

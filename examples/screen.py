@@ -67,7 +67,7 @@ def conflict(error: Conflict) -> None:
     console.print(Panel(str(error), title=f"[red]{type(error).__name__}", title_align="left"))
     facts = error.evidence
     assert facts is not None
-    fields = ("rule", "read_version", "winning_version", "winning_operation", "predicate", "files")
+    fields = ("rule", "read_version", "winning_version", "winning_operation", "predicate", "rows")
     rows = [(name, getattr(facts, name)) for name in (*fields, "isolation", "retry", "advice")]
     table("error.evidence", ("attribute", "value"), rows)
 

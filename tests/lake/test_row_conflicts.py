@@ -6,7 +6,7 @@ Statements run while others are open and commit in orders of the test's choosing
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import permutations
 from pathlib import Path
 
@@ -15,7 +15,8 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 from msgspec.structs import replace
 from pyroaring import BitMap64
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
 
 import txlake
 from tests.lake.rows import query
@@ -217,6 +218,32 @@ def test_conditions_of_more_than_the_row_are_judged_by_file(
     first.commit()
     with pytest.raises(ConcurrentDeleteReadException):
         second.commit()
+
+
+@pytest.mark.parametrize(
+    ("condition", "commits"),
+    [
+        (lambda: F.col("id") == 5, True),
+        (lambda: F.upper("s") == "E", True),
+        (lambda: F.expr("id % 7 = 5"), True),
+        (lambda: (F.col("id") == 5) | (F.upper("s") == "X"), False),
+        (lambda: (F.col("id") == 5) & (F.rand() < 2), False),
+        (lambda: (F.col("id") == 5) | F.current_date().isNull(), False),
+    ],
+    ids=["plain", "function", "text", "matches", "chance", "clock"],
+)
+def test_conditions_given_as_columns(
+    lake: txlake.Lake, place: str, condition: Callable[[], Column], commits: bool
+) -> None:
+    [first] = begun(lake, place, "UPDATE {t} SET s = 'x' WHERE id = 2")
+    second = lake.begin()
+    second.table(place).delete(condition())
+    first.commit()
+    if commits:
+        second.commit()
+    else:
+        with pytest.raises(ConcurrentAppendException):
+            second.commit()
 
 
 class Probed:

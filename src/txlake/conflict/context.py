@@ -23,6 +23,7 @@ from txlake.log.files import canonical_key, canonical_path
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, FileKey, Metadata, Protocol, Remove
 
+_VECTORS = "deletionVectors"
 _ENABLE_VECTORS = "delta.enableDeletionVectors"
 
 
@@ -79,9 +80,8 @@ class Context:
     def row_vectors(self) -> Vectors | None:
         """What reads deletion vectors where rows are the grain: the table has to use them."""
         settings = (self.base.metadata, self.metadata)
-        if self.granularity is not Granularity.ROW or not all(map(_uses_vectors, settings)):
-            return None
-        return self.vectors
+        is_in_use = all(map(_uses_vectors, settings)) and _VECTORS in self.base.features
+        return self.vectors if is_in_use and self.granularity is Granularity.ROW else None
 
     @property
     def table(self) -> str:

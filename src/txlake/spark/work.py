@@ -166,7 +166,7 @@ class Work:
         predicate = self.predicate(expression, alias)
         if expression is None or predicate is None:
             return Read(takes_all=True)
-        by_row = self.by_row(predicate)
+        by_row = self.by_row(predicate) or _is_of_the_row(expression)
         return Read(
             predicate=predicate,
             text=condition_text(expression),
@@ -180,6 +180,20 @@ class Work:
         return is_deterministic(predicate) and all(
             item is not None and isinstance(item.type, Primitive) for item in fields
         )
+
+
+def _is_of_the_row(expression: Expression) -> bool:
+    """Whether a condition given as a Column is certainly a function of the row alone.
+
+    Spark's own text of it tells; Spark Connect gives none.
+    """
+    node = getattr(getattr(getattr(expression, "column", None), "_jc", None), "node", None)
+    if node is None:
+        return False
+    try:
+        return is_deterministic(parse_predicate(node().sql()))
+    except InvalidRequest:
+        return False
 
 
 def condition_text(expression: Expression) -> str:

@@ -44,6 +44,18 @@ def test_a_hundred_winners_are_judged_at_one_go(judged: list[int]) -> None:
     assert judged == [100, 100]  # a time for each read
 
 
+def test_a_winner_of_many_files_is_judged_when_it_is_asked_about(judged: list[int]) -> None:
+    context = Context(base=TABLE, metadata=TABLE.metadata, protocol=TABLE.protocol)
+    ours = Footprint(read_version=5, added=(add("ours"),), reads=(read("id = 5"),))
+    large = tuple(add(f"l{number}", "1", (50, 60)) for number in range(200))
+    winners = [
+        winner(6, added=(add("w", "1", (50, 60)),)),
+        winner(7, added=large, is_blind_append=True),
+    ]
+    assert isinstance(check_all(ours, winners, context), Fine)
+    assert judged == [1]
+
+
 def test_a_file_is_judged_once_and_anew_when_it_changed(judged: list[int]) -> None:
     known, five = Verdicts(), read("id = 5")
     assert known.of(five, [NEAR, FAR], TABLE) == [True, False]

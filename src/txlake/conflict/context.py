@@ -23,6 +23,7 @@ from txlake.log.files import canonical_key, canonical_path
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, FileKey, Metadata, Protocol, Remove
 
+_FEW_FILES = 100
 _VECTORS = "deletionVectors"
 _ENABLE_VECTORS = "delta.enableDeletionVectors"
 
@@ -96,10 +97,12 @@ class Context:
         return key in self.base.files and key not in self.removed_since
 
     def expect(self, winners: Iterable[Winner]) -> None:
-        """Says which winners will be asked about, so that their files are judged at one go."""
-        self.verdicts.expect(
-            file for winner in winners for file in winner.added if file.data_change
-        )
+        """Says which winners will be asked about, so that their files are judged at one go.
+
+        Those of many files aren't among them: they cost little more alone, and may not be asked.
+        """
+        few = (winner.added for winner in winners if len(winner.added) <= _FEW_FILES)
+        self.verdicts.expect(file for files in few for file in files if file.data_change)
 
     def changes_of(self, winner: Winner) -> RowChanges:
         """What became of rows in the next winner."""

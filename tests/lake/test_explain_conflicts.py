@@ -106,5 +106,5 @@ def test_nothing_is_run_and_nothing_is_read(lake: txlake.Lake) -> None:
 
 @pytest.mark.parametrize("statement", ["SELECT 1", "CREATE TABLE x (id INT)", "BEGIN"])
 def test_other_statements_are_refused(lake: txlake.Lake, statement: str) -> None:
-    with pytest.raises(InvalidRequest, match=r"1:19.*takes INSERT, UPDATE, DELETE"):
+    with pytest.raises(InvalidRequest, match=r"column 19.*takes INSERT, UPDATE, DELETE"):
         lake.explain_conflicts(statement)

@@ -30,7 +30,7 @@ from txlake.errors import (
 from txlake.log.predicates import parse_predicate
 from txlake.session.engine import Handle
 from txlake.spark.probe import SparkProbe
-from txlake.spark.work import Condition
+from txlake.spark.work import Condition, calls_are_of_the_row
 from txlake.statements import SqlText, TablePath
 
 
@@ -132,8 +132,8 @@ def test_a_row_moved_into_the_condition(lake: txlake.Lake, place: str) -> None:
 
 
 MERGE = (
-    "MERGE INTO {t} AS t USING (SELECT * FROM VALUES %s AS v (id, s)) AS s ON t.id = s.id "
-    "WHEN MATCHED THEN UPDATE SET s = s.s WHEN NOT MATCHED THEN INSERT *"
+    "MERGE INTO {t} AS t USING (SELECT * FROM VALUES %s AS v (id, s)) AS new ON t.id = new.id "
+    "WHEN MATCHED THEN UPDATE SET s = new.s WHEN NOT MATCHED THEN INSERT *"
 )
 
 
@@ -244,6 +244,27 @@ def test_conditions_given_as_columns(
     else:
         with pytest.raises(ConcurrentAppendException):
             second.commit()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("=(id, 5)", True),
+        ("or(=(upper(s), 'X'), <=>(id, 5))", True),
+        ("in(id, 1, 2, 3)", True),
+        ("CASE WHEN =(id, 5) THEN true ELSE like(s, 'a(%') END", True),
+        ("=(`a b`, 'it\\'s (')", True),
+        ("id % 7 = 5", True),
+        ("and(=(id, 5), <(rand(123), 2))", False),
+        ("or(=(id, 5), isnull(current_date()))", False),
+        ("=(mine(id), 1)", False),
+        ("=(<lambda>(id), 1)", False),
+        ("(id IN (SELECT 5))", False),
+        ("=(id, " + "1" * 10_000 + ")", False),
+    ],
+)
+def test_what_spark_says_of_columns(text: str, expected: bool) -> None:
+    assert calls_are_of_the_row(text) is expected
 
 
 class Probed:

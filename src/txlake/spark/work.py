@@ -6,6 +6,7 @@ conflict checks and file skipping use.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -33,6 +34,16 @@ from txlake.spark.scan import Scan, scan_frame
 from txlake.spark.writing import Target
 from txlake.statements import Expression, NativeColumn, SqlText
 from txlake.transaction.change import Read
+
+_TEXT_MAX = 10_000
+_CALL = re.compile(r"([^\s(),'\"`]+)\(")
+_OPERATORS = frozenset(
+    {
+        *("=", "==", "<=>", "<", "<=", ">", ">=", "!=", "<>"),
+        *("+", "-", "*", "/", "%", "&", "|", "^", "||", "!", "~"),
+        *("and", "in", "like", "not", "or", "rlike"),
+    }
+)
 
 
 def plain_column(expression: Expression) -> Column:
@@ -185,15 +196,31 @@ class Work:
 def _is_of_the_row(expression: Expression) -> bool:
     """Whether a condition given as a Column is certainly a function of the row alone.
 
-    Spark's own text of it tells; Spark Connect gives none.
+    Spark Connect doesn't show what a Column is made of.
     """
-    node = getattr(getattr(getattr(expression, "column", None), "_jc", None), "node", None)
-    if node is None:
+    column = getattr(getattr(expression, "column", None), "_jc", None)
+    return column is not None and calls_are_of_the_row(column.node().sql())
+
+
+def calls_are_of_the_row(text: str) -> bool:
+    """Whether the calls in Spark's text of a Column, `=(upper(s), 'A')`, are of the row alone.
+
+    For that question one call stands for another whose answer depends on its arguments alone too,
+    so operators are written as a call that SQL has.
+    """
+    if len(text) > _TEXT_MAX:
         return False
     try:
-        return is_deterministic(parse_predicate(node().sql()))
+        return is_deterministic(parse_predicate(_CALL.sub(_sql_call, text)))
     except InvalidRequest:
         return False
+
+
+def _sql_call(call: re.Match[str]) -> str:
+    name = call[1]
+    if name.lower() in _OPERATORS:
+        return "coalesce("
+    return call[0] if name.isidentifier() else "rand("  # a function of nobody knows what
 
 
 def condition_text(expression: Expression) -> str:

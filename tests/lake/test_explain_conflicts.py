@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 import txlake
-from txlake.errors import InvalidRequest
+from txlake.errors import Conflict, InvalidRequest
 
 Told = dict[tuple[str, str], tuple[str, str | None]]
 
@@ -92,6 +93,20 @@ def test_advice(lake: txlake.Lake) -> None:
         session.sql("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")
         rows = session.sql("EXPLAIN CONFLICTS DELETE FROM t WHERE p = 1").collect()
     assert [row["subject"] for row in rows if row["part"] == "advice"] == ["isolation"]
+
+
+def test_conflicts_that_were_met_are_a_table(lake: txlake.Lake) -> None:
+    first, second = lake.begin(), lake.begin()
+    for tx in (first, second):
+        tx.sql("DELETE FROM other WHERE id = 1")
+        tx.write(pa.table({"id": [1]}), "other", "overwrite")
+    first.commit()
+    with pytest.raises(Conflict) as caught:
+        second.commit()
+    text = "SELECT error, advice FROM txlake.conflicts WHERE transaction_id = :id"
+    [row] = lake.sql(text, args={"id": second.id}).collect()
+    assert row["error"] == type(caught.value).__name__
+    assert row["advice"] in str(caught.value)
 
 
 def test_nothing_is_run_and_nothing_is_read(lake: txlake.Lake) -> None:

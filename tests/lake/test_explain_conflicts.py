@@ -89,6 +89,8 @@ def test_who_aborts_a_delete(lake: txlake.Lake) -> None:
 def test_advice(lake: txlake.Lake) -> None:
     subjects = {key[1] for key in told(lake, "DELETE FROM plain") if key[0] == "advice"}
     assert subjects == {"delta.enableDeletionVectors", "condition"}
+    merge = "MERGE INTO t USING other s ON t.id = s.id WHEN MATCHED THEN DELETE"
+    assert ("advice", "source") in told(lake, merge)
     with lake.session() as session:
         session.sql("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")
         rows = session.sql("EXPLAIN CONFLICTS DELETE FROM t WHERE p = 1").collect()

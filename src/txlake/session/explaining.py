@@ -42,6 +42,7 @@ from txlake.transaction import change
 from txlake.transaction.table_transaction import TableTransaction
 
 _TEXT = Primitive("string")
+_KEYS = "a source of some megabytes whose ON compares plain columns reads rows of its keys alone"
 SCHEMA = Struct(
     (
         Field("part", _TEXT, False),
@@ -81,6 +82,8 @@ def explain_conflicts(context: Context, statement: Explained) -> Rows:
             detail = f"{one.conflict.finding}. {one.conflict.evidence.advice}"
             rows.append(("beside", one.beside.value, name, detail))
     rows += [("advice", subject, answer, None) for subject, answer in _advice(intent)]
+    if isinstance(statement, Merge):
+        rows.append(("advice", "source", _KEYS, None))
     return Rows(schema=SCHEMA, rows=rows)
 
 

@@ -260,6 +260,24 @@ class Transaction:
         self.replays.append(lambda _: None)
         self.answers.append(None)
 
+    def restore(self, condition: Condition) -> None:
+        """Rows that were deleted come back where they stood, if the condition holds for them."""
+        self._note(condition, ReadKind.FOR_WRITE)
+        found = []
+        for file in list(self.view.files.adds()):
+            rows, deleted = self.disk.files[file.path], self.disk.deleted(file)
+            back = BitMap64(place for place in deleted if condition.holds(rows[place].values))
+            if not back:
+                continue
+            found += [rows[place] for place in back]
+            left = deleted - back
+            listed = msgspec.structs.replace(file, deletion_vector=None, data_change=True)
+            self.stage(
+                file.removed(timestamp_ms=1), self.disk.marked(listed, left) if left else listed
+            )
+        self.added += found
+        self.replays.append(_inserting([row.values for row in found]))
+
     def footprint(self) -> Footprint:
         """What the rules are told."""
         return Footprint(

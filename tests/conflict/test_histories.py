@@ -13,6 +13,7 @@ from hypothesis.stateful import (
     RuleBasedStateMachine,
     consumes,
     invariant,
+    precondition,
     rule,
     run_state_machine_as_test,
 )
@@ -30,7 +31,7 @@ COMMITTED_MAX = 6
 
 
 def machine(
-    level: Level, rules: Sequence[Rule] = RULES, *, probing: bool = True
+    level: Level, rules: Sequence[Rule] = RULES, *, probing: bool = True, restoring: bool = False
 ) -> type[RuleBasedStateMachine]:
     """Transactions that begin, change rows and commit in any order."""
 
@@ -72,6 +73,11 @@ def machine(
         def move(self, transaction: Transaction, condition: Condition, to: int) -> None:
             transaction.change(condition, lambda row: (to, row[1]))
 
+        @precondition(lambda _: restoring)
+        @rule(transaction=transactions, condition=CONDITIONS)
+        def restore(self, transaction: Transaction, condition: Condition) -> None:
+            transaction.restore(condition)
+
         @rule(target=compactions, files=st.integers(1, 3), recorded=st.sampled_from([1, 1, 0]))
         def compact(self, files: int, recorded: int) -> Transaction:
             compaction = self.history.begin("compaction")
@@ -108,10 +114,13 @@ def run(machine_type: type[Any], examples: int) -> None:
     )
 
 
+@pytest.mark.parametrize("restoring", [False, True], ids=["", "rows come back"])
 @pytest.mark.parametrize("probing", [True, False], ids=["rows", "statistics"])
 @pytest.mark.parametrize("level", Level)
-def test_what_commits_is_what_the_level_promises(level: Level, probing: bool) -> None:
-    run(machine(level, probing=probing), 150)
+def test_what_commits_is_what_the_level_promises(
+    level: Level, probing: bool, restoring: bool
+) -> None:
+    run(machine(level, probing=probing, restoring=restoring), 150)
 
 
 @pytest.mark.parametrize(

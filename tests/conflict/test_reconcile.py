@@ -213,31 +213,24 @@ def _tight(file: Add) -> Add:
     return msgspec.structs.replace(file, stats='{"numRecords":6}')
 
 
-def restore(one: Transaction) -> None:
-    """All deleted rows come back."""
-    for file in list(one.view.files.adds()):
-        rows = one.disk.files[file.path]
-        one.added += [rows[place] for place in one.disk.deleted(file)]
-        if file.deletion_vector is not None:
-            back = msgspec.structs.replace(file, deletion_vector=None, data_change=True)
-            one.stage(file.removed(timestamp_ms=1), back)
-
-
 def test_a_compaction_that_never_saw_rows_which_came_back() -> None:
     history = History(Level.SNAPSHOT)
     committed(history, delete(3))
     compaction, back = history.begin("compaction"), history.begin("back")
     compact(2)(compaction)
-    restore(back)
+    back.restore(between(0, 9))
     assert history.commit(back)
     assert history.commit(compaction)
     history.check_rows()
     assert len(history.winners) == 2  # nothing was left of it
 
 
+@pytest.mark.parametrize("probing", [True, False])
 @pytest.mark.parametrize(("now", "commits"), [((1, 2), True), ((2, 4), False)])
-def test_a_larger_vector_may_bring_rows_back(now: tuple[int, int], commits: bool) -> None:
-    history = History(Level.SERIALIZABLE)
+def test_a_larger_vector_may_bring_rows_back(
+    now: tuple[int, int], commits: bool, probing: bool
+) -> None:
+    history = History(Level.SERIALIZABLE, probing=probing)
     committed(history, delete(1))
     ours, other = history.begin("ours"), history.begin("other")
     ours.insert([(30, 0)])
@@ -247,6 +240,25 @@ def test_a_larger_vector_may_bring_rows_back(now: tuple[int, int], commits: bool
     other.stage(file.removed(timestamp_ms=1), history.disk.marked(file, BitMap64(now)))
     assert history.commit(other)
     assert history.commit(ours) is commits
+
+
+@pytest.mark.parametrize("ours", [delete(0, 1), update(0, 1), copy(0, 1)])
+def test_rows_that_came_back_should_have_been_read(ours: Do) -> None:
+    history = History(Level.WRITE_SERIALIZABLE)
+    committed(history, delete(1))
+
+    def swap(one: Transaction) -> None:  # the vector grows
+        one.restore(between(1, 1))
+        delete(3, 4)(one)
+
+    assert race(history, swap, ours) == [True, False]
+
+
+@pytest.mark.parametrize("other", [delete(3), compact(2)], ids=["delete", "compaction"])
+def test_rows_brought_back_are_not_lost_to_anothers_vector(other: Do) -> None:
+    history = History(Level.SNAPSHOT)
+    committed(history, delete(1))
+    assert race(history, other, lambda one: one.restore(between(1, 1))) == [True, False]
 
 
 @pytest.mark.parametrize("last", [5, 6], ids=["of one", "of two"])

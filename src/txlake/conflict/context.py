@@ -128,15 +128,16 @@ class Context:
         """
         return self.base.files.by_path(file.path) or self.moved_since.get(canonical_path(file.path))
 
+    def may_match(self, read: Read, files: Sequence[Add]) -> Sequence[bool]:
+        """For each file whether the read may match a row of it, by the first two tiers."""
+        return self.verdicts.of(read, files, self.base) if files else ()
+
     def matching(self, read: Read, rows: Sequence[FileRows]) -> tuple[FileRows, ...]:
         """Those of the rows that the read may match, as far as it could be told."""
-        doubtful = self._by_statistics(read, rows) if rows else ()
+        kept = self.may_match(read, [one.file for one in rows])
+        doubtful = tuple(one for one, keep in zip(rows, kept, strict=True) if keep)
         found = self.probe.matching(read, doubtful) if self.probe and doubtful else None
         return doubtful if found is None else tuple(found)
-
-    def _by_statistics(self, read: Read, rows: Sequence[FileRows]) -> tuple[FileRows, ...]:
-        kept = self.verdicts.of(read, [one.file for one in rows], self.base)
-        return tuple(one for one, keep in zip(rows, kept, strict=True) if keep)
 
 
 def _uses_vectors(metadata: Metadata) -> bool:

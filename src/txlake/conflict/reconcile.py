@@ -98,6 +98,8 @@ class _Meeting:
             return None
         if ours.is_rewrite:
             return self._rewrite(path, theirs)
+        if ours.returned(self._vectors):  # the winner's vector has them deleted
+            return Overlap(file=theirs.before)
         if theirs.is_rewrite:
             return self._follow(path, ours, theirs)
         own, other = self._positions(path, ours), theirs.positions(self._vectors)

@@ -259,25 +259,29 @@ def _rows_added(
 ) -> tuple[FileRows, ...]:
     """Files with new rows that the read may match.
 
-    Where a vector grew, rows were deleted, which `_rows_deleted` finds for reads of files; for a
-    read without files the file counts here, unless it can be told that no row came back.
+    Where a vector grew, rows were deleted, which `_rows_deleted` finds for reads of files; new are
+    those that came back with it.
     """
-    files = changes.added
-    if not read.files and changes.maybe_added:
+    rows = [FileRows(file=file) for file in changes.added]
+    doubts = context.may_match(read, changes.maybe_added)
+    if any(doubts):
         lost = losses(winner.removed, winner.added)
-        back = (file for file in changes.maybe_added if _may_return(lost, file, context))
-        files = (*files, *back)
-    return context.matching(read, [FileRows(file=file) for file in files])
+        for file, is_doubtful in zip(changes.maybe_added, doubts, strict=True):
+            back = _returned(lost, file, context) if is_doubtful else BitMap64()
+            if back is None or back:
+                rows.append(FileRows(file=file, positions=back))
+    return context.matching(read, rows)
 
 
-def _may_return(lost: Mapping[str, Loss], file: Add, context: Context) -> bool:
+def _returned(lost: Mapping[str, Loss], file: Add, context: Context) -> BitMap64 | None:
+    """The positions that are live again; None where it can't be told."""
     loss = lost.get(canonical_path(file.path))
     if loss is None or context.vectors is None:
-        return True
+        return None
     try:
-        return bool(loss.returned(context.vectors))
+        return loss.returned(context.vectors)
     except TxlakeError:  # a vector that can't be read: doubt
-        return True
+        return None
 
 
 def _rows_deleted(
@@ -286,11 +290,15 @@ def _rows_deleted(
     """Files with rows of the version read that went, and that the read may match."""
     if not read.files:
         return ()
+    seen = [(file, one) for one in gone if (file := context.seen(one)) is not None]
+    doubts = context.may_match(read, [file for file, _ in seen])
+    if not any(doubts):
+        return ()
     lost = losses(winner.removed, winner.added)
     rows = [
         FileRows(file=file, positions=_positions(lost, removed, context))
-        for removed in gone
-        if (file := context.seen(removed)) is not None
+        for (file, removed), is_doubtful in zip(seen, doubts, strict=True)
+        if is_doubtful
     ]
     return context.matching(read, rows)
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from txlake.conflict.context import Context
 from txlake.conflict.evidence import Conflicted, Fine, Outcome, Rebased
 from txlake.conflict.footprint import Footprint
-from txlake.conflict.reconcile import reconcile
 from txlake.conflict.rules import RULES, Rule
 from txlake.conflict.winner import Winner
 from txlake.protocol.features import check_readable, check_writable
@@ -74,12 +73,10 @@ def _rebase(footprint: Footprint, winner: Winner, context: Context) -> Fine | Re
         adopted.append(f"the protocol of version {winner.version}")
     if winner.metadata is not None and winner.metadata != context.metadata:
         adopted.append(f"the metadata of version {winner.version}")
-    vectors = context.row_vectors
-    if vectors is not None:
-        met = reconcile(footprint, winner, vectors)
-        if met.carried:
-            footprint = met.footprint
-            adopted.append(f"the rows of version {winner.version} in {len(met.carried)} files")
+    met = context.reconciled(footprint, winner)
+    if met is not None and met.carried:
+        footprint = met.footprint
+        adopted.append(f"the rows of version {winner.version} in {len(met.carried)} files")
     after = context.after(winner)
     if not adopted:
         return Fine(context=after)

@@ -13,10 +13,11 @@ from typing import Protocol as Port
 
 from pyroaring import BitMap64
 
-from txlake.conflict.footprint import Read
+from txlake.conflict.footprint import Footprint, Read
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
 from txlake.conflict.positions import Vectors
+from txlake.conflict.reconcile import Meetings, Reconciled
 from txlake.conflict.verdicts import Verdicts
 from txlake.conflict.winner import RowChanges, Winner, row_changes
 from txlake.log.files import canonical_key, canonical_path
@@ -63,6 +64,7 @@ class Context:
         removed_since: logical files that earlier winners removed.
         moved_since: by canonical path, the files that earlier winners moved rows to.
         verdicts: what partition values and statistics said so far.
+        meetings: what became of the transaction beside the winner.
     """
 
     base: Snapshot
@@ -76,6 +78,7 @@ class Context:
     removed_since: frozenset[FileKey] = field(default=frozenset())
     moved_since: Mapping[str, Add] = field(default_factory=dict)
     verdicts: Verdicts = field(default_factory=Verdicts)
+    meetings: Meetings = field(default_factory=Meetings)
 
     @property
     def row_vectors(self) -> Vectors | None:
@@ -83,6 +86,11 @@ class Context:
         settings = (self.base.metadata, self.metadata)
         is_in_use = all(map(_uses_vectors, settings)) and _VECTORS in self.base.features
         return self.vectors if is_in_use and self.granularity is Granularity.ROW else None
+
+    def reconciled(self, footprint: Footprint, winner: Winner) -> Reconciled | None:
+        """The transaction after the winner, row by row; None where rows aren't the grain."""
+        vectors = self.row_vectors
+        return None if vectors is None else self.meetings.of(footprint, winner, vectors)
 
     @property
     def table(self) -> str:

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 
 from pyroaring import BitMap64
 
+from txlake.conflict.positions import Moves
+from txlake.log.files import canonical_path
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import ROW_TRACKING_DOMAIN
 from txlake.protocol.actions import Add, DomainMetadata, Metadata, Protocol, Remove
@@ -47,7 +50,7 @@ class Read:
     condition: object = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Footprint:
     """One transaction's reads and changes of one table.
 
@@ -62,6 +65,7 @@ class Footprint:
         removed: files that it removes, those that come back with a larger deletion vector included.
         unwritten: by canonical path, every deleted position of an added file whose deletion vector
             isn't written yet, because it was carried over a winner.
+        moves: where it puts the rows of files that it rewrites, once that was asked.
         metadata: the metadata that it sets.
         protocol: the protocol that it sets.
         app_ids: application ids that it sets.
@@ -79,12 +83,23 @@ class Footprint:
     added: tuple[Add, ...] = ()
     removed: tuple[Remove, ...] = ()
     unwritten: Mapping[str, BitMap64] = field(default_factory=dict)
+    moves: Moves | None = field(default=None, compare=False, repr=False)
     metadata: Metadata | None = None
     protocol: Protocol | None = None
     app_ids: frozenset[str] = frozenset()
     domains: tuple[DomainMetadata, ...] = ()
     change_files: bool = False
     generated_identity: bool = False
+
+    @cached_property
+    def removed_by_path(self) -> Mapping[str, Remove]:
+        """The removed files by canonical path."""
+        return {canonical_path(file.path): file for file in self.removed}
+
+    @cached_property
+    def added_by_path(self) -> Mapping[str, Add]:
+        """The added files by canonical path."""
+        return {canonical_path(file.path): file for file in self.added}
 
     @property
     def is_empty(self) -> bool:

@@ -7,7 +7,7 @@ PROTOCOL.md, "Deletion Vectors"; API.md, `txlake.sources`.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Protocol as Port
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap64
 
-from txlake.errors import InvalidRequest
+from txlake.errors import TxlakeError
 from txlake.log.files import canonical_path
 from txlake.protocol.actions import Add, DeletionVector, Remove
 from txlake.protocol.sources import SOURCES_TAG, Source, parse_sources
@@ -67,21 +67,22 @@ class Loss:
         return deleted(self.before, vectors) - deleted(self.after, vectors)
 
 
-def losses(
-    removed: Iterable[Remove], added: Iterable[Add], unwritten: Container[str] = ()
-) -> dict[str, Loss]:
-    """By canonical path, what a commit with these files took from files that were there.
-
-    `unwritten`: paths of added files whose new vectors aren't written yet.
-    """
+def losses(removed: Iterable[Remove], added: Iterable[Add]) -> dict[str, Loss]:
+    """By canonical path, what a commit with these files took from files that were there."""
     listed = {canonical_path(file.path): file for file in added}
-    found = {}
-    for file in removed:
-        path = canonical_path(file.path)
-        after = listed.get(path)
-        if after is None or path in unwritten or after.key[1] != file.key[1]:
-            found[path] = Loss(before=file, after=after)
-    return found
+    found = {canonical_path(file.path): file for file in removed}
+    every = {path: loss(file, listed.get(path)) for path, file in found.items()}
+    return {path: one for path, one in every.items() if one is not None}
+
+
+def loss(before: Remove, after: Add | None, *, is_written: bool = True) -> Loss | None:
+    """What was taken from one file; None where it is listed as it was.
+
+    Without `is_written` the new vector isn't written yet.
+    """
+    if after is not None and is_written and after.key[1] == before.key[1]:
+        return None
+    return Loss(before=before, after=after)
 
 
 def deleted(file: Add | Remove, vectors: Vectors) -> BitMap64:
@@ -128,21 +129,54 @@ def _ranks(live: _Numbers, gone: _Numbers) -> _Numbers:
     return ranks
 
 
-def recorded_runs(
-    outputs: Iterable[Add], sources: Mapping[str, Remove], vectors: Vectors
-) -> dict[str, list[Run]]:
-    """By canonical path of the source, the runs that a rewrite's outputs say they hold.
+class Moves:
+    """Where a commit that rewrote files put their rows, as far as its outputs say.
 
-    An output whose tag doesn't fit its number of rows, or that names a file which the rewrite
-    didn't remove, says nothing; nor does a source of which not every live row is accounted for.
+    An output whose tag doesn't fit its number of rows, or that names a file which the commit didn't
+    rewrite, says nothing.
     """
-    runs: dict[str, list[Run]] = {}
-    for output in outputs:
-        own = _runs(output)
-        if all(canonical_path(run.source.path) in sources for run in own):
-            for run in own:
-                runs.setdefault(canonical_path(run.source.path), []).append(run)
-    return {path: found for path, found in runs.items() if _is_whole(found, sources[path], vectors)}
+
+    def __init__(self, removed: Iterable[Remove], added: Iterable[Add]) -> None:
+        self._sources = {
+            canonical_path(file.path): file for file in removed if not file.data_change
+        }
+        self._told: dict[str, list[Run]] = {}
+        self._of_output: dict[str, set[str]] = {}
+        self._known: dict[str, bool] = {}
+        outputs = added if self._sources else ()
+        for output in outputs:
+            path = canonical_path(output.path)
+            runs = [] if path in self._sources else _runs(output)
+            paths = [canonical_path(run.source.path) for run in runs]
+            if all(source in self._sources for source in paths):
+                self._of_output[path] = set(paths)
+                for source, run in zip(paths, runs, strict=True):
+                    self._told.setdefault(source, []).append(run)
+
+    def of(self, path: str, vectors: Vectors) -> list[Run] | None:
+        """The runs of a source, by its canonical path; None where not every live row is told of."""
+        runs = self._told.get(path)
+        if runs is None:
+            return None
+        if path not in self._known:
+            self._known[path] = _is_whole(runs, self._sources[path], vectors)
+        return runs if self._known[path] else None
+
+    def linked(self, path: str, vectors: Vectors) -> tuple[set[str], set[str]] | None:
+        """The sources and outputs that share rows with a source, and with each other.
+
+        None where rows of one of the sources may be in other outputs besides.
+        """
+        sources, outputs, new = {path}, set[str](), {path}
+        while new:
+            runs = [self.of(one, vectors) for one in new]
+            found = {canonical_path(run.output) for told in runs for run in told or ()} - outputs
+            if None in runs:
+                return None
+            outputs |= found
+            new = {one for output in found for one in self._of_output[output]} - sources
+            sources |= new
+        return sources, outputs
 
 
 def _runs(output: Add) -> list[Run]:
@@ -151,9 +185,10 @@ def _runs(output: Add) -> list[Run]:
         return []
     try:
         sources = parse_sources(text)
-    except InvalidRequest:
+        rows = FileStatistics.from_json(output.stats).num_records
+    except TxlakeError:
         return []
-    if FileStatistics.from_json(output.stats).num_records != sum(one.rows for one in sources):
+    if rows != sum(one.rows for one in sources):
         return []
     offsets = accumulate((one.rows for one in sources), initial=0)
     return [
@@ -173,5 +208,8 @@ def _is_whole(runs: list[Run], source: Remove, vectors: Vectors) -> bool:
             return False
         counted += run.source.rows
     vector_id = vector_ids.pop()
-    gone = 0 if vector_id is None else len(vectors.of_id(vector_id))
-    return FileStatistics.from_json(source.stats).num_records == counted + gone
+    try:
+        gone = 0 if vector_id is None else len(vectors.of_id(vector_id))
+        return FileStatistics.from_json(source.stats).num_records == counted + gone
+    except TxlakeError:  # a vector or a statistic that can't be read
+        return False

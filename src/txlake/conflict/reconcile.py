@@ -8,14 +8,13 @@ section 4, rules 6 and 7.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
 from pyroaring import BitMap64
 
 from txlake.conflict.footprint import Footprint
-from txlake.conflict.positions import Loss, Run, Vectors, deleted, losses, recorded_runs
+from txlake.conflict.positions import Loss, Moves, Vectors, deleted, loss, losses
 from txlake.conflict.winner import Winner
 from txlake.errors import TxlakeError
 from txlake.log.files import canonical_path
@@ -48,26 +47,45 @@ class Reconciled:
 
 def reconcile(footprint: Footprint, winner: Winner, vectors: Vectors) -> Reconciled:
     """The transaction after the winner, row by row."""
-    ours = losses(footprint.removed, footprint.added, footprint.unwritten)
-    theirs = losses(winner.removed, winner.added)
-    shared = [path for path in ours if path in theirs]
+    removed, added = footprint.removed_by_path, footprint.added_by_path
+    shared = []
+    for path, theirs in losses(winner.removed, winner.added).items():
+        before = removed.get(path)
+        is_written = path not in footprint.unwritten
+        ours = None if before is None else loss(before, added.get(path), is_written=is_written)
+        if ours is not None:
+            shared.append((path, ours, theirs))
     if not shared:
         return Reconciled(footprint=footprint)
     meeting = _Meeting(footprint, winner, vectors)
-    overlaps = []
-    for path in shared:
+    overlaps = {}
+    for path, ours, theirs in shared:
         try:
-            overlap = meeting.file(path, ours[path], theirs[path])
+            overlap = meeting.file(path, ours, theirs)
         except TxlakeError:  # a vector or a statistic that can't be read: doubt
-            overlap = Overlap(file=theirs[path].before)
+            overlap = Overlap(file=theirs.before)
         if overlap is not None:
-            overlaps.append(overlap)
-    bad = {canonical_path(one.file.path) for one in overlaps}
+            overlaps[path] = overlap
     return Reconciled(
         footprint=meeting.footprint(),
-        overlaps=tuple(overlaps),
-        carried=frozenset(path for path in shared if path not in bad),
+        overlaps=tuple(overlaps.values()),
+        carried=frozenset(path for path, *_ in shared if path not in overlaps),
     )
+
+
+class Meetings:
+    """Brings a transaction together with one winner after the other, with each of them once."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Footprint, Winner, Reconciled] | None = None
+
+    def of(self, footprint: Footprint, winner: Winner, vectors: Vectors) -> Reconciled:
+        """The transaction after the winner, row by row."""
+        last = self._last
+        if last is None or last[0] is not footprint or last[1] is not winner:
+            last = (footprint, winner, reconcile(footprint, winner, vectors))
+            self._last = last
+        return last[2]
 
 
 class _Meeting:
@@ -76,12 +94,12 @@ class _Meeting:
     def __init__(self, footprint: Footprint, winner: Winner, vectors: Vectors) -> None:
         self._before = footprint
         self._vectors = vectors
-        self._removed = {canonical_path(file.path): file for file in footprint.removed}
-        self._added = {canonical_path(file.path): file for file in footprint.added}
+        self._removed = dict(footprint.removed_by_path)
+        self._added = dict(footprint.added_by_path)
         self._unwritten = dict(footprint.unwritten)
         self._outputs = {canonical_path(file.path): file for file in winner.added}
-        self._theirs_moved = recorded(winner.removed, winner.added, vectors)
-        self._ours_moved = recorded(footprint.removed, footprint.added, vectors)
+        self._ours_moved = footprint.moves or Moves(footprint.removed, footprint.added)
+        self._theirs_moved = Moves(winner.removed, winner.added)
 
     def footprint(self) -> Footprint:
         """The transaction as it is now."""
@@ -90,6 +108,7 @@ class _Meeting:
             removed=tuple(self._removed.values()),
             added=tuple(self._added.values()),
             unwritten=self._unwritten,
+            moves=self._ours_moved,
         )
 
     def file(self, path: str, ours: Loss, theirs: Loss) -> Overlap | None:
@@ -132,7 +151,7 @@ class _Meeting:
 
     def _follow(self, path: str, ours: Loss, theirs: Loss) -> Overlap | None:
         """The winner moved the rows: the deletions go to where they stand now."""
-        runs = self._theirs_moved.get(path)
+        runs = self._theirs_moved.of(path, self._vectors)
         if runs is None:
             return Overlap(file=theirs.before)
         own = self._positions(path, ours)
@@ -162,20 +181,18 @@ class _Meeting:
 
     def _rewrite(self, path: str, theirs: Loss) -> Overlap | None:
         """The transaction moved the rows: its outputs lose what the winner deleted."""
-        runs = self._ours_moved.get(path)
+        runs = self._ours_moved.of(path, self._vectors)
         if runs is None:
             return Overlap(file=theirs.before)
         positions = theirs.positions(self._vectors)
         if positions is None or theirs.returned(self._vectors):
-            self._give_up(runs)
-            return None
+            return self._give_up(path, theirs)
         assert theirs.after is not None
         places = [
             (canonical_path(run.output), run.places(positions, self._vectors)) for run in runs
         ]
         if sum(len(found) for _, found in places) != len(positions):
-            self._give_up(runs)
-            return None
+            return self._give_up(path, theirs)
         self._removed[path] = theirs.after.removed(timestamp_ms=self._now_ms(), data_change=False)
         for output, found in places:
             if found:
@@ -186,27 +203,18 @@ class _Meeting:
                 self._added[output] = _loose(self._added[output])
         return None
 
-    def _give_up(self, runs: Iterable[Run]) -> None:
+    def _give_up(self, path: str, theirs: Loss) -> Overlap | None:
         """Outputs that can't stand are left out, with all that shares a source with them."""
-        outputs = {canonical_path(run.output) for run in runs}
-        sources: set[str] = set()
-        while True:
-            found = {
-                path
-                for path, of_path in self._ours_moved.items()
-                if any(canonical_path(run.output) in outputs for run in of_path)
-            }
-            if found == sources:
-                break
-            sources = found
-            outputs |= {
-                canonical_path(run.output) for path in sources for run in self._ours_moved[path]
-            }
+        linked = self._ours_moved.linked(path, self._vectors)
+        if linked is None:
+            return Overlap(file=theirs.before)
+        sources, outputs = linked
         for output in outputs:
             self._added.pop(output, None)
             self._unwritten.pop(output, None)
-        for path in sources:
-            self._removed.pop(path, None)
+        for source in sources:
+            self._removed.pop(source, None)
+        return None
 
     def _now_ms(self) -> int:
         times = (file.deletion_timestamp for file in self._before.removed)
@@ -218,17 +226,3 @@ def _loose(file: Add) -> Add:
     if file.stats is None:
         return file
     return msgspec.structs.replace(file, stats=loosen(file.stats))
-
-
-def recorded(
-    removed: Iterable[Remove], added: Iterable[Add], vectors: Vectors
-) -> Mapping[str, list[Run]]:
-    """Where the rows of each file went that a commit rewrote in recorded order."""
-    sources = {canonical_path(file.path): file for file in removed if not file.data_change}
-    if not sources:
-        return {}
-    outputs = [file for file in added if canonical_path(file.path) not in sources]
-    try:
-        return recorded_runs(outputs, sources, vectors)
-    except TxlakeError:  # a vector or a statistic that can't be read: nothing is known
-        return {}

@@ -18,7 +18,6 @@ from txlake.conflict.footprint import Footprint, Read, ReadKind
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
 from txlake.conflict.positions import Loss, losses
-from txlake.conflict.reconcile import reconcile
 from txlake.conflict.winner import RowChanges, Winner
 from txlake.errors import (
     ConcurrentAppendException,
@@ -190,9 +189,8 @@ def rows_deleted_by_both(
     if not shared:
         return None
     rows: tuple[Mapping[str, object], ...] = ()
-    vectors = context.row_vectors
-    if vectors is not None:
-        met = reconcile(footprint, winner, vectors)
+    met = context.reconciled(footprint, winner)
+    if met is not None:
         shared = tuple(file for file in shared if canonical_path(file.path) not in met.carried)
         rows = tuple(_sample(overlap.file, overlap.positions) for overlap in met.overlaps)
     if not shared:
@@ -225,8 +223,8 @@ def _sample(file: Add | Remove, positions: BitMap64 | None) -> Mapping[str, obje
 
 def _carried(footprint: Footprint, winner: Winner, context: Context) -> frozenset[str]:
     """Canonical paths of the files that both touch and that are brought together row by row."""
-    vectors = context.row_vectors
-    return frozenset() if vectors is None else reconcile(footprint, winner, vectors).carried
+    met = context.reconciled(footprint, winner)
+    return frozenset() if met is None else met.carried
 
 
 def file_added_by_both(footprint: Footprint, winner: Winner, context: Context) -> Conflicted | None:
@@ -317,13 +315,13 @@ def _touched(files: Sequence[_File], footprint: Footprint, context: Context) -> 
     """Those of the files that the transaction takes rows from or lists anew."""
     if not files:
         return ()
-    removed = {canonical_path(file.path) for file in footprint.removed}
-    added = {canonical_path(file.path): file.key for file in footprint.added}
+    removed, added = footprint.removed_by_path, footprint.added_by_path
     live = context.base.files
     return tuple(
         file
         for file in files
-        if (path := canonical_path(file.path)) in removed or (path in added and added[path] in live)
+        if (path := canonical_path(file.path)) in removed
+        or (path in added and added[path].key in live)
     )
 
 

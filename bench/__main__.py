@@ -24,6 +24,7 @@ from bench.sizes import FULL, QUICK, WARM_UP, Sizes
 from bench.sources.logs import log_of_commits, log_with_checkpoint
 from bench.sources.rows import large_rows, small_files
 from bench.sources.tpch import tpch
+from bench.suites.contention import COMPACTED_FILES, COMPACTED_ROWS
 from bench.worker import Measured, Task
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -112,6 +113,8 @@ def make_data(suite: str, data: Path, sizes: Sizes) -> None:
     """Makes what a suite works on, unless it is there."""
     if suite in ("rows", "contention"):
         large_rows(data, sizes.rows, sizes.row_files)
+        if suite == "contention":
+            large_rows(data, COMPACTED_ROWS, COMPACTED_FILES)
     elif suite == "files":
         small_files(data, sizes.small_files)
     elif suite == "log":

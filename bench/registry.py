@@ -37,6 +37,7 @@ class Work:
         target: what txlake has to reach.
         unit: of the value; less is better.
         check: run once after the repeats, where they don't check themselves.
+        warms_up: whether it is run on little before all works are measured.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Work:
     target: Target
     unit: str = "s"
     check: Callable[[Stage], None] | None = None
+    warms_up: bool = True
 
 
 WORKS = (
@@ -83,6 +85,10 @@ WORKS = (
         rows.compact_deleted, 1, TABLES, Target(0.5, DELTA),
     ),
     Work(
+        "contend-1", "contention", "contention", "1 writer UPDATEs 4 rows of one file: each",
+        contention.writers(1), 1, TABLES, Target(0.3, DELTA), unit="ms",
+    ),
+    Work(
         "contend-4", "contention", "contention",
         "4 writers UPDATE 16 rows of one file: each that is committed",
         contention.writers(4), 1, TABLES, Target(0.05, DELTA), unit="ms",
@@ -91,6 +97,22 @@ WORKS = (
         "contend-16", "contention", "contention",
         "16 writers UPDATE 64 rows of one file: each that is committed",
         contention.writers(16), 1, TABLES, Target(0.05, DELTA), unit="ms",
+    ),
+    Work(
+        "contend-same", "contention", "contention",
+        "4 writers UPDATE the same 4 rows: each that is committed",
+        contention.writers(4, same_rows=True), 1, TABLES, Target(1.0, DELTA), unit="ms",
+    ),
+    Work(
+        "contend-processes", "contention", "contention",
+        "4 processes UPDATE 16 rows of one file: each that is committed",
+        contention.writers(4, processes=True), 1, TABLES, Target(0.5, DELTA), unit="ms",
+        warms_up=False,
+    ),
+    Work(
+        "contend-compactor", "contention", "contention",
+        "UPDATE 1 row while another compacts, 99th percentile",
+        contention.beside_a_compactor, 1, TABLES, Target(1.0, DELTA), unit="ms",
     ),
     Work(
         "sum-small", "files", "files", "read {small_files} files, planning included",

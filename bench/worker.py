@@ -46,7 +46,7 @@ def works_of(task: Task) -> list[Work]:
 
 
 def measure(task: Task) -> Measured:
-    """Runs all the works on little, to warm up, then on what is asked for.
+    """Runs the works on little, to warm up, then on what is asked for.
 
     Raises:
         WrongAnswer: an engine came to another answer.
@@ -57,7 +57,8 @@ def measure(task: Task) -> Measured:
     warm_up = Stage(task.engine, engine, WARM_UP, data, scratch / "warm-up")
     if task.warm_up:
         for work in works:
-            _repeat(work, warm_up, 1)
+            if work.warms_up:
+                _repeat(work, warm_up, 1)
     stage = Stage(task.engine, engine, task.sizes, data, scratch / "measured")
     samples = {}
     for work in works:

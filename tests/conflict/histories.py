@@ -280,11 +280,16 @@ class Transaction:
 
     def footprint(self) -> Footprint:
         """What the rules are told."""
+        staged = self.staged
         return Footprint(
             read_version=self.base.version,
             reads=tuple(self.reads),
-            added=self.staged.added_files,
-            removed=self.staged.removed_files,
+            added=staged.added_files,
+            removed=staged.removed_files,
+            metadata=staged.metadata,
+            protocol=staged.protocol,
+            app_ids=frozenset(staged.app_transactions),
+            domains=tuple(staged.domains.values()),
         )
 
     @property
@@ -391,11 +396,11 @@ class History:
             context = outcome.context
         if footprint.is_empty:
             return True
-        self._append(footprint, blind)
+        self._append(footprint, blind, transaction.staged)
         self.committed.append(transaction)
         return True
 
-    def _append(self, footprint: Footprint, blind: bool) -> None:
+    def _append(self, footprint: Footprint, blind: bool, staged: Staged) -> None:
         added: list[Add] = [
             msgspec.structs.replace(
                 self.disk.marked(file, footprint.unwritten[file.path]), data_change=file.data_change
@@ -407,6 +412,7 @@ class History:
         version = self.newest.version + 1
         actions: tuple[Action, ...] = (
             CommitInfo({"isBlindAppend": blind}),
+            *(one for one in staged.actions if not isinstance(one, Add | Remove)),
             *footprint.removed,
             *added,
         )

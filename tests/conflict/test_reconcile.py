@@ -195,6 +195,23 @@ def test_without_vectors_files_are_the_grain() -> None:
     assert [overlap.positions for overlap in met.overlaps] == [None]
 
 
+def test_files_that_both_remove_whole_are_told_by_their_live_rows() -> None:
+    history = History(Level.SNAPSHOT)
+    committed(history, delete(1))
+    one, other = history.begin("one"), history.begin("other")
+    delete(0, 5)(one)
+    delete(0, 5)(other)
+    assert history.commit(one)
+    [overlap] = reconcile(other.footprint(), history.winners[-1], history.disk).overlaps
+    assert overlap.positions == BitMap64([0, 2, 3, 4, 5])
+    footprint = other.footprint()
+    uncounted = replace(
+        footprint, removed=tuple(msgspec.structs.replace(f, stats=None) for f in footprint.removed)
+    )
+    [overlap] = reconcile(uncounted, history.winners[-1], history.disk).overlaps
+    assert overlap.positions is None
+
+
 def test_bounds_of_a_file_that_lost_rows_are_loose() -> None:
     history = History(Level.SNAPSHOT)
     one, other = history.begin("one"), history.begin("other")

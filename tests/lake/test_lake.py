@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import gc
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -426,6 +427,8 @@ def test_conflicts_are_listed(lake: txlake.Lake) -> None:
     ):  # fmt: skip
         assert row[name] == getattr(evidence, name), name
     assert tuple(row.files) == evidence.files
+    [file] = evidence.files
+    assert [json.loads(one) for one in row.rows] == [{"file": file, "count": 1, "positions": [0]}]
     assert row.winning_time is not None
     assert row.time >= row.winning_time
 

@@ -123,7 +123,10 @@ class _Meeting:
             return self._follow(path, ours, theirs)
         own, other = self._positions(path, ours), theirs.positions(self._vectors)
         if own is None or other is None:
-            return Overlap(file=theirs.before, positions=own if other is None else other)
+            both = own if other is None else other
+            return Overlap(
+                file=theirs.before, positions=self._every(ours) if both is None else both
+            )
         both = own & other
         if both:
             return Overlap(file=theirs.before, positions=both)
@@ -138,6 +141,15 @@ class _Meeting:
         every = self._unwritten.get(path)
         if every is None:
             every = deleted(ours.after, self._vectors)
+        return every - deleted(ours.before, self._vectors)
+
+    def _every(self, ours: Loss) -> BitMap64 | None:
+        """The positions of the rows that live in a file; None where nobody counted them."""
+        count = FileStatistics.from_json(ours.before.stats).num_records
+        if count is None:
+            return None
+        every = BitMap64()
+        every.add_range(0, count)
         return every - deleted(ours.before, self._vectors)
 
     def _relist(self, path: str, listed: Add, positions: BitMap64) -> None:

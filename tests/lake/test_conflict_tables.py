@@ -56,12 +56,17 @@ MERGE_5, MERGE_6 = (
     for row in "56"
 )
 CHANGES_5, CHANGES_6 = (UPDATE_5, DELETE_5, MERGE_5), (UPDATE_6, DELETE_6, MERGE_6)
+MERGE_NEW = (
+    "MERGE INTO {t} AS t USING (SELECT 100L AS id, 'merged' AS s) AS s ON t.id = s.id "
+    "WHEN NOT MATCHED THEN INSERT *"
+)
 OPTIMIZE, ZORDER = "OPTIMIZE {t}", "OPTIMIZE {t} ZORDER BY (id)"
 NAMES = {
     INSERT: "insert",
     INSERT_5: "insert 5",
     **dict(zip(CHANGES_5, ("update 5", "delete 5", "merge 5"), strict=True)),
     **dict(zip(CHANGES_6, ("update 6", "delete 6", "merge 6"), strict=True)),
+    MERGE_NEW: "add by merge",
     OPTIMIZE: "optimize",
     ZORDER: "zorder",
 }
@@ -107,6 +112,9 @@ def by_row() -> Iterator[Cell]:
             by_position = rewrite is OPTIMIZE
             yield always(rewrite, other, None if by_position else DELETE_READ)
             yield always(other, rewrite, None if by_position else DELETE_DELETE)
+    yield always(MERGE_NEW, UPDATE_5)
+    yield always(UPDATE_5, MERGE_NEW)
+    yield always(MERGE_NEW, MERGE_NEW, APPEND)
     yield from by_anything()
     yield always(OPTIMIZE, OPTIMIZE)
     yield always(ZORDER, OPTIMIZE)
@@ -137,6 +145,10 @@ def by_table() -> Iterator[Cell]:
         yield always(change, INSERT)
         yield always(INSERT, change)
         yield from (always(one, change, UpdateConflict) for one in CHANGES_6)
+    for change in (UPDATE_5, MERGE_NEW):
+        yield always(MERGE_NEW, change, UpdateConflict)
+        yield always(change, MERGE_NEW, UpdateConflict)
+    yield always(MERGE_NEW, INSERT)
     yield always(OPTIMIZE, UPDATE_5, UpdateConflict)
     yield always(UPDATE_5, OPTIMIZE, UpdateConflict)
 
@@ -246,6 +258,9 @@ def after(statements: list[str]) -> Rows:
     """The rows after these statements, one by one."""
     rows: Rows = {(row, "old"): 1 for row in range(1, 21)}
     for statement in statements:
+        if statement is MERGE_NEW:
+            rows[100, "merged"] = 1
+            continue
         kind, _, number = NAMES[statement].partition(" ")
         row = int(number or 100)
         if kind == "insert":

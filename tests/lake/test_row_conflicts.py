@@ -220,6 +220,27 @@ def test_conditions_of_more_than_the_row_are_judged_by_file(
         second.commit()
 
 
+@pytest.mark.parametrize("condition", ["nested.a = 5", "items[0] = 5", "keys['k'] = 5"])
+def test_conditions_on_nested_columns_are_judged_by_file(
+    lake: txlake.Lake, tmp_path: Path, condition: str
+) -> None:
+    place = str(tmp_path / "nested")
+    lake.sql(
+        f"CREATE TABLE delta.`{place}` "
+        "(id BIGINT, nested STRUCT<a: BIGINT>, items ARRAY<BIGINT>, keys MAP<STRING, BIGINT>)"
+    )
+    lake.sql(
+        f"INSERT INTO delta.`{place}` SELECT /*+ COALESCE(1) */ id, named_struct('a', id), "
+        "array(id), map('k', id) FROM range(10)"
+    )
+    first, second = begun(
+        lake, place, "DELETE FROM {t} WHERE id = 2", "DELETE FROM {t} WHERE " + condition
+    )
+    first.commit()
+    with pytest.raises(ConcurrentDeleteReadException):
+        second.commit()
+
+
 @pytest.mark.parametrize(
     ("condition", "commits"),
     [

@@ -187,7 +187,7 @@ class Work:
 
     def by_row(self, predicate: Predicate) -> bool:
         """Whether conflicts over a condition are found by row: a function of plain columns."""
-        fields = (self.snapshot.schema.resolve(column) for column in columns_of(predicate))
+        fields = (self.snapshot.schema.find(column[0]) for column in columns_of(predicate))
         return is_deterministic(predicate) and all(
             item is not None and isinstance(item.type, Primitive) for item in fields
         )

@@ -125,8 +125,49 @@ def test_a_compaction_gives_up_what_others_rewrote() -> None:
     committed(history, lambda one: one.insert([(20, 0)]), lambda one: one.insert([(21, 0)]))
     assert race(history, compact(2), compact(4)) == [True, True]
     assert len(history.winners) == 3  # nothing was left of the second: no version
-    assert race(history, delete(20), compact(3)) == [True, True]
-    assert len(history.winners) == 4
+
+
+def test_a_compaction_outlives_sources_that_others_removed_whole() -> None:
+    history = History(Level.SERIALIZABLE)
+    committed(history, *[lambda one, row=row: one.insert([(row, 0)]) for row in (20, 21)])
+    late = history.begin("late")
+    compact(4)(late)
+    committed(history, delete(20), update(21), delete(3), update(21 + 10))
+    assert history.commit(late)
+    history.check_rows()
+    [merged] = [file for file in history.newest.files.adds() if file.tags]
+    assert merged.deletion_vector is not None
+    assert merged.deletion_vector.cardinality == 3
+    assert len(history.newest.files) == 2
+
+
+@pytest.mark.parametrize("others", [[delete(0, 8)], [delete(0, 4), delete(5, 8)]])
+def test_of_a_compaction_whose_rows_are_all_gone_nothing_is_left(others: list[Do]) -> None:
+    history = History(Level.SNAPSHOT)
+    compaction = history.begin("compaction")
+    compact(2)(compaction)
+    committed(history, *others)
+    assert history.commit(compaction)
+    history.check_rows()
+    assert len(history.winners) == len(others)
+
+
+def test_a_source_that_lost_all_rows_and_then_itself() -> None:
+    history = History(Level.SNAPSHOT)
+    compaction, emptied = history.begin("compaction"), history.begin("emptied")
+    compact(1)(compaction)
+    [file] = [one for one in history.newest.files.adds() if one.path == "f1"]
+    rows = history.disk.files[file.path]
+    emptied.removed += rows
+    marked = history.disk.marked(file, BitMap64(range(len(rows))))
+    emptied.stage(file.removed(timestamp_ms=1), marked)
+    assert history.commit(emptied)
+    gone = history.begin("gone")
+    gone.stage(marked.removed(timestamp_ms=1))
+    assert history.commit(gone)
+    assert history.commit(compaction)
+    history.check_rows()
+    assert len(history.winners) == 2
 
 
 @pytest.mark.parametrize("do", [delete(3), update(3)], ids=["delete", "update"])
@@ -296,19 +337,19 @@ def compacted(history: History, *parts: tuple[int, int, list[tuple[int, int, int
     return compaction
 
 
-@pytest.mark.parametrize("last", [5, 6], ids=["of one", "of two"])
-def test_outputs_that_share_a_source_are_given_up_together(last: int) -> None:
+@pytest.mark.parametrize("files", [1, 2])
+def test_outputs_that_share_a_source_are_given_up_together(files: int) -> None:
     history = History(Level.SNAPSHOT)
     committed(history, lambda one: one.insert([(20, 0)]))
     compaction = compacted(history, (0, 8, [(0, 0, 6), (1, 0, 2)]), (8, 10, [(1, 2, 1), (2, 0, 1)]))
-    assert race_before(history, compaction, delete(0, last))
+    assert race_before(history, compaction, compact(files))
     assert len(history.winners) == 2
 
 
 def test_an_output_is_not_given_up_while_rows_of_it_may_be_in_another() -> None:
     history = History(Level.SNAPSHOT)
     compaction = compacted(history, (0, 8, [(0, 0, 6), (1, 0, 2)]), (8, 9, []))
-    assert not race_before(history, compaction, delete(0, 5))
+    assert not race_before(history, compaction, compact(1))
 
 
 def race_before(history: History, last: Transaction, first: Do) -> bool:

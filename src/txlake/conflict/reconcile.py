@@ -196,24 +196,36 @@ class _Meeting:
         runs = self._ours_moved.of(path, self._vectors)
         if runs is None:
             return Overlap(file=theirs.before)
+        if theirs.is_rewrite or theirs.returned(self._vectors):
+            return self._give_up(path, theirs)
         positions = theirs.positions(self._vectors)
-        if positions is None or theirs.returned(self._vectors):
-            return self._give_up(path, theirs)
-        assert theirs.after is not None
-        places = [
-            (canonical_path(run.output), run.places(positions, self._vectors)) for run in runs
-        ]
-        if sum(len(found) for _, found in places) != len(positions):
-            return self._give_up(path, theirs)
-        self._removed[path] = theirs.after.removed(timestamp_ms=self._now_ms(), data_change=False)
+        if positions is None:
+            places = [(run.output, run.every_place()) for run in runs]
+            self._removed.pop(path)  # the winner has removed it
+        else:
+            assert theirs.after is not None
+            places = [(run.output, run.places(positions, self._vectors)) for run in runs]
+            if sum(len(found) for _, found in places) != len(positions):
+                return self._give_up(path, theirs)
+            after = theirs.after.removed(timestamp_ms=self._now_ms(), data_change=False)
+            self._removed[path] = after
         for output, found in places:
-            if found:
-                before = self._unwritten.get(output)
-                if before is None:
-                    before = deleted(self._added[output], self._vectors)
-                self._unwritten[output] = before | found
-                self._added[output] = _loose(self._added[output])
+            self._lose_in(canonical_path(output), found)
         return None
+
+    def _lose_in(self, output: str, positions: BitMap64) -> None:
+        """Rows that the transaction moved to an output are gone."""
+        file = self._added.get(output)
+        if file is None or not positions:  # no row of it was left
+            return
+        before = self._unwritten.get(output)
+        every = positions | (deleted(file, self._vectors) if before is None else before)
+        if FileStatistics.from_json(file.stats).num_records == len(every):
+            self._added.pop(output)
+            self._unwritten.pop(output, None)
+        else:
+            self._added[output] = _loose(file)
+            self._unwritten[output] = every
 
     def _give_up(self, path: str, theirs: Loss) -> Overlap | None:
         """Outputs that can't stand are left out, with all that shares a source with them."""

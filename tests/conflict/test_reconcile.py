@@ -130,14 +130,17 @@ def test_a_compaction_gives_up_what_others_rewrote() -> None:
 def test_a_compaction_outlives_sources_that_others_removed_whole() -> None:
     history = History(Level.SERIALIZABLE)
     committed(history, *[lambda one, row=row: one.insert([(row, 0)]) for row in (20, 21)])
-    late = history.begin("late")
+    late, writer = history.begin("late"), history.begin("writer")
     compact(4)(late)
+    delete(2)(writer)
     committed(history, delete(20), update(21), delete(3), update(21 + 10))
     assert history.commit(late)
     history.check_rows()
+    assert history.commit(writer)  # it follows its row
+    history.check_rows()
     [merged] = [file for file in history.newest.files.adds() if file.tags]
     assert merged.deletion_vector is not None
-    assert merged.deletion_vector.cardinality == 3
+    assert merged.deletion_vector.cardinality == 4
     assert len(history.newest.files) == 2
 
 
@@ -406,7 +409,7 @@ def test_a_record_that_does_not_fit_is_none(lie: str) -> None:
         "two vectors": (
             f'[["{files[0]}",null,0,3],["{files[0]}","{empty}",3,3],["{files[1]}",null,0,3]]'
         ),
-        "file": f'[["{files[0]}",null,0,6],["elsewhere",null,0,3]]',
+        "file": f'[["elsewhere",null,0,6],["{files[1]}",null,0,3]]',
     }.get(lie, told)
     lying = msgspec.structs.replace(
         output,

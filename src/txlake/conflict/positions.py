@@ -132,8 +132,8 @@ def _ranks(live: _Numbers, gone: _Numbers) -> _Numbers:
 class Moves:
     """Where a commit that rewrote files put their rows, as far as its outputs say.
 
-    An output whose tag doesn't fit its number of rows, or that names a file which the commit didn't
-    rewrite, says nothing.
+    An output whose tag doesn't fit its number of rows says nothing. One may name a file that the
+    commit doesn't remove: another commit had removed it, and the rows are deleted in the output.
     """
 
     def __init__(self, removed: Iterable[Remove], added: Iterable[Add]) -> None:
@@ -147,16 +147,14 @@ class Moves:
         for output in outputs:
             path = canonical_path(output.path)
             runs = [] if path in self._sources else _runs(output)
-            paths = [canonical_path(run.source.path) for run in runs]
-            if all(source in self._sources for source in paths):
-                self._of_output[path] = set(paths)
-                for source, run in zip(paths, runs, strict=True):
-                    self._told.setdefault(source, []).append(run)
+            self._of_output[path] = {canonical_path(run.source.path) for run in runs}
+            for run in runs:
+                self._told.setdefault(canonical_path(run.source.path), []).append(run)
 
     def of(self, path: str, vectors: Vectors) -> list[Run] | None:
         """The runs of a source, by its canonical path; None where not every live row is told of."""
         runs = self._told.get(path)
-        if runs is None:
+        if runs is None or path not in self._sources:
             return None
         if path not in self._known:
             self._known[path] = _is_whole(runs, self._sources[path], vectors)

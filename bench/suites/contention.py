@@ -6,6 +6,7 @@ changes as were committed are in it.
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +27,7 @@ from bench.stage import Stage
 UPDATES = 4
 """Statements of each writer."""
 COMPACTED_ROWS, COMPACTED_FILES = 200_000, 10
-COMPACTED_UPDATES = 12
+COMPACTED_UPDATES = 20
 _READY_S = 300
 
 
@@ -62,7 +63,7 @@ def writers(
         ]
         ended = _processes(stage, table, ids) if processes else _threads(stage, table, ids)
         _check(stage, table, stage.keep("all", rows.total), ended)
-        _tell(stage, name, ended)
+        _tell(stage, name, table, ended)
         return 1_000 * _seconds(ended) / max(sum(len(one.committed) for one in ended), 1)
 
     return run
@@ -85,7 +86,7 @@ def beside_a_compactor(stage: Stage, number: int) -> float:
         with _compacted(stage.engine.beside(), table, name.endswith("compactor")) as lost:
             ended = _threads(stage, table, ids)
         _check(stage, table, total, ended)
-        _tell(stage, name, ended)
+        _tell(stage, name, table, ended)
         stage.details[f"{name}: compactions aborted"] = float(len(lost))
         values.append(_percentile(ended, 99))
     return values[-1]
@@ -121,13 +122,25 @@ def _check(stage: Stage, table: Path, before: Total, ended: Sequence[_Ended]) ->
     stage.expect(stage.engine.total(table), before + Total(0, 0, float(changes)), table)
 
 
-def _tell(stage: Stage, name: str, ended: Sequence[_Ended]) -> None:
+def _tell(stage: Stage, name: str, table: Path, ended: Sequence[_Ended]) -> None:
     committed = sum(len(one.committed) for one in ended)
+    stage.details[f"{name}: versions that commits were rebased over"] = float(_rebased(table))
     stage.details[f"{name}: committed"] = float(committed)
     stage.details[f"{name}: aborted"] = float(sum(one.aborted for one in ended))
     stage.details[f"{name}: committed a second"] = committed / _seconds(ended)
     for percent in (50, 99):
         stage.details[f"{name}: p{percent} ms"] = _percentile(ended, percent)
+
+
+def _rebased(table: Path) -> int:
+    """How many versions came between those that were read and those that were made."""
+    between = 0
+    for commit in (table / "_delta_log").glob("*.json"):
+        for line in commit.read_text(encoding="utf-8").splitlines():
+            read = json.loads(line).get("commitInfo", {}).get("readVersion")
+            if read is not None:
+                between += int(commit.stem) - 1 - int(read)
+    return between
 
 
 def _seconds(ended: Sequence[_Ended]) -> float:

@@ -61,7 +61,7 @@ def test_every_work_of_delta_rs_gives_the_answers_and_its_repeats(
     measured = run("delta-rs", suite, process)
     assert {name: len(values) for name, values in measured.samples.items()} == expected
     assert all(value > 0 for values in measured.samples.values() for value in values)
-    assert len(measured.details) == {"tpch": 22, "contention": 37}.get(suite, 0)
+    assert len(measured.details) == {"tpch": 22, "contention": 44}.get(suite, 0)
 
 
 @pytest.mark.parametrize("process", ["log", "large log"])

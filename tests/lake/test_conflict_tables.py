@@ -145,9 +145,9 @@ def by_table() -> Iterator[Cell]:
         yield always(change, INSERT)
         yield always(INSERT, change)
         yield from (always(one, change, UpdateConflict) for one in CHANGES_6)
-    for change in (UPDATE_5, MERGE_NEW):
-        yield always(MERGE_NEW, change, UpdateConflict)
-        yield always(change, MERGE_NEW, UpdateConflict)
+    yield always(MERGE_NEW, UPDATE_5, UpdateConflict)
+    yield always(UPDATE_5, MERGE_NEW, UpdateConflict)
+    yield always(MERGE_NEW, MERGE_NEW, UpdateConflict)
     yield always(MERGE_NEW, INSERT)
     yield always(OPTIMIZE, UPDATE_5, UpdateConflict)
     yield always(UPDATE_5, OPTIMIZE, UpdateConflict)

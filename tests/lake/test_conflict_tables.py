@@ -57,7 +57,7 @@ MERGE_5, MERGE_6 = (
 )
 CHANGES_5, CHANGES_6 = (UPDATE_5, DELETE_5, MERGE_5), (UPDATE_6, DELETE_6, MERGE_6)
 MERGE_NEW = (
-    "MERGE INTO {t} AS t USING (SELECT 100L AS id, 'merged' AS s) AS s ON t.id = s.id "
+    "MERGE INTO {t} AS t USING (SELECT 100L AS id, 'merged' AS s) AS new ON t.id = new.id "
     "WHEN NOT MATCHED THEN INSERT *"
 )
 OPTIMIZE, ZORDER = "OPTIMIZE {t}", "OPTIMIZE {t} ZORDER BY (id)"

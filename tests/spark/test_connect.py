@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.connect_port import connect_port
+
 PROGRAM = """
 import sys
 sys.path[:0] = [sys.argv[1], sys.argv[2]]
@@ -82,13 +84,14 @@ spark.stop()
 def test_everything_once(tmp_path: Path) -> None:
     pytest.importorskip("grpc", reason="grpcio, which Spark Connect needs, isn't installed")
     root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(root), str(root / "src"), str(tmp_path)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
-        timeout=400,
-    )
+    with connect_port():
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, str(root), str(root / "src"), str(tmp_path)],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+            timeout=400,
+        )
     assert done.returncode == 0, done.stderr[-4000:]
     changed, replaced, deleted = done.stdout.splitlines()[-3:]
     assert changed == (

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.connect_port import connect_port
 from tests.delta_spark import delta_jars
 
 PROGRAM = Path(__file__).with_name("spark_catalog_program.py")
@@ -20,12 +21,13 @@ SOURCES = Path(__file__).parents[2] / "src"
 def test_names_from_creation_to_drop_and_again(kind: str, tmp_path: Path) -> None:
     jars = delta_jars()
     environment = {**os.environ, "PYTHONPATH": str(SOURCES), "PYSPARK_PYTHON": sys.executable}
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), kind, str(tmp_path), *jars],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=540,
-    )
+    with connect_port():
+        done = subprocess.run(
+            [sys.executable, str(PROGRAM), kind, str(tmp_path), *jars],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=540,
+        )
     assert done.returncode == 0, done.stderr[-4000:]

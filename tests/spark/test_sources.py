@@ -18,8 +18,8 @@ GATEWAY = re.compile(
 
 # Where it is asked first whether the session is Connect's: which Python the workers are; settings
 # for one read or write that no other thread sees; how many tasks run at once; how large Spark
-# thinks rows are; columns of its own for a plan that is kept. What a Column is made of, which one of
-# Connect doesn't show.
+# thinks rows are; columns of its own for a plan that is kept; what a Column is made of, which one
+# of Connect doesn't show.
 ALLOWED = {
     'column = getattr(getattr(expression, "column", None), "_jc", None)',
     "context = spark.sparkContext",

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from bench.__main__ import main, make_data
+from bench.__main__ import _arguments, main, make_data
 from bench.amounts import amount, count
 from bench.chart import chart
 from bench.engines import ENGINES
@@ -154,6 +154,21 @@ def test_an_engine_that_fails_ends_the_bench(
         main()
     assert not path.exists()
     assert not list(data.glob("run-*"))
+
+
+@pytest.mark.parametrize(
+    ("options", "suites"),
+    [
+        ([], list(SUITES)),
+        (["--quick"], [suite for suite in SUITES if suite != "contention"]),
+        (["--quick", "contention"], ["contention"]),
+    ],
+)
+def test_quick_leaves_the_longest_out_unless_it_is_named(
+    monkeypatch: pytest.MonkeyPatch, options: list[str], suites: list[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["bench", *options])
+    assert _arguments().suites == suites
 
 
 @pytest.mark.parametrize("options", [["row"], ["--rows", "1000"], ["--engines", "postgres"]])

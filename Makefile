@@ -66,7 +66,7 @@ soak: setup ## three engines write shared tables, killed now and then, for MINUT
 	@$(PYTHON) -m tests.shared_tables.soak --minutes $(MINUTES) --seed $(SEED)
 
 .PHONY: bench-quick
-bench-quick: setup ## the same on less data, without contention: five minutes
+bench-quick: setup ## the same on less data, without contention: seven minutes
 	@tools/delta_jars.sh
 	@$(PYTHON) -m bench --quick $(BENCH_ARGS)
 

@@ -31,10 +31,12 @@ def answers(doing: Doing, level: Level, *, vectors: bool = True, **more: object)
 
 CHANGE = {
     "READING_INSERT": APPEND,
-    "SAME_ROWS": DELETE_READ,
+    "DELETE_SAME": DELETE_READ,
+    "UPDATE_SAME": APPEND,
     "ZORDER": DELETE_READ,
     "ALTER": METADATA,
 }
+MOVES = ("DELETE_SAME", "UPDATE_SAME", "SAME_FILES", "OPTIMIZE", "ZORDER")
 BY_FILE = {**CHANGE, "SAME_FILES": DELETE_READ, "OPTIMIZE": DELETE_READ}
 
 
@@ -44,7 +46,7 @@ BY_FILE = {**CHANGE, "SAME_FILES": DELETE_READ, "OPTIMIZE": DELETE_READ}
         ({}, CHANGE),
         ({"by_row": False}, {**CHANGE, "SAME_FILES": DELETE_READ}),
         ({"granularity": Granularity.FILE}, BY_FILE),
-        ({"vectors": False}, {**BY_FILE, "SAME_ROWS": APPEND, "SAME_FILES": APPEND}),
+        ({"vectors": False}, {**BY_FILE, "DELETE_SAME": APPEND, "SAME_FILES": APPEND}),
         (
             {"granularity": Granularity.TABLE},
             dict.fromkeys((one.name for one in Beside), UPDATE_CONFLICT) | {"ALTER": METADATA},
@@ -65,7 +67,8 @@ def test_a_change_under_write_serializable(
 def test_a_change_at_the_other_levels() -> None:
     assert answers(Doing.CHANGES, Level.SERIALIZABLE) == {**CHANGE, "BLIND_INSERT": APPEND}
     assert answers(Doing.CHANGES, Level.SNAPSHOT) == {
-        "SAME_ROWS": DELETE_DELETE,
+        "DELETE_SAME": DELETE_DELETE,
+        "UPDATE_SAME": DELETE_DELETE,
         "ZORDER": DELETE_DELETE,
         "ALTER": METADATA,
     }
@@ -74,8 +77,8 @@ def test_a_change_at_the_other_levels() -> None:
 def test_a_read_of_the_whole_table() -> None:
     found = answers(Doing.APPENDS, Level.SERIALIZABLE, reads=(read(),))
     assert found == {
-        **dict.fromkeys(("BLIND_INSERT", "READING_INSERT", "OTHER_INSERT"), APPEND),
-        **dict.fromkeys(("SAME_ROWS", "SAME_FILES", "OTHER_FILES"), DELETE_READ),
+        **dict.fromkeys(("BLIND_INSERT", "READING_INSERT", "OTHER_INSERT", "UPDATE_SAME"), APPEND),
+        **dict.fromkeys(("DELETE_SAME", "SAME_FILES", "OTHER_FILES"), DELETE_READ),
         "ALTER": METADATA,
     }
 
@@ -85,11 +88,11 @@ def test_what_reads_nothing() -> None:
         assert answers(Doing.APPENDS, level) == {"ALTER": METADATA}
         assert answers(Doing.COMPACTS, level) == {"ALTER": METADATA}
         assert answers(Doing.COMPACTS, level, vectors=False) == {
-            **dict.fromkeys(("SAME_ROWS", "SAME_FILES", "OPTIMIZE", "ZORDER"), DELETE_DELETE),
+            **dict.fromkeys(MOVES, DELETE_DELETE),
             "ALTER": METADATA,
         }
         assert answers(Doing.SORTS, level) == {
-            **dict.fromkeys(("SAME_ROWS", "SAME_FILES", "OPTIMIZE", "ZORDER"), DELETE_DELETE),
+            **dict.fromkeys(MOVES, DELETE_DELETE),
             "ALTER": METADATA,
         }
 

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import txlake
+from txlake.conflict.explanation import Beside
 from txlake.errors import Conflict, InvalidRequest
 
 Told = dict[tuple[str, str], tuple[str, str | None]]
@@ -30,7 +31,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
 def told(lake: txlake.Lake, statement: str) -> Told:
     rows = lake.explain_conflicts(statement).collect()
     found = {(row["part"], row["subject"]): (row["answer"], row["detail"]) for row in rows}
-    assert len([key for key in found if key[0] == "beside"]) == 9
+    assert len([key for key in found if key[0] == "beside"]) == len(Beside)
     return found
 
 
@@ -80,10 +81,44 @@ def test_statements(lake: txlake.Lake, statement: str, reads: str, does: str, gr
 
 def test_who_aborts_a_delete(lake: txlake.Lake) -> None:
     found = told(lake, "DELETE FROM t WHERE p = 1")
-    assert beside(found, "DELETE or UPDATE of the same rows") == "ConcurrentDeleteDeleteException"
-    assert beside(found, "DELETE or UPDATE of other rows in the same files") == "both commit"
+    assert beside(found, "DELETE of the same rows") == "ConcurrentDeleteDeleteException"
     assert beside(found, "INSERT of rows that it reads") == "both commit"
     assert not [key for key in found if key[0] == "advice"]
+
+
+@pytest.mark.parametrize("isolation", ["snapshot", "write_serializable", "serializable"])
+@pytest.mark.parametrize(
+    ("kind", "winner"),
+    [
+        (Beside.BLIND_INSERT, "INSERT INTO met VALUES (1, 1)"),
+        (Beside.READING_INSERT, "INSERT INTO met SELECT n, n FROM met WHERE id = 2"),
+        (Beside.OTHER_INSERT, "INSERT INTO met VALUES (9, 9)"),
+        (Beside.DELETE_SAME, "DELETE FROM met WHERE id = 1"),
+        (Beside.UPDATE_SAME, "UPDATE met SET n = n + 1 WHERE id = 1"),
+        (Beside.SAME_FILES, "DELETE FROM met WHERE id = 2"),
+        (Beside.OTHER_FILES, "DELETE FROM met WHERE id = 5"),
+        (Beside.OPTIMIZE, "OPTIMIZE met"),
+        (Beside.ZORDER, "OPTIMIZE met ZORDER BY (id)"),
+        (Beside.ALTER, "ALTER TABLE met SET TBLPROPERTIES ('a' = 'b')"),
+    ],
+)
+def test_the_answers_come_true(
+    lake: txlake.Lake, isolation: str, kind: Beside, winner: str
+) -> None:
+    statement = "UPDATE met SET n = 7 WHERE id = 1"
+    lake.sql("CREATE OR REPLACE TABLE met (id BIGINT, n BIGINT)")
+    lake.sql("INSERT INTO met VALUES (1, 1), (2, 1), (3, 3)")
+    lake.sql("INSERT INTO met VALUES (5, 5), (6, 6)")
+    tx = lake.begin(isolation=isolation)
+    rows = tx.sql(f"EXPLAIN CONFLICTS {statement}").collect()
+    [answer] = [row["answer"] for row in rows if row["subject"] == kind.value]
+    tx.sql(statement)
+    lake.sql(winner)
+    if answer == "both commit":
+        tx.commit()
+    else:
+        with pytest.raises(getattr(txlake.errors, answer)):
+            tx.commit()
 
 
 def test_advice(lake: txlake.Lake) -> None:

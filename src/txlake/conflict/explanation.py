@@ -42,7 +42,8 @@ class Beside(Enum):
     BLIND_INSERT = "INSERT of rows that it reads, which reads nothing itself"
     READING_INSERT = "INSERT or MERGE that read, of rows that it reads"
     OTHER_INSERT = "INSERT of rows that it doesn't read"
-    SAME_ROWS = "DELETE or UPDATE of the same rows"
+    DELETE_SAME = "DELETE of the same rows"
+    UPDATE_SAME = "UPDATE or MERGE of the same rows, which it still reads then"
     SAME_FILES = "DELETE or UPDATE of other rows in the same files"
     OTHER_FILES = "DELETE or UPDATE of other files"
     OPTIMIZE = "OPTIMIZE"
@@ -175,16 +176,17 @@ class _Meeting:
                 return Winner(
                     version=1, operation="WRITE", is_blind_append=is_blind, added=(_file("new"),)
                 )
-            case Beside.SAME_ROWS | Beside.SAME_FILES:
-                row = _TAKEN if self._beside is Beside.SAME_ROWS else _OTHER
+            case Beside.DELETE_SAME | Beside.UPDATE_SAME | Beside.SAME_FILES:
+                row = _OTHER if self._beside is Beside.SAME_FILES else _TAKEN
                 has_vectors = self._base.properties.enable_deletion_vectors
-                rest = (_file("rest"),)
                 theirs = self._deleting(nothing, row)
+                left = theirs.added if has_vectors else (_file("rest"),)
+                is_update = self._beside is Beside.UPDATE_SAME
                 return Winner(
                     version=1,
-                    operation="DELETE",
+                    operation="UPDATE" if is_update else "DELETE",
                     removed=theirs.removed,
-                    added=theirs.added if has_vectors else rest,
+                    added=(*left, _file("new")) if is_update else left,
                 )
             case Beside.OTHER_FILES:
                 gone = self._second.removed(timestamp_ms=0)

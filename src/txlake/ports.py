@@ -1,12 +1,12 @@
-"""What the loops need from outside, as Protocols: bytes, time and chance.
+"""What the loops need from outside, as Protocols: bytes, time, chance, and who ratifies.
 
-Adapters stand in `storage` and `system`; tests put simulated ones in their place.
+Adapters stand in `storage`, `system` and `catalog`; tests put simulated ones in their place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
@@ -108,4 +108,149 @@ class System(Protocol):
 
     def monotonic_ms(self) -> float:
         """Milliseconds of a clock that never goes back."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableCommit:
+    """One version of one catalog table.
+
+    Attributes:
+        table_id: the catalog's id of the table.
+        version: the version that it makes; the table's head is the one before.
+        content: the bytes of the commit file; None where they stand in `staged`.
+        staged: the name of a file in `_delta_log/_staged_commits` that holds them.
+        operation: as the commit's commitInfo names it.
+    """
+
+    table_id: str
+    version: int
+    content: bytes | None = None
+    staged: str | None = None
+    operation: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTable:
+    """A name that a transaction gives to a table, whose head its first commit here makes.
+
+    `head`: the head that the table has already where it was there before (it is attached).
+    """
+
+    id: str
+    database: str
+    name: str
+    location: str
+    managed: bool
+    head: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DroppedTable:
+    """A table whose name a transaction takes away."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenamedTable:
+    """A table that a transaction gives another name."""
+
+    id: str
+    database: str
+    name: str
+
+
+NameChange = NewTable | DroppedTable | RenamedTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratification:
+    """What a transaction asks to be made true at one instant, all of it or nothing.
+
+    Attributes:
+        transaction_id: who asks; a transaction is ratified once, and its locks and its lease end
+            with it.
+        commits: at most one version of each table.
+        unchanged: by table id, the head that a table which was read must still have.
+        names: changes of the catalog, in order, before the commits.
+    """
+
+    transaction_id: str
+    commits: tuple[TableCommit, ...] = ()
+    unchanged: Mapping[str, int] = field(default_factory=dict)
+    names: tuple[NameChange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratified:
+    """It is true since this instant of the lake; `time_ms` by the catalog's clock."""
+
+    sequence: int
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """Nothing happened: other transactions came first. Their tables' heads by table id."""
+
+    heads: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserved:
+    """Nothing happened: a transaction that lost too often has its turn on one of the tables."""
+
+    transaction_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """Where a catalog table stands.
+
+    Attributes:
+        version: the newest ratified version; -1 for a table that has none.
+        pending: the ratified commits that may not be published yet, by version.
+    """
+
+    version: int
+    pending: tuple[TableCommit, ...] = ()
+
+
+class Ledger(Protocol):
+    """The catalog's book of commits: the authority over the versions of catalog tables.
+
+    Every method raises `errors.Unavailable` when the catalog can't be reached.
+    """
+
+    def sequence(self) -> int:
+        """The newest instant of the lake: grows by one with each ratified transaction."""
+        ...
+
+    def head(self, table_id: str) -> Head | None:
+        """Where the table stands now; None when it isn't in the catalog (any more)."""
+        ...
+
+    def version_at(self, table_id: str, sequence: int) -> int | None:
+        """The table's version at an instant; None when it wasn't in the catalog then."""
+        ...
+
+    def ratify(self, request: Ratification) -> Ratified | Moved | Reserved:
+        """Makes all of it true in one database transaction, or nothing.
+
+        A reply that is lost is looked for. Raises errors.OutcomeUnknown when looking didn't settle
+        it, InvalidRequest when a name is taken, a table or a database is gone, or the
+        transaction was ended by somebody else or lost its lease.
+        """
+        ...
+
+    def reserve(self, transaction_id: str, table_ids: Collection[str]) -> bool:
+        """The next turn to commit to the tables, until the transaction ends or loses its lease.
+
+        All of the tables or none: False while another has one of them.
+        """
+        ...
+
+    def publishes(self, table_id: str, version: int) -> None:
+        """Notes that the table's commits are published up to a version."""
         ...

@@ -7,7 +7,7 @@ from txlake.catalog.catalog import (
     Catalog,
     DatabaseEntry,
     TableEntry,
-    sqlite_url,
 )
+from txlake.catalog.database import sqlite_url
 
 __all__ = ["DEFAULT_DATABASE", "Catalog", "DatabaseEntry", "TableEntry", "sqlite_url"]

@@ -7,19 +7,14 @@ from __future__ import annotations
 
 import fnmatch
 import json
-import sqlite3
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy import event
-from sqlalchemy.engine import Connection, make_url
-from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQLAlchemyError
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError
 
+from txlake.catalog.database import Database
 from txlake.catalog.tables import (
     SCHEMA_VERSION,
     UPGRADES,
@@ -28,13 +23,10 @@ from txlake.catalog.tables import (
     tables,
     versions,
 )
-from txlake.catalog.translation import translated
 from txlake.errors import InvalidRequest
 from txlake.ports import System
 
 DEFAULT_DATABASE = "default"
-_READS = "txlake_reads"
-_WAL_ATTEMPTS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +51,6 @@ class TableEntry:
     managed: bool
 
 
-def sqlite_url(path: str) -> sa.URL:
-    """The URL of a SQLite file, whatever signs its path has."""
-    return sa.URL.create("sqlite", database=path)
-
-
 class Catalog:
     """Names of one lake. `url` is SQLAlchemy's, `sqlite:///path` or `postgresql+psycopg://...`.
 
@@ -84,48 +71,18 @@ class Catalog:
     ) -> None:
         self._system = system
         self._default = default_database
-        self._turn: AbstractContextManager[object] = nullcontext()
-        try:
-            self._url = make_url(url)
-            self._is_sqlite = self._url.get_backend_name() == "sqlite"
-            self._engine = self._made_engine(busy_timeout_s)
-        except (ArgumentError, NoSuchModuleError, ImportError) as error:
-            raise InvalidRequest(
-                "catalog: expected a URL like sqlite:///path or postgresql+psycopg://host/db: "
-                f"{error}"
-            ) from error
-        # Who only reads doesn't wait for those who write, nor they for him.
-        self._reading_engine = self._engine.execution_options(**{_READS: True})
+        self._on = Database(url, system, busy_timeout_s=busy_timeout_s)
         if not self._is_ready():
             self._make_ready()
 
-    def _made_engine(self, busy_timeout_s: float) -> sa.Engine:
-        if not self._is_sqlite:
-            return sa.create_engine(self._url)
-        options: dict[str, Any] = {
-            "connect_args": {"timeout": busy_timeout_s, "check_same_thread": False}
-        }
-        if self._is_in_memory:
-            # One connection for all threads, each in its turn: another would see another database.
-            self._turn = threading.RLock()
-            options["poolclass"] = StaticPool
-        engine = sa.create_engine(self._url, **options)
-        event.listen(engine, "connect", self._prepare_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
-        return engine
-
-    @property
-    def _is_in_memory(self) -> bool:
-        return self._is_sqlite and self._url.database in (None, "", ":memory:")
-
     def _is_ready(self) -> bool:
-        with self._reading() as connection:
+        with self._on.reading() as connection:
             if not sa.inspect(connection).has_table(versions.name):
                 return False
             found = connection.scalar(sa.select(versions.c.version))
             if found is not None and found > SCHEMA_VERSION:
                 raise InvalidRequest(
-                    f"catalog {self._shown}: its schema has version {found}, this txlake knows "
+                    f"catalog {self._on.shown}: its schema has version {found}, this txlake knows "
                     f"{SCHEMA_VERSION}; upgrade txlake"
                 )
             if found is None or found < SCHEMA_VERSION:
@@ -133,7 +90,7 @@ class Catalog:
             return self._database(connection, self._default) is not None
 
     def _make_ready(self) -> None:
-        with self._writing() as connection:
+        with self._on.writing() as connection:
             metadata.create_all(connection)
             found = connection.scalar(sa.select(versions.c.version).with_for_update())
             if found is None:
@@ -145,44 +102,7 @@ class Catalog:
 
     def close(self) -> None:
         """Closes the connections; a catalog in memory keeps its one."""
-        if not self._is_in_memory:
-            self._engine.dispose()
-
-    @property
-    def _shown(self) -> str:
-        return self._url.render_as_string(hide_password=True)
-
-    def _reading(self) -> AbstractContextManager[Connection]:
-        return self._transaction(self._reading_engine)
-
-    def _writing(self) -> AbstractContextManager[Connection]:
-        return self._transaction(self._engine)
-
-    @contextmanager
-    def _transaction(self, engine: sa.Engine) -> Iterator[Connection]:
-        try:
-            with self._turn, engine.begin() as connection:
-                yield connection
-        except SQLAlchemyError as error:
-            raise translated(error, self._shown) from error
-
-    def _prepare_sqlite(self, connection: sqlite3.Connection, _record: object) -> None:
-        """Transactions are ours to begin (the driver begins too late), and writes are durable."""
-        connection.isolation_level = None
-        cursor = connection.cursor()
-        for attempt in range(1, _WAL_ATTEMPTS + 1):
-            try:
-                cursor.execute("PRAGMA journal_mode=WAL")
-                break
-            except sqlite3.OperationalError as error:
-                # Turning it on doesn't wait for other processes that open the new file too.
-                busy = (error.sqlite_errorname or "").startswith("SQLITE_BUSY")
-                if not busy or attempt == _WAL_ATTEMPTS:
-                    raise
-                self._system.wait_ms(attempt * 5 * (1 + self._system.random()))
-        cursor.execute("PRAGMA synchronous=FULL")
-        cursor.execute("PRAGMA foreign_keys=ON")
-        cursor.close()
+        self._on.close()
 
     # Databases
 
@@ -196,7 +116,7 @@ class Catalog:
         properties: Mapping[str, str] | None = None,
     ) -> bool:
         """Whether a new database was made. Raises InvalidRequest when the name is taken."""
-        with self._writing() as connection:
+        with self._on.writing() as connection:
             if self._database(connection, name) is not None:
                 if if_not_exists:
                     return False
@@ -216,26 +136,26 @@ class Catalog:
 
     def database(self, name: str) -> DatabaseEntry | None:
         """The database of that name; letter case doesn't count."""
-        with self._reading() as connection:
+        with self._on.reading() as connection:
             return self._database(connection, name)
 
     def databases(self, pattern: str | None = None) -> list[DatabaseEntry]:
         """The databases by name; `pattern` is SHOW's, with `*` and `|`."""
-        with self._reading() as connection:
+        with self._on.reading() as connection:
             found = connection.execute(sa.select(databases).order_by(databases.c.folded_name))
             entries = [_database_entry(row) for row in found]
         return [entry for entry in entries if matches(entry.name, pattern)]
 
     def set_isolation(self, name: str, isolation: str) -> None:
         """Sets a database's isolation level. Raises InvalidRequest when there is none."""
-        with self._writing() as connection:
+        with self._on.writing() as connection:
             entry = self._require(connection, name)
             changed = sa.update(databases).where(databases.c.id == entry.id)
             connection.execute(changed.values(isolation=isolation))
 
     def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
         """Sets properties of a database beside those it has. Raises InvalidRequest without it."""
-        with self._writing() as connection:
+        with self._on.writing() as connection:
             entry = self._require(connection, name)
             text = json.dumps({**entry.properties, **properties})
             changed = sa.update(databases).where(databases.c.id == entry.id)
@@ -248,7 +168,7 @@ class Catalog:
         """
         if name.lower() == self._default.lower():
             raise InvalidRequest(f"database {name!r} is the default one, which can't be dropped")
-        with self._writing() as connection:
+        with self._on.writing() as connection:
             entry = self._require(connection, name)
             inside = self._tables(connection, entry)
             if inside and not cascade:
@@ -264,18 +184,18 @@ class Catalog:
 
     def find(self, database: str, name: str) -> TableEntry | None:
         """The table of that name; letter case doesn't count."""
-        with self._reading() as connection:
+        with self._on.reading() as connection:
             return self._find(connection, database, name)
 
     def tables(self, database: str, pattern: str | None = None) -> list[TableEntry]:
         """A database's tables by name. Raises InvalidRequest when there is no such database."""
-        with self._reading() as connection:
+        with self._on.reading() as connection:
             inside = self._tables(connection, self._require(connection, database))
         return [entry for entry in inside if matches(entry.name, pattern)]
 
     def add_table(self, database: str, name: str, location: str, *, managed: bool) -> TableEntry:
         """Names a table. Raises InvalidRequest when the name is taken or the database missing."""
-        with self._writing() as connection:
+        with self._on.writing() as connection:
             owner = self._require(connection, database)
             entry = TableEntry(
                 id=self._system.new_id(),
@@ -289,14 +209,14 @@ class Catalog:
 
     def drop_table(self, entry: TableEntry) -> None:
         """Forgets a table's name. Raises InvalidRequest when it is gone already."""
-        with self._writing() as connection:
+        with self._on.writing() as connection:
             gone = connection.execute(sa.delete(tables).where(tables.c.id == entry.id))
             if gone.rowcount != 1:
                 raise _gone(entry)
 
     def rename_table(self, entry: TableEntry, database: str, name: str) -> None:
         """Gives a table another name. Raises InvalidRequest when that name is taken."""
-        with self._writing() as connection:
+        with self._on.writing() as connection:
             owner = self._require(connection, database)
             if self._find(connection, database, name) is not None:
                 raise InvalidRequest(f"table {database}.{name} exists already")
@@ -386,9 +306,3 @@ def _table_entry(row: sa.Row[tuple[object, ...]], owner: DatabaseEntry) -> Table
         location=values["location"],
         managed=values["managed"],
     )
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    """A transaction that writes takes its turn at once, so that it can't find out too late."""
-    reads = connection.get_execution_options().get(_READS, False)
-    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")

@@ -1,9 +1,8 @@
-"""Two Spark writers change one Delta table at the same time: `make demo`.
+"""An order system on one lake: `make demo`.
 
-Every flight that left New York City in 2013 goes into Delta tables in a temporary folder. Then a
-long DELETE meets an INSERT that commits first, under two isolation levels; four writers change rows
-of one file while it is compacted; and what comes out is read by two engines that know nothing of
-txlake.
+Tickets are sold for the flights that left New York City on New Year's Eve 2013, with the seats that
+their planes had. An order changes three tables in two databases: all of them or none, on plain
+folders, which any Delta reader reads.
 """
 
 from __future__ import annotations
@@ -11,32 +10,31 @@ from __future__ import annotations
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
 
 import polars
-import pyarrow
-from deltalake import DeltaTable, QueryBuilder
-from pyspark.sql import DataFrame, SparkSession
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
 
 import nycflights
 import screen
 import txlake
-from txlake.errors import ConcurrentAppendException, Conflict
+from txlake.errors import InvalidRequest, SerializableIsolationViolation
 
-DELETE_CANCELLED = "DELETE FROM flights WHERE dep_time IS NULL"
-RENAME = "UPDATE airlines SET name = '{name}' WHERE carrier = '{carrier}'"
-# What became of four of them since 2013.
-RENAMED = {
-    "MQ": "Envoy Air",
-    "US": "American Airlines Group",
-    "FL": "Southwest Airlines, was AirTran",
-    "VX": "Alaska Airlines, was Virgin America",
-}
-COUNT = "SELECT count(*) AS flights, count_if(dep_time IS NULL) AS cancelled FROM flights"
-BY_AIRLINE = """
-SELECT name, count(*) AS flights, avg(dep_delay) AS minutes_late
-FROM flights JOIN airlines ON flights.carrier = airlines.carrier
-GROUP BY name ORDER BY minutes_late DESC, name
+SOLD = """
+SELECT (SELECT sum(seats - free) FROM flights) AS seats_taken,
+       (SELECT coalesce(sum(seats), 0) FROM sales.orders) AS seats_sold,
+       (SELECT coalesce(sum(dollars), 0) FROM billing.payments) AS dollars
+"""
+ORDER = """
+BEGIN;
+INSERT INTO sales.orders VALUES ({order}, {flight}, '{name}', {seats});
+UPDATE flights SET free = free - {seats} WHERE id = {flight};
+INSERT INTO billing.payments VALUES ({order}, {dollars});
+"""
+LOCKS = """
+SELECT request_session_id AS session, resource_type, request_mode, request_status,
+       blocking_session_id AS blocked_by
+FROM sys.dm_tran_locks WHERE resource_type <> 'DATABASE' ORDER BY request_status, session
 """
 
 
@@ -47,178 +45,174 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="txlake-demo-") as folder,
         txlake.connect(f"{folder}/warehouse", spark=spark) as lake,
     ):
-        late_flights = load(lake, spark, Path(folder))
-        write_serializable(lake, late_flights)
-        serializable(lake, late_flights)
-        rows_of_one_file(lake)
-        time_travel(lake)
+        load(lake, spark, Path(folder))
+        an_order(lake)
+        a_failure_in_the_middle(lake)
+        many_at_once(lake)
+        two_users(lake)
+        a_definition_waits(lake)
         other_engines(lake)
     spark.stop()
 
 
-def load(lake: txlake.Lake, spark: SparkSession, scratch: Path) -> DataFrame:
-    """Writes the tables. The flights of New Year's Eve are kept back: they arrive late."""
-    screen.chapter("1. Real data becomes Delta tables")
-    frames = {name: nycflights.read(spark, name, scratch) for name in nycflights.TABLES}
-    flights = frames["flights"]
-    new_years_eve = "month = 12 AND day = 31"
-    frames["flights"] = flights.where(f"NOT ({new_years_eve})")
-    for name, frame in frames.items():
-        lake.write(frame, name)
-    rows = [(name, lake.read(name).count(), len(frame.columns)) for name, frame in frames.items()]
-    screen.table("the lake", ("table", "rows", "columns"), rows)
-    return flights.where(new_years_eve)
-
-
-def race(lake: txlake.Lake, level: str, late_flights: DataFrame) -> None:
-    """A DELETE and an INSERT do their work at the same time; the INSERT commits first.
-
-    Raises what the DELETE's commit raises.
-    """
-    both = Barrier(2, timeout=300)
-
-    def delete() -> None:
-        with lake.session() as session, session.transaction(isolation=level) as tx:
-            tx.sql(DELETE_CANCELLED)
-            both.wait()  # have done their work
-            both.wait()  # know that the INSERT has committed
-
-    def insert() -> None:
-        with lake.session() as session:
-            with session.transaction(isolation=level) as tx:
-                tx.write(late_flights, "flights", mode="append")
-                both.wait()
-            both.wait()
-
-    with ThreadPoolExecutor(2) as threads:
-        deleting, inserting = threads.submit(delete), threads.submit(insert)
-    inserting.result()
-    deleting.result()
-
-
-def counted(lake: txlake.Lake) -> tuple[int, int]:
-    """How many flights there are, and how many of them were cancelled."""
-    row = lake.sql(COUNT).collect()[0]
-    return row["flights"], row["cancelled"]
-
-
-def write_serializable(lake: txlake.Lake, late_flights: DataFrame) -> None:
-    """Both commit: the outcome is as if the DELETE had come first."""
-    screen.chapter("2. WriteSerializable: both commit")
-    screen.say("One session deletes cancelled flights; another adds New Year's Eve and is first:")
-    screen.code(DELETE_CANCELLED)
-    race(lake, "write_serializable", late_flights)
-    late = late_flights.where("dep_time IS NULL").count()
-    flights, cancelled = counted(lake)
-    screen.say(
-        f"Both committed: {flights:,} flights, {cancelled} of them cancelled, which came in "
-        "meanwhile. It is as if the DELETE had run first and the INSERT after it."
+def load(lake: txlake.Lake, spark: SparkSession, scratch: Path) -> None:
+    """Writes the flights with their planes' seats, and the two tables that orders go to."""
+    screen.chapter("1. A lake: three tables in three databases, in a folder")
+    for name in ("flights", "planes"):
+        nycflights.read(spark, name, scratch).createOrReplaceTempView(f"csv_{name}")
+    lake.sql(
+        "CREATE TABLE flights AS SELECT row_number() OVER (ORDER BY sched_dep_time, f.tailnum) "
+        "AS id, carrier, flight, origin, dest, sched_dep_time, seats, seats AS free "
+        "FROM csv_flights f JOIN csv_planes p ON f.tailnum = p.tailnum "
+        "WHERE month = 12 AND day = 31"
     )
-    assert cancelled == late > 0
-
-
-def serializable(lake: txlake.Lake, late_flights: DataFrame) -> None:
-    """The DELETE must see what committed before it: it conflicts, and succeeds when run again."""
-    screen.chapter("3. Serializable: the DELETE may not overlook them")
-    screen.code("RESTORE TABLE flights TO VERSION AS OF 0")
-    lake.sql("RESTORE TABLE flights TO VERSION AS OF 0")
-    try:
-        race(lake, "serializable", late_flights)
-    except ConcurrentAppendException as error:
-        screen.conflict(error)
-    else:
-        raise AssertionError("expected the DELETE to conflict")
-
-    screen.say("\nNothing of it was committed. lake.run runs a transaction, again when it must:")
-    deleted = lake.run(
-        lambda tx: tx.sql(DELETE_CANCELLED).collect()[0]["num_affected_rows"],
-        isolation="serializable",
-    )
-    flights, cancelled = counted(lake)
-    screen.say(f"{deleted:,} rows deleted, {cancelled} cancelled flights are left of {flights:,}.")
-    assert cancelled == 0
-
-
-def rows_of_one_file(lake: txlake.Lake) -> None:
-    """Writers of different rows and a compaction all commit; writers of one row don't."""
-    screen.chapter("4. Four writers and a compaction of one file: all commit")
-    lake.sql("INSERT INTO airlines VALUES ('G4', 'Allegiant Air'), ('NK', 'Spirit Air Lines')")
-    statements = [RENAME.format(name=name, carrier=carrier) for carrier, name in RENAMED.items()]
-    statements.insert(2, "OPTIMIZE airlines")
-    open_at_once = [lake.begin() for _ in statements]
-    for tx, statement in zip(open_at_once, statements, strict=True):
+    for statement in (
+        "CREATE DATABASE sales",
+        "CREATE DATABASE billing",
+        "CREATE TABLE sales.orders (id BIGINT, flight BIGINT, name STRING, seats INT)",
+        "CREATE TABLE billing.payments (order_id BIGINT, dollars DECIMAL(9, 2))",
+        "ALTER TABLE billing.payments ADD CONSTRAINT paid CHECK (dollars > 0)",
+    ):
         screen.code(statement)
-        tx.sql(statement)
-    for tx in open_at_once:
-        tx.commit()
-    rows = lake.sql("SELECT carrier, name FROM airlines").collect()
-    names = {row["carrier"]: row["name"] for row in rows}
-    assert {carrier: names[carrier] for carrier in RENAMED} == RENAMED
-    screen.say(
-        "All five were open at once, and committed in this order. The deletion vectors of one file "
-        f"were united, then carried to the file that OPTIMIZE made of two: {len(names)} airlines."
+        lake.sql(statement)
+    row = lake.sql("SELECT count(*), sum(free) FROM flights").collect()[0]
+    screen.say(f"{row[0]:,} flights of New Year's Eve 2013 have {row[1]:,} free seats.")
+
+
+def sold(on: txlake.LakeSession, who: str) -> tuple[int, int, float]:
+    """What somebody sees of all three tables, in one query."""
+    row = on.sql(SOLD).collect()[0]
+    seen = (row["seats_taken"], row["seats_sold"], float(row["dollars"]))
+    assert seen[0] == seen[1], "an order is all there, or not at all"
+    screen.say(f"{who}: {seen[0]} seats taken, {seen[1]} sold, ${seen[2]:,.2f} paid")
+    return seen
+
+
+def an_order(lake: txlake.Lake) -> None:
+    """One transaction over three tables, and a reader beside it."""
+    screen.chapter("2. An order changes three tables")
+    order = ORDER.format(order=1, flight=17, name="Ada", seats=2, dollars=398)
+    screen.code(f"{order.strip()}\nCOMMIT;")
+    with lake.session() as clerk, lake.session() as reader:
+        clerk.sql(order)
+        sold(clerk, "the clerk, before COMMIT")
+        assert sold(reader, "a reader, at the same time") == (0, 0, 0.0)
+        clerk.sql("COMMIT")
+        assert sold(reader, "the reader, after COMMIT") == (2, 2, 398.0)
+    rows = lake.sql(
+        "SELECT sequence, table_name, version, operation FROM txlake.commits "
+        "WHERE sequence = (SELECT max(sequence) FROM txlake.commits) ORDER BY table_name"
+    ).collect()
+    screen.table(
+        "one instant of the lake", ("sequence", "table", "version", "operation"), list(map(tuple, rows))
     )
 
-    screen.say("\nTwo that change the same row can't both stand:")
-    first, second = lake.begin(), lake.begin()
-    for tx, name in ((first, "AA"), (second, "American")):
-        tx.sql(RENAME.format(name=name, carrier="AA"))
-    first.commit()
-    try:
-        second.commit()
-    except Conflict as error:
-        screen.conflict(error)
-    else:
-        raise AssertionError("expected the second to conflict")
+
+def a_failure_in_the_middle(lake: txlake.Lake) -> None:
+    """The third statement fails: the first two never were."""
+    screen.chapter("3. The payment is refused: nothing of the order stays")
+    with lake.session() as clerk:
+        try:
+            clerk.sql(ORDER.format(order=2, flight=17, name="Bob", seats=1, dollars=0))
+        except InvalidRequest as error:
+            screen.say(f"[red]{type(error).__name__}[/red]: {str(error).splitlines()[0]}")
+        else:
+            raise AssertionError("expected the payment to be refused")
+        try:
+            clerk.sql("COMMIT")
+        except InvalidRequest as error:
+            screen.say(f"COMMIT: {error}")
+        clerk.sql("ROLLBACK")
+    assert sold(lake, "everybody") == (2, 2, 398.0)
 
 
-def time_travel(lake: txlake.Lake) -> None:
-    """Every version stays readable."""
-    screen.chapter("5. Every version is still there")
-    history = lake.table("flights").history().orderBy("version").collect()
-    rows = [
-        (
-            commit["version"],
-            commit["operation"],
-            commit["isolationLevel"],
-            lake.read("flights", version=commit["version"]).count(),
+def many_at_once(lake: txlake.Lake) -> None:
+    """Orders of different flights, and a compaction, are open at the same time and all commit."""
+    screen.chapter("4. Four clerks and a compaction at the same time: all commit")
+    clerks = [lake.begin() for _ in range(4)]
+    for number, tx in enumerate(clerks):
+        order = ORDER.format(
+            order=10 + number, flight=20 + number, name="Eve", seats=3, dollars=500
         )
-        for commit in history
-    ]
-    screen.table("flights", ("version", "operation", "isolation", "rows"), rows)
+        tx.sql(order.replace("BEGIN;", ""))
+    lake.sql("OPTIMIZE flights")
+    for tx in clerks:
+        tx.commit()
+    assert sold(lake, "everybody") == (14, 14, 2398.0)
+    screen.say("Each changed a row of the same file, which OPTIMIZE rewrote meanwhile. A fifth one:")
+    first, second = lake.begin(), lake.begin()
+    for tx in (first, second):
+        tx.sql("UPDATE flights SET free = free - 1 WHERE id = 20")
+    first.rollback()
+    second.sql("UPDATE flights SET free = free + 1 WHERE id = 20")
+    second.commit()
+
+
+def two_users(lake: txlake.Lake) -> None:
+    """The timeline in Redshift's documentation: write skew over two tables, at both levels."""
+    screen.chapter("5. Two users, two levels: SNAPSHOT and SERIALIZABLE")
+    rows: list[tuple[object, ...]] = []
+    for level in ("SNAPSHOT", "SERIALIZABLE"):
+        lake.sql(f"CREATE DATABASE {level.lower()}_db ISOLATION LEVEL {level}")
+        one, two = (f"{level.lower()}_db.{name}" for name in ("tab1", "tab2"))
+        lake.sql(f"CREATE TABLE {one} (id INT); CREATE TABLE {two} (id INT)")
+        with lake.session() as user1, lake.session() as user2:
+            user1.sql(f"BEGIN; SELECT * FROM {one}")
+            user2.sql(f"BEGIN; SELECT * FROM {two}")
+            user1.sql(f"INSERT INTO {two} VALUES (1)")
+            user2.sql(f"INSERT INTO {one} VALUES (1)")
+            user1.sql("COMMIT")
+            try:
+                user2.sql("COMMIT")
+                rows.append((level, "COMMIT", "COMMIT"))
+            except SerializableIsolationViolation as error:
+                rows.append((level, "COMMIT", f"{type(error).__name__} {error.codes}"))
+                lost = error
+    screen.say("Each reads one table and writes into the one that the other has read.")
+    screen.table("what becomes of them", ("database", "user 1", "user 2"), rows)
+    assert [str(row[2])[:6] for row in rows] == ["COMMIT", "Serial"]
+    screen.conflict(lost)
+
+
+def a_definition_waits(lake: txlake.Lake) -> None:
+    """ALTER TABLE waits for an open order; everybody can see for whom."""
+    screen.chapter("6. A definition waits for the orders, and shows for whom")
+    with lake.session() as clerk, lake.session() as owner, ThreadPoolExecutor(1) as thread:
+        clerk.sql(ORDER.format(order=3, flight=18, name="Kim", seats=1, dollars=199))
+        altering = thread.submit(owner.sql, "ALTER TABLE flights ADD COLUMN gate STRING")
+        rows: list[tuple[object, ...]] = []
+        while not any("WAIT" in row for row in rows):
+            rows = [tuple(row) for row in lake.sql(LOCKS).collect()]
+        screen.code(LOCKS.strip())
+        columns = ("session", "resource_type", "request_mode", "request_status", "blocked_by")
+        screen.table("sys.dm_tran_locks", columns, rows)
+        assert not altering.done()
+        clerk.sql("COMMIT")
+        altering.result()
+    assert "gate" in lake.read("flights").columns
+    sold(lake, "everybody, with the new column")
 
 
 def other_engines(lake: txlake.Lake) -> None:
-    """One question to three engines, in the same words."""
-    screen.chapter("6. Any Delta reader reads it")
-    screen.code(BY_AIRLINE.strip())
-    place = {
-        name: lake.table(name).detail().collect()[0]["location"] for name in ("flights", "airlines")
+    """Other engines read what is published, and don't write past the catalog."""
+    screen.chapter("7. Any Delta reader reads it; nobody writes past the catalog")
+    place = lake.table("flights").detail().collect()[0]["location"]
+    free = "SELECT sum(free) FROM flights"
+    answers = {
+        "txlake": lake.sql(free).collect()[0][0],
+        "delta-rs": sum(DeltaTable(place).to_pyarrow_table()["free"].to_pylist()),
+        "polars": polars.read_delta(place)["free"].sum(),
     }
-    txlake_rows = [tuple(row) for row in lake.sql(BY_AIRLINE).collect()]
-
-    delta_rs = QueryBuilder()
-    for name in place:
-        delta_rs.register(name, DeltaTable(place[name]))
-    answer = pyarrow.table(delta_rs.execute(BY_AIRLINE).read_all())
-    delta_rs_rows = list(zip(*answer.to_pydict().values(), strict=True))
-
-    polars_tables = {name: polars.scan_delta(place[name]) for name in place}
-    polars_rows = polars.SQLContext(polars_tables).execute(BY_AIRLINE).collect().rows()
-
-    answers = {"txlake": txlake_rows, "delta-rs": delta_rs_rows, "polars": polars_rows}
-    late = zip(*([minutes for _, _, minutes in rows] for rows in answers.values()), strict=True)
-    screen.table(
-        "minutes late, by three engines",
-        ("airline", "flights", *answers),
-        [
-            (name, flights, *three)
-            for (name, flights, _), three in zip(txlake_rows, late, strict=True)
-        ],
-    )
-    if not txlake_rows == delta_rs_rows == polars_rows:
+    screen.table("free seats", ("engine", "seats"), list(answers.items()))
+    if len(set(answers.values())) != 1:
         raise SystemExit("the engines disagree")
-    screen.say("The answers are equal, every digit of them.")
+    screen.say("The answers are equal.")
+    try:
+        write_deltalake(place, DeltaTable(place).to_pyarrow_table(), mode="append")
+    except Exception as error:
+        screen.say(f"delta-rs writes: [red]{type(error).__name__}[/red]: {error}")
+    else:
+        raise AssertionError("expected delta-rs to refuse")
 
 
 if __name__ == "__main__":

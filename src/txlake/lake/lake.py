@@ -20,11 +20,9 @@ from txlake.conflict.levels import parse_level
 from txlake.errors import Conflict, InvalidRequest
 from txlake.lake.statements import Statements
 from txlake.session.engine import Engine
-from txlake.session.journal import (
-    LOCKS,
-    TRANSACTIONS,
-    transaction_rows,
-)
+from txlake.session.attachment import attach, detach
+from txlake.session.opening import open_lake
+from txlake.session.recovery import Recovered, recover
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction as Held
 from txlake.settings import Settings
@@ -80,7 +78,9 @@ def connect(
     )
     if spark is not None:
         _ = engine.spark  # its settings count from the first statement
-    return Lake(Session(engine, level=level))
+    session = Session(engine, level=level)
+    open_lake(session)
+    return Lake(session)
 
 
 def _catalog(url: str | None, warehouse_url: str, system: System) -> Catalog:
@@ -147,7 +147,7 @@ class Transaction(Statements):
     def sequence(self) -> int | None:
         """The instant that it reads; None until a statement reads or writes data.
 
-        While a transaction is of one table: the version of the table that it touched first.
+        A number of the lake's own: each committed transaction makes the next. Path tables have none.
         """
         return self._own.sequence
 
@@ -240,12 +240,12 @@ class LakeSession(Statements):
         return LakeSession(Session(self._session.engine, level=self._session.level))
 
     def conflicts(self) -> DataFrame:
-        """The conflicts that this lake's sessions in this process met, oldest first.
+        """The conflicts that the lake's sessions met, oldest first: `SELECT * FROM txlake.conflicts`.
 
         A row has the facts of `Conflict.evidence`, with the time, the transaction's id, the error's
         name and its message. The last 1,000 are kept.
         """
-        return self._session.engine.conflicts()
+        return self._view("txlake.conflicts")
 
     def explain_conflicts(self, sql: str) -> DataFrame:
         """What a statement would read and change, and which concurrent writers would abort it.
@@ -256,17 +256,34 @@ class LakeSession(Statements):
         return self.sql(f"EXPLAIN CONFLICTS {sql}")
 
     def transactions(self) -> DataFrame:
-        """The transactions that this lake's sessions in this process have open, oldest first."""
-        engine = self._session.engine
-        found = transaction_rows(engine.journal.transactions())
-        return engine.spark.createDataFrame(found, TRANSACTIONS)
+        """The lake's open transactions, of all processes: `sys.dm_tran_active_transactions`."""
+        return self._view("sys.dm_tran_active_transactions")
 
     def locks(self) -> DataFrame:
-        """The locks held and waited for, with the columns of SQL Server's `sys.dm_tran_locks`.
+        """The locks held and waited for, of all processes: `sys.dm_tran_locks`."""
+        return self._view("sys.dm_tran_locks")
 
-        There are none: path tables take no locks, conflicts are found at COMMIT.
+    def _view(self, name: str) -> DataFrame:
+        return self._session.system_view(name)
+
+    def attach(self, location: str, name: str | None = None) -> str:
+        """Makes the Delta table at a place a table of the lake; nothing is rewritten.
+
+        From then on its commits go through the lake's catalog, and other engines read it and can't
+        write it. `name`: `table` or `database.table`; the folder's name by default. Returns the
+        name. A table whose attaching was cut short is attached by attaching it again.
+
+        Raises InvalidRequest when there is no table, the name is taken or the table is another
+        lake's.
         """
-        return self._session.engine.spark.createDataFrame([], LOCKS)
+        return attach(self._session, location, name)
+
+    def detach(self, name: str) -> str:
+        """Gives a table up: its name goes, and it is a path table again that any engine writes.
+
+        Returns its place. Raises InvalidRequest when there is no such table.
+        """
+        return detach(self._session, name)
 
     def close(self) -> None:
         """Ends the session; its open transaction is rolled back."""
@@ -284,6 +301,16 @@ class Lake(LakeSession):
 
     The lake itself is the default session.
     """
+
+    def recover(self, *locations: str) -> Recovered:
+        """Rebuilds a lost catalog from the logs of the tables, to the last published state.
+
+        Looks through the warehouse; `locations` are tables of the lake that lie elsewhere. The
+        answer's `tables` are those found, its `unknown` what the logs can't tell.
+
+        Raises InvalidRequest when the catalog isn't empty.
+        """
+        return recover(self._session, locations)
 
     def close(self) -> None:
         """Ends the default session and releases the catalog; Spark is left running."""

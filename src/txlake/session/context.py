@@ -32,7 +32,6 @@ from txlake.statements import (
 )
 from txlake.transaction.validation import check_removable
 
-_CONFLICTS = "txlake.conflicts"
 _VIEWS_KEEP_PLANS = "spark.sql.legacy.storeAnalyzedPlanForView"
 Alternatives = tuple[Handle, TimeTravel | None]
 
@@ -81,6 +80,16 @@ class Context:
 
     def require(self, table: Table) -> Handle:
         """The table. Raises InvalidRequest when there is none."""
+        handle = self.handle(table)
+        if not self.exists(handle):
+            raise InvalidRequest(
+                f"{handle.store.url} is not a Delta table: it has no _delta_log with a commit; "
+                "create the table first, or check the path"
+            )
+        return handle
+
+    def handle(self, table: Table) -> Handle:
+        """The table's place. Raises InvalidRequest for a name that the lake doesn't have."""
         handle = self.find(table)
         if handle is None:
             database, name = (self.database, str(table))
@@ -89,11 +98,6 @@ class Context:
             raise InvalidRequest(
                 f"there is no table {name!r} in database {database!r}; SHOW TABLES lists them, "
                 "and a table outside the lake is named delta.`/path`"
-            )
-        if not self.exists(handle):
-            raise InvalidRequest(
-                f"{handle.store.url} is not a Delta table: it has no _delta_log with a commit; "
-                "create the table first, or check the path"
             )
         return handle
 
@@ -234,8 +238,7 @@ class Context:
     ) -> DataFrame | None:
         handle = self.find(reference.table)
         if handle is None:
-            is_view = str(reference.table).lower() == _CONFLICTS
-            return self.engine.conflicts() if is_view else None
+            return self.view_named(str(reference.table))
         if isinstance(reference.table, TableName) or self.exists(handle):
             predicate = None
             if condition is not None:
@@ -245,6 +248,15 @@ class Context:
         raise InvalidRequest(
             f"{handle.store.url} is not a Delta table: it has no _delta_log with a commit"
         )
+
+    def view_named(self, name: str) -> DataFrame | None:
+        """What one of the lake's own views shows now, read committed; None for other names."""
+        catalog = self.engine.catalog
+        rows = None if catalog is None else view_rows(name, catalog, self._schema_of)
+        return None if rows is None else rows_frame(self.spark, rows.schema, rows.rows)
+
+    def _schema_of(self, entry: TableEntry) -> Struct:
+        return self.engine.at_entry(entry).log.latest().schema
 
     def _bound(
         self, handle: Handle, reference: Reference, text: str, names: tuple[str, ...]

@@ -18,7 +18,7 @@ from txlake.protocol.actions import Txn
 from txlake.protocol.schema_change import as_table_schema
 from txlake.protocol.types import Struct
 from txlake.session.context import Context
-from txlake.session.definitions import create_from_rows, environment_of, place, register
+from txlake.session.definitions import adopted, create_from_rows, environment_of, place, register
 from txlake.session.engine import Handle, use_this_python
 from txlake.session.evolution import schema_actions
 from txlake.session.growth import grown, with_schema
@@ -236,9 +236,11 @@ def write(context: Context, statement: Write) -> Counts:
         )
     rows = source_rows(context, statement.source)
     assert not isinstance(rows, Values)
-    if not exists:
+    if exists:
+        handle = adopted(context, handle, managed=True)
+    else:
         create_from_rows(context, handle, statement, as_table_schema(_schema_of(rows)))
-    register(context, handle, managed=True)
+        register(context, handle, "WRITE")
     if _written_before(context, handle, statement):
         return nothing
     work = _prepared(context, handle, statement, rows, exists)

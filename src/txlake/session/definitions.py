@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from urllib.parse import unquote
 
@@ -16,8 +17,11 @@ from pyspark.sql import functions as F
 
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
+from txlake.ports import NewTable, RenamedTable
 from txlake.protocol.types import DataType, Struct
+from txlake.session.admission import admit_new
 from txlake.session.alter import alter
+from txlake.session.belongings import attach, catalog_of, drop, mark, new_entry
 from txlake.session.clone import Copy, clone
 from txlake.session.context import Context
 from txlake.session.create import check_same_definition, create, create_like
@@ -40,6 +44,7 @@ from txlake.statements import (
     Write,
 )
 from txlake.storage import open_store
+from txlake.transaction.belonging import belonging_of
 from txlake.transaction.change import Change
 
 _COPIERS = 8
@@ -85,7 +90,8 @@ def place(
 ) -> Handle:
     """The table, or where it is to be made: the place given, or a folder of the warehouse.
 
-    With `makes_database` a database that isn't there is no error; `register` makes it.
+    With `makes_database` a database that isn't there is no error. A Delta table that lies at the
+    place and has no name yet is answered as a path table: `adopted` makes it one of the lake.
     """
     found = context.find(table)
     if isinstance(table, TablePath):
@@ -100,35 +106,61 @@ def place(
             )
         return found
     owner, name = context.engine.qualified(table, context.database)
-    catalog = context.engine.catalog
-    known = None if catalog is None else catalog.database(owner)
+    known = catalog_of(context.engine).database(owner)
     if known is not None:
         owner = known.name
-    elif catalog is not None and not makes_database:
+    elif makes_database:
+        catalog_of(context.engine).create_database(owner, if_not_exists=True)
+    else:
         raise InvalidRequest(f"there is no database {owner!r}; CREATE DATABASE {owner} makes it")
     where = location or context.engine.place_of(owner, name)
-    return context.engine.at(where, TableName((owner, name)))
+    entry = new_entry(context.engine, owner, name, where, managed=location is None)
+    there = context.engine.at(where, TableName((owner, name)))
+    holds = there.log.latest_or_none()
+    if holds is None:
+        return context.engine.at_entry(entry, is_new=True)
+    own = belonging_of(holds)
+    if own is None or location is not None or own.lake != catalog_of(context.engine).lake_id:
+        return there
+    # A dropped table's folder that is not removed yet.
+    apart = replace(entry, location=f"{where}-{entry.id[:8]}")
+    return context.engine.at_entry(apart, is_new=True)
 
 
-def register(context: Context, handle: Handle, *, managed: bool) -> None:
-    """Gives a table its name once the transaction commits, and makes its database if need be."""
-    if handle.entry is not None or isinstance(handle.table, TablePath):
+def register(context: Context, handle: Handle, operation: str) -> None:
+    """Gives a new table its name, which others see once the transaction commits.
+
+    `operation`: what made it, as its history says.
+    """
+    entry = handle.entry
+    if entry is None or not handle.is_new:
         return
+    named = NewTable(
+        id=entry.id,
+        database=entry.database,
+        name=entry.name,
+        location=entry.location,
+        managed=entry.managed,
+    )
+    admit_new(context, entry)
+    context.transaction.change_name(named, {(entry.database, entry.name): handle})
+    mark(context.transaction, handle, operation)
+
+
+def adopted(context: Context, handle: Handle, *, managed: bool) -> Handle:
+    """The handle; a Delta table that has no name yet becomes one of the lake, at once."""
+    if handle.entry is not None or isinstance(handle.table, TablePath):
+        return handle
+    transaction = context.transaction
+    if transaction.explicit:
+        raise InvalidRequest(
+            f"{handle.table}: {handle.store.url} holds a table already, which can't be attached to "
+            "the lake inside a transaction; COMMIT or ROLLBACK first"
+        )
     owner, name = handle.table.parts
-    catalog = context.engine.catalog
-    assert catalog is not None
-    context.transaction.name_table((owner, name), handle)
-
-    def add_name() -> None:
-        catalog.create_database(owner, if_not_exists=True)
-        try:
-            catalog.add_table(owner, name, handle.store.url, managed=managed)
-        except InvalidRequest:
-            taken = catalog.find(owner, name)
-            if taken is None or taken.location != handle.store.url:
-                raise  # else another transaction named the same table meanwhile
-
-    context.transaction.after_commit(add_name)
+    transaction.forget(handle)
+    entry = attach(context.engine, transaction.session_number, handle, owner, name, managed=managed)
+    return context.engine.at_entry(entry)
 
 
 def create_table(context: Context, statement: CreateTable) -> None:
@@ -144,8 +176,9 @@ def create_table(context: Context, statement: CreateTable) -> None:
                 "CREATE OR REPLACE TABLE replaces it"
             )
         check_same_definition(statement, existing, environment_of(context))
-        register(context, handle, managed=managed)
+        adopted(context, handle, managed=managed)
         return
+    handle = adopted(context, handle, managed=managed)
     frame = None if statement.query is None else context.query(statement.query)
     change = create(
         statement,
@@ -168,17 +201,19 @@ def create_table(context: Context, statement: CreateTable) -> None:
                 metrics=written.metrics,
             ),
         )
-    register(context, handle, managed=managed)
+    register(context, handle, change.operation)
 
 
 def create_table_like(context: Context, statement: CreateTableLike) -> None:
     """CREATE TABLE ... LIKE."""
     source = context.snapshot(context.require(statement.source))
     handle = place(context, statement.table, statement.location)
+    if statement.mode == "create_or_replace":
+        handle = adopted(context, handle, managed=statement.location is None)
     change = create_like(statement, source, _existing(context, handle), environment_of(context))
     if change is not None:
         context.transaction.stage(handle, change)
-        register(context, handle, managed=statement.location is None)
+        register(context, handle, change.operation)
 
 
 def clone_table(context: Context, statement: Clone) -> Mapping[str, int]:
@@ -197,7 +232,7 @@ def clone_table(context: Context, statement: Clone) -> Mapping[str, int]:
     if change is None:
         return {}
     context.transaction.stage(handle, change)
-    register(context, handle, managed=statement.location is None)
+    register(context, handle, change.operation)
     return change.affected
 
 
@@ -243,19 +278,7 @@ def drop_table(context: Context, statement: DropTable) -> None:
             f"DROP TABLE {statement.table}: only a named table is dropped; remove the folder of a "
             "table that has none"
         )
-    context.transaction.open(handle)
-    entry, catalog = handle.entry, context.engine.catalog
-    assert catalog is not None
-    owner, name = entry.database, entry.name
-    context.transaction.name_table((owner, name), None)
-
-    def drop() -> None:
-        catalog.drop_table(entry)
-        context.engine.forget(handle)
-        if entry.managed:
-            handle.store.delete([stored.path for stored in handle.store.list("")])
-
-    context.transaction.after_commit(drop)
+    drop(context.transaction, handle)
 
 
 def alter_table(context: Context, statement: AlterStatement) -> None:
@@ -269,8 +292,8 @@ def alter_table(context: Context, statement: AlterStatement) -> None:
 
 
 def _rename(context: Context, handle: Handle, statement: RenameTable) -> None:
-    entry, catalog = handle.entry, context.engine.catalog
-    if entry is None or catalog is None or not isinstance(statement.new_table, TableName):
+    entry = handle.entry
+    if entry is None or not isinstance(statement.new_table, TableName):
         raise InvalidRequest(
             f"ALTER TABLE {statement.table} RENAME TO {statement.new_table}: only a named table "
             "has another name"
@@ -278,6 +301,14 @@ def _rename(context: Context, handle: Handle, statement: RenameTable) -> None:
     owner, name = context.engine.qualified(statement.new_table, entry.database)
     if context.find(statement.new_table) is not None:
         raise InvalidRequest(f"{statement.new_table} exists already")
-    context.transaction.name_table((entry.database, entry.name), None)
-    context.transaction.name_table((owner, name), handle)
-    context.transaction.after_commit(lambda: catalog.rename_table(entry, owner, name))
+    known = catalog_of(context.engine).database(owner)
+    if known is None:
+        raise InvalidRequest(f"there is no database {owner!r}; CREATE DATABASE {owner} makes it")
+    renamed = context.engine.at_entry(
+        replace(entry, database=known.name, name=name), is_new=handle.is_new
+    )
+    context.transaction.change_name(
+        RenamedTable(id=entry.id, database=known.name, name=name),
+        {(entry.database, entry.name): None, (known.name, name): renamed},
+    )
+    mark(context.transaction, renamed, "RENAME TABLE")

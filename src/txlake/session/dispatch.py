@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session import copying, data, definitions, showing, upkeep
+from txlake.session.databases import change_database
 from txlake.session.context import Context
 from txlake.session.results import counts_frame, nothing, rows_frame
 from txlake.statements import (
@@ -59,7 +60,7 @@ def run(context: Context, statement: Statement) -> Answer:
     """Carries out a statement in the context's transaction."""
     assert not isinstance(statement, ControlStatement | UseDatabase), "the session's own"
     if isinstance(statement, DatabaseStatement):
-        showing.change_database(context, statement)
+        change_database(context, statement)
         return nothing
     if isinstance(statement, DataStatement):
         return _run_data(context, statement)

@@ -10,20 +10,19 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from txlake.catalog import DEFAULT_DATABASE, Catalog, TableEntry
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store, System
-from txlake.session.journal import CONFLICTS, Journal, conflict_rows
 from txlake.settings import Settings
 from txlake.spark.manifest import Manifests
 from txlake.spark.reading import is_connect
 from txlake.spark.work import Work
 from txlake.statements import Table, TableName, TablePath
 from txlake.storage import open_store
-from txlake.transaction.table_log import TableLog
+from txlake.transaction.table_log import Governed, TableLog
 
 _DEFAULT_PYTHON = "python3"
 
@@ -34,7 +33,8 @@ class Handle:
 
     Attributes:
         name: as messages name it.
-        entry: the catalog's entry; None for a table named by its place.
+        entry: the catalog's entry; None for a path table.
+        is_new: whether the open transaction makes the table: the catalog doesn't have it yet.
     """
 
     table: Table
@@ -42,6 +42,12 @@ class Handle:
     log: TableLog
     store: Store
     entry: TableEntry | None = None
+    is_new: bool = False
+
+    @property
+    def key(self) -> str:
+        """What tells tables apart: the catalog's id, or the place of a path table."""
+        return self.store.url if self.entry is None else self.entry.id
 
     @property
     def qualifier(self) -> str | None:
@@ -57,6 +63,7 @@ class Engine:
         warehouse: the store of the lake's own folder; None where only places are known.
         catalog: the names; None where only places are known.
         make_spark: gives the Spark session when the first statement needs one.
+        lost: the id of the lake whose warehouse this is, where the catalog isn't that lake's.
     """
 
     system: System
@@ -65,15 +72,12 @@ class Engine:
     warehouse: Store | None = None
     catalog: Catalog | None = None
     storage_options: Mapping[str, str] = field(default_factory=dict)
-    journal: Journal = field(init=False)
     is_closed: bool = field(default=False, init=False)
+    lost: str | None = field(default=None, init=False)
     _logs: dict[str, TableLog] = field(default_factory=dict)
     _spark: SparkSession | None = None
     _manifests: Manifests | None = None
     _lock: threading.RLock = field(default_factory=threading.RLock)
-
-    def __post_init__(self) -> None:
-        self.journal = Journal(system=self.system)
 
     @property
     def spark(self) -> SparkSession:
@@ -103,10 +107,6 @@ class Engine:
         with self._lock:
             return self._spark is not None
 
-    def conflicts(self) -> DataFrame:
-        """The conflicts that sessions in this process met, oldest first, as `CONFLICTS`."""
-        return self.spark.createDataFrame(conflict_rows(self.journal.conflicts()), CONFLICTS)
-
     def spark_setting(self, key: str, default: str) -> str:
         """A setting of the Spark session; the default while none was started."""
         with self._lock:
@@ -133,41 +133,51 @@ class Engine:
             if self.catalog is not None:
                 self.catalog.close()
 
-    def at(self, location: str, table: Table, entry: TableEntry | None = None) -> Handle:
+    def at(
+        self, location: str, table: Table, entry: TableEntry | None = None, *, is_new: bool = False
+    ) -> Handle:
         """The table at a place, whether it exists or not."""
         store = open_store(location, self.storage_options)
         name = str(table) if isinstance(table, TableName) else store.url
+        key = store.url if entry is None else entry.id
         with self._lock:
-            log = self._logs.get(store.url)
+            log = self._logs.get(key)
             if log is None:
-                log = TableLog(store, self.system, self.settings, name=name)
-                self._logs[store.url] = log
-        return Handle(table=table, name=name, log=log, store=store, entry=entry)
+                log = TableLog(
+                    store, self.system, self.settings, name=name, governed=self._governed(entry)
+                )
+                self._logs[key] = log
+        return Handle(table=table, name=name, log=log, store=store, entry=entry, is_new=is_new)
 
-    def at_entry(self, entry: TableEntry) -> Handle:
+    def _governed(self, entry: TableEntry | None) -> Governed | None:
+        if entry is None or self.catalog is None:
+            return None
+        return Governed(self.catalog.ledger, entry.id)
+
+    def at_entry(self, entry: TableEntry, *, is_new: bool = False) -> Handle:
         """The table of a catalog entry."""
-        return self.at(entry.location, TableName((entry.database, entry.name)), entry)
+        table = TableName((entry.database, entry.name))
+        return self.at(entry.location, table, entry, is_new=is_new)
 
     def forget(self, handle: Handle) -> None:
         """Drops what is cached of a table that is gone."""
         with self._lock:
-            self._logs.pop(handle.store.url, None)
+            self._logs.pop(handle.key, None)
 
     def find(self, table: Table, database: str) -> Handle | None:
         """The table; None for a name that the lake doesn't have.
 
-        A place is found whether or not there is a table. Raises InvalidRequest for a name of three
-        or more parts.
+        A place is found whether or not there is a table; the place of a table of the lake is that
+        table. Raises InvalidRequest for a name of three or more parts.
         """
         if isinstance(table, TablePath):
-            return self.at(table.location, table)
+            handle = self.at(table.location, table)
+            entry = None if self.catalog is None else self.catalog.at_place(handle.store.url)
+            return handle if entry is None else self.at(table.location, table, entry)
         if self.catalog is None:
             return None
-        owner, name = self.qualified(table, database)
-        entry = self.catalog.find(owner, name)
-        if entry is None:
-            return None
-        return self.at_entry(entry)
+        entry = self.catalog.find(*self.qualified(table, database))
+        return None if entry is None else self.at_entry(entry)
 
     def qualified(self, table: TableName, database: str) -> tuple[str, str]:
         """(database, table) of a name."""
@@ -191,6 +201,8 @@ class Engine:
         for part in (database, name):
             if not part or part in {".", ".."} or set(part) & set("/\\\0"):
                 raise InvalidRequest(f"{part!r} can't name a database or table: it is no file name")
+        if name.lower().endswith(".db"):
+            raise InvalidRequest(f"{name!r} can't name a table: databases have such folders")
         folder = name if database.lower() == DEFAULT_DATABASE else f"{database}.db/{name}"
         return self.warehouse.at(folder).url
 

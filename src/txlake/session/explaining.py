@@ -60,6 +60,7 @@ def explain_conflicts(context: Context, statement: Explained) -> Rows:
     apart = Transaction(
         id=context.transaction.id,
         engine=context.engine,
+        session_number=context.transaction.session_number,
         level=context.transaction.level,
         explicit=False,
     )

@@ -5,19 +5,24 @@ Owns autocommit and the control statements. What a statement does is `dispatch`'
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from pyspark.sql import DataFrame, SparkSession
 
 from txlake.catalog import DEFAULT_DATABASE
 from txlake.conflict.levels import Level, parse_level
+from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
+from txlake.session.admission import admit
+from txlake.session.belongings import catalog_of, refuse_lost
 from txlake.session.context import Context
 from txlake.session.data import read
 from txlake.session.dispatch import Answer, changes_catalog, run
 from txlake.session.engine import Engine
+from txlake.session.locking import TableLock, leaves_existing, locks_of
 from txlake.session.progress import progress
 from txlake.session.results import nothing
 from txlake.session.transaction import Transaction
@@ -64,6 +69,9 @@ class Session:
         self.engine = engine
         self.database = DEFAULT_DATABASE
         self.level = level
+        self.lock_timeout_ms = -1
+        self._number: int | None = None
+        self._entering = threading.Lock()
         self._current: Transaction | None = None
         self._is_closed = False
 
@@ -71,6 +79,13 @@ class Session:
     def spark(self) -> SparkSession:
         """The Spark session."""
         return self.engine.spark
+
+    def number(self) -> int:
+        """The session's number in the catalog, as the views show it; made on first use."""
+        with self._entering:  # transactions of a session may be begun by several threads
+            if self._number is None:
+                self._number = catalog_of(self.engine).sessions.open()
+            return self._number
 
     @property
     def current(self) -> Transaction | None:
@@ -95,9 +110,11 @@ class Session:
                 f"the {closed} is closed; open another with "
                 + ("txlake.connect(...)" if self.engine.is_closed else "lake.session()")
             )
+        refuse_lost(self.engine)
         return Transaction(
             id=self.engine.system.new_id(),
             engine=self.engine,
+            session_number=self.number,
             level=self.level if level is None else level,
             read_only=read_only,
             explicit=explicit,
@@ -110,6 +127,9 @@ class Session:
         if self._current is not None:
             self._current.rollback()
             self._current = None
+        if self._number is not None and self.engine.catalog is not None:
+            self.engine.catalog.sessions.close(self._number)
+            self._number = None
 
     def fail(self, cause: BaseException) -> None:
         """A statement could not even be read: it fails the open transaction all the same."""
@@ -146,32 +166,50 @@ class Session:
             )
             transaction.fail(error)
             raise error
-        own = self.begin(explicit=False) if transaction is None else transaction
-        own.require_active()
-        with self._within(own, writes=not isinstance(statement, Select)) as context:
+        with self._within(
+            transaction,
+            locks_of(statement),
+            leaves=leaves_existing(statement),
+            writes=not isinstance(statement, Select),
+        ) as context:
             if isinstance(statement, UseDatabase):
                 self._use(statement.name)
                 return nothing
             with progress(statement):
                 answer = run(context, statement)
                 if transaction is None:
-                    own.commit()
+                    context.transaction.commit()
                 return answer
 
     @contextmanager
-    def _within(self, transaction: Transaction, *, writes: bool = False) -> Iterator[Context]:
-        """A statement's context; what goes wrong in it fails the transaction."""
+    def _within(
+        self,
+        transaction: Transaction | None,
+        wanted: Sequence[TableLock],
+        *,
+        leaves: bool = False,
+        writes: bool = False,
+    ) -> Iterator[Context]:
+        """A statement's context, once it holds its locks; what goes wrong fails the transaction.
+
+        Without a transaction the statement has one of its own, which ends here.
+        """
+        own = self.begin(explicit=False) if transaction is None else transaction
+        own.require_active()
         context = Context(
-            engine=self.engine, transaction=transaction, database=self.database, writes=writes
+            engine=self.engine, transaction=own, database=self.database, writes=writes
         )
         try:
             with spark_errors():
+                admit(context, wanted, self.lock_timeout_ms, leaves=leaves)
                 yield context
         except BaseException as error:
-            transaction.fail(error)
+            own.fail(error)
             raise
         finally:
             context.close()
+            if transaction is None:
+                own.rollback()
 
     def read(
         self,
@@ -183,13 +221,24 @@ class Session:
         transaction: Transaction | None = None,
     ) -> DataFrame:
         """The table's rows for which the condition is true."""
-        with self._within(self._reading_in(transaction)) as context:
+        with self._reading(table, transaction) as context:
             return read(context, table, travel, condition, columns)
 
-    def _reading_in(self, transaction: Transaction | None) -> Transaction:
-        own = transaction or self._current or self.begin(explicit=False)
-        own.require_active()
-        return own
+    def _reading(
+        self, table: Table, transaction: Transaction | None
+    ) -> AbstractContextManager[Context]:
+        return self._within(transaction or self._current, [(table, LockMode.SCH_S)])
+
+    def alone(self, wanted: Sequence[TableLock]) -> AbstractContextManager[Context]:
+        """A transaction of its own, beside the current one, that holds these locks."""
+        return self._within(None, wanted, writes=True)
+
+    def system_view(self, name: str) -> DataFrame:
+        """The rows of one of the views, read committed."""
+        with self._within(None, []) as context:
+            frame = context.view_named(name)
+            assert frame is not None, name
+            return frame
 
     def frame(
         self,
@@ -209,12 +258,12 @@ class Session:
         transaction: Transaction | None = None,
     ) -> Snapshot:
         """The table's state."""
-        with self._within(self._reading_in(transaction)) as context:
+        with self._reading(table, transaction) as context:
             return context.snapshot(context.require(table), travel)
 
     def exists(self, table: Table, *, transaction: Transaction | None = None) -> bool:
         """Whether there is such a table."""
-        with self._within(self._reading_in(transaction)) as context:
+        with self._reading(table, transaction) as context:
             return context.exists(context.find(table))
 
     def _use(self, name: str) -> None:
@@ -246,13 +295,12 @@ class Session:
                     self.level = parse_level(level)
             case Atomic(statements):
                 self._atomic(statements)
-            case SetLockTimeout() | SetXactAbort():
-                pass  # path tables take no locks; a failed statement always rolls everything back
-            case LockTable(tables=tables):
-                raise InvalidRequest(
-                    f"LOCK TABLE {', '.join(map(str, tables))}: tables of this lake take no locks; "
-                    "conflicting transactions are found at COMMIT"
-                )
+            case SetLockTimeout(timeout_ms):
+                self.lock_timeout_ms = timeout_ms
+            case SetXactAbort():
+                pass  # a failed statement always rolls everything back
+            case LockTable():
+                self._lock(self._current, statement)
             case _:
                 raise AssertionError(statement)
         return nothing(self.spark)
@@ -280,12 +328,27 @@ class Session:
                     raise InvalidRequest(
                         "SET TRANSACTION ISOLATION LEVEL comes before BEGIN; a transaction is open"
                     )
+                case LockTable():
+                    self._lock(transaction, statement)
                 case _:
                     return self._control(statement)
         except InvalidRequest as error:
             transaction.fail(error)
             raise
         return nothing(self.spark)
+
+    def _lock(self, transaction: Transaction | None, statement: LockTable) -> None:
+        if transaction is None:
+            raise InvalidRequest(
+                "LOCK TABLE holds until the end of a transaction, and none is open; BEGIN one first"
+            )
+        with self._within(transaction, locks_of(statement)) as context:
+            for table in statement.tables:
+                if context.handle(table).entry is None:
+                    raise InvalidRequest(
+                        f"LOCK TABLE {table}: a table named by its place takes no locks; "
+                        "conflicting transactions are found at COMMIT"
+                    )
 
     def _begin(self, level: Level | None, read_only: bool, name: str | None) -> None:
         if self._current is not None:

@@ -1,31 +1,34 @@
 """A transaction as a session holds it: the tables it opened, their staged changes, one commit.
 
-Owns the states of a transaction and its savepoints; the commit of one table is
-`transaction.table_transaction`'s business.
+Owns the states of a transaction, its instant, its names and its savepoints. What commits is
+`transaction.lake_commit`'s business for tables of the lake, `transaction.table_transaction`'s for a
+path table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 
-from txlake.catalog import DatabaseEntry
+from txlake.catalog import Catalog, DatabaseEntry
 from txlake.conflict.footprint import ReadKind
 from txlake.conflict.granularity import PROPERTY as GRANULARITY
 from txlake.conflict.granularity import Granularity, coarsest, parse_granularity
 from txlake.conflict.levels import Level, parse_level, strictest
-from txlake.errors import Conflict, InvalidRequest, OutcomeUnknown
+from txlake.errors import Conflict, InvalidRequest, OutcomeUnknown, TxlakeError
 from txlake.log.snapshot import Snapshot
+from txlake.ports import DroppedTable, NameChange
 from txlake.session.engine import Engine, Handle
-from txlake.session.journal import Open
 from txlake.spark.probe import SparkProbe
 from txlake.spark.work import Work
 from txlake.transaction.change import Change
-from txlake.transaction.commit import Committed
+from txlake.transaction.lake_commit import Part, commit_together
 from txlake.transaction.table_transaction import TableTransaction, Token
 
+_logger = logging.getLogger(__name__)
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 
@@ -40,13 +43,25 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class _Names:
+    """What a transaction did to the catalog: what a name means to it now, and the changes."""
+
+    meanings: dict[tuple[str, str], Handle | None] = field(default_factory=dict)
+    changes: tuple[NameChange, ...] = ()
+
+    def then(self, change: NameChange, meanings: dict[tuple[str, str], Handle | None]) -> _Names:
+        folded = {(owner.lower(), name.lower()): to for (owner, name), to in meanings.items()}
+        return _Names({**self.meanings, **folded}, (*self.changes, change))
+
+
+@dataclass(frozen=True, slots=True)
 class _Mark:
-    """A savepoint: each open table's token, and how many effects there were."""
+    """A savepoint: each open table's token, the names, and how many effects there were."""
 
     name: str
     tokens: dict[str, Token]
     effects: int
-    named: dict[tuple[str, str], Handle | None]
+    names: _Names
 
 
 @dataclass(kw_only=True)
@@ -55,6 +70,7 @@ class Transaction:
 
     Attributes:
         id: a UUID.
+        session_number: gives the number of its session in the catalog, made on first use.
         level: the isolation level asked for; None leaves it to the tables.
         explicit: whether a user began it; autocommit statements have transactions of their own.
         begin_ms: when it began, milliseconds since the epoch.
@@ -62,41 +78,45 @@ class Transaction:
 
     id: str
     engine: Engine
+    session_number: Callable[[], int]
     level: Level | None = None
     read_only: bool = False
     explicit: bool = True
-    name: str | None = None
     state: State = State.ACTIVE
     cause: str | None = None
     user_metadata: str | None = None
     begin_ms: int = 0
+    _sequence: int | None = None
+    _is_known: bool = False
     _tables: dict[str, TableTransaction] = field(default_factory=dict)
     _handles: dict[str, Handle] = field(default_factory=dict)
     _marks: list[_Mark] = field(default_factory=list)
     _effects: list[Callable[[], None]] = field(default_factory=list)
-    _named: dict[tuple[str, str], Handle | None] = field(default_factory=dict)
+    _names: _Names = field(default_factory=_Names)
 
     def __post_init__(self) -> None:
         self.begin_ms = self.engine.system.now_ms()
         if self.explicit:
-            self.engine.journal.began(self.id, self.look)
+            self.make_known()
 
-    def look(self) -> Open:
-        """The transaction as others see it."""
-        return Open(
-            id=self.id,
-            name=self.name,
-            begin_ms=self.begin_ms,
-            state=self.state.value,
+    def make_known(self) -> None:
+        """Enters the transaction into the catalog, once: others see it, and it may hold locks."""
+        catalog = self.engine.catalog
+        if catalog is None or self._is_known:
+            return
+        catalog.transactions.begin(
+            self.id,
+            self.session_number(),
             isolation=None if self.level is None else self.level.value,
             read_only=self.read_only,
-            tables=tuple(handle.name for handle in self._handles.values()),
+            explicit=self.explicit,
         )
+        self._is_known = True
 
     @property
     def sequence(self) -> int | None:
-        """The version of the table that it touched first: the instant that it reads."""
-        return next((table.base.version for table in self._tables.values()), None)
+        """The instant of the lake that it reads; None until it reads or writes a lake's table."""
+        return self._sequence
 
     def require_active(self) -> None:
         """Raises InvalidRequest unless statements may still run in it."""
@@ -116,20 +136,33 @@ class Transaction:
     def open(self, handle: Handle) -> TableTransaction:
         """The transaction's part on one table; its snapshot is pinned by the first call."""
         self.require_active()
-        found = self._tables.get(handle.store.url)
+        found = self._tables.get(handle.key)
         if found is None:
-            base = handle.log.latest_or_none()
             database = self._database_of(handle)
             found = TableTransaction(
-                handle.log, base, self._level_in(database), self._granularity_in(database)
+                handle.log,
+                self._base_of(handle),
+                self._level_in(database),
+                self._granularity_in(database),
             )
             if self._tables:
                 found.read_elsewhere()
                 for other in self._tables.values():
                     other.read_elsewhere()
-            self._tables[handle.store.url] = found
-            self._handles[handle.store.url] = handle
+            self._tables[handle.key] = found
+            self._handles[handle.key] = handle
         return found
+
+    def _base_of(self, handle: Handle) -> Snapshot | None:
+        """The table at the transaction's instant; a path table as it is now."""
+        catalog = self.engine.catalog
+        if catalog is None or handle.entry is None:
+            return handle.log.latest_or_none()
+        if self._sequence is None:
+            self._sequence = catalog.ledger.sequence()
+            if self._is_known and self.explicit:
+                catalog.transactions.pinned(self.id, self._sequence)
+        return None if handle.is_new else handle.log.at_sequence(self._sequence)
 
     def _database_of(self, handle: Handle) -> DatabaseEntry | None:
         catalog, entry = self.engine.catalog, handle.entry
@@ -162,18 +195,7 @@ class Transaction:
             )
         if not change.actions:
             return
-        if self.read_only:
-            raise InvalidRequest(
-                f"{handle.name}: {change.operation} in a read-only transaction; begin one that "
-                "may write"
-            )
-        written = [url for url, other in self._tables.items() if other.has_changes]
-        if written and handle.store.url not in written:
-            names = f"{self._handles[written[0]].name} and {handle.name}"
-            raise InvalidRequest(
-                f"a transaction can write one table, this one would write {names}; commit them "
-                "one after the other"
-            )
+        self._require_writable(handle, change.operation)
         table.stage(
             change.actions,
             operation=change.operation,
@@ -181,27 +203,64 @@ class Transaction:
             metrics=change.metrics,
         )
 
-    def after_commit(self, effect: Callable[[], None]) -> None:
-        """What is done once the commit stands: names registered, folders removed."""
-        self._effects.append(effect)
+    def _require_writable(self, handle: Handle, operation: str) -> None:
+        """Raises InvalidRequest where the write can't be part of this transaction."""
+        if self.read_only:
+            raise InvalidRequest(
+                f"{handle.name}: {operation} in a read-only transaction; begin one that may write"
+            )
+        others = [self._handles[key] for key, _ in self._written() if key != handle.key]
+        if others and not all(other.entry for other in (handle, *others)):
+            raise InvalidRequest(
+                f"this transaction would write {others[0].name} and {handle.name}: a table named "
+                "by its place is committed alone; attach it to the lake (lake.attach), or commit "
+                "them one after the other"
+            )
 
-    def name_table(self, name: tuple[str, str], handle: Handle | None) -> None:
-        """What a name means in this transaction from here on; None for a dropped table."""
-        self._named = {**self._named, _folded(name): handle}
+    def _written(self) -> Iterator[tuple[str, TableTransaction]]:
+        return ((key, table) for key, table in self._tables.items() if table.has_changes)
+
+    def discard(self, handle: Handle) -> None:
+        """Takes back what was staged on a table, which is dropped."""
+        self.open(handle).rollback_to(None)
+
+    def forget(self, handle: Handle) -> None:
+        """Takes a path table out of the transaction: it is read as a table of the lake next."""
+        self._tables.pop(handle.key, None)
+        self._handles.pop(handle.key, None)
+
+    # Names
+
+    def change_name(
+        self, change: NameChange, meanings: dict[tuple[str, str], Handle | None]
+    ) -> None:
+        """Adds, drops or renames a table of the lake; `meanings`: what names are from here on.
+
+        Raises InvalidRequest in a read-only transaction.
+        """
+        if self.read_only:
+            raise InvalidRequest("tables can't be named or dropped in a read-only transaction")
+        self._names = self._names.then(change, meanings)
 
     def knows(self, name: tuple[str, str]) -> bool:
         """Whether the transaction itself gave or took this name."""
-        return _folded(name) in self._named
+        return _folded(name) in self._names.meanings
 
     def named(self, name: tuple[str, str]) -> Handle | None:
         """What a name that it knows means."""
-        return self._named[_folded(name)]
+        return self._names.meanings[_folded(name)]
+
+    def after_commit(self, effect: Callable[[], None]) -> None:
+        """What is done once the commit stands: folders removed, caches forgotten."""
+        self._effects.append(effect)
+
+    # Savepoints
 
     def savepoint(self, name: str) -> None:
         """Marks this moment; a name used again marks a new one."""
         self.require_active()
-        tokens = {url: table.savepoint() for url, table in self._tables.items()}
-        self._marks.append(_Mark(name, tokens, len(self._effects), self._named))
+        tokens = {key: table.savepoint() for key, table in self._tables.items()}
+        self._marks.append(_Mark(name, tokens, len(self._effects), self._names))
 
     def has_savepoint(self, name: str) -> bool:
         """Whether there is such a savepoint; letter case doesn't count."""
@@ -212,10 +271,10 @@ class Transaction:
         self.require_active()
         place = self._place_of(name)
         mark = self._marks[place]
-        for url, table in self._tables.items():
-            table.rollback_to(mark.tokens.get(url))
+        for key, table in self._tables.items():
+            table.rollback_to(mark.tokens.get(key))
         del self._effects[mark.effects :]
-        self._named = mark.named
+        self._names = mark.names
         del self._marks[place + 1 :]
 
     def release(self, name: str) -> None:
@@ -230,33 +289,70 @@ class Transaction:
         known = ", ".join(mark.name for mark in self._marks) or "none"
         raise InvalidRequest(f"there is no savepoint {name!r}; there are: {known}")
 
-    def commit(self) -> Committed | None:
-        """Makes the changes visible, all or nothing; None when nothing changed.
+    # The end
 
-        The commit's `userMetadata` is the transaction's own; without one, what the Spark session's
+    def commit(self) -> None:
+        """Makes the changes visible at one instant, all or nothing.
+
+        The commits' `userMetadata` is the transaction's own; without one, what the Spark session's
         `spark.databricks.delta.commitInfo.userMetadata` says now, as in Delta Spark.
 
         Raises a Conflict when a concurrent transaction stands in the way; the transaction is then
         rolled back. After an OutcomeUnknown nobody knows whether it was.
         """
         self.require_active()
-        committed = None
         try:
-            for url, table in self._tables.items():
-                if table.has_changes:
-                    told = self.user_metadata or self.engine.spark_setting(_USER_METADATA, "")
-                    probe = SparkProbe(partial(self._work_on, self._handles[url], table.base))
-                    committed = table.commit(user_metadata=told or None, probe=probe)
+            self._commit()
         except BaseException as error:
             is_open = isinstance(error, OutcomeUnknown)
             self._end(State.UNKNOWN if is_open else State.ROLLED_BACK)
-            if isinstance(error, Conflict):
-                self.engine.journal.met(self.id, error)
+            if isinstance(error, Conflict) and self.engine.catalog is not None:
+                number = self.session_number()
+                self.engine.catalog.journal.met(self.id, number, error)
             raise
         self._end(State.COMMITTED)
         for effect in self._effects:
             effect()
-        return committed
+
+    def _commit(self) -> None:
+        written = dict(self._written())
+        if not written and not self._names.changes:
+            return
+        told = self.user_metadata or self.engine.spark_setting(_USER_METADATA, "") or None
+        paths = [key for key in written if self._handles[key].entry is None]
+        if paths:
+            [key] = paths
+            written[key].commit(user_metadata=told, probe=self._probe(key))
+            return
+        catalog = self.engine.catalog
+        assert catalog is not None, "names and their tables are a catalog's"
+        self.make_known()
+        gone = {one.id for one in self._names.changes if isinstance(one, DroppedTable)}
+        parts = [
+            Part(
+                log=table.log,
+                proposal=table.proposal(
+                    transaction_id=self.id,
+                    changes_elsewhere=bool(written.keys() - {key}),
+                    user_metadata=told,
+                    probe=self._probe(key),
+                ),
+            )
+            for key, table in self._tables.items()
+            if self._handles[key].entry is not None and (key in written or key not in gone)
+        ]
+        commit_together(
+            catalog.ledger,
+            parts,
+            transaction_id=self.id,
+            names=self._names.changes,
+            system=self.engine.system,
+            settings=self.engine.settings,
+        )
+        self._is_known = False  # its entry in the catalog ended with the ratification
+
+    def _probe(self, key: str) -> SparkProbe:
+        return SparkProbe(partial(self._work_on, self._handles[key], self._tables[key].base))
 
     def _work_on(self, handle: Handle, base: Snapshot) -> Work | None:
         """The table as it was read; None where that would start Spark."""
@@ -269,12 +365,19 @@ class Transaction:
 
     def _end(self, state: State) -> None:
         self.state = state
-        self.engine.journal.ended(self.id)
+        catalog = self.engine.catalog
+        if not self._is_known or catalog is None:
+            return
+        self._is_known = False
+        try:
+            catalog.transactions.end(self.id)
+        except TxlakeError as error:
+            _logger.warning("transaction %s: its locks end with its lease: %s", self.id, error)
 
     def fail(self, cause: BaseException) -> None:
         """A statement failed: nothing of the transaction will be committed."""
         if self.state is State.ACTIVE:
-            self.state = State.FAILED
+            self._end(State.FAILED)
             self.cause = f"{type(cause).__name__}: {str(cause).splitlines()[0]:.200}"
 
 

@@ -1,0 +1,146 @@
+"""What a statement has to hold before it runs.
+
+Owns the way from names to locks, and that a name still means the same once they are granted. Path
+tables take none. Source: DESIGN section 5, "Locks"; Fabric's documentation of transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from txlake.catalog import Catalog, DatabaseEntry, TableEntry
+from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
+from txlake.errors import InvalidRequest, LockTimeout
+from txlake.session.context import Context
+from txlake.session.locking import TableLock
+from txlake.statements import TableName
+
+_ORDER = {ResourceType.DATABASE: 0, ResourceType.KEY: 1, ResourceType.OBJECT: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A wanted lock, and what its table's name means now."""
+
+    mode: LockMode
+    name: str
+    database: DatabaseEntry
+    entry: TableEntry | None
+
+    def requests(self, *, leaves: bool) -> list[LockRequest]:
+        """`leaves`: what is there already isn't changed."""
+        if self.entry is not None and (leaves or self.mode is not LockMode.SCH_M):
+            return [self._on_object(LockMode.SCH_S if leaves else self.mode)]
+        if self.mode is LockMode.SCH_S:
+            return []  # a name that means nothing here: a view of Spark's, or a mistake
+        number = self.database.number
+        key = Resource(
+            type=ResourceType.KEY,
+            database=number,
+            entity=number,
+            description=self.name.lower(),
+        )
+        name = LockRequest(resource=key, mode=LockMode.X)
+        return [name] if self.entry is None else [name, self._on_object(self.mode)]
+
+    def _on_object(self, mode: LockMode) -> LockRequest:
+        assert self.entry is not None
+        return LockRequest(resource=_object(self.entry), mode=mode)
+
+
+def admit(
+    context: Context, wanted: Sequence[TableLock], timeout_ms: int, *, leaves: bool = False
+) -> None:
+    """Waits until the transaction holds what the statement needs.
+
+    With `leaves` a table that exists is only looked at. A SELECT of its own transaction that nobody
+    makes wait leaves no trace.
+
+    Raises LockTimeout and Deadlock.
+    """
+    catalog, transaction = context.engine.catalog, context.transaction
+    if catalog is None:
+        return
+    found = _look(context, catalog, wanted)
+    while requests := _requests(found, leaves=leaves):
+        reads_only = all(one.mode in {LockMode.S, LockMode.SCH_S} for one in requests)
+        if reads_only and not transaction.explicit and catalog.locks.awaits_nobody(requests):
+            return
+        transaction.make_known()
+        number = transaction.session_number()
+        catalog.locks.acquire(number, transaction.id, requests, timeout_ms)
+        again = _look(context, catalog, wanted)
+        if again == found:
+            return
+        found = again  # dropped, made or renamed while it waited
+
+
+def admit_alone(context: Context, database: str, what: str) -> None:
+    """Makes sure that nobody else uses a database, and that nobody starts to.
+
+    Raises InvalidRequest when somebody does.
+    """
+    catalog, transaction = context.engine.catalog, context.transaction
+    entry = None if catalog is None else catalog.database(database)
+    if catalog is None or entry is None:
+        return
+    transaction.make_known()
+    request = database_lock(entry, LockMode.X)
+    try:
+        catalog.locks.acquire(transaction.session_number(), transaction.id, [request], 0)
+    except LockTimeout as error:
+        raise InvalidRequest(
+            f"{what}: other sessions use database {entry.name!r}; wait until their transactions "
+            "ended and they use another database (sys.dm_tran_locks lists them)"
+        ) from error
+
+
+def admit_new(context: Context, entry: TableEntry) -> None:
+    """Locks a table that the transaction makes; nobody else can know it yet."""
+    catalog, transaction = context.engine.catalog, context.transaction
+    assert catalog is not None
+    request = LockRequest(resource=_object(entry), mode=LockMode.SCH_M)
+    catalog.locks.acquire(transaction.session_number(), transaction.id, [request], -1)
+
+
+def database_lock(database: DatabaseEntry, mode: LockMode) -> LockRequest:
+    """A lock on a database: S for who uses it, X for who changes what it is."""
+    resource = Resource(
+        type=ResourceType.DATABASE, database=database.number, entity=database.number
+    )
+    return LockRequest(resource=resource, mode=mode)
+
+
+def _object(entry: TableEntry) -> Resource:
+    return Resource(
+        type=ResourceType.OBJECT, database=entry.database_number, entity=entry.number
+    )
+
+
+def _look(context: Context, catalog: Catalog, wanted: Sequence[TableLock]) -> list[_Found]:
+    """What the names mean now; those that nobody else can know yet are left out."""
+    found = []
+    for table, mode in wanted:
+        handle = context.find(table)
+        if handle is not None and handle.entry is not None:
+            owner, name, entry = handle.entry.database, handle.entry.name, handle.entry
+        elif isinstance(table, TableName):
+            (owner, name), entry = context.engine.qualified(table, context.database), None
+        else:
+            continue
+        database = catalog.database(owner)
+        if database is not None and not (handle is not None and handle.is_new):
+            found.append(_Found(mode, name, database, entry))
+    return found
+
+
+def _requests(found: Sequence[_Found], *, leaves: bool) -> list[LockRequest]:
+    """Databases first, then names, then tables by number: everybody asks in the same order."""
+    requests: dict[LockRequest, None] = {}
+    for one in sorted(found, key=lambda one: (one.entry.number if one.entry else -1, one.name)):
+        needed = one.requests(leaves=leaves)
+        if needed:
+            requests[database_lock(one.database, LockMode.S)] = None
+        requests.update(dict.fromkeys(needed))
+    return sorted(requests, key=lambda one: _ORDER[one.resource.type])

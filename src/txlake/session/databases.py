@@ -1,0 +1,62 @@
+"""CREATE, ALTER and DROP DATABASE.
+
+Owns who may do it while others use the database: nobody. Source: Redshift's documentation of ALTER
+DATABASE and of isolation levels.
+"""
+
+from __future__ import annotations
+
+from txlake.conflict.granularity import PROPERTY as GRANULARITY
+from txlake.conflict.granularity import parse_granularity
+from txlake.errors import InvalidRequest
+from txlake.session.belongings import catalog_of, drop, transaction_of
+from txlake.session.context import Context
+from txlake.session.views import SCHEMAS
+from txlake.statements import AlterDatabase, CreateDatabase, DatabaseStatement, DropDatabase
+
+
+def change_database(context: Context, statement: DatabaseStatement) -> None:
+    """CREATE, ALTER and DROP DATABASE."""
+    catalog = catalog_of(context.engine)
+    match statement:
+        case CreateDatabase():
+            context.engine.place_of(statement.name, "t")
+            if statement.name.lower() in SCHEMAS:
+                raise InvalidRequest(
+                    f"database {statement.name!r} can't be made: its views are txlake's own"
+                )
+            catalog.create_database(
+                statement.name,
+                if_not_exists=statement.if_not_exists,
+                comment=statement.comment,
+                isolation=statement.isolation,
+                properties=_checked(statement.properties),
+            )
+        case AlterDatabase(name, isolation, properties):
+            if isolation is not None:
+                catalog.set_isolation(name, isolation)
+            if properties:
+                catalog.set_properties(name, _checked(properties))
+        case DropDatabase():
+            _drop_database(context, statement)
+        case _:
+            raise AssertionError(statement)
+
+
+def _checked(properties: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """A database's properties. Raises InvalidRequest for a granularity that there isn't."""
+    given = dict(properties)
+    if GRANULARITY in given:
+        parse_granularity(given[GRANULARITY])
+    return given
+
+
+def _drop_database(context: Context, statement: DropDatabase) -> None:
+    catalog = catalog_of(context.engine)
+    if statement.if_exists and catalog.database(statement.name) is None:
+        return
+    catalog.check_droppable(statement.name, cascade=statement.cascade)
+    with transaction_of(context.engine, context.transaction.session_number) as transaction:
+        for entry in catalog.tables(statement.name):
+            drop(transaction, context.engine.at_entry(entry))
+    catalog.drop_database(statement.name)

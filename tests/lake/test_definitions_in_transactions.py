@@ -1,0 +1,125 @@
+"""CREATE, ALTER, DROP, TRUNCATE, CTAS and CLONE inside a transaction: seen by it, undone with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import txlake
+from tests.lake.rows import number, query
+from txlake.errors import InvalidRequest
+
+
+@pytest.fixture
+def t(lake: txlake.Lake) -> txlake.Lake:
+    """A lake with a table of two rows."""
+    lake.sql("CREATE TABLE t (id BIGINT, name STRING)")
+    lake.sql("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    return lake
+
+
+EVERYTHING = """
+    CREATE TABLE made (id BIGINT);
+    INSERT INTO made VALUES (1);
+    CREATE TABLE chosen AS SELECT id FROM t WHERE id = 2;
+    CREATE TABLE cloned DEEP CLONE t;
+    CREATE TABLE alike LIKE t;
+    ALTER TABLE t ADD COLUMN more INT;
+    UPDATE t SET more = 5 WHERE id = 1;
+    ALTER TABLE cloned RENAME TO copied;
+    TRUNCATE TABLE copied;
+"""
+
+
+def tables(on: txlake.Lake | txlake.Transaction | txlake.LakeSession) -> list[object]:
+    """The names that SHOW TABLES lists."""
+    return [row[1] for row in query(on, "SHOW TABLES")]
+
+
+def test_a_transaction_sees_its_definitions(t: txlake.Lake) -> None:
+    with t.transaction() as tx:
+        tx.sql(EVERYTHING)
+        assert number(tx, "SELECT count(*) FROM made") == 1
+        assert query(tx, "SELECT * FROM chosen") == [(2,)]
+        assert query(tx, "SELECT * FROM copied") == []
+        assert query(tx, "SELECT * FROM t") == [(1, "a", 5), (2, "b", None)]
+        for gone in ("cloned", "nope"):
+            with t.session() as other, pytest.raises(InvalidRequest, match="no table"):
+                other.sql(f"SELECT * FROM {gone}")
+        assert tables(t) == ["t"]
+    assert tables(t) == ["alike", "chosen", "copied", "made", "t"]
+    assert query(t, "SELECT * FROM t") == [(1, "a", 5), (2, "b", None)]
+    assert query(t, "SELECT * FROM made") == [(1,)]
+    history = t.table("made").history().collect()
+    assert [row["version"] for row in history] == [0]
+
+
+@pytest.mark.parametrize("end", ["ROLLBACK", "SELECT nope FROM nope"])
+def test_rolled_back_it_never_was(t: txlake.Lake, end: str) -> None:
+    with t.session() as session:
+        session.sql("BEGIN;" + EVERYTHING + "; DROP TABLE t")
+        if end == "ROLLBACK":
+            session.sql(end)
+        else:
+            with pytest.raises(InvalidRequest):
+                session.sql(end)
+    assert tables(t) == ["t"]
+    assert query(t, "SELECT * FROM t") == [(1, "a"), (2, "b")]
+    t.sql("CREATE TABLE made (other STRING)")  # its name and its place are free
+    assert query(t, "SELECT * FROM made") == []
+
+
+def test_drop_and_create_again_in_one_transaction(t: txlake.Lake) -> None:
+    with t.transaction() as tx:
+        tx.sql("DROP TABLE t; CREATE TABLE t (other DOUBLE); INSERT INTO t VALUES (0.5)")
+        assert query(t, "SELECT count(*) FROM t") == [(2,)]
+        assert query(tx, "SELECT * FROM t") == [(0.5,)]
+        tx.sql("DROP TABLE t")
+        with t.session() as other:
+            assert query(other, "SELECT count(*) FROM t") == [(2,)]
+        tx.sql("CREATE TABLE t AS SELECT 7 AS seven")
+    assert query(t, "SELECT * FROM t") == [(7,)]
+    t.sql("DROP TABLE t; CREATE TABLE t (id INT)")
+    assert query(t, "SELECT * FROM t") == []
+
+
+def test_a_dropped_tables_folder_goes_after_the_commit(t: txlake.Lake) -> None:
+    place = Path(str(query(t, "DESCRIBE DETAIL t")[0][4]).removeprefix("file://"))
+    tx = t.begin()
+    tx.sql("DROP TABLE t")
+    assert (place / "_delta_log").exists()
+    assert number(t, "SELECT count(*) FROM t") == 2
+    tx.commit()
+    assert not list(place.rglob("*.parquet"))
+
+
+def test_a_renamed_table_keeps_its_rows_and_history(t: txlake.Lake) -> None:
+    t.sql("CREATE DATABASE other; ALTER TABLE t RENAME TO other.moved")
+    assert query(t, "SELECT id FROM other.moved") == [(1,), (2,)]
+    t.sql("INSERT INTO other.moved VALUES (3, 'c')")
+    with t.transaction() as tx:
+        tx.sql("ALTER TABLE other.moved RENAME TO t")
+        tx.sql("DELETE FROM other.t WHERE id = 1")
+    assert query(t, "SELECT id FROM other.t") == [(2,), (3,)]
+
+
+def test_what_stays_outside(t: txlake.Lake) -> None:
+    for text in ("CREATE DATABASE d", "DROP DATABASE d", "VACUUM t"):
+        with (
+            pytest.raises(InvalidRequest, match="can't run in a transaction"),
+            t.transaction() as tx,
+        ):
+            tx.sql(text)
+
+
+def test_two_creators_of_one_name(t: txlake.Lake) -> None:
+    tx = t.begin()
+    tx.sql("CREATE TABLE made (id INT)")
+    with t.session() as other:
+        other.sql("SET LOCK_TIMEOUT 0")
+        with pytest.raises(txlake.errors.LockTimeout, match="1222"):
+            other.sql("CREATE TABLE made (id INT)")
+    tx.commit()
+    with pytest.raises(InvalidRequest, match="exists"):
+        t.sql("CREATE TABLE made (id INT)")

@@ -23,7 +23,7 @@ from txlake.session.journal import Open
 from txlake.spark.probe import SparkProbe
 from txlake.spark.work import Work
 from txlake.transaction.change import Change
-from txlake.transaction.commit import Committed
+from txlake.transaction.following import Committed
 from txlake.transaction.table_transaction import TableTransaction, Token
 
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"

@@ -16,11 +16,16 @@ from txlake.errors import InvalidRequest
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action
-from txlake.transaction.commit import Committed, Proposal, commit
+from txlake.transaction.belonging import DETACH
+from txlake.transaction.commit import commit
 from txlake.transaction.commit_info import Provenance
+from txlake.transaction.following import Committed, Proposal
 from txlake.transaction.merge_actions import Staged
 from txlake.transaction.table_log import TableLog
 from txlake.transaction.validation import completed, validated
+
+# Operations that may take table features away.
+_DROPPING = frozenset({"DROP FEATURE", DETACH})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +177,7 @@ class TableTransaction:
         """
         self._require_open()
         whole = completed(
-            actions, self._view, self.log.system, may_drop_features=operation == "DROP FEATURE"
+            actions, self._view, self.log.system, may_drop_features=operation in _DROPPING
         )
         validated(whole, self._view, operation=operation)
         statement = _Statement(

@@ -75,12 +75,12 @@ class CommitLoop:
                     self._is_made = True
                     return following.committed(attempt, snapshot)
                 case PutOutcome.EXISTS:
-                    wait_after(self._log, attempt)
+                    self._wait(attempt)
                     found = self._catch_up(at_least=version)
                     if found is not None:
                         return following.committed(attempt, found)
                 case PutOutcome.UNKNOWN:
-                    wait_after(self._log, attempt)
+                    self._wait(attempt)
                 case _:
                     assert_never(outcome)
         raise Unavailable(
@@ -108,7 +108,7 @@ class CommitLoop:
             except FileNotFoundError:
                 return PutOutcome.UNKNOWN
             except Unavailable:
-                wait_after(self._log, look)
+                self._wait(look)
             else:
                 return PutOutcome.EXISTS
         raise self._unknown(version)
@@ -153,6 +153,10 @@ class CommitLoop:
         following.check_selects(winners)
         following.follow(winners, latest)
         return None
+
+    def _wait(self, attempt: int) -> None:
+        log = self._log
+        wait_after(log.settings.retry, log.system, attempt, log.name)
 
 
 def commit(log: TableLog, proposal: Proposal) -> Committed:

@@ -25,7 +25,9 @@ from txlake.conflict.winner import Winner, summarise
 from txlake.errors import InvalidRequest
 from txlake.log.files import canonical_path
 from txlake.log.snapshot import Snapshot
+from txlake.ports import System
 from txlake.protocol.actions import Action, Add, Cdc, Metadata, Protocol, Remove
+from txlake.settings import RetrySettings
 from txlake.transaction.commit_info import Provenance, commit_info
 from txlake.transaction.in_commit_time import commit_time, with_provenance
 from txlake.transaction.row_probe import FileProbe
@@ -234,14 +236,13 @@ class Following:
         return found[-1] if found else None
 
 
-def wait_after(log: TableLog, attempt: int) -> None:
+def wait_after(retry: RetrySettings, system: System, attempt: int, who: str) -> None:
     """Grows from attempt to attempt, jittered, so that writers don't march in step."""
-    retry, system = log.settings.retry, log.system
     longest = min(retry.wait_ms_max, retry.wait_ms_min * 2 ** min(attempt, 16))
     wait_ms = longest * system.random()
     _logger.debug(
         "%s: attempt %d of %d lost, waiting %.0f ms",
-        log.name,
+        who,
         attempt,
         retry.commit_attempts_max,
         wait_ms,

@@ -6,7 +6,7 @@ aren't there, and ratified commits are, published or not. Source: DESIGN section
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,7 +24,7 @@ from txlake.protocol.file_names import (
     commit_path,
     parse_name,
 )
-from txlake.transaction.publication import content_of, published_or_logged
+from txlake.transaction.publication import content_of, publish_pending
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +83,18 @@ class LogFiles(Protocol):
 class GovernedFiles:
     """LogFiles of a catalog table, as they are at the head that the ledger told last.
 
-    Commits that it tells aren't published are published; where the store refuses that, their bytes
-    are read from the ledger. Threads may share one: what it knows is replaced whole.
+    Commits that it tells aren't published are published; their bytes are read from the ledger where
+    the store refuses that, or `is_committing` says that a thread of this process is about to do it.
+    Threads may share one: what it knows is replaced whole.
     """
 
-    def __init__(self, store: Store, governed: Governed, table: str) -> None:
+    def __init__(
+        self, store: Store, governed: Governed, table: str, is_committing: Callable[[], bool]
+    ) -> None:
         self._store = store
         self._governed = governed
         self._table = table
+        self._is_committing = is_committing
         self._head: Head | None = None
 
     @property
@@ -103,11 +107,11 @@ class GovernedFiles:
 
         Raises CorruptTable when a file of the log isn't what was ratified, and Unavailable.
         """
-        ledger = self._governed.ledger
-        head = ledger.head(self._governed.table_id)
-        if head is not None and head.pending:
-            done = published_or_logged(self._store, ledger, head.pending, table=self._table)
-            head = Head(version=head.version) if done else head
+        ledger, table_id = self._governed.ledger, self._governed.table_id
+        if self._is_committing():
+            head = ledger.head(table_id)
+        else:
+            head = publish_pending(self._store, ledger, table_id, table=self._table)
         self._head = head
         return head
 

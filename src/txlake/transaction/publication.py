@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 
 from txlake.errors import CorruptTable, TxlakeError, Unavailable
-from txlake.ports import Ledger, PutOutcome, Store, TableCommit
+from txlake.ports import Head, Ledger, PutOutcome, Store, TableCommit
 from txlake.protocol.file_names import STAGED_FOLDER, commit_path
 
 _log = logging.getLogger(__name__)
@@ -54,27 +54,46 @@ def publish(store: Store, ledger: Ledger, commits: Sequence[TableCommit], *, tab
         store.delete(staged)
 
 
-def published_or_logged(
-    store: Store, ledger: Ledger, commits: Sequence[TableCommit], *, table: str
-) -> bool:
-    """As `publish`, where a failure is somebody else's to make good: it is logged.
+def publish_newest(store: Store, ledger: Ledger, commit: TableCommit, *, table: str) -> bool:
+    """Publishes a commit that was just ratified, after those before it that aren't published.
 
-    Whether they are published. Raises CorruptTable alone.
+    Whether it is published. Never raises: the commit stands, what fails is logged, and whoever
+    meets the commit next publishes it.
     """
+    commits: Sequence[TableCommit] = (commit,)
     try:
+        if commit.version > 0 and store.head(commit_path(commit.version - 1)) is None:
+            head = ledger.head(commit.table_id)
+            commits = () if head is None else head.pending
         publish(store, ledger, commits, table=table)
+    except Exception as error:
+        _log_unpublished(table, commits, error)
+        return False
+    return True
+
+
+def publish_pending(store: Store, ledger: Ledger, table_id: str, *, table: str) -> Head | None:
+    """Publishes what isn't yet, for who opens a table; where it stands then, None: nowhere.
+
+    What couldn't be published is still pending, and logged. Raises CorruptTable as `publish`, and
+    Unavailable from the ledger.
+    """
+    head = ledger.head(table_id)
+    if head is None or not head.pending:
+        return head
+    try:
+        publish(store, ledger, head.pending, table=table)
     except CorruptTable:
         raise
     except (TxlakeError, FileNotFoundError) as error:
-        _log.warning(
-            "%s: versions %d to %d are committed, but not published yet: %s",
-            table,
-            commits[0].version,
-            commits[-1].version,
-            error,
-        )
-        return False
-    return True
+        _log_unpublished(table, head.pending, error)
+        return head
+    return Head(version=head.version)
+
+
+def _log_unpublished(table: str, commits: Sequence[TableCommit], error: Exception) -> None:
+    versions = ", ".join(str(commit.version) for commit in commits)
+    _log.warning("%s: committed, but not published yet: %s: %s", table, versions, error)
 
 
 def _publish(store: Store, commit: TableCommit, table: str) -> None:

@@ -79,11 +79,13 @@ class TableLog:
         # the old versions: threads may share a log.
         self._latest: tuple[Snapshot, LogEntry | None] | None = None
         self._old: Mapping[int, Snapshot] = {}
+        self._turn = threading.Lock()
         self.governed = governed
-        self._governed = None if governed is None else GovernedFiles(store, governed, self.name)
+        self._governed: GovernedFiles | None = None
+        if governed is not None:
+            self._governed = GovernedFiles(store, governed, self.name, self._turn.locked)
         self._files: LogFiles = self._governed or store
         self._reader = LogReader(self._files, self.name)
-        self._turn = threading.Lock()
 
     @contextmanager
     def turn(self) -> Iterator[bool]:
@@ -113,6 +115,12 @@ class TableLog:
         return any(isinstance(name, CommitFile | ClassicCheckpoint) for name in names) or (
             not self.listing().is_empty
         )
+
+    @property
+    def newest_known(self) -> int:
+        """The newest version that was read or committed here, -1 for none; asks nobody."""
+        latest = self._latest
+        return -1 if latest is None else latest[0].version
 
     def latest(self) -> Snapshot:
         """The newest version. Costs one listing and the commits that are new since the last.

@@ -40,10 +40,17 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a transaction did, or only read, on one catalog table; `log` is a governed one."""
+    """What a transaction did, or only read, on one catalog table.
+
+    Attributes:
+        log: the table's, a governed one.
+        proposal: what is to be committed, and what was read.
+        is_told: whether there is a version though nothing changes, for the history to tell of it.
+    """
 
     log: TableLog
     proposal: Proposal
+    is_told: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +119,7 @@ class _LakeLoop:
         self._system = system
         self._settings = settings
         tables = {_table_id(part.log): Following(part.log, part.proposal) for part in parts}
+        self._told = frozenset(_table_id(part.log) for part in parts if part.is_told)
         # In one order whoever asks: which conflict is told doesn't hang on chance.
         self._tables = dict(sorted(tables.items(), key=lambda item: (item[1].log.name, item[0])))
         self._losses = 0
@@ -120,7 +128,7 @@ class _LakeLoop:
     def run(self) -> CommittedTogether:
         """Commits, as `commit_together` promises."""
         with ExitStack() as turns:
-            for one in filter(_is_written, self._tables.values()):
+            for one in self._written().values():
                 turns.enter_context(one.log.turn())
             outcome, published = self._run()
         for made in published:
@@ -133,7 +141,7 @@ class _LakeLoop:
         attempts_max = self._settings.retry.commit_attempts_max
         self._catch_up(self._overtaken())
         for attempt in range(1, attempts_max + 1):
-            if not self._names and not any(map(_is_written, self._tables.values())):
+            if not self._names and not self._written():
                 return self._outcome(None, attempt - 1, ()), ()
             made = self._attempts(retries=attempt - 1)
             answer = self._ratify(made)
@@ -145,11 +153,11 @@ class _LakeLoop:
                 case Moved():
                     self._drop(made)
                     self._lost(attempt)
-                    self._catch_up(self._tables if self._is_reserved else self._moved(answer))
+                    self._catch_up(self._asked() if self._is_reserved else self._moved(answer))
                 case Reserved():
                     self._drop(made)
                     self._wait(attempt)
-                    self._catch_up(self._tables)
+                    self._catch_up(self._asked())
                 case _:
                     assert_never(answer)
         versions = ", ".join(
@@ -173,13 +181,30 @@ class _LakeLoop:
             },
         )
 
+    def _written(self) -> dict[str, Following]:
+        """The tables that get a version, as far as it is known; it may be fewer after winners."""
+        return {
+            table_id: one
+            for table_id, one in self._tables.items()
+            if table_id in self._told or not one.footprint.is_empty
+        }
+
+    def _asked(self) -> dict[str, Following]:
+        """The tables whose heads matter: those that are written, and those that are validated."""
+        written = self._written()
+        return {
+            table_id: one
+            for table_id, one in self._tables.items()
+            if table_id in written or _is_validated(one)
+        }
+
     # Following others
 
     def _overtaken(self) -> list[str]:
         """The tables of which newer versions are known here already."""
         return [
             table_id
-            for table_id, one in self._tables.items()
+            for table_id, one in self._asked().items()
             if one.log.newest_known > one.state.version >= 0
         ]
 
@@ -187,7 +212,7 @@ class _LakeLoop:
         heads = moved.heads
         return [
             table_id
-            for table_id, one in self._tables.items()
+            for table_id, one in self._asked().items()
             if heads.get(table_id, one.state.version) != one.state.version
         ]
 
@@ -200,8 +225,6 @@ class _LakeLoop:
         news: list[tuple[Following, list[Winner], Snapshot]] = []
         for table_id in table_ids:
             following = self._tables[table_id]
-            if not (_is_written(following) or _is_validated(following)):
-                continue
             latest = following.latest()
             if latest is not None and latest.version > following.state.version:
                 news.append((following, list(following.winners(latest)), latest))
@@ -214,11 +237,7 @@ class _LakeLoop:
         """After so many losses the next turn is asked for; others are waited for until then."""
         self._losses += 1
         if self._losses >= self._settings.retry.reserve_after and not self._is_reserved:
-            tables = [
-                table_id
-                for table_id, one in self._tables.items()
-                if one.state.version >= 0 and (_is_written(one) or _is_validated(one))
-            ]
+            tables = [table_id for table_id, one in self._asked().items() if one.state.version >= 0]
             self._is_reserved = self._ledger.reserve(self._transaction_id, tables)
         if not self._is_reserved:
             self._wait(attempt)
@@ -233,9 +252,8 @@ class _LakeLoop:
     def _attempts(self, *, retries: int) -> list[_Attempt]:
         made: list[_Attempt] = []
         try:
-            for table_id, following in self._tables.items():
-                if _is_written(following):
-                    made.append(self._attempt(table_id, following, retries))
+            for table_id, following in self._written().items():
+                made.append(self._attempt(table_id, following, retries))
         except BaseException:
             self._drop(made)
             raise
@@ -259,14 +277,14 @@ class _LakeLoop:
         return _Attempt(following, commit, content, snapshot)
 
     def _ratify(self, made: Sequence[_Attempt]) -> Ratified | Moved | Reserved:
-        written = {one.commit.table_id for one in made}
+        written = self._written()
         request = Ratification(
             transaction_id=self._transaction_id,
             commits=tuple(one.commit for one in made),
             unchanged={
                 table_id: one.state.version
-                for table_id, one in self._tables.items()
-                if table_id not in written and _is_validated(one)
+                for table_id, one in self._asked().items()
+                if table_id not in written
             },
             names=self._names,
         )
@@ -310,10 +328,6 @@ def _table_id(log: TableLog) -> str:
             "attach it to the lake first"
         )
     return governed.table_id
-
-
-def _is_written(following: Following) -> bool:
-    return not following.footprint.is_empty
 
 
 def _is_validated(following: Following) -> bool:

@@ -47,6 +47,7 @@ def check_selects(
     is_asked = any(read.kind is ReadKind.PLAIN for read in footprint.reads)
     if footprint.changes_nothing or not is_asked:
         return None
+    context.expect(winners)
     for winner in winners:
         _check_supported(winner, context)
         found = select_not_true(footprint, winner, context)
@@ -57,13 +58,16 @@ def check_selects(
 
 
 def check_all(
-    footprint: Footprint, winners: Sequence[Winner], context: Context
+    footprint: Footprint,
+    winners: Sequence[Winner],
+    context: Context,
+    rules: Sequence[Rule] = RULES,
 ) -> Fine | Rebased | Conflicted:
     """The transaction against several winners in the order of their versions."""
     adopted: tuple[str, ...] = ()
     context.expect(winners)
     for winner in winners:
-        outcome = check(footprint, winner, context)
+        outcome = check(footprint, winner, context, rules)
         match outcome:
             case Conflicted():
                 return outcome

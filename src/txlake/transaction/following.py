@@ -14,7 +14,7 @@ from typing import TypeVar, assert_never
 
 import msgspec
 
-from txlake.conflict.check import check, check_selects
+from txlake.conflict.check import check_all, check_selects
 from txlake.conflict.context import Context, RowProbe
 from txlake.conflict.evidence import Conflicted, Fine, Rebased, conflict_error
 from txlake.conflict.footprint import Footprint
@@ -139,36 +139,27 @@ class Following:
 
     def check_selects(self, winners: Sequence[Winner]) -> None:
         """Raises SerializableIsolationViolation when a SELECT isn't true any more after them."""
-        self._context.expect(winners)
         found = check_selects(self.footprint, winners, self._context)
         if found is not None:
             raise conflict_error(found)
 
     def follow(self, winners: Sequence[Winner], latest: Snapshot) -> None:
         """Takes over what they changed, its SELECTs being checked already; raises the Conflict."""
-        for winner in winners:
-            self._follow(winner)
-        self.state = latest
-
-    def _follow(self, winner: Winner) -> None:
-        outcome = check(self.footprint, winner, self._context, RULES_AFTER_SELECTS)
+        outcome = check_all(self.footprint, winners, self._context, RULES_AFTER_SELECTS)
         match outcome:
             case Conflicted():
                 raise conflict_error(outcome)
             case Rebased():
                 self.footprint = outcome.footprint
-                _logger.info(
-                    "%s: rebased over version %d: adopted %s",
-                    self.log.name,
-                    winner.version,
-                    ", ".join(outcome.adopted),
-                )
+                adopted = ", ".join(outcome.adopted)
+                _logger.info("%s: rebased, having adopted %s", self.log.name, adopted)
             case Fine():
                 pass
             case _:
                 assert_never(outcome)
         self._context = outcome.context
-        self.checked.append(winner.version)
+        self.checked += [winner.version for winner in winners]
+        self.state = latest
 
     def attempt(self, *, retries: int) -> tuple[tuple[Action, ...], Snapshot]:
         """The next version's actions, and the table as it is when the attempt succeeds.

@@ -10,13 +10,15 @@ class RetrySettings:
     """How the commit loop and `Lake.run` wait between attempts: growing, jittered, bounded.
 
     `queue_ms_max`: commits of one process to one table wait for each other up to this long, and
-    race then.
+    race then. `reserve_after`: a transaction over tables of a lake that lost this often has the
+    next turn on them.
     """
 
     commit_attempts_max: int = 200
     wait_ms_min: int = 5
     wait_ms_max: int = 2_000
     queue_ms_max: int = 2_000
+    reserve_after: int = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,8 @@ class Settings:
         conflict_granularity: `row`, `file` or `table`, what conflicts are found by where no
             database or table asks for a coarser one.
         probe_bytes_max: data files in doubt at a commit are read by the driver up to this.
+        inline_commit_bytes_max: a commit of a catalog table goes into the catalog itself up to
+            this, and into a file that the catalog names beyond.
     """
 
     retry: RetrySettings = field(default_factory=RetrySettings)
@@ -43,3 +47,4 @@ class Settings:
     checkpoint_part_rows_max: int = 5_000_000
     conflict_granularity: str = "row"
     probe_bytes_max: int = 32 * 1024 * 1024
+    inline_commit_bytes_max: int = 1024 * 1024

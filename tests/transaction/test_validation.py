@@ -54,6 +54,9 @@ NESTED = json.dumps(
     }
 )
 PARTITIONED = Metadata(id="t", schema_string=NESTED, partition_columns=("p",))
+CATALOGS = msgspec.structs.replace(
+    FULL, writer_features=(*(FULL.writer_features or ()), "txlakeCatalog")
+)
 VECTORS_ON = {"delta.enableDeletionVectors": "true"}
 
 
@@ -98,6 +101,18 @@ REFUSED: dict[str, tuple[str, Snapshot, Sequence[Action], str]] = {
         NO_FEATURES,
         [domain("d")],
         "lacks the feature domainMetadata",
+    ),
+    "the catalog's feature alone": (
+        "belonging_is_whole",
+        PLAIN,
+        [CATALOGS],
+        "txlakeCatalog and the metadata domain txlake.catalog come and go together",
+    ),
+    "the catalog's domain alone": (
+        "belonging_is_whole",
+        PLAIN,
+        [domain("txlake.catalog")],
+        "come and go together: attach",
     ),
     "a file added twice": ("files_once", PLAIN, [add("b"), add("b")], "'b': it is added twice"),
     "a file removed twice": ("files_once", PLAIN, [GONE, GONE], "'a': it is removed twice"),

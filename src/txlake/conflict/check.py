@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 from txlake.conflict.context import Context
 from txlake.conflict.evidence import Conflicted, Fine, Outcome, Rebased
-from txlake.conflict.footprint import Footprint
+from txlake.conflict.footprint import Footprint, ReadKind
 from txlake.conflict.rules import RULES, Rule
+from txlake.conflict.rules_of_rows import select_not_true
 from txlake.conflict.winner import Winner
 from txlake.protocol.features import check_readable, check_writable
 
@@ -22,10 +23,10 @@ def check(
     """Whether the transaction may still commit after this winner.
 
     Winners come in the order of their versions, each with the context that the one before gave.
-    A transaction that changes nothing is always fine. Raises UnsupportedFeature when the winner's
-    protocol is one that txlake can't read or write.
+    A transaction that changes nothing, here or elsewhere, is always fine. Raises UnsupportedFeature
+    when the winner's protocol is one that txlake can't read or write.
     """
-    if footprint.is_empty:
+    if footprint.changes_nothing:
         return Fine(context=context.after(winner))
     _check_supported(winner, context)
     for rule in rules:
@@ -35,14 +36,38 @@ def check(
     return _rebase(footprint, winner, context)
 
 
-def check_all(
+def check_selects(
     footprint: Footprint, winners: Sequence[Winner], context: Context
+) -> Conflicted | None:
+    """Whether a winner makes a SELECT of the transaction untrue, under Serializable.
+
+    Asked before every other rule, and of every table that a transaction read: what isn't one of
+    the serial orders is told as that, whatever else happened. Raises UnsupportedFeature as `check`.
+    """
+    is_asked = any(read.kind is ReadKind.PLAIN for read in footprint.reads)
+    if footprint.changes_nothing or not is_asked:
+        return None
+    context.expect(winners)
+    for winner in winners:
+        _check_supported(winner, context)
+        found = select_not_true(footprint, winner, context)
+        if found is not None:
+            return found
+        context = context.after(winner)
+    return None
+
+
+def check_all(
+    footprint: Footprint,
+    winners: Sequence[Winner],
+    context: Context,
+    rules: Sequence[Rule] = RULES,
 ) -> Fine | Rebased | Conflicted:
     """The transaction against several winners in the order of their versions."""
     adopted: tuple[str, ...] = ()
     context.expect(winners)
     for winner in winners:
-        outcome = check(footprint, winner, context)
+        outcome = check(footprint, winner, context, rules)
         match outcome:
             case Conflicted():
                 return outcome

@@ -13,6 +13,7 @@ from functools import cached_property
 
 from pyroaring import BitMap64
 
+from txlake.conflict.levels import Level
 from txlake.conflict.positions import Moves
 from txlake.log.files import canonical_path
 from txlake.log.predicates import Predicate
@@ -26,6 +27,13 @@ class ReadKind(Enum):
     FOR_WRITE = "for_write"  # the transaction's writes depend on it
     PLAIN = "plain"  # a SELECT: has to stay true under SERIALIZABLE alone
     GUARD = "guard"  # the commit is valid only while it is true, at every level (ADD CONSTRAINT)
+
+
+_KINDS_CHECKED: Mapping[Level, frozenset[ReadKind]] = {
+    Level.SNAPSHOT: frozenset({ReadKind.GUARD}),
+    Level.WRITE_SERIALIZABLE: frozenset({ReadKind.GUARD, ReadKind.FOR_WRITE}),
+    Level.SERIALIZABLE: frozenset(ReadKind),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +69,8 @@ class Footprint:
         read_app_ids: application ids that it depends on, those that it sets included.
         read_domains: metadata domains that it depends on.
         reads_elsewhere: whether the transaction read another table; it is not blind then.
+        changes_elsewhere: whether it changes another table, or a name, at the same instant: then
+            what it read here has to hold though it changes nothing here.
         added: files that it adds.
         removed: files that it removes, those that come back with a larger deletion vector included.
         unwritten: by canonical path, every deleted position of an added file whose deletion vector
@@ -80,6 +90,7 @@ class Footprint:
     read_app_ids: frozenset[str] = frozenset()
     read_domains: frozenset[str] = frozenset()
     reads_elsewhere: bool = False
+    changes_elsewhere: bool = False
     added: tuple[Add, ...] = ()
     removed: tuple[Remove, ...] = ()
     unwritten: Mapping[str, BitMap64] = field(default_factory=dict)
@@ -103,7 +114,7 @@ class Footprint:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it changes nothing: such a transaction adds no version."""
+        """Whether it changes nothing of the table: it adds no version then."""
         return not (
             self.added
             or self.removed
@@ -112,6 +123,19 @@ class Footprint:
             or self.app_ids
             or self.domains
             or self.change_files
+        )
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether the transaction changes nothing at all: it can't be wrong then."""
+        return self.is_empty and not self.changes_elsewhere
+
+    def depends_on_table(self, level: Level) -> bool:
+        """Whether a commit of another could make what was read untrue, at this level."""
+        kinds = _KINDS_CHECKED[level]
+        return bool(self.read_app_ids or self.read_domains) or (
+            any(read.kind in kinds for read in self.reads)
+            or bool(self.read_files and level is not Level.SNAPSHOT)
         )
 
     @property

@@ -52,3 +52,6 @@ RULES: tuple[Rule, ...] = (
     rows_deleted_by_both,
     file_added_by_both,
 )
+
+RULES_AFTER_SELECTS: tuple[Rule, ...] = tuple(rule for rule in RULES if rule is not select_not_true)
+"""Those that are left to ask once the SELECTs were checked against every winner of every table."""

@@ -43,7 +43,7 @@ def table_changed_by_both(
     """With granularity `table`, neither only appends."""
     if context.granularity is not Granularity.TABLE:
         return None
-    if winner.is_blind_append or footprint.is_blind_append:
+    if winner.is_blind_append or footprint.is_blind_append or footprint.is_empty:
         return None
     return conflicted(
         UpdateConflict,

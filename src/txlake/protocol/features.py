@@ -49,6 +49,9 @@ _READER_WRITER = frozenset(
         "variantType-preview",
     }
 )
+CATALOG_FEATURE = "txlakeCatalog"
+"""The writer feature of a table whose versions a lake's catalog makes; others are not to write."""
+
 READABLE = _READER_WRITER
 """The reader features that txlake honours. Catalog-managed tables are read as published."""
 
@@ -66,6 +69,7 @@ WRITABLE = frozenset(
         "invariants",
         "rowTracking",
         "timestampNtz",
+        CATALOG_FEATURE,
         "typeWidening",
         "typeWidening-preview",
         "v2Checkpoint",
@@ -93,6 +97,7 @@ _BY_FOLDED_NAME = {name.lower(): name for name in sorted(_KNOWN)}
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     "rowTracking": ("domainMetadata",),
     "clustering": ("domainMetadata",),
+    CATALOG_FEATURE: ("domainMetadata",),
     "icebergCompatV1": ("columnMapping",),
     "icebergCompatV2": ("columnMapping",),
     "icebergCompatV3": ("columnMapping", "rowTracking"),
@@ -215,6 +220,16 @@ def protocol_for(
         # What every table has had since the first protocol that knows of them.
         asked = frozenset(wanted) | {"appendOnly", "invariants"}
     return _least(asked, reader, writer)
+
+
+def protocol_without(features: Iterable[str], existing: Protocol) -> Protocol:
+    """The least protocol that has all that `existing` has, but for these features."""
+    return _least(supported_features(existing) - frozenset(features), 1, 1)
+
+
+def needed_by_others(feature: str, protocol: Protocol) -> bool:
+    """Whether another feature that the protocol supports stands on this one."""
+    return any(feature in _needed(name) for name in supported_features(protocol))
 
 
 def _least(features: frozenset[str], reader: int, writer: int) -> Protocol:

@@ -17,7 +17,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Add, DeletionVector, FileKey
 from txlake.protocol.column_mapping import MAX_ID_PROPERTY, MODE_PROPERTY
 from txlake.protocol.deletion_vectors import relative_file_name, relative_vector, vector_path
-from txlake.protocol.features import READABLE, WRITABLE
+from txlake.protocol.features import CATALOG_FEATURE, READABLE, WRITABLE
 from txlake.protocol.paths import absolute_url, decode_path, encode_path, is_absolute
 from txlake.protocol.schema_rules import column_text
 from txlake.session.clustering import clustered_by
@@ -28,7 +28,13 @@ from txlake.statements import Clone
 from txlake.transaction.change import Change
 
 # They bind a table to its own log or catalog.
-_OWN = ("catalogManaged", "catalogOwned", "catalogOwned-preview", "checkpointProtection")
+_OWN = (
+    CATALOG_FEATURE,
+    "catalogManaged",
+    "catalogOwned",
+    "catalogOwned-preview",
+    "checkpointProtection",
+)
 
 
 @dataclass(frozen=True, slots=True)

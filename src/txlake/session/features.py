@@ -14,7 +14,12 @@ from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, DomainMetadata, Metadata, Protocol
 from txlake.protocol.column_mapping import all_fields, map_schema
-from txlake.protocol.features import READABLE, protocol_for, supported_features
+from txlake.protocol.features import (
+    CATALOG_FEATURE,
+    READABLE,
+    protocol_for,
+    supported_features,
+)
 from txlake.protocol.types import schema_to_string
 from txlake.session.clustering import DOMAIN
 from txlake.session.environment import Environment
@@ -26,7 +31,7 @@ from txlake.transaction.change import Change
 
 # Features that others stand on.
 _DEPENDENTS = {
-    "domainMetadata": ("clustering", "rowTracking"),
+    "domainMetadata": ("clustering", "rowTracking", CATALOG_FEATURE),
     "columnMapping": ("icebergCompatV1", "icebergCompatV2", "icebergCompatV3"),
     "rowTracking": ("icebergCompatV3",),
 }
@@ -150,6 +155,7 @@ _WHY_NOT = {
     "rowTracking": "row ids stay in the log",
     "appendOnly": "every Delta table may have it",
     "invariants": "every Delta table may have it",
+    CATALOG_FEATURE: "the lake's catalog holds the table until it is detached",
 }
 
 

@@ -26,13 +26,13 @@ from txlake.log.segment import (
     choose_segment,
 )
 from txlake.log.snapshot import Snapshot
-from txlake.ports import Store
 from txlake.protocol.actions import CommitInfo, Remove
 from txlake.protocol.checkpoints import CheckpointRows, read_checkpoint, read_removes
 from txlake.protocol.checksums import StateFacts, read_checksum
 from txlake.protocol.features import check_readable
 from txlake.protocol.file_names import LOG_FOLDER, Compaction, commit_path, parse_name, sidecar_path
 from txlake.protocol.paths import decode_path
+from txlake.transaction.governed import LogFiles
 
 _log = logging.getLogger(__name__)
 
@@ -44,11 +44,11 @@ _READERS = 16
 class LogReader:
     """Builds versions of one table from listings of its log. Keeps no state."""
 
-    def __init__(self, store: Store, name: str) -> None:
-        self._store = store
+    def __init__(self, files: LogFiles, name: str) -> None:
+        self._files = files
         self._name = name
         # A simulated store is read in one thread, so that its runs can be replayed.
-        self._is_remote = not store.url.startswith(("file:", "memory:"))
+        self._is_remote = not files.url.startswith(("file:", "memory:"))
 
     def load(
         self,
@@ -130,7 +130,7 @@ class LogReader:
 
         def rebuild(error: CorruptTable) -> Snapshot:
             _log.warning("%s: checkpoint not usable: %s", self._name, error)
-            objects = self._store.list(LOG_FOLDER)
+            objects = self._files.list(LOG_FOLDER)
             listing = Listing.of((item.path, item.size_bytes, item.modified_ms) for item in objects)
             try:
                 return self.load(listing, checkpoint.version, unusable | {checkpoint.paths})[0]
@@ -171,10 +171,10 @@ class LogReader:
     def commit_info(self, version: int) -> CommitInfo | None:
         """The commitInfo of a version, reading little of the file. Raises FileNotFoundError."""
         path = commit_path(version)
-        head = self._store.get_range(path, 0, _HEAD_BYTES)
+        head = self._files.get_range(path, 0, _HEAD_BYTES)
         is_whole = len(head) < _HEAD_BYTES
         if not is_whole and not (head.startswith(b'{"commitInfo"') and b"\n" in head):
-            head = self._store.get(path)
+            head = self._files.get(path)
         return commit_info_of(head, file=f"{self._name}: {path}")
 
     def not_a_table(self) -> InvalidRequest:
@@ -205,7 +205,7 @@ class LogReader:
 
     def _get(self, path: str) -> bytes:
         try:
-            return self._store.get(path)
+            return self._files.get(path)
         except FileNotFoundError as error:
             kind = "sidecar" if parse_name(path) is None else "file"
             raise CorruptTable(
@@ -218,7 +218,7 @@ class LogReader:
         if entry is None or entry.size_bytes > _CHECKSUM_BYTES_MAX:
             return
         try:
-            expected = read_checksum(self._store.get(entry.path))
+            expected = read_checksum(self._files.get(entry.path))
         except FileNotFoundError:
             return
         if expected is not None:

@@ -29,6 +29,7 @@ from txlake.protocol.file_names import (
 from txlake.protocol.last_checkpoint import read_hint
 from txlake.settings import Settings
 from txlake.transaction.commit_times import CommitTimes
+from txlake.transaction.governed import Governed, GovernedFiles, LogFiles, came_later
 from txlake.transaction.history import HistoryRow, history_row
 from txlake.transaction.log_reading import LogReader
 
@@ -53,13 +54,22 @@ class Commit:
 class TableLog:
     """The log of the table that lies at a store's root. The latest snapshot is kept and refreshed.
 
+    A `governed` table's versions are those that its ledger has ratified, and no others: each that
+    isn't published yet is published when it is met, or else read from the ledger.
+
     Every method that reads state raises InvalidRequest when there is no Delta table, CorruptTable
     naming the file when the log is damaged, UnsupportedFeature when its protocol is beyond us, and
     Unavailable when the store can't be reached.
     """
 
     def __init__(
-        self, store: Store, system: System, settings: Settings, *, name: str | None = None
+        self,
+        store: Store,
+        system: System,
+        settings: Settings,
+        *,
+        name: str | None = None,
+        governed: Governed | None = None,
     ) -> None:
         self.store = store
         self.system = system
@@ -69,8 +79,13 @@ class TableLog:
         # the old versions: threads may share a log.
         self._latest: tuple[Snapshot, LogEntry | None] | None = None
         self._old: Mapping[int, Snapshot] = {}
-        self._reader = LogReader(store, self.name)
         self._turn = threading.Lock()
+        self.governed = governed
+        self._governed: GovernedFiles | None = None
+        if governed is not None:
+            self._governed = GovernedFiles(store, governed, self.name, self._turn.locked)
+        self._files: LogFiles = self._governed or store
+        self._reader = LogReader(self._files, self.name)
 
     @contextmanager
     def turn(self) -> Iterator[bool]:
@@ -90,6 +105,9 @@ class TableLog:
 
         Who wants the snapshot too asks `latest_or_none`.
         """
+        if self._governed is not None:
+            head = self._governed.refresh()
+            return head is not None and head.version >= 0
         latest = self._latest
         if latest is not None and not self.listing(latest[0].version).is_empty:
             return True
@@ -98,8 +116,17 @@ class TableLog:
             not self.listing().is_empty
         )
 
+    @property
+    def newest_known(self) -> int:
+        """The newest version that was read or committed here, -1 for none; asks nobody."""
+        latest = self._latest
+        return -1 if latest is None else latest[0].version
+
     def latest(self) -> Snapshot:
-        """The newest version. Costs one listing and the commits that are new since the last."""
+        """The newest version. Costs one listing and the commits that are new since the last.
+
+        Of a governed table one request to its ledger, and no listing where nothing is new.
+        """
         state = self.latest_or_none()
         if state is None:
             raise self._reader.not_a_table()
@@ -108,12 +135,21 @@ class TableLog:
     def latest_or_none(self) -> Snapshot | None:
         """As `latest`; None when there is no Delta table."""
         latest = self._latest
+        if self._governed is not None:
+            head = self._governed.refresh()
+            if head is None or head.version < 0:
+                return None
+            if latest is not None and latest[0].version >= head.version:
+                return latest[0]
         if latest is None:
             return self._open()
         known, was = latest
         listing = self.listing(known.version)
         entry = listing.commits.get(known.version)
-        is_same = entry == was if was else listing.latest_version >= known.version
+        if self.governed is not None:
+            is_same = entry is not None
+        else:
+            is_same = entry == was if was else listing.latest_version >= known.version
         new = listing.latest_version - known.version
         if not is_same or new > _CATCH_UP_COMMITS_MAX:
             self.forget()
@@ -123,10 +159,23 @@ class TableLog:
                 Listing(commits=listing.commits), table=self.name, after=known.version
             )
             newest, entry = self._reader.replayed(known, segment), segment.newest
+            self._keep_old(known)
         else:
             newest = _as_stored(known, entry)
         self._latest = (newest, entry)
         return newest
+
+    def at_sequence(self, sequence: int) -> Snapshot:
+        """The table at an instant of its lake; one without a ledger has none: its newest version.
+
+        Raises MetadataChangedException when it wasn't in the lake then.
+        """
+        if self.governed is None:
+            return self.latest()
+        version = self.governed.ledger.version_at(self.governed.table_id, sequence)
+        if version is None or version < 0:
+            raise came_later(self.governed, self.name, sequence)
+        return self.snapshot(version)
 
     def snapshot(
         self,
@@ -151,9 +200,12 @@ class TableLog:
             return latest[0]
         known = old.get(version)
         if known is None:
-            known, _ = self._load(version, self.listing())
-            kept = list(old.items())[1 - _OLD_SNAPSHOTS :]
-            self._old = dict([*kept, (version, known)])
+            if self._governed is not None:
+                newest = self.latest()
+                if newest.version == version:
+                    return newest
+            known = self._from_known(version) or self._load(version, self.listing())[0]
+            self._keep_old(known)
         return known
 
     def version_at(self, timestamp_ms: int, *, newest_if_later: bool = False) -> int:
@@ -182,7 +234,7 @@ class TableLog:
         """One commit; None when its file isn't there."""
         path = commit_path(version)
         try:
-            data = self.store.get(path)
+            data = self._files.get(path)
         except FileNotFoundError:
             return None
         actions = tuple(decode_actions(data, file=f"{self.name}: {path}"))
@@ -191,7 +243,7 @@ class TableLog:
         if info is not None:
             time = info.number("inCommitTimestamp") or info.number("timestamp")
         if time is None:
-            stored = self.store.head(path)
+            stored = self._files.head(path)
             time = 0 if stored is None else stored.modified_ms
         return Commit(version, actions, info, time)
 
@@ -242,6 +294,8 @@ class TableLog:
         latest = self._latest
         if latest is None or snapshot.version > latest[0].version:
             self._latest = (snapshot, None)
+            if latest is not None and self.governed is not None:
+                self._keep_old(latest[0])
 
     def forget(self) -> None:
         """Drops what is cached; the next read starts from the store."""
@@ -251,7 +305,7 @@ class TableLog:
     def listing(self, from_version: int | None = None) -> Listing:
         """The log's files; only those of `from_version` and later when it is given."""
         after = None if from_version is None else list_from(from_version)
-        objects = self.store.list(LOG_FOLDER, after)
+        objects = self._files.list(LOG_FOLDER, after)
         return Listing.of((item.path, item.size_bytes, item.modified_ms) for item in objects)
 
     def _open(self) -> Snapshot | None:
@@ -290,6 +344,26 @@ class TableLog:
             if again == listing:
                 raise
             return self._reader.load(again, version)
+
+    def _from_known(self, version: int) -> Snapshot | None:
+        """A governed table's version from a somewhat older one that is kept, which is the same."""
+        latest = self._latest
+        kept = [*self._old.values(), *(() if latest is None else (latest[0],))]
+        older = [one for one in kept if version - _CATCH_UP_COMMITS_MAX <= one.version < version]
+        if self.governed is None or not older:
+            return None
+        known = max(older, key=lambda one: one.version)
+        commits = self.listing(known.version).commits
+        if any(number not in commits for number in range(known.version, version + 1)):
+            return None  # cleaned up since
+        segment = choose_segment(
+            Listing(commits=commits), table=self.name, version=version, after=known.version
+        )
+        return self._reader.replayed(known, segment)
+
+    def _keep_old(self, snapshot: Snapshot) -> None:
+        kept = [item for item in self._old.items() if item[0] != snapshot.version]
+        self._old = dict([*kept[1 - _OLD_SNAPSHOTS :], (snapshot.version, snapshot)])
 
     def _hint(self) -> int | None:
         try:

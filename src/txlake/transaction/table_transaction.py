@@ -5,7 +5,7 @@ Owns the read set and the staged changes; `commit` owns the attempts. Used by on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from txlake.conflict.context import RowProbe
@@ -16,11 +16,16 @@ from txlake.errors import InvalidRequest
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action
-from txlake.transaction.commit import Committed, Proposal, commit
+from txlake.transaction.belonging import DETACH
+from txlake.transaction.commit import commit
 from txlake.transaction.commit_info import Provenance
+from txlake.transaction.following import Committed, Proposal
 from txlake.transaction.merge_actions import Staged
 from txlake.transaction.table_log import TableLog
 from txlake.transaction.validation import completed, validated
+
+# Operations that may take table features away.
+_DROPPING = frozenset({"DROP FEATURE", DETACH})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +87,19 @@ class TableTransaction:
     def has_changes(self) -> bool:
         """Whether there is anything to commit."""
         return not self._now.staged.is_empty
+
+    @property
+    def changes_data(self) -> bool:
+        """Whether any row comes or goes."""
+        staged = self._now.staged
+        return any(file.data_change for file in staged.added_files) or any(
+            file.data_change for file in staged.removed_files
+        )
+
+    @property
+    def has_read(self) -> bool:
+        """Whether any row of the table was read, or is taken away, which looks at it."""
+        return self._footprint().read_anything
 
     @property
     def level(self) -> Level:
@@ -172,7 +190,7 @@ class TableTransaction:
         """
         self._require_open()
         whole = completed(
-            actions, self._view, self.log.system, may_drop_features=operation == "DROP FEATURE"
+            actions, self._view, self.log.system, may_drop_features=operation in _DROPPING
         )
         validated(whole, self._view, operation=operation)
         statement = _Statement(
@@ -198,21 +216,32 @@ class TableTransaction:
         self._reads = [*self._reads[:kept], *undone]
         self._view = self.base.apply(self._now.staged.actions)
 
-    def commit(
+    def proposal(
         self,
         *,
+        txn_id: str,
+        beside: Collection[TableTransaction] = (),
+        names_change: bool = False,
         user_metadata: str | None = None,
         user: str | None = None,
         probe: RowProbe | None = None,
-    ) -> Committed:
-        """Commits what was staged, once. `probe` looks at rows that the driver can't judge.
+    ) -> Proposal:
+        """What is to be committed; nothing can be staged any more.
 
-        Raises as `commit.CommitLoop.run`.
+        `beside` are the transaction's parts on other tables, which become true at the same instant
+        as this one, and `names_change` says whether names of tables do: what was read here has to
+        hold then, though nothing changes here. `probe` looks at rows that the driver can't judge.
         """
         self._require_open()
         self._is_done = True
-        footprint = self._footprint()
-        level = checked_at(self.level, changes_data=footprint.changes_data)
+        others = [one for one in beside if one is not self]
+        footprint = replace(
+            self._footprint(),
+            reads_elsewhere=self._read_elsewhere or any(one.has_read for one in others),
+            changes_elsewhere=names_change or any(one.has_changes for one in others),
+        )
+        changes_data = footprint.changes_data or any(one.changes_data for one in others)
+        level = checked_at(self.level, changes_data=changes_data)
         operation, parameters, metrics = self._described()
         about = Provenance(
             operation=operation,
@@ -221,12 +250,12 @@ class TableTransaction:
             level=level,
             is_blind_append=footprint.is_blind_append,
             read_version=self.base.version,
-            txn_id=self.log.system.new_id(),
+            txn_id=txn_id,
             tags=self._now.tags,
             user_metadata=user_metadata,
             user_name=user,
         )
-        proposal = Proposal(
+        return Proposal(
             base=self.base,
             footprint=footprint,
             actions=self._now.staged.actions,
@@ -234,6 +263,21 @@ class TableTransaction:
             about=about,
             granularity=self.granularity,
             probe=probe,
+        )
+
+    def commit(
+        self,
+        *,
+        user_metadata: str | None = None,
+        user: str | None = None,
+        probe: RowProbe | None = None,
+    ) -> Committed:
+        """Commits what was staged on a path table, once; `probe` as in `proposal`.
+
+        Raises as `commit.CommitLoop.run`.
+        """
+        proposal = self.proposal(
+            txn_id=self.log.system.new_id(), user_metadata=user_metadata, user=user, probe=probe
         )
         return commit(self.log, proposal)
 

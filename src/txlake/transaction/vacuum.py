@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+from txlake.conflict.footprint import Footprint
 from txlake.conflict.levels import Level
 from txlake.errors import InvalidRequest, OutcomeUnknown, TxlakeError, Unavailable
 from txlake.log.snapshot import Snapshot
@@ -22,10 +24,17 @@ from txlake.protocol.file_names import LOG_FOLDER
 from txlake.protocol.file_rows import vector_of
 from txlake.protocol.paths import absolute_url, decode_path, is_absolute, unescape_partition
 from txlake.protocol.types import Field
+from txlake.transaction.belonging import is_governed, refusal
 from txlake.transaction.checkpointing import after_commit
 from txlake.transaction.commit_info import Provenance, commit_info
+from txlake.transaction.following import Proposal
+from txlake.transaction.governed import Governed
 from txlake.transaction.in_commit_time import commit_time
+from txlake.transaction.lake_commit import Part, commit_together
 from txlake.transaction.table_log import TableLog
+
+Begin = Callable[[], AbstractContextManager[str]]
+"""Begins a transaction of the lake's catalog and gives its id; leaving ends it."""
 
 _log = logging.getLogger(__name__)
 
@@ -108,11 +117,14 @@ def vacuum(
     *,
     dry_run: bool = False,
     retention_check: bool = True,
+    begin: Begin | None = None,
 ) -> VacuumPlan:
     """Deletes what `plan_vacuum` finds, between a VACUUM START and a VACUUM END commit.
 
-    A dry run only plans; the plan is returned either way. Raises what `plan_vacuum` and the store
-    raise; when deleting fails, VACUUM END says so.
+    A dry run only plans; the plan is returned either way. `begin` begins a transaction of the
+    lake's catalog, for each of the two commits of a catalog table. Raises what `plan_vacuum` and
+    the store raise, and InvalidRequest for a table that a catalog holds and that was opened by its
+    place; when deleting fails, VACUUM END says so.
     """
     plan = plan_vacuum(log, retention_ms, retention_check=retention_check)
     if dry_run:
@@ -123,7 +135,7 @@ def vacuum(
         parameters["specifiedRetentionMillis"] = retention_ms
     parameters["defaultRetentionMillis"] = default
     found = {"numFilesToDelete": len(plan.paths), "sizeOfDataToDelete": plan.size_bytes}
-    _tell(log, "VACUUM START", parameters, found)
+    _tell(log, begin, "VACUUM START", parameters, found)
     live_again = set(_added_since(log, plan.version))
     paths = [path for path in plan.paths if posixpath.normpath(path) not in live_again]
     try:
@@ -132,10 +144,10 @@ def vacuum(
         # Of writers that were killed: those that live are done within a day.
         log.store.sweep("", min(plan.before_ms, log.system.now_ms() - _DAY_MS))
     except TxlakeError:
-        _tell(log, "VACUUM END", {"status": "FAILED"}, {})
+        _tell(log, begin, "VACUUM END", {"status": "FAILED"}, {})
         raise
     done = {"numDeletedFiles": len(paths), "numVacuumedDirectories": plan.folders}
-    _tell(log, "VACUUM END", {"status": "COMPLETED"}, done)
+    _tell(log, begin, "VACUUM END", {"status": "COMPLETED"}, done)
     _log.info("%s: VACUUM deleted %d files", log.name, len(paths))
     return plan
 
@@ -248,22 +260,23 @@ def _vector_inside(table_url: str, vector: DeletionVector) -> Iterator[str]:
 
 
 def _tell(
-    log: TableLog, operation: str, parameters: Mapping[str, object], metrics: Mapping[str, object]
+    log: TableLog,
+    begin: Begin | None,
+    operation: str,
+    parameters: Mapping[str, object],
+    metrics: Mapping[str, object],
 ) -> None:
     """Commits a commitInfo alone. It changes nothing, so that it conflicts with nothing."""
+    if log.governed is not None and begin is not None:
+        _tell_together(log, log.governed, begin, operation, parameters, metrics)
+        return
     txn_id = log.system.new_id()
     for attempt in range(1, log.settings.retry.commit_attempts_max + 1):
         base = log.latest()
         check_writable(base.protocol, base.metadata, table=log.name)
-        about = Provenance(
-            operation=operation,
-            parameters=parameters,
-            metrics=metrics,
-            level=Level.SNAPSHOT,
-            is_blind_append=True,
-            read_version=base.version,
-            txn_id=txn_id,
-        )
+        if is_governed(base.protocol):
+            raise refusal(log.name, base.version, tuple(base.domains.values()))
+        about = _about(operation, parameters, metrics, base, txn_id)
         now = log.system.now_ms()
         time = commit_time(base, base.metadata, now)
         info = commit_info(about, now_ms=now, in_commit_ms=time, tags={})
@@ -285,4 +298,49 @@ def _tell(
     raise Unavailable(
         f"{log.name}: {operation}: other writers took {log.settings.retry.commit_attempts_max} "
         "versions in a row; try again when fewer write"
+    )
+
+
+def _tell_together(
+    log: TableLog,
+    governed: Governed,
+    begin: Begin,
+    operation: str,
+    parameters: Mapping[str, object],
+    metrics: Mapping[str, object],
+) -> None:
+    base = log.latest()
+    check_writable(base.protocol, base.metadata, table=log.name)
+    with begin() as transaction_id:
+        proposal = Proposal(
+            base=base,
+            footprint=Footprint(read_version=base.version),
+            actions=(),
+            level=Level.SNAPSHOT,
+            about=_about(operation, parameters, metrics, base, transaction_id),
+        )
+        commit_together(
+            governed.ledger,
+            [Part(log, proposal, is_told=True)],
+            transaction_id=transaction_id,
+            system=log.system,
+            settings=log.settings,
+        )
+
+
+def _about(
+    operation: str,
+    parameters: Mapping[str, object],
+    metrics: Mapping[str, object],
+    base: Snapshot,
+    txn_id: str,
+) -> Provenance:
+    return Provenance(
+        operation=operation,
+        parameters=parameters,
+        metrics=metrics,
+        level=Level.SNAPSHOT,
+        is_blind_append=True,
+        read_version=base.version,
+        txn_id=txn_id,
     )

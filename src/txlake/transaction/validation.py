@@ -24,11 +24,12 @@ from txlake.protocol.actions import (
     Remove,
     Txn,
 )
-from txlake.protocol.features import check_writable
+from txlake.protocol.features import CATALOG_FEATURE, check_writable
 from txlake.protocol.partition_values import parse_value
 from txlake.protocol.paths import decode_path
 from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.types import Field, Struct
+from txlake.transaction.belonging import DOMAIN, is_governed
 from txlake.transaction.row_tracking import COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
 from txlake.transaction.settings_rules import mode_of, protocol_to_set, whole_metadata
 
@@ -163,11 +164,26 @@ def domains_once(request: _Request) -> None:
         if action.domain in seen:
             raise request.refuse(f"metadata domain {action.domain!r} is set twice")
         seen.add(action.domain)
-        if "domainMetadata" not in request.after.features:
+        is_leaving = action.removed and action.domain in request.before.domains
+        if "domainMetadata" not in request.after.features and not is_leaving:
             raise request.refuse(
                 f"metadata domain {action.domain!r}: the table lacks the feature domainMetadata; "
                 "set delta.feature.domainMetadata to 'supported' first"
             )
+
+
+def belonging_is_whole(request: _Request) -> None:
+    """A table says that a catalog holds it, and which, at once."""
+    domains = dict.fromkeys(request.before.domains, False)
+    domains |= {a.domain: a.removed for a in request.actions if isinstance(a, DomainMetadata)}
+    was, will_be = is_governed(request.before.protocol), is_governed(request.after.protocol)
+    is_said, was_said = not domains.get(DOMAIN, True), DOMAIN in request.before.domains
+    is_touched = was != will_be or was_said != is_said
+    if is_touched and will_be != is_said:
+        raise request.refuse(
+            f"the table feature {CATALOG_FEATURE} and the metadata domain {DOMAIN} come and go "
+            "together: attach the table to a lake, or detach it there, which does both"
+        )
 
 
 def files_once(request: _Request) -> None:
@@ -351,6 +367,7 @@ RULES: tuple[Rule, ...] = (
     paths_are_data,
     app_ids_once,
     domains_once,
+    belonging_is_whole,
     files_once,
     removed_files_are_live,
     added_files_are_alone,

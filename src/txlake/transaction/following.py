@@ -1,0 +1,241 @@
+"""One proposal on one table, following the commits that came first.
+
+Owns what both commit loops share: reading the winners, checking against them, taking over what they
+changed, and making an attempt's actions anew from the state that it follows. Who commits, and
+where, is the loops' business. Source: DESIGN section 4.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar, assert_never
+
+import msgspec
+
+from txlake.conflict.check import check_all, check_selects
+from txlake.conflict.context import Context, RowProbe
+from txlake.conflict.evidence import Conflicted, Fine, Rebased, conflict_error
+from txlake.conflict.footprint import Footprint
+from txlake.conflict.granularity import Granularity
+from txlake.conflict.levels import Level
+from txlake.conflict.rules import RULES_AFTER_SELECTS
+from txlake.conflict.winner import Winner, summarise
+from txlake.errors import InvalidRequest
+from txlake.log.files import canonical_path
+from txlake.log.snapshot import Snapshot
+from txlake.ports import System
+from txlake.protocol.actions import Action, Add, Cdc, Metadata, Protocol, Remove
+from txlake.settings import RetrySettings
+from txlake.transaction.commit_info import Provenance, commit_info
+from txlake.transaction.in_commit_time import commit_time, with_provenance
+from txlake.transaction.row_probe import FileProbe
+from txlake.transaction.row_tracking import assign, preserved_tag
+from txlake.transaction.table_log import TableLog
+from txlake.transaction.vectors import StoredVectors, write_vectors
+
+_logger = logging.getLogger(__name__)
+_Setting = TypeVar("_Setting", Metadata, Protocol)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """A commit that stands.
+
+    Attributes:
+        version: the version that it made; the version read when there was nothing to commit.
+        attempts: how many versions were tried; 0 when there was nothing to commit.
+        rebased_over: the versions that it was checked against, in order.
+        snapshot: the table at that version.
+    """
+
+    version: int
+    attempts: int
+    rebased_over: tuple[int, ...]
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """What is to be committed, at whatever version.
+
+    Attributes:
+        base: the snapshot that was read; version -1 for a new table.
+        footprint: what was read and is changed, for the checks.
+        actions: the net changes.
+        level: the level at which reads are checked.
+        about: what the commit says about itself.
+        granularity: what two transactions may not both change.
+        probe: looks at rows in doubt that are too many for the driver, or told by nothing else.
+    """
+
+    base: Snapshot
+    footprint: Footprint
+    actions: tuple[Action, ...]
+    level: Level
+    about: Provenance
+    granularity: Granularity = Granularity.ROW
+    probe: RowProbe | None = None
+
+
+class Following:
+    """A proposal as it is after the winners so far.
+
+    Attributes:
+        log: the table's log.
+        proposal: as it was made.
+        state: the newest version that it was checked against; every attempt follows it.
+        footprint: the proposal's, with what was taken over from winners.
+        checked: the versions that it was checked against, in order.
+    """
+
+    def __init__(self, log: TableLog, proposal: Proposal) -> None:
+        self.log = log
+        self.proposal = proposal
+        self.state = proposal.base
+        self.footprint = proposal.footprint
+        self.checked: list[int] = []
+        vectors = StoredVectors(log.store)
+        self._context = Context(
+            base=proposal.base,
+            metadata=proposal.base.metadata,
+            protocol=proposal.base.protocol,
+            level=proposal.level,
+            granularity=proposal.granularity,
+            vectors=vectors,
+            probe=FileProbe(
+                proposal.base,
+                log.store,
+                vectors,
+                bytes_max=log.settings.probe_bytes_max,
+                beyond=proposal.probe,
+            ),
+        )
+
+    def latest(self) -> Snapshot | None:
+        """The table's newest version; None where there is no table yet.
+
+        Raises InvalidRequest when the version that was read is gone.
+        """
+        log, known = self.log, self.state.version
+        if known < 0 and not log.exists():
+            return None
+        latest = log.latest()
+        if latest.version < known:
+            raise InvalidRequest(
+                f"{log.name}: version {known}, which this transaction read, is gone: the newest is "
+                f"{latest.version}. The table was dropped or replaced; begin a new transaction"
+            )
+        return latest
+
+    def winners(self, latest: Snapshot) -> Iterator[Winner]:
+        """The commits after the state, up to the latest, in order; read one by one."""
+        log, known = self.log, self.state.version
+        if known < 0 and log.commit(0) is None:
+            known = latest.version - 1  # old versions were cleaned up; any one tells of the table
+        for commit in log.commits(known, latest.version):
+            yield summarise(commit.version, commit.actions, commit.timestamp_ms)
+
+    def check_selects(self, winners: Sequence[Winner]) -> None:
+        """Raises SerializableIsolationViolation when a SELECT isn't true any more after them."""
+        found = check_selects(self.footprint, winners, self._context)
+        if found is not None:
+            raise conflict_error(found)
+
+    def follow(self, winners: Sequence[Winner], latest: Snapshot) -> None:
+        """Takes over what they changed, its SELECTs being checked already; raises the Conflict."""
+        outcome = check_all(self.footprint, winners, self._context, RULES_AFTER_SELECTS)
+        match outcome:
+            case Conflicted():
+                raise conflict_error(outcome)
+            case Rebased():
+                self.footprint = outcome.footprint
+                adopted = ", ".join(outcome.adopted)
+                _logger.info("%s: rebased, having adopted %s", self.log.name, adopted)
+            case Fine():
+                pass
+            case _:
+                assert_never(outcome)
+        self._context = outcome.context
+        self.checked += [winner.version for winner in winners]
+        self.state = latest
+
+    def attempt(self, *, retries: int) -> tuple[tuple[Action, ...], Snapshot]:
+        """The next version's actions, and the table as it is when the attempt succeeds.
+
+        `retries`: how many attempts were lost before.
+        """
+        previous, about = self.state, self.proposal.about
+        version = previous.version + 1
+        now_ms = self.log.system.now_ms()
+        metadata = self._set(Metadata) or previous.metadata
+        protocol = self._set(Protocol) or previous.protocol
+        time_ms = commit_time(previous, metadata, now_ms)
+        actions = [
+            with_provenance(action, previous, version, time_ms)
+            if isinstance(action, Metadata)
+            else action
+            for action in self._net_actions()
+        ]
+        numbered = assign(actions, previous, version, protocol=protocol, metadata=metadata)
+        tags = preserved_tag(self.footprint, self.proposal.base, metadata)
+        info = commit_info(
+            about,
+            now_ms=now_ms,
+            in_commit_ms=time_ms,
+            tags=tags,
+            rebased_over=len(self.checked),
+            retries=retries,
+        )
+        every = (info, *numbered)
+        after = previous.apply(every, version=version, timestamp_ms=now_ms)
+        return every, after
+
+    def committed(self, attempts: int, snapshot: Snapshot) -> Committed:
+        """The outcome at that version."""
+        return Committed(
+            version=snapshot.version,
+            attempts=attempts,
+            rebased_over=tuple(self.checked),
+            snapshot=snapshot,
+        )
+
+    def _net_actions(self) -> tuple[Action, ...]:
+        """What was proposed, its files as they are after the winners so far."""
+        if self.footprint.unwritten:
+            self.footprint = self._with_vectors(self.footprint)
+        others = (one for one in self.proposal.actions if not isinstance(one, Add | Remove | Cdc))
+        changes = (one for one in self.proposal.actions if isinstance(one, Cdc))
+        return (*others, *self.footprint.removed, *self.footprint.added, *changes)
+
+    def _with_vectors(self, footprint: Footprint) -> Footprint:
+        """Writes the deletion vectors that were united with the winners'."""
+        log, unwritten = self.log, footprint.unwritten
+        written = write_vectors(log.store, log.system, list(unwritten.values()))
+        vectors = dict(zip(unwritten, written, strict=True))
+        added = tuple(
+            msgspec.structs.replace(file, deletion_vector=vectors[path])
+            if (path := canonical_path(file.path)) in vectors
+            else file
+            for file in footprint.added
+        )
+        return replace(footprint, added=added, unwritten={})
+
+    def _set(self, kind: type[_Setting]) -> _Setting | None:
+        found = [action for action in self.proposal.actions if isinstance(action, kind)]
+        return found[-1] if found else None
+
+
+def wait_after(retry: RetrySettings, system: System, attempt: int, who: str) -> None:
+    """Grows from attempt to attempt, jittered, so that writers don't march in step."""
+    longest = min(retry.wait_ms_max, retry.wait_ms_min * 2 ** min(attempt, 16))
+    wait_ms = longest * system.random()
+    _logger.debug(
+        "%s: attempt %d of %d lost, waiting %.0f ms",
+        who,
+        attempt,
+        retry.commit_attempts_max,
+        wait_ms,
+    )
+    system.wait_ms(wait_ms)

@@ -1,0 +1,207 @@
+"""The log of a catalog table as its ledger has it: no version more, and none less.
+
+Owns the part of a table's store that holds the log, seen through the ledger: files beyond the head
+aren't there, and ratified commits are, published or not. Source: DESIGN section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from txlake.errors import Evidence, MetadataChangedException
+from txlake.log.replay import commit_info_of
+from txlake.ports import Head, Ledger, Store, StoredObject, TableCommit
+from txlake.protocol.file_names import (
+    LOG_FOLDER,
+    Checksum,
+    ClassicCheckpoint,
+    CommitFile,
+    Compaction,
+    MultiPartCheckpoint,
+    V2Checkpoint,
+    commit_path,
+    parse_name,
+)
+from txlake.transaction.publication import content_of, publish_pending
+
+
+@dataclass(frozen=True, slots=True)
+class Governed:
+    """Who makes the versions of a table, and the id by which the table is known there."""
+
+    ledger: Ledger
+    table_id: str
+
+
+def came_later(governed: Governed, table: str, sequence: int) -> MetadataChangedException:
+    """The conflict of a transaction with a table that wasn't there at the instant it reads."""
+    head = governed.ledger.head(governed.table_id)
+    version = -1 if head is None else head.version
+    advice = "Run the transaction again: it then reads an instant at which the table is there."
+    evidence = Evidence(
+        table=table,
+        read_version=-1,
+        winning_version=version,
+        rule=came_later.__name__,
+        advice=advice,
+    )
+    return MetadataChangedException(
+        f"{table}: this transaction reads the lake as of instant {sequence}; the table was created "
+        f"or attached after that, and is at version {version} now (rule {came_later.__name__}; a "
+        f"plain retry can succeed). {advice}",
+        evidence,
+    )
+
+
+class LogFiles(Protocol):
+    """The files of a log, as `ports.Store` has them."""
+
+    @property
+    def url(self) -> str:
+        """The table's URL."""
+        ...
+
+    def get(self, path: str) -> bytes:
+        """The file's bytes. Raises FileNotFoundError."""
+        ...
+
+    def get_range(self, path: str, offset: int, length: int) -> bytes:
+        """`length` bytes from `offset`. Raises FileNotFoundError."""
+        ...
+
+    def head(self, path: str) -> StoredObject | None:
+        """The file's size and time, or None when there is none."""
+        ...
+
+    def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
+        """The files below a folder, by path, after `start_after`."""
+        ...
+
+
+class GovernedFiles:
+    """LogFiles of a catalog table, as they are at the head that the ledger told last.
+
+    Commits that it tells aren't published are published; their bytes are read from the ledger where
+    the store refuses that, or `is_committing` says that a thread of this process is about to do it.
+    Threads may share one: what it knows is replaced whole.
+    """
+
+    def __init__(
+        self, store: Store, governed: Governed, table: str, is_committing: Callable[[], bool]
+    ) -> None:
+        self._store = store
+        self._governed = governed
+        self._table = table
+        self._is_committing = is_committing
+        self._head: Head | None = None
+
+    @property
+    def url(self) -> str:
+        """The table's URL."""
+        return self._store.url
+
+    def refresh(self) -> Head | None:
+        """Where the table stands now, by one request to the ledger; None: not in the catalog.
+
+        Raises CorruptTable when a file of the log isn't what was ratified, and Unavailable.
+        """
+        ledger, table_id = self._governed.ledger, self._governed.table_id
+        if self._is_committing():
+            head = ledger.head(table_id)
+        else:
+            head = publish_pending(self._store, ledger, table_id, table=self._table)
+        self._head = head
+        return head
+
+    def get(self, path: str) -> bytes:
+        """The file's bytes; a ratified commit's from the ledger where it isn't published.
+
+        Raises FileNotFoundError.
+        """
+        self._require(path)
+        try:
+            return self._store.get(path)
+        except FileNotFoundError:
+            commit = self._pending(path)
+            if commit is None:
+                raise
+            return content_of(self._store, commit)
+
+    def get_range(self, path: str, offset: int, length: int) -> bytes:
+        """As `get`, of `length` bytes from `offset`."""
+        self._require(path)
+        try:
+            return self._store.get_range(path, offset, length)
+        except FileNotFoundError:
+            if self._pending(path) is None:
+                raise
+            return self.get(path)[offset : offset + length]
+
+    def head(self, path: str) -> StoredObject | None:
+        """The file's size and time; those of an unpublished commit are what it says itself."""
+        if not self._is_there(path):
+            return None
+        found = self._store.head(path)
+        if found is not None:
+            return found
+        commit = self._pending(path)
+        return None if commit is None else self._unpublished(commit)
+
+    def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
+        """The files up to the head, those of unpublished commits included."""
+        if self._head is None:
+            self.refresh()
+        found = {
+            item.path: item
+            for item in self._store.list(prefix, start_after)
+            if _version(item.path) <= self._version
+        }
+        if prefix == LOG_FOLDER and self._head is not None:
+            for commit in self._head.pending:
+                path = commit_path(commit.version)
+                if path not in found and path > (start_after or ""):
+                    found[path] = self._unpublished(commit)
+        return iter([found[path] for path in sorted(found)])
+
+    @property
+    def _version(self) -> int:
+        return -1 if self._head is None else self._head.version
+
+    def _is_there(self, path: str) -> bool:
+        version = _version(path)
+        if version > self._version:
+            self.refresh()
+        return version <= self._version
+
+    def _require(self, path: str) -> None:
+        if not self._is_there(path):
+            raise FileNotFoundError(path)
+
+    def _pending(self, path: str) -> TableCommit | None:
+        pending = () if self._head is None else self._head.pending
+        return next((one for one in pending if commit_path(one.version) == path), None)
+
+    def _unpublished(self, commit: TableCommit) -> StoredObject:
+        data = content_of(self._store, commit)
+        path = commit_path(commit.version)
+        info = commit_info_of(data, file=f"{self._table}: {path}")
+        return StoredObject(path, len(data), (info and info.number("timestamp")) or 0)
+
+
+def _version(path: str) -> int:
+    """The version that a file of the log makes or tells of; -1 for other files."""
+    match parse_name(path):
+        case (
+            CommitFile(version)
+            | Checksum(version)
+            | ClassicCheckpoint(version)
+            | MultiPartCheckpoint(version)
+            | V2Checkpoint(version)
+        ):
+            return version
+        case Compaction(_, end):
+            return end
+        case _:
+            return -1

@@ -1,0 +1,378 @@
+"""A catalog table's log: what its ledger has ratified, published or not, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.transaction.lake_of import LakeOf
+from tests.transaction.log_of import DAY, FakeStore, add, metadata
+from txlake.errors import CorruptTable, InvalidRequest, MetadataChangedException, Unavailable
+from txlake.ports import PutOutcome
+from txlake.protocol.actions import CommitInfo, encode_actions
+from txlake.protocol.file_names import commit_path, log_path, parse_name
+from txlake.settings import Settings
+from txlake.transaction.checkpointing import write_checkpoint
+from txlake.transaction.log_cleanup import clean_log
+from txlake.transaction.table_log import TableLog
+from txlake.transaction.vacuum import vacuum
+
+INTRUDER = encode_actions([CommitInfo({"operation": "INTRUDE"}), add("intruder")])
+
+
+def lake_of(*files: str, settings: Settings | None = None) -> LakeOf:
+    """A table `a` with a version a file."""
+    lake = LakeOf(settings).create("a")
+    for file in files:
+        lake.clock.time_ms += 1_000
+        lake.append("a", add(file))
+    return lake
+
+
+def unpublished(lake: LakeOf, *files: str) -> None:
+    """Versions with these files that their committer could not publish."""
+    store, put = lake.fake("a"), lake.fake("a").put_if_absent
+
+    def refused(path: str, data: bytes) -> PutOutcome:
+        raise Unavailable(f"{path}: away")
+
+    store.put_if_absent = refused  # type: ignore[method-assign]
+    for file in files:
+        lake.clock.time_ms += 1_000
+        lake.append("a", add(file))
+    store.put_if_absent = put  # type: ignore[method-assign]
+
+
+def names(log: TableLog, version: int | None = None) -> list[str]:
+    return sorted(file.path for file in log.snapshot(version).files.adds())
+
+
+def commits_of(store: FakeStore) -> list[str]:
+    return [path for path in sorted(store.files) if path.endswith(".json")]
+
+
+def test_at_the_head_a_snapshot_costs_one_request_to_the_ledger() -> None:
+    lake = lake_of("x")
+    log = lake.open("a")
+    first = log.latest()
+    lake.ledger.requests.clear()
+    lake.fake("a").requests.clear()
+    assert log.latest() is first
+    assert lake.ledger.requests == ["head"]
+    assert lake.fake("a").requests == []
+
+
+def test_the_commits_of_others_are_followed() -> None:
+    lake = lake_of()
+    log = lake.open("a")
+    for number in range(3):
+        lake.append("a", add(f"x{number}"))
+        assert log.latest().version == number + 1
+    assert names(log) == ["x0", "x1", "x2"]
+
+
+def test_no_version_beyond_the_head_is_seen() -> None:
+    lake = lake_of("x")
+    store = lake.fake("a")
+    fresh, known = lake.open("a"), lake.open("a")
+    known.latest()
+    store.files[commit_path(2)] = (INTRUDER, lake.clock.now_ms())
+    for log in (fresh, known):
+        assert log.latest().version == 1
+        assert log.listing().latest_version == 1
+        assert [row["version"] for row in log.history()] == [1, 0]
+        assert [commit.version for commit in log.commits(0)] == [1]
+        assert log.commit(2) is None
+        assert log.find_txn_id(2) is None
+        with pytest.raises(FileNotFoundError):
+            log.commit_info(2)
+        with pytest.raises(
+            InvalidRequest, match=r"version 2 doesn't exist; the latest version is 1"
+        ):
+            log.snapshot(2)
+        assert (
+            log.snapshot(timestamp_ms=lake.clock.now_ms() + DAY, newest_if_later=True).version == 1
+        )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "00000000000000000002.checkpoint.parquet",
+        "00000000000000000002.checkpoint.0000000001.0000000001.parquet",
+        "00000000000000000002.checkpoint.x.json",
+        "00000000000000000002.crc",
+        "00000000000000000000.00000000000000000002.compacted.json",
+    ],
+)
+def test_no_file_of_a_version_beyond_the_head_is_used(name: str) -> None:
+    lake = lake_of("x")
+    assert parse_name(name) is not None
+    lake.fake("a").files[f"_delta_log/{name}"] = (b"nonsense", lake.clock.now_ms())
+    assert names(lake.open("a")) == ["x"]
+
+
+def test_another_writers_bytes_at_a_ratified_version_are_told() -> None:
+    lake = lake_of()
+    store = lake.fake("a")
+    store.files[commit_path(1)] = (INTRUDER, lake.clock.now_ms())
+    lake.append("a", add("x"))  # committed all the same
+    for _ in range(2):
+        with pytest.raises(
+            CorruptTable,
+            match=r"^a: _delta_log/0{19}1\.json holds another commit .* as version 1: ",
+        ):
+            lake.open("a").latest()
+    del store.files[commit_path(1)]
+    assert names(lake.open("a")) == ["x"]
+
+
+def test_what_isnt_published_is_published_by_whom_it_meets() -> None:
+    lake = lake_of("x")
+    unpublished(lake, "y", "z")
+    store = lake.fake("a")
+    assert commits_of(store) == [commit_path(0), commit_path(1)]
+    known = lake.open("a")
+    store.requests.clear()
+    assert names(known) == ["x", "y", "z"]
+    puts = [path for kind, path in store.requests if kind == "put_if_absent"]
+    assert puts == [commit_path(2), commit_path(3)]
+    assert lake.ledger.tables["a"].published == 3
+    assert [file.path for file in lake.plain("a").latest().files.adds()] == ["x", "y", "z"]
+
+
+def test_published_bytes_are_those_that_were_ratified() -> None:
+    lake = lake_of("x")
+    unpublished(lake, "y")
+    lake.open("a").exists()
+    ratified = lake.ledger.tables["a"].commits
+    for version in (1, 2):
+        assert lake.fake("a").files[commit_path(version)][0] == ratified[version].content
+
+
+class ReadOnly(FakeStore):
+    """A store that lets nobody write."""
+
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        raise InvalidRequest(f"{path}: read-only")
+
+    def put(self, path: str, data: bytes) -> None:
+        raise InvalidRequest(f"{path}: read-only")
+
+
+@pytest.mark.parametrize("inline_bytes_max", [1024, 0])
+def test_who_cant_write_reads_from_the_ledger(inline_bytes_max: int) -> None:
+    lake = lake_of("x", settings=Settings(inline_commit_bytes_max=inline_bytes_max))
+    unpublished(lake, "y", "z")
+    store = ReadOnly(lake.clock, "memory://a")
+    store.files = lake.fake("a").files
+    before = dict(store.files)
+    log = lake.open("a", store=store)
+    assert names(log) == ["x", "y", "z"]
+    assert log.latest() is log.latest()
+    assert [row["version"] for row in log.history()] == [3, 2, 1, 0]
+    for version, expected in ((0, []), (1, ["x"]), (2, ["x", "y"]), (3, ["x", "y", "z"])):
+        assert names(lake.open("a", store=store), version) == expected
+        assert log.snapshot(timestamp_ms=_time(log, version)).version == version
+    commit = log.commit(3)
+    assert commit is not None
+    assert commit.timestamp_ms == _time(log, 3)
+    assert store.files == before
+
+
+def _time(log: TableLog, version: int) -> int:
+    row = next(row for row in log.history() if row["version"] == version)
+    assert isinstance(row["timestamp"], int)
+    return row["timestamp"]
+
+
+def test_who_opened_before_the_publication_reads_what_it_left() -> None:
+    lake = lake_of(settings=Settings(inline_commit_bytes_max=0))
+    unpublished(lake, "x")
+    store = ReadOnly(lake.clock, "memory://a")
+    store.files = lake.fake("a").files
+    log = lake.open("a", store=store)
+    assert log.exists()  # it knows the staged commit, and then another publishes and deletes it
+    lake.open("a").latest()
+    assert log.commit(1) is not None
+    log = lake.open("a", store=store)
+    when = lake.ledger.head("a")
+    assert when is not None
+    assert when.pending == ()
+    assert names(log) == ["x"]
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+def test_a_put_whose_reply_is_lost_is_looked_for(arrives: bool) -> None:
+    lake = lake_of()
+    unpublished(lake, "x")
+    store, put = lake.fake("a"), lake.fake("a").put_if_absent
+    lost: list[str] = []
+
+    def losing(path: str, data: bytes) -> PutOutcome:
+        if lost:
+            return put(path, data)
+        lost.append(path)
+        if arrives:
+            put(path, data)
+        return PutOutcome.UNKNOWN
+
+    store.put_if_absent = losing  # type: ignore[method-assign]
+    assert names(lake.open("a")) == ["x"]
+    assert lake.ledger.tables["a"].published == 1
+
+
+def test_replies_that_are_lost_for_good_leave_it_to_the_next() -> None:
+    lake = lake_of()
+    unpublished(lake, "x")
+    put = lake.fake("a").put_if_absent
+    lake.fake("a").put_if_absent = lambda path, data: PutOutcome.UNKNOWN  # type: ignore[method-assign]
+    assert names(lake.open("a")) == ["x"]
+    assert lake.ledger.tables["a"].published == 0
+    lake.fake("a").put_if_absent = put  # type: ignore[method-assign]
+    assert names(lake.open("a")) == ["x"]
+    assert lake.ledger.tables["a"].published == 1
+
+
+def test_a_catalog_that_is_away_is_unavailable() -> None:
+    lake = lake_of("x")
+    log = lake.open("a")
+    log.latest()
+
+    def away(moment: str) -> None:
+        raise Unavailable("the catalog is away")
+
+    lake.ledger.hook = away
+    with pytest.raises(Unavailable, match="the catalog is away"):
+        log.latest()
+
+
+def test_a_table_that_isnt_in_the_catalog() -> None:
+    log = LakeOf().open("a")
+    assert log.latest_or_none() is None
+    assert not log.exists()
+    with pytest.raises(InvalidRequest, match="not a Delta table"):
+        log.latest()
+
+
+# --- instants -------------------------------------------------------------------------------------
+
+
+def test_an_instant_is_read_whatever_came_after() -> None:
+    lake = lake_of("x", "y", "z")  # version n is of instant n + 1
+    known = lake.open("a")
+    known.latest()
+    for log in (known, lake.open("a")):
+        for sequence in (4, 2, 3, 1, 2):
+            assert log.at_sequence(sequence).version == sequence - 1
+    assert names(lake.open("a"), 1) == ["x"]
+
+
+def test_the_newest_instant_costs_one_request_where_it_is_known() -> None:
+    lake = lake_of("x")
+    log = lake.open("a")
+    log.latest()
+    lake.ledger.requests.clear()
+    lake.fake("a").requests.clear()
+    assert log.at_sequence(lake.ledger.sequence()).version == 1
+    assert lake.ledger.requests == ["sequence", "version_at"]
+    assert lake.fake("a").requests == []
+
+
+def test_an_instant_that_a_commit_of_this_process_passed_is_kept() -> None:
+    lake = lake_of("x")
+    log = lake.open("a")
+    sequence = lake.ledger.sequence()
+    tx = lake.begin(logs={"a": log})
+    tx.table("a").stage([add("y")], operation="WRITE")
+    tx.commit()
+    lake.fake("a").requests.clear()
+    assert names_at(log, sequence) == ["x"]
+    assert lake.fake("a").requests == []
+
+
+def names_at(log: TableLog, sequence: int) -> list[str]:
+    return sorted(file.path for file in log.at_sequence(sequence).files.adds())
+
+
+def test_a_table_that_came_after_the_instant_is_a_conflict() -> None:
+    lake = LakeOf().create("a")
+    sequence = lake.ledger.sequence()
+    lake.create("b")
+    with pytest.raises(
+        MetadataChangedException,
+        match=r"^b: this transaction reads the lake as of instant 1; the table was created or "
+        r"attached after that, and is at version 0 now .*Run the transaction again",
+    ) as caught:
+        lake.open("b").at_sequence(sequence)
+    evidence = caught.value.evidence
+    assert evidence is not None
+    assert (evidence.table, evidence.winning_version, evidence.retry) == ("b", 0, True)
+    assert evidence.rule == "came_later"
+
+
+def test_a_path_table_has_no_instants() -> None:
+    lake = lake_of("x")
+    assert lake.plain("a").at_sequence(1).version == 1
+
+
+# --- checkpoints, cleanup, VACUUM -----------------------------------------------------------------
+
+
+def test_a_log_that_was_cleaned_up_meanwhile_is_opened_anew() -> None:
+    lake = lake_of("x")
+    known = lake.open("a")
+    known.latest()
+    for number in range(4):
+        lake.append("a", add(f"y{number}"))
+    write_checkpoint(lake.open("a"))
+    lake.clock.time_ms += 60 * DAY
+    lake.append("a", add("z"))
+    clean_log(lake.open("a"), retention_ms=DAY)
+    assert commit_path(1) not in lake.fake("a").files
+    expected = ["x", "y0", "y1", "y2", "y3", "z"]
+    assert names(known) == expected
+    assert names(lake.open("a")) == expected
+
+
+def test_far_behind_it_is_opened_anew() -> None:
+    lake = lake_of()
+    known = lake.open("a")
+    known.latest()
+    for number in range(120):
+        lake.append("a", add(f"y{number:03}"))
+    assert len(names(known)) == 120
+    assert len(names_at(lake.open("a"), 61)) == 60
+
+
+def test_vacuum_tells_through_the_catalog() -> None:
+    lake = lake_of("x")
+    lake.fake("a").files["orphan"] = (b"1", lake.clock.now_ms() - 60 * DAY)
+    begun: list[str] = []
+
+    @contextmanager
+    def begin() -> Iterator[str]:
+        begun.append(lake.system.new_id())
+        yield begun[-1]
+
+    with pytest.raises(InvalidRequest, match=r"where its name is db\.a"):
+        vacuum(lake.plain("a"))
+    assert "orphan" in lake.fake("a").files
+    plan = vacuum(lake.open("a"), begin=begin)
+    assert plan.paths == ("orphan",)
+    assert "orphan" not in lake.fake("a").files
+    log = lake.open("a")
+    assert [row["operation"] for row in log.history(2)] == ["VACUUM END", "VACUUM START"]
+    assert lake.ledger.ratified[-2:] == begun
+    assert log.latest().version == 3
+    assert len(begun) == 2
+
+
+def test_files_of_the_log_are_named_as_they_are() -> None:
+    lake = lake_of("x", settings=Settings(inline_commit_bytes_max=0))
+    unpublished(lake, "y")
+    staged = [path for path in lake.fake("a").files if "_staged_commits" in path]
+    assert [log_path(name) for path in staged if (name := parse_name(path))] == staged
+    assert metadata().id == lake.open("a").latest().metadata.id

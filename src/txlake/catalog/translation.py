@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DataError, SQLAlchemyError
+from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from txlake.errors import InvalidRequest, TxlakeError, Unavailable
 
@@ -38,7 +38,7 @@ def translated(error: SQLAlchemyError, url: sa.URL) -> TxlakeError:
     advice = _ADVICE.get(_kind(cause)) or _STATE_ADVICE.get(getattr(cause, "sqlstate", None) or "")
     if advice is not None:
         return InvalidRequest(f"{said}; {advice}")
-    if isinstance(error, DataError):
+    if isinstance(error, DataError | IntegrityError):
         return InvalidRequest(f"{said}; use a value that the catalog can hold")
     return Unavailable(f"{said}; try again")
 

@@ -14,15 +14,21 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
-from txlake.catalog.translation import translated
-from txlake.errors import InvalidRequest
+from txlake.catalog.translation import shown, translated
+from txlake.errors import InvalidRequest, Unavailable
 from txlake.ports import System
 
+_SERVERS_CLOCK: sa.ColumnElement[int] = sa.literal_column(
+    "(extract(epoch FROM clock_timestamp()) * 1000)::bigint", sa.BigInteger
+)
 _READS = "txlake_reads"
 _WAL_ATTEMPTS = 100
+# A process's threads ratify in groups: connections are few, and the servers' many hosts share them.
+_POOL = {"pool_size": 4, "max_overflow": 12}
 
 
 def sqlite_url(path: str) -> sa.URL:
@@ -60,6 +66,10 @@ class Database:
                 f"{error}"
             ) from error
         self._reads = self._light.execution_options(**{_READS: True})
+        if not self.is_sqlite:
+            self._reads = self._light.execution_options(
+                isolation_level="REPEATABLE READ", postgresql_readonly=True
+            )
 
     @property
     def is_in_memory(self) -> bool:
@@ -69,7 +79,7 @@ class Database:
     @property
     def shown(self) -> str:
         """The URL without its password."""
-        return self.url.render_as_string(hide_password=True)
+        return shown(self.url)
 
     def reading(self) -> AbstractContextManager[Connection]:
         """A transaction that only reads: one state of the database."""
@@ -87,14 +97,15 @@ class Database:
                 connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
             yield connection
 
-    def now_ms(self, connection: Connection) -> int:
-        """The database's own clock, milliseconds since the epoch: one for all hosts."""
+    def now(self) -> sa.ColumnElement[int]:
+        """The database's own clock in a statement, milliseconds since the epoch."""
         if self.is_sqlite:  # a file's hosts share a clock, as they share the machine
-            return self.system.now_ms()
-        found = connection.exec_driver_sql(
-            "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
-        )
-        return int(found.scalar_one())
+            return sa.literal(self.system.now_ms(), sa.BigInteger)
+        return _SERVERS_CLOCK
+
+    def now_ms(self, connection: Connection) -> int:
+        """What the database's own clock says now: one for all hosts."""
+        return int(connection.execute(sa.select(self.now())).scalar_one())
 
     def close(self) -> None:
         """Closes the connections; a database in memory keeps its one."""
@@ -104,7 +115,7 @@ class Database:
 
     def _made_engine(self, busy_timeout_s: float, *, durable: bool) -> sa.Engine:
         if not self.is_sqlite:
-            return sa.create_engine(self.url)
+            return self._made_server_engine(busy_timeout_s)
         options: dict[str, Any] = {
             "connect_args": {"timeout": busy_timeout_s, "check_same_thread": False}
         }
@@ -120,6 +131,25 @@ class Database:
 
         event.listen(engine, "connect", prepare)
         event.listen(engine, "begin", _begin_sqlite)
+        return engine
+
+    def _made_server_engine(self, busy_timeout_s: float) -> sa.Engine:
+        engine = sa.create_engine(
+            self.url,
+            isolation_level="READ COMMITTED",
+            pool_pre_ping=True,
+            pool_timeout=busy_timeout_s,
+            **_POOL,
+        )
+        busy_timeout_ms = max(1, round(busy_timeout_s * 1000))
+
+        def prepare(connection: DBAPIConnection, _record: object) -> None:
+            cursor = connection.cursor()
+            cursor.execute(f"SET lock_timeout = {busy_timeout_ms}")
+            cursor.close()
+            connection.commit()
+
+        event.listen(engine, "connect", prepare)
         return engine
 
     def _prepare_sqlite(self, connection: sqlite3.Connection, level: str) -> None:
@@ -143,11 +173,18 @@ class Database:
 
     @contextmanager
     def _transaction(self, engine: sa.Engine) -> Iterator[Connection]:
+        ending = False
         try:
             with self._turn, engine.begin() as connection:
                 yield connection
+                ending = True
         except SQLAlchemyError as error:
-            raise translated(error, self.shown) from error
+            made = translated(error, self.url)
+            raise (CommitUnsettled(str(made)) if ending else made) from error
+
+
+class CommitUnsettled(Unavailable):
+    """The database failed at COMMIT: what the transaction did may be there, or may not."""
 
 
 def _begin_sqlite(connection: Connection) -> None:

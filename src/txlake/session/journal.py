@@ -43,7 +43,6 @@ class Open:
     """
 
     id: str
-    name: str | None
     begin_ms: int
     state: str
     isolation: str | None
@@ -119,7 +118,6 @@ CONFLICTS = T.StructType(
 TRANSACTIONS = T.StructType(
     [
         T.StructField("transaction_id", T.StringType()),
-        T.StructField("name", T.StringType()),
         T.StructField("transaction_begin_time", T.TimestampType()),
         T.StructField("state", T.StringType()),
         T.StructField("isolation", T.StringType()),
@@ -183,7 +181,6 @@ def transaction_rows(transactions: Sequence[Open]) -> list[tuple[object, ...]]:
     return [
         (
             one.id,
-            one.name,
             _time(one.begin_ms),
             one.state,
             one.isolation,

@@ -83,7 +83,6 @@ class Session:
         level: Level | None = None,
         read_only: bool = False,
         explicit: bool = True,
-        name: str | None = None,
     ) -> Transaction:
         """A new transaction, not the session's current one.
 
@@ -101,7 +100,6 @@ class Session:
             level=self.level if level is None else level,
             read_only=read_only,
             explicit=explicit,
-            name=name,
         )
 
     def close(self) -> None:
@@ -225,12 +223,13 @@ class Session:
 
     def _control(self, statement: Statement) -> DataFrame:
         match statement:
-            case Begin(isolation=isolation, read_only=read_only, name=name):
-                self._begin(None if isolation is None else parse_level(isolation), read_only, name)
+            case Begin(isolation=isolation, read_only=read_only):
+                self._begin(None if isolation is None else parse_level(isolation), read_only)
             case Commit():
                 self._commit()
-            case Rollback(name):
-                self._rollback(name)
+            case Rollback():
+                self._open().rollback()
+                self._current = None
             case Savepoint(name):
                 self._open().savepoint(name)
             case RollbackTo(name):
@@ -264,9 +263,9 @@ class Session:
             match statement:
                 case Commit():
                     transaction.commit()
-                case Rollback(name) if name is None or name.lower() == (transaction.name or ""):
+                case Rollback():
                     transaction.rollback()
-                case Rollback(str(name)) | RollbackTo(name):
+                case RollbackTo(name):
                     transaction.rollback_to(name)
                 case Savepoint(name):
                     transaction.savepoint(name)
@@ -287,13 +286,13 @@ class Session:
             raise
         return nothing(self.spark)
 
-    def _begin(self, level: Level | None, read_only: bool, name: str | None) -> None:
+    def _begin(self, level: Level | None, read_only: bool) -> None:
         if self._current is not None:
             raise InvalidRequest(
                 f"a transaction is open already ({self._current.id}); transactions don't nest: "
                 "COMMIT or ROLLBACK it first"
             )
-        self._current = self.begin(level=level, read_only=read_only, name=name)
+        self._current = self.begin(level=level, read_only=read_only)
 
     def _open(self) -> Transaction:
         if self._current is None:
@@ -305,19 +304,8 @@ class Session:
         self._current = None
         transaction.commit()
 
-    def _rollback(self, name: str | None) -> None:
-        transaction = self._open()
-        own = transaction.name
-        if name is not None and transaction.has_savepoint(name):
-            transaction.rollback_to(name)
-            return
-        if name is not None and (own is None or own.lower() != name.lower()):
-            raise InvalidRequest(f"ROLLBACK {name}: no transaction or savepoint has that name")
-        transaction.rollback()
-        self._current = None
-
     def _atomic(self, statements: tuple[Statement, ...]) -> None:
-        self._begin(None, False, None)
+        self._begin(None, False)
         try:
             for statement in statements:
                 self.execute(statement)

@@ -65,7 +65,6 @@ class Transaction:
     level: Level | None = None
     read_only: bool = False
     explicit: bool = True
-    name: str | None = None
     state: State = State.ACTIVE
     cause: str | None = None
     user_metadata: str | None = None
@@ -85,7 +84,6 @@ class Transaction:
         """The transaction as others see it."""
         return Open(
             id=self.id,
-            name=self.name,
             begin_ms=self.begin_ms,
             state=self.state.value,
             isolation=None if self.level is None else self.level.value,
@@ -202,10 +200,6 @@ class Transaction:
         self.require_active()
         tokens = {url: table.savepoint() for url, table in self._tables.items()}
         self._marks.append(_Mark(name, tokens, len(self._effects), self._named))
-
-    def has_savepoint(self, name: str) -> bool:
-        """Whether there is such a savepoint; letter case doesn't count."""
-        return any(mark.name.lower() == name.lower() for mark in self._marks)
 
     def rollback_to(self, name: str) -> None:
         """Undoes what was staged since the savepoint; what was read stays read."""

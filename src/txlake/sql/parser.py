@@ -17,7 +17,7 @@ from txlake.sql import (
 from txlake.sql.clauses import QUERY_WORDS, rest_query
 from txlake.sql.cursor import Cursor
 from txlake.sql.markers import Arguments, bind
-from txlake.sql.tokens import Kind, SourceText, Token, tokenize
+from txlake.sql.tokens import Kind, SourceText, Token, describe, tokenize
 from txlake.statements import Atomic, ExplainConflicts, Explained, Select, SparkCommand, Statement
 from txlake.statements.control import ControlStatement
 
@@ -65,20 +65,28 @@ def _split(tokens: tuple[Token, ...]) -> list[tuple[Token, ...]]:
 
 
 def _atomic(source: SourceText, parts: list[tuple[Token, ...]], index: int) -> tuple[Atomic, int]:
-    """BEGIN ATOMIC statement; ... END, and the index after it."""
-    begin = parts[index][0]
+    """BEGIN ATOMIC statement; ... END, and the index after it.
+
+    A block inside it is part of the same transaction, as in Databricks: its statements are the
+    outer block's.
+    """
+    begins = [parts[index][0]]
     inner = [parts[index][2:]]
-    while True:
+    while begins:
         index += 1
         if index == len(parts):
-            raise source.error("this block is never closed: expected END after a ;", begin.start)
+            raise source.error(
+                "this block is never closed: expected END after a ;", begins[-1].start
+            )
         part = parts[index]
         if _upper(part, 0) == "END":
             Cursor(source, part[1:]).expect_end()
-            break
-        if _upper(part, 0) == "BEGIN" and _upper(part, 1) == "ATOMIC":
-            raise source.error("a BEGIN ATOMIC block can't hold another", part[0].start)
-        inner.append(part)
+            begins.pop()
+        elif _upper(part, 0) == "BEGIN" and _upper(part, 1) == "ATOMIC":
+            begins.append(part[0])
+            inner.append(part[2:])
+        else:
+            inner.append(part)
     statements: list[Statement] = []
     for part in inner:
         if len(part) == 1:
@@ -104,19 +112,25 @@ def _statement(source: SourceText, tokens: tuple[Token, ...]) -> Statement:
     if word in QUERY_WORDS:
         return Select(rest_query(cursor))
     if word == "EXPLAIN" and _upper(tokens, 1) == "CONFLICTS":
-        explained = _statement(source, tokens[2:])
-        if not isinstance(explained, Explained):
-            raise source.error(
-                "EXPLAIN CONFLICTS takes INSERT, UPDATE, DELETE, MERGE, TRUNCATE or OPTIMIZE",
-                tokens[2].start,
-            )
-        return ExplainConflicts(explained)
+        return ExplainConflicts(_explained(source, tokens[2:]))
     rule = _RULES.get(word)
     if rule is None:
         cursor.fail("a statement (SELECT, INSERT, UPDATE, DELETE, MERGE, CREATE, BEGIN, ...)")
     statement = rule(cursor)
     if not cursor.at_end:
         cursor.fail("the end of the statement")
+    return statement
+
+
+def _explained(source: SourceText, tokens: tuple[Token, ...]) -> Explained:
+    """The statement after EXPLAIN CONFLICTS."""
+    statement = None if tokens[0].kind is Kind.END else _statement(source, tokens)
+    if not isinstance(statement, Explained):
+        raise source.error(
+            "EXPLAIN CONFLICTS takes INSERT, UPDATE, DELETE, MERGE, TRUNCATE or OPTIMIZE, found "
+            f"{describe(tokens[0])}",
+            tokens[0].start,
+        )
     return statement
 
 
@@ -189,6 +203,7 @@ _RULES: Mapping[str, Callable[[Cursor], Statement]] = {
     "SAVEPOINT": control.savepoint,
     "SAVE": control.savepoint,
     "RELEASE": control.release,
+    "PREPARE": control.prepare,
     "LOCK": control.lock,
     "SET": control.set_statement,
     "EXPLAIN": spark.explain,

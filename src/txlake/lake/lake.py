@@ -28,6 +28,7 @@ from txlake.session.journal import (
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction as Held
 from txlake.settings import Settings
+from txlake.sql import parse
 from txlake.storage import local_path, open_store
 from txlake.system import System
 
@@ -252,8 +253,14 @@ class LakeSession(Statements):
 
         The answer of `EXPLAIN CONFLICTS`: columns `part`, `subject`, `answer` (an error's name, or
         that both commit) and `detail`. The statement isn't run.
+
+        Raises InvalidRequest unless it is one statement, of a kind that EXPLAIN CONFLICTS takes.
         """
-        return self.sql(f"EXPLAIN CONFLICTS {sql}")
+        with self._asked():
+            statements = parse(f"EXPLAIN CONFLICTS {sql}")
+            if len(statements) != 1:
+                raise InvalidRequest(f"expected one statement to explain, found {len(statements)}")
+        return self._run(statements[0])
 
     def transactions(self) -> DataFrame:
         """The transactions that this lake's sessions in this process have open, oldest first."""

@@ -18,8 +18,9 @@ from txlake.session.context import Context
 from txlake.session.data import read
 from txlake.session.dispatch import Answer, changes_catalog, run
 from txlake.session.engine import Engine
+from txlake.session.isolation import set_isolation
 from txlake.session.progress import progress
-from txlake.session.results import nothing
+from txlake.session.results import nothing, rows_frame
 from txlake.session.transaction import Transaction
 from txlake.spark.translation import spark_errors
 from txlake.statements import (
@@ -236,13 +237,8 @@ class Session:
                 self._open().rollback_to(name)
             case ReleaseSavepoint(name):
                 self._open().release(name)
-            case SetIsolation(level=level):
-                if self._current is not None:
-                    raise InvalidRequest(
-                        "SET TRANSACTION ISOLATION LEVEL comes before BEGIN; a transaction is open"
-                    )
-                if level is not None:
-                    self.level = parse_level(level)
+            case SetIsolation():
+                return self._set_isolation(statement)
             case Atomic(statements):
                 self._atomic(statements)
             case SetLockTimeout() | SetXactAbort():
@@ -285,6 +281,17 @@ class Session:
             transaction.fail(error)
             raise
         return nothing(self.spark)
+
+    def _set_isolation(self, statement: SetIsolation) -> DataFrame:
+        if self._current is not None:
+            raise InvalidRequest(
+                "SET TRANSACTION ISOLATION LEVEL comes before BEGIN; a transaction is open"
+            )
+        catalog = self.engine.catalog
+        database = None if catalog is None else catalog.database(self.database)
+        made = set_isolation(statement, self.level, database)
+        self.level = made.level
+        return rows_frame(self.spark, made.rows.schema, made.rows.rows)
 
     def _begin(self, level: Level | None, read_only: bool) -> None:
         if self._current is not None:

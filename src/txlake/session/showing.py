@@ -14,6 +14,7 @@ from txlake.session import describe
 from txlake.session.context import Context
 from txlake.session.describe import Rows
 from txlake.session.explaining import explain_conflicts
+from txlake.session.isolation import IGNORED, parse_ignored
 from txlake.session.results import schema_rows
 from txlake.statements import (
     AlterDatabase,
@@ -64,10 +65,12 @@ def change_database(context: Context, statement: DatabaseStatement) -> None:
 
 
 def _checked(properties: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """A database's properties. Raises InvalidRequest for a granularity that there isn't."""
+    """A database's properties. Raises InvalidRequest for a value that means nothing."""
     given = dict(properties)
     if GRANULARITY in given:
         parse_granularity(given[GRANULARITY])
+    if IGNORED in given:
+        parse_ignored(given[IGNORED])
     return given
 
 

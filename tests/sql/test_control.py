@@ -132,6 +132,10 @@ SERIAL = Begin(isolation="serializable")
             Atomic((Delete(table=name("t")), Truncate(name("u")), Delete(table=name("t")))),
         ),
         (
+            "BEGIN ATOMIC BEGIN ATOMIC TRUNCATE TABLE t; END; END",
+            Atomic((Truncate(name("t")),)),
+        ),
+        (
             "CREATE DATABASE d ISOLATION LEVEL SNAPSHOT",
             CreateDatabase(name="d", isolation="snapshot"),
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from txlake.errors import InvalidRequest
 from txlake.sql import (
     alteration,
     changes,
@@ -34,22 +35,52 @@ def parse(text: str, args: Arguments | None = None) -> tuple[Statement, ...]:
             value, a value without a marker.
     """
     source = bind(text, args)
-    return tuple(_statements(source, tokenize(source)))
+    return tuple(statement for statement, _, _ in placed_statements(source))
 
 
-def _statements(source: SourceText, tokens: tuple[Token, ...]) -> Iterator[Statement]:
-    parts = _split(tokens)
+def placed_statements(source: SourceText) -> Iterator[tuple[Statement, int, int]]:
+    """Each statement with the places of its first character and after its last, without the `;`.
+
+    Raises InvalidRequest as `parse`.
+    """
+    parts = _split(tokenize(source))
     index = 0
     while index < len(parts):
         part = parts[index]
         index += 1
         if len(part) == 1:
             continue
-        if _upper(part, 0) == "BEGIN" and _upper(part, 1) == "ATOMIC":
-            block, index = _atomic(source, parts, index - 1)
-            yield block
+        statement: Statement
+        if _opened(part):
+            statement, index = _atomic(source, parts, index - 1)
         else:
-            yield _statement(source, part)
+            statement = _statement(source, part)
+        yield statement, part[0].start, parts[index - 1][-1].end
+
+
+def _opened(tokens: tuple[Token, ...]) -> list[Token]:
+    """The BEGIN of each block that a statement's tokens begin with: BEGIN ATOMIC, once or more."""
+    begins = []
+    while _upper(tokens, 0) == "BEGIN" and _upper(tokens, 1) == "ATOMIC":
+        begins.append(tokens[0])
+        tokens = tokens[2:]
+    return begins
+
+
+def is_closed(text: str) -> bool:
+    """Whether the last statement of a text was ended by a `;`, and the last block by its END."""
+    source = SourceText(text, text)
+    try:
+        tokens = tokenize(source)
+    except InvalidRequest:
+        return False  # a string, a quoted name or a comment is open
+    blocks = 0
+    for part in _split(tokens):
+        opened = len(_opened(part))
+        blocks += opened
+        if blocks and not opened and _upper(part, 0) == "END":
+            blocks -= 1
+    return not blocks and len(tokens) > 1 and tokens[-2].text == ";"
 
 
 def _split(tokens: tuple[Token, ...]) -> list[tuple[Token, ...]]:
@@ -70,8 +101,8 @@ def _atomic(source: SourceText, parts: list[tuple[Token, ...]], index: int) -> t
     A block inside it is part of the same transaction, as in Databricks: its statements are the
     outer block's.
     """
-    begins = [parts[index][0]]
-    inner = [parts[index][2:]]
+    begins = _opened(parts[index])
+    inner = [parts[index][2 * len(begins) :]]
     while begins:
         index += 1
         if index == len(parts):
@@ -82,11 +113,10 @@ def _atomic(source: SourceText, parts: list[tuple[Token, ...]], index: int) -> t
         if _upper(part, 0) == "END":
             Cursor(source, part[1:]).expect_end()
             begins.pop()
-        elif _upper(part, 0) == "BEGIN" and _upper(part, 1) == "ATOMIC":
-            begins.append(part[0])
-            inner.append(part[2:])
         else:
-            inner.append(part)
+            opened = _opened(part)
+            begins.extend(opened)
+            inner.append(part[2 * len(opened) :])
     statements: list[Statement] = []
     for part in inner:
         if len(part) == 1:

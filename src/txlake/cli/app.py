@@ -83,9 +83,6 @@ def sql(
         typer.Option(
             "--file",
             "-f",
-            exists=True,
-            dir_okay=False,
-            allow_dash=True,
             show_default=False,
             help="A script; - is standard input.",
         ),

@@ -26,6 +26,7 @@ from txlake.session.recovery import Recovered, recover
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction as Held
 from txlake.settings import Settings
+from txlake.sql import parse
 from txlake.storage import local_path, open_store
 from txlake.system import System
 
@@ -61,6 +62,29 @@ def connect(
     Raises InvalidRequest for a location or an option that can't be, Unavailable when the store or
     the catalog can't be reached.
     """
+    session = open_session(
+        location,
+        make_spark=lambda: spark or local_spark(),
+        catalog=catalog,
+        storage_options=storage_options,
+        isolation=isolation,
+        settings=settings,
+    )
+    if spark is not None:
+        _ = session.spark  # its settings count from the first statement
+    return Lake(session)
+
+
+def open_session(
+    location: str,
+    *,
+    make_spark: Callable[[], SparkSession],
+    catalog: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    isolation: str | None = None,
+    settings: Settings | None = None,
+) -> Session:
+    """The default session of a lake, opened as `connect` does; Spark starts when it is needed."""
     options = dict(storage_options or {})
     system = System()
     level = None if isolation is None else parse_level(isolation)
@@ -71,16 +95,14 @@ def connect(
     engine = Engine(
         system=system,
         settings=settings,
-        make_spark=lambda: spark or _spark_session(),
+        make_spark=make_spark,
         warehouse=warehouse,
         catalog=names,
         storage_options=options,
     )
-    if spark is not None:
-        _ = engine.spark  # its settings count from the first statement
     session = Session(engine, level=level)
     open_lake(session)
-    return Lake(session)
+    return session
 
 
 def _catalog(url: str | None, warehouse_url: str, system: System) -> Catalog:
@@ -111,13 +133,16 @@ def _catalog_in_memory(warehouse_url: str) -> Catalog:
     return Catalog("sqlite://", System())
 
 
-def _spark_session() -> SparkSession:
+def local_spark(settings: Mapping[str, str] | None = None) -> SparkSession:
+    """The active Spark session, or a new one with these settings besides txlake's own."""
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
     builder = SparkSession.builder.appName("txlake").config("spark.ui.showConsoleProgress", "false")
+    for key, value in (settings or {}).items():
+        builder = builder.config(key, value)
     # Without it PySpark's workers are whatever `python3` the PATH has.
     return builder.config("spark.pyspark.python", sys.executable).getOrCreate()
 
@@ -252,8 +277,14 @@ class LakeSession(Statements):
 
         The answer of `EXPLAIN CONFLICTS`: columns `part`, `subject`, `answer` (an error's name, or
         that both commit) and `detail`. The statement isn't run.
+
+        Raises InvalidRequest unless it is one statement, of a kind that EXPLAIN CONFLICTS takes.
         """
-        return self.sql(f"EXPLAIN CONFLICTS {sql}")
+        with self._asked():
+            statements = parse(f"EXPLAIN CONFLICTS {sql}")
+            if len(statements) != 1:
+                raise InvalidRequest(f"expected one statement to explain, found {len(statements)}")
+        return self._run(statements[0])
 
     def transactions(self) -> DataFrame:
         """The lake's open transactions, of all processes: `sys.dm_tran_active_transactions`."""

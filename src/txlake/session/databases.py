@@ -11,6 +11,7 @@ from txlake.conflict.granularity import parse_granularity
 from txlake.errors import InvalidRequest
 from txlake.session.belongings import catalog_of, drop, transaction_of
 from txlake.session.context import Context
+from txlake.session.isolation import IGNORED, parse_ignored
 from txlake.session.views import SCHEMAS
 from txlake.statements import AlterDatabase, CreateDatabase, DatabaseStatement, DropDatabase
 
@@ -44,10 +45,12 @@ def change_database(context: Context, statement: DatabaseStatement) -> None:
 
 
 def _checked(properties: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """A database's properties. Raises InvalidRequest for a granularity that there isn't."""
+    """A database's properties. Raises InvalidRequest for a value that means nothing."""
     given = dict(properties)
     if GRANULARITY in given:
         parse_granularity(given[GRANULARITY])
+    if IGNORED in given:
+        parse_ignored(given[IGNORED])
     return given
 
 

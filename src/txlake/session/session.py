@@ -22,9 +22,10 @@ from txlake.session.context import Context
 from txlake.session.data import read
 from txlake.session.dispatch import Answer, changes_catalog, run
 from txlake.session.engine import Engine
+from txlake.session.isolation import set_isolation
 from txlake.session.locking import TableLock, leaves_existing, locks_of
 from txlake.session.progress import progress
-from txlake.session.results import nothing
+from txlake.session.results import nothing, rows_frame
 from txlake.session.transaction import Transaction
 from txlake.spark.translation import spark_errors
 from txlake.statements import (
@@ -98,7 +99,6 @@ class Session:
         level: Level | None = None,
         read_only: bool = False,
         explicit: bool = True,
-        name: str | None = None,
     ) -> Transaction:
         """A new transaction, not the session's current one.
 
@@ -118,7 +118,6 @@ class Session:
             level=self.level if level is None else level,
             read_only=read_only,
             explicit=explicit,
-            name=name,
         )
 
     def close(self) -> None:
@@ -274,25 +273,21 @@ class Session:
 
     def _control(self, statement: Statement) -> DataFrame:
         match statement:
-            case Begin(isolation=isolation, read_only=read_only, name=name):
-                self._begin(None if isolation is None else parse_level(isolation), read_only, name)
+            case Begin(isolation=isolation, read_only=read_only):
+                self._begin(None if isolation is None else parse_level(isolation), read_only)
             case Commit():
                 self._commit()
-            case Rollback(name):
-                self._rollback(name)
+            case Rollback():
+                self._open().rollback()
+                self._current = None
             case Savepoint(name):
                 self._open().savepoint(name)
             case RollbackTo(name):
                 self._open().rollback_to(name)
             case ReleaseSavepoint(name):
                 self._open().release(name)
-            case SetIsolation(level=level):
-                if self._current is not None:
-                    raise InvalidRequest(
-                        "SET TRANSACTION ISOLATION LEVEL comes before BEGIN; a transaction is open"
-                    )
-                if level is not None:
-                    self.level = parse_level(level)
+            case SetIsolation():
+                return self._set_isolation(statement)
             case Atomic(statements):
                 self._atomic(statements)
             case SetLockTimeout(timeout_ms):
@@ -312,9 +307,9 @@ class Session:
             match statement:
                 case Commit():
                     transaction.commit()
-                case Rollback(name) if name is None or name.lower() == (transaction.name or ""):
+                case Rollback():
                     transaction.rollback()
-                case Rollback(str(name)) | RollbackTo(name):
+                case RollbackTo(name):
                     transaction.rollback_to(name)
                 case Savepoint(name):
                     transaction.savepoint(name)
@@ -350,13 +345,24 @@ class Session:
                         "conflicting transactions are found at COMMIT"
                     )
 
-    def _begin(self, level: Level | None, read_only: bool, name: str | None) -> None:
+    def _set_isolation(self, statement: SetIsolation) -> DataFrame:
+        if self._current is not None:
+            raise InvalidRequest(
+                "SET TRANSACTION ISOLATION LEVEL comes before BEGIN; a transaction is open"
+            )
+        catalog = self.engine.catalog
+        database = None if catalog is None else catalog.database(self.database)
+        made = set_isolation(statement, self.level, database)
+        self.level = made.level
+        return rows_frame(self.spark, made.rows.schema, made.rows.rows)
+
+    def _begin(self, level: Level | None, read_only: bool) -> None:
         if self._current is not None:
             raise InvalidRequest(
                 f"a transaction is open already ({self._current.id}); transactions don't nest: "
                 "COMMIT or ROLLBACK it first"
             )
-        self._current = self.begin(level=level, read_only=read_only, name=name)
+        self._current = self.begin(level=level, read_only=read_only)
 
     def _open(self) -> Transaction:
         if self._current is None:
@@ -368,19 +374,8 @@ class Session:
         self._current = None
         transaction.commit()
 
-    def _rollback(self, name: str | None) -> None:
-        transaction = self._open()
-        own = transaction.name
-        if name is not None and transaction.has_savepoint(name):
-            transaction.rollback_to(name)
-            return
-        if name is not None and (own is None or own.lower() != name.lower()):
-            raise InvalidRequest(f"ROLLBACK {name}: no transaction or savepoint has that name")
-        transaction.rollback()
-        self._current = None
-
     def _atomic(self, statements: tuple[Statement, ...]) -> None:
-        self._begin(None, False, None)
+        self._begin(None, False)
         try:
             for statement in statements:
                 self.execute(statement)

@@ -262,10 +262,6 @@ class Transaction:
         tokens = {key: table.savepoint() for key, table in self._tables.items()}
         self._marks.append(_Mark(name, tokens, len(self._effects), self._names))
 
-    def has_savepoint(self, name: str) -> bool:
-        """Whether there is such a savepoint; letter case doesn't count."""
-        return any(mark.name.lower() == name.lower() for mark in self._marks)
-
     def rollback_to(self, name: str) -> None:
         """Undoes what was staged since the savepoint; what was read stays read."""
         self.require_active()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from txlake.sql.cursor import Cursor
 from txlake.sql.spark import spark_command
 from txlake.statements import (
@@ -25,6 +27,19 @@ _LEVELS: dict[str, Isolation] = {
     "WRITESERIALIZABLE": "write_serializable",
 }
 _TRANSACTION = ("TRANSACTION", "TRAN", "WORK")
+_MODES = ("ISOLATION", "READ", "NOT", "DEFERRABLE")
+_NAMED = (
+    "a transaction has no name, as in Fabric: say BEGIN TRAN, COMMIT TRAN or ROLLBACK TRAN alone; "
+    "SAVE TRAN name marks a moment that ROLLBACK TRAN name returns to"
+)
+_MARKED = (
+    "a transaction can't be marked: a mark names a place in a backup's log, and a lake has no such "
+    "log; tables are read as they were, and restored, by VERSION AS OF and TIMESTAMP AS OF"
+)
+_DISTRIBUTED = (
+    "a distributed transaction is not known: a transaction covers the tables of one lake and "
+    "commits in its catalog, which takes part in no two-phase commit; BEGIN TRANSACTION opens one"
+)
 
 
 def isolation_level(cursor: Cursor) -> tuple[Isolation | None, str]:
@@ -47,18 +62,20 @@ def isolation_level(cursor: Cursor) -> tuple[Isolation | None, str]:
 
 
 def begin(cursor: Cursor) -> Begin:
-    """BEGIN [TRAN[SACTION] | WORK] [name] [modes], START TRANSACTION [modes]"""
-    name = None
+    """BEGIN [TRAN[SACTION] | WORK] [modes], START TRANSACTION [modes]"""
+    said = None
     if cursor.accept("START"):
         cursor.expect("TRANSACTION")
     else:
         cursor.expect("BEGIN")
-        if cursor.accept_any("TRANSACTION", "TRAN", "WORK") and not (
-            cursor.at_end or cursor.at_any("ISOLATION", "READ", "NOT", "DEFERRABLE", "WITH")
-        ):
-            name = cursor.name("the transaction's name, ISOLATION LEVEL or READ")
-    if cursor.at("WITH"):
-        cursor.refuse("marks of transactions are not known")
+        if cursor.at("DISTRIBUTED"):
+            cursor.refuse(_DISTRIBUTED)
+        said = cursor.accept_any(*_TRANSACTION)
+    if said is not None and not cursor.at_any(*_MODES):
+        for place in (cursor.token, cursor.ahead(), cursor.ahead(2)):  # after a name or a @variable
+            if place.upper == "WITH":
+                cursor.refuse(_MARKED, place)
+        _unnamed(cursor)
     isolation: Isolation | None = None
     read_only = False
     first = True
@@ -74,22 +91,29 @@ def begin(cursor: Cursor) -> Begin:
             read_only = False
         elif not (cursor.accept("NOT", "DEFERRABLE") or cursor.accept("DEFERRABLE")):
             cursor.fail("TRANSACTION, ISOLATION LEVEL, READ ONLY, READ WRITE, ATOMIC or the end")
-    return Begin(isolation=isolation, read_only=read_only, name=name)
+    return Begin(isolation=isolation, read_only=read_only)
 
 
 def commit(cursor: Cursor) -> Commit:
-    """COMMIT [TRAN[SACTION] | WORK] [name], END [TRANSACTION | WORK]"""
+    """COMMIT [TRAN[SACTION] | WORK], END [TRANSACTION | WORK]"""
     cursor.expect_any("COMMIT", "END")
-    if cursor.accept_any(*_TRANSACTION) and not cursor.at_end and not cursor.at("AND"):
-        cursor.name("the transaction's name")  # T-SQL ignores it too
+    if cursor.at("PREPARED"):
+        cursor.refuse(_DISTRIBUTED)
+    said = cursor.accept_any(*_TRANSACTION)
+    if cursor.accept("WITH"):
+        cursor.refuse("WITH (DELAYED_DURABILITY = ...) is not known: a commit is always durable")
+    if said is not None and not cursor.at("AND"):
+        _unnamed(cursor)
     _no_chain(cursor)
     cursor.expect_end()
     return Commit()
 
 
 def rollback(cursor: Cursor) -> Rollback | RollbackTo:
-    """ROLLBACK [TRAN[SACTION] | WORK] [name | TO [SAVEPOINT] name], ABORT"""
+    """ROLLBACK [TRAN[SACTION] | WORK] [savepoint | TO [SAVEPOINT] savepoint], ABORT"""
     cursor.expect_any("ROLLBACK", "ABORT")
+    if cursor.at("PREPARED"):
+        cursor.refuse(_DISTRIBUTED)
     transaction = cursor.accept_any(*_TRANSACTION)
     if cursor.accept("TO"):
         if cursor.at("SAVEPOINT") and cursor.ahead().text != "":
@@ -97,12 +121,13 @@ def rollback(cursor: Cursor) -> Rollback | RollbackTo:
         name = cursor.name("the savepoint's name")
         cursor.expect_end()
         return RollbackTo(name)
-    named = None
     if transaction is not None and not cursor.at_end and not cursor.at("AND"):
-        named = cursor.name("the name of a transaction or savepoint, or TO")
+        name = cursor.name("the savepoint's name, or TO")
+        cursor.expect_end()
+        return RollbackTo(name)
     _no_chain(cursor)
     cursor.expect_end()
-    return Rollback(named)
+    return Rollback()
 
 
 def savepoint(cursor: Cursor) -> Savepoint:
@@ -123,6 +148,14 @@ def release(cursor: Cursor) -> ReleaseSavepoint:
     name = cursor.name("the savepoint's name")
     cursor.expect_end()
     return ReleaseSavepoint(name)
+
+
+def prepare(cursor: Cursor) -> NoReturn:
+    """PREPARE TRANSACTION, PostgreSQL's first half of a two-phase commit, is refused"""
+    cursor.expect("PREPARE")
+    if not cursor.at("TRANSACTION"):
+        cursor.fail("TRANSACTION")
+    cursor.refuse(_DISTRIBUTED, cursor.first)
 
 
 def lock(cursor: Cursor) -> LockTable:
@@ -165,6 +198,12 @@ def set_statement(cursor: Cursor) -> Statement:
         cursor.expect_end()
         return SetXactAbort(on)
     return spark_command(cursor)
+
+
+def _unnamed(cursor: Cursor) -> None:
+    """Nothing may follow that would be the transaction's name, or a variable that holds it."""
+    if not cursor.at_end:
+        cursor.refuse(f"expected the end of the statement: {_NAMED}")
 
 
 def _no_chain(cursor: Cursor) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from txlake.errors import InvalidRequest
 from txlake.sql import (
     alteration,
     changes,
@@ -17,7 +18,7 @@ from txlake.sql import (
 from txlake.sql.clauses import QUERY_WORDS, rest_query
 from txlake.sql.cursor import Cursor
 from txlake.sql.markers import Arguments, bind
-from txlake.sql.tokens import Kind, SourceText, Token, tokenize
+from txlake.sql.tokens import Kind, SourceText, Token, describe, tokenize
 from txlake.statements import Atomic, ExplainConflicts, Explained, Select, SparkCommand, Statement
 from txlake.statements.control import ControlStatement
 
@@ -34,22 +35,52 @@ def parse(text: str, args: Arguments | None = None) -> tuple[Statement, ...]:
             value, a value without a marker.
     """
     source = bind(text, args)
-    return tuple(_statements(source, tokenize(source)))
+    return tuple(statement for statement, _, _ in placed_statements(source))
 
 
-def _statements(source: SourceText, tokens: tuple[Token, ...]) -> Iterator[Statement]:
-    parts = _split(tokens)
+def placed_statements(source: SourceText) -> Iterator[tuple[Statement, int, int]]:
+    """Each statement with the places of its first character and after its last, without the `;`.
+
+    Raises InvalidRequest as `parse`.
+    """
+    parts = _split(tokenize(source))
     index = 0
     while index < len(parts):
         part = parts[index]
         index += 1
         if len(part) == 1:
             continue
-        if _upper(part, 0) == "BEGIN" and _upper(part, 1) == "ATOMIC":
-            block, index = _atomic(source, parts, index - 1)
-            yield block
+        statement: Statement
+        if _opened(part):
+            statement, index = _atomic(source, parts, index - 1)
         else:
-            yield _statement(source, part)
+            statement = _statement(source, part)
+        yield statement, part[0].start, parts[index - 1][-1].end
+
+
+def _opened(tokens: tuple[Token, ...]) -> list[Token]:
+    """The BEGIN of each block that a statement's tokens begin with: BEGIN ATOMIC, once or more."""
+    begins = []
+    while _upper(tokens, 0) == "BEGIN" and _upper(tokens, 1) == "ATOMIC":
+        begins.append(tokens[0])
+        tokens = tokens[2:]
+    return begins
+
+
+def is_closed(text: str) -> bool:
+    """Whether the last statement of a text was ended by a `;`, and the last block by its END."""
+    source = SourceText(text, text)
+    try:
+        tokens = tokenize(source)
+    except InvalidRequest:
+        return False  # a string, a quoted name or a comment is open
+    blocks = 0
+    for part in _split(tokens):
+        opened = len(_opened(part))
+        blocks += opened
+        if blocks and not opened and _upper(part, 0) == "END":
+            blocks -= 1
+    return not blocks and len(tokens) > 1 and tokens[-2].text == ";"
 
 
 def _split(tokens: tuple[Token, ...]) -> list[tuple[Token, ...]]:
@@ -65,20 +96,27 @@ def _split(tokens: tuple[Token, ...]) -> list[tuple[Token, ...]]:
 
 
 def _atomic(source: SourceText, parts: list[tuple[Token, ...]], index: int) -> tuple[Atomic, int]:
-    """BEGIN ATOMIC statement; ... END, and the index after it."""
-    begin = parts[index][0]
-    inner = [parts[index][2:]]
-    while True:
+    """BEGIN ATOMIC statement; ... END, and the index after it.
+
+    A block inside it is part of the same transaction, as in Databricks: its statements are the
+    outer block's.
+    """
+    begins = _opened(parts[index])
+    inner = [parts[index][2 * len(begins) :]]
+    while begins:
         index += 1
         if index == len(parts):
-            raise source.error("this block is never closed: expected END after a ;", begin.start)
+            raise source.error(
+                "this block is never closed: expected END after a ;", begins[-1].start
+            )
         part = parts[index]
         if _upper(part, 0) == "END":
             Cursor(source, part[1:]).expect_end()
-            break
-        if _upper(part, 0) == "BEGIN" and _upper(part, 1) == "ATOMIC":
-            raise source.error("a BEGIN ATOMIC block can't hold another", part[0].start)
-        inner.append(part)
+            begins.pop()
+        else:
+            opened = _opened(part)
+            begins.extend(opened)
+            inner.append(part[2 * len(opened) :])
     statements: list[Statement] = []
     for part in inner:
         if len(part) == 1:
@@ -104,19 +142,25 @@ def _statement(source: SourceText, tokens: tuple[Token, ...]) -> Statement:
     if word in QUERY_WORDS:
         return Select(rest_query(cursor))
     if word == "EXPLAIN" and _upper(tokens, 1) == "CONFLICTS":
-        explained = _statement(source, tokens[2:])
-        if not isinstance(explained, Explained):
-            raise source.error(
-                "EXPLAIN CONFLICTS takes INSERT, UPDATE, DELETE, MERGE, TRUNCATE or OPTIMIZE",
-                tokens[2].start,
-            )
-        return ExplainConflicts(explained)
+        return ExplainConflicts(_explained(source, tokens[2:]))
     rule = _RULES.get(word)
     if rule is None:
         cursor.fail("a statement (SELECT, INSERT, UPDATE, DELETE, MERGE, CREATE, BEGIN, ...)")
     statement = rule(cursor)
     if not cursor.at_end:
         cursor.fail("the end of the statement")
+    return statement
+
+
+def _explained(source: SourceText, tokens: tuple[Token, ...]) -> Explained:
+    """The statement after EXPLAIN CONFLICTS."""
+    statement = None if tokens[0].kind is Kind.END else _statement(source, tokens)
+    if not isinstance(statement, Explained):
+        raise source.error(
+            "EXPLAIN CONFLICTS takes INSERT, UPDATE, DELETE, MERGE, TRUNCATE or OPTIMIZE, found "
+            f"{describe(tokens[0])}",
+            tokens[0].start,
+        )
     return statement
 
 
@@ -189,6 +233,7 @@ _RULES: Mapping[str, Callable[[Cursor], Statement]] = {
     "SAVEPOINT": control.savepoint,
     "SAVE": control.savepoint,
     "RELEASE": control.release,
+    "PREPARE": control.prepare,
     "LOCK": control.lock,
     "SET": control.set_statement,
     "EXPLAIN": spark.explain,

@@ -14,16 +14,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
-    """BEGIN [TRAN[SACTION] | WORK] [name], START TRANSACTION.
+    """BEGIN [TRAN[SACTION] | WORK], START TRANSACTION.
 
     Attributes:
         isolation: None when none is said, or READ COMMITTED and its like, which change nothing.
-        name: T-SQL's name of the transaction, which ROLLBACK may name.
     """
 
     isolation: Isolation | None = None
     read_only: bool = False
-    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +31,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """ROLLBACK [TRAN[SACTION] | WORK], ABORT; `name` is a T-SQL transaction or savepoint."""
-
-    name: str | None = None
+    """ROLLBACK [TRAN[SACTION] | WORK], ABORT."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +43,7 @@ class Savepoint:
 
 @dataclass(frozen=True, slots=True)
 class RollbackTo:
-    """ROLLBACK TO [SAVEPOINT] name."""
+    """ROLLBACK TO [SAVEPOINT] name, ROLLBACK TRAN[SACTION] name."""
 
     name: str
 

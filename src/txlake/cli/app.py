@@ -1,0 +1,301 @@
+"""The command `txlake`: its commands, their arguments and how they end."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from txlake.cli.failures import EXIT_HELP, exit_code
+from txlake.errors import TxlakeError
+
+if TYPE_CHECKING:
+    from txlake.cli.lakes import Place
+    from txlake.cli.output import Output
+    from txlake.cli.results import Result
+    from txlake.sql import Piece
+
+app = typer.Typer(
+    name="txlake",
+    help="Transactions over many statements and many tables of a lake of open Delta tables.\n\n"
+    + EXIT_HELP,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_NO_LAKE = "no lake is named: say --lake or set TXLAKE_LAKE"
+
+Lake = Annotated[
+    str | None,
+    typer.Option(
+        "--lake",
+        "-l",
+        envvar="TXLAKE_LAKE",
+        help="The warehouse: a folder or a URL.",
+        show_default=False,
+    ),
+]
+Catalog = Annotated[
+    str | None,
+    typer.Option(
+        envvar="TXLAKE_CATALOG",
+        show_default=False,
+        help="The URL of the catalog's database; SQLite in a local warehouse without it.",
+    ),
+]
+Options = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--storage-option",
+        metavar="KEY=VALUE",
+        show_default=False,
+        help="A credential or setting of the object store; may be repeated.",
+    ),
+]
+Isolation = Annotated[
+    str | None,
+    typer.Option(
+        show_default=False,
+        help="The level of transactions that ask for none: serializable, write_serializable or "
+        "snapshot.",
+    ),
+]
+Json = Annotated[
+    bool, typer.Option("--json", help="JSON lines; notes and errors too, on standard error.")
+]
+
+
+@app.command()
+def sql(
+    statements: Annotated[
+        str | None, typer.Argument(metavar="[SQL]", show_default=False, help="Statements, by `;`.")
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--file",
+            "-f",
+            show_default=False,
+            help="A script; - is standard input.",
+        ),
+    ] = None,
+    execute: Annotated[
+        str | None,
+        typer.Option("--execute", "-e", metavar="SQL", show_default=False, help="As [SQL]."),
+    ] = None,
+    retry: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Run a transaction that a conflict ended again, at most N times, from its BEGIN.",
+        ),
+    ] = 0,
+    rows: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Draw N rows of a result; 0 for all of them.")
+    ] = 100,
+    lake: Lake = None,
+    catalog: Catalog = None,
+    isolation: Isolation = None,
+    storage_option: Options = None,
+    as_json: Json = False,
+) -> None:
+    """Run SQL: the text or script given, standard input, or a prompt on a terminal.
+
+    A script stops at its first error. What it says in a transaction that is still open then, or
+    when it ends, is rolled back.
+    """
+    if sum(given is not None for given in (statements, file, execute)) > 1:
+        raise typer.BadParameter("give SQL, --execute or --file, not several of them")
+    place = _lake(lake, catalog, isolation, storage_option)
+    text = _text(statements if execute is None else execute, file)
+    output = _output(as_json, rows)
+    if text is None:
+        from txlake.cli.lakes import working
+        from txlake.cli.prompt import Prompt
+
+        with _ending(output), working(place) as worker:
+            Prompt(worker, output, retries=retry, state_folder=_state_folder()).run()
+        return
+    _run_script(place, text, output, retry)
+
+
+@app.command()
+def history(
+    table: Annotated[str, typer.Argument(help="A table's name, or its folder or URL.")],
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", "-n", min=1, show_default=False, help="The newest N commits."),
+    ] = None,
+    lake: Lake = None,
+    catalog: Catalog = None,
+    storage_option: Options = None,
+    as_json: Json = False,
+) -> None:
+    """What the commits of a table say of themselves, newest first."""
+    from txlake.cli import lakes
+
+    place = _place(lake, catalog, None, storage_option)
+    if lake is None and not lakes.names_place(table):
+        raise typer.BadParameter(_NO_LAKE)
+    _list(as_json, lambda: lakes.history(place, table, limit))
+
+
+@app.command()
+def locks(
+    lake: Lake = None,
+    catalog: Catalog = None,
+    storage_option: Options = None,
+    as_json: Json = False,
+) -> None:
+    """The locks held and waited for, as sys.dm_tran_locks shows them."""
+    from txlake.cli import lakes
+
+    place = _lake(lake, catalog, None, storage_option)
+    _list(as_json, lambda: lakes.locks(place))
+
+
+@app.command()
+def transactions(
+    kill: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID", show_default=False, help="End this transaction; nothing of it is kept."
+        ),
+    ] = None,
+    lake: Lake = None,
+    catalog: Catalog = None,
+    storage_option: Options = None,
+    as_json: Json = False,
+) -> None:
+    """The open transactions, oldest first; or the end of one."""
+    from txlake.cli import lakes
+
+    place = _lake(lake, catalog, None, storage_option)
+    if kill is None:
+        _list(as_json, lambda: lakes.transactions(place))
+        return
+    output = _output(as_json, 0)
+    with _ending(output):
+        lakes.kill(place, kill)
+        output.note(f"transaction {kill} was ended: nothing of it is kept")
+
+
+@app.command()
+def conflicts(
+    lake: Lake = None,
+    catalog: Catalog = None,
+    storage_option: Options = None,
+    as_json: Json = False,
+) -> None:
+    """The conflicts that transactions lost by, oldest first."""
+    from txlake.cli import lakes
+
+    place = _lake(lake, catalog, None, storage_option)
+    _list(as_json, lambda: lakes.conflicts(place))
+
+
+@app.command()
+def recover(
+    lake: Lake = None,
+    catalog: Catalog = None,
+    storage_option: Options = None,
+    as_json: Json = False,
+) -> None:
+    """Rebuild a lost catalog from the logs of the tables in the warehouse."""
+    from txlake.cli import lakes
+
+    place = _lake(lake, catalog, None, storage_option)
+    _list(as_json, lambda: lakes.recover(place))
+
+
+def _run_script(place: Place, text: str, output: Output, retries: int) -> None:
+    from txlake.cli.lakes import working
+    from txlake.cli.scripts import Runner
+    from txlake.sql import script
+    from txlake.system import System
+
+    runner: Runner | None = None
+    with _ending(output, lambda: None if runner is None else runner.at):
+        pieces = script(text)  # what isn't understood is said before anything runs
+        if pieces:
+            with working(place) as worker:
+                runner = Runner(worker=worker, output=output, system=System(), retries=retries)
+                runner.script(pieces)
+
+
+def _list(as_json: bool, look: Callable[[], Result]) -> None:
+    output = _output(as_json, 0)
+    with _ending(output):
+        output.listing(look())
+
+
+@contextmanager
+def _ending(output: Output, at: Callable[[], Piece | None] = lambda: None) -> Iterator[None]:
+    """What goes wrong inside is shown, and is the exit code."""
+    try:
+        yield
+        sys.stdout.flush()
+    except (TxlakeError, KeyboardInterrupt) as error:
+        output.error(error, at())
+        raise typer.Exit(exit_code(error)) from error
+    except BrokenPipeError as error:
+        # Python would complain when it flushes the rest at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(exit_code(error)) from error
+
+
+def _output(as_json: bool, rows: int) -> Output:
+    from txlake.cli.output import Drawn, JsonLines
+
+    return JsonLines() if as_json else Drawn(rows or None)
+
+
+def _text(statements: str | None, file: Path | None) -> str | None:
+    """The script; None for a prompt."""
+    if statements is not None:
+        return statements
+    if file is not None and str(file) != "-":
+        try:
+            return file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise typer.BadParameter(f"{file} can't be read: {error}") from error
+    if file is None and sys.stdin.isatty():
+        return None
+    return sys.stdin.read()
+
+
+def _lake(
+    lake: str | None, catalog: str | None, isolation: str | None, options: list[str] | None
+) -> Place:
+    if lake is None:
+        raise typer.BadParameter(_NO_LAKE)
+    return _place(lake, catalog, isolation, options)
+
+
+def _place(
+    lake: str | None, catalog: str | None, isolation: str | None, options: list[str] | None
+) -> Place:
+    from txlake.cli.lakes import Place
+
+    named: dict[str, str] = {}
+    for option in options or []:
+        key, sign, value = option.partition("=")
+        if not sign or not key:
+            raise typer.BadParameter(f"--storage-option {option}: expected KEY=VALUE")
+        named[key] = value
+    return Place(location=lake, catalog=catalog, isolation=isolation, storage_options=named)
+
+
+def _state_folder() -> Path:
+    """Where the prompt's history is kept, as the XDG base directories say."""
+    home = os.environ.get("XDG_STATE_HOME")
+    return (Path(home) if home else Path.home() / ".local" / "state") / "txlake"

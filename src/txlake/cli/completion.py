@@ -1,0 +1,46 @@
+"""What the prompt offers to complete: SQL's words, the lake's tables and databases."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+
+from txlake.sql.tokens import words
+
+WORDS = sorted(
+    words(
+        """ABORT ALTER AND AS BEGIN BETWEEN BY CASE CLONE CLUSTER COLUMN COMMENT COMMIT CONFLICTS
+        COPY CREATE DATABASE DEFAULT DELETE DESCRIBE DETAIL DISTINCT DROP ELSE END EXISTS EXPLAIN
+        EXTENDED FROM GROUP HAVING HISTORY IN INNER INSERT INTO IS ISOLATION JOIN LEFT LEVEL LIKE
+        LIMIT LOCK LOCK_TIMEOUT MATCHED MERGE NOT NULL ON ONLY OPTIMIZE OR ORDER OUTER OVERWRITE
+        PARTITIONED READ RELEASE REPLACE RESTORE ROLLBACK SAVE SAVEPOINT SCHEMA SELECT SERIALIZABLE
+        SET SHOW SNAPSHOT START TABLE TABLES TBLPROPERTIES THEN TIMESTAMP TO TRAN TRANSACTION
+        TRUNCATE UNION UPDATE USE USING VACUUM VALUES VERSION WHEN WHERE WITH WORK WRITE ZORDER"""
+    )
+)
+_BEFORE = re.compile(r"[\w.]+$")
+
+
+class SqlCompleter(Completer):
+    """Completes the word at the cursor; `names` is asked for the lake's names each time."""
+
+    def __init__(self, names: Callable[[], Sequence[str]]) -> None:
+        self._names = names
+
+    def get_completions(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> Iterable[Completion]:
+        found = _BEFORE.search(document.text_before_cursor)
+        if found is None:
+            return
+        typed = found.group()
+        folded = typed.lower()
+        for name in self._names():
+            if name.lower().startswith(folded):
+                yield Completion(name, -len(typed))
+        for word in WORDS:
+            if word.lower().startswith(folded):
+                yield Completion(word.lower() if typed.islower() else word, -len(typed))

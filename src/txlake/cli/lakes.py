@@ -1,0 +1,164 @@
+"""A lake as the arguments name it, and what can be asked of it without SQL.
+
+The only module of the command line that knows where a listing comes from.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from txlake.cli.results import Result, listed
+from txlake.cli.work import LakeWorker
+from txlake.errors import InvalidRequest, UnsupportedFeature
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from txlake.lake.lake import Lake
+    from txlake.session.session import Session
+
+_HISTORY = {
+    "version": "bigint",
+    "timestamp": "timestamp",
+    "userId": "string",
+    "userName": "string",
+    "operation": "string",
+    "operationParameters": "map<string,string>",
+    "job": "struct",
+    "notebook": "struct",
+    "clusterId": "string",
+    "readVersion": "bigint",
+    "isolationLevel": "string",
+    "isBlindAppend": "boolean",
+    "operationMetrics": "map<string,string>",
+    "userMetadata": "string",
+    "engineInfo": "string",
+}
+_LOG4J = Path(__file__).with_name("log4j2.properties")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Which lake, and how it is opened; as `txlake.connect` takes it.
+
+    `location` is None where none was named, which is enough for a table named by its place.
+    """
+
+    location: str | None
+    catalog: str | None = None
+    isolation: str | None = None
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+
+
+@contextmanager
+def opened(place: Place) -> Iterator[tuple[Lake, Session]]:
+    """The lake and its default session; its open transaction is rolled back at the end."""
+    from txlake.lake.lake import Lake, open_session
+
+    if place.location is None:
+        raise InvalidRequest("no lake is named; say --lake or set TXLAKE_LAKE")
+    session = open_session(
+        place.location,
+        make_spark=quiet_spark,
+        catalog=place.catalog,
+        storage_options=place.storage_options,
+        isolation=place.isolation,
+    )
+    with Lake(session) as lake:
+        yield lake, session
+
+
+def quiet_spark() -> SparkSession:
+    """The Spark session of a command, whose own chatter isn't among the command's messages."""
+    from pyspark.logger import PySparkLogger
+
+    from txlake.lake.lake import local_spark
+
+    # PySpark would log each error of a query that is raised as well.
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    # As the first of the JVM's options: those that a user sets come later and win.
+    return local_spark(
+        {"spark.driver.defaultJavaOptions": f'"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"'}
+    )
+
+
+@contextmanager
+def working(place: Place) -> Iterator[LakeWorker]:
+    """A worker on the lake."""
+    with opened(place) as (lake, session):
+        yield LakeWorker(lake, session)
+
+
+def names_place(table: str) -> bool:
+    """Whether a table is named by its folder or URL, so that no lake is needed to find it."""
+    from txlake.statements import is_place
+
+    return is_place(table)
+
+
+def history(place: Place, table: str, limit: int | None) -> Result:
+    """A table's commits, newest first, from its log alone. Starts no Spark."""
+    from txlake.lake.log import Log
+    from txlake.statements import TablePath, table_of
+
+    named = table_of(table)
+    if isinstance(named, TablePath):
+        rows = Log(named.location, place.storage_options).history(limit)
+    else:
+        with opened(place) as (_, session):
+            found = session.engine.find(named, session.database)
+            if found is None:
+                raise InvalidRequest(
+                    f"there is no table {table!r}; SHOW TABLES lists the lake's tables"
+                )
+            rows = Log.over(found.log).history(limit)
+    return listed(_HISTORY, [{**row, "timestamp": _moment(row["timestamp"])} for row in rows])
+
+
+def locks(place: Place) -> Result:
+    """The locks held and waited for, with the columns of `sys.dm_tran_locks`."""
+    with opened(place) as (lake, session):
+        return LakeWorker(lake, session).shown(lake.locks)
+
+
+def transactions(place: Place) -> Result:
+    """The open transactions, oldest first."""
+    with opened(place) as (lake, session):
+        return LakeWorker(lake, session).shown(lake.transactions)
+
+
+def conflicts(place: Place) -> Result:
+    """The conflicts that were met, oldest first."""
+    with opened(place) as (lake, session):
+        return LakeWorker(lake, session).shown(lake.conflicts)
+
+
+def kill(place: Place, transaction_id: str) -> None:
+    """Ends another session's transaction. Raises InvalidRequest when no such one is open."""
+    found = transactions(place)
+    known = [str(row[0]) for row in found.rows]
+    if transaction_id not in known:
+        raise InvalidRequest(
+            f"there is no open transaction {transaction_id!r}; there are: "
+            f"{', '.join(known) or 'none'}"
+        )
+    raise UnsupportedFeature(
+        f"transaction {transaction_id} belongs to another process and can't be ended from here"
+    )
+
+
+def recover(place: Place) -> Result:
+    """Rebuilds the catalog from the tables' logs, and says what could not be known."""
+    raise UnsupportedFeature(f"{place.location}: this lake's catalog can't be rebuilt")
+
+
+def _moment(time_ms: object) -> datetime.datetime | None:
+    if not isinstance(time_ms, int):
+        return None
+    return datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)

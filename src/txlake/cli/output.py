@@ -1,0 +1,157 @@
+"""Where results, notes and errors go: drawn for people, or JSON lines for programs.
+
+Results go to standard output, notes and errors to standard error.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Protocol, TextIO
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from txlake.cli.failures import error_facts
+from txlake.cli.results import Result
+from txlake.cli.values import json_line, text_value
+from txlake.sql import Piece
+
+_PIPE_WIDTH = 100_000  # nothing is cut or folded where no terminal is
+
+
+class Output(Protocol):
+    """What every command writes to.
+
+    Attributes:
+        rows_max: how many rows of a result are wanted at most; None for all of them.
+    """
+
+    rows_max: int | None
+
+    def answer(self, result: Result, piece: Piece, elapsed_ms: float) -> None:
+        """What a statement answered."""
+
+    def listing(self, result: Result) -> None:
+        """What a command without SQL shows."""
+
+    def note(self, text: str) -> None:
+        """What a user should know besides."""
+
+    def error(self, error: BaseException, piece: Piece | None = None) -> None:
+        """What ended the command, and in which statement."""
+
+
+class JsonLines:
+    """One JSON object a line: a statement's answer, a row of a listing, a note or an error."""
+
+    def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
+        self.rows_max: int | None = None
+        self._out = out or sys.stdout
+        self._err = err or sys.stderr
+
+    def answer(self, result: Result, piece: Piece, elapsed_ms: float) -> None:
+        names = [column.name for column in result.columns]
+        self._print(
+            {
+                "statement": piece.text,
+                "line": piece.line,
+                "columns": [{"name": one.name, "type": one.type} for one in result.columns],
+                "rows": [dict(zip(names, row)) for row in result.rows],
+                "elapsed_ms": round(elapsed_ms),
+            }
+        )
+
+    def listing(self, result: Result) -> None:
+        names = [column.name for column in result.columns]
+        for row in result.rows:
+            self._print(dict(zip(names, row)))
+
+    def note(self, text: str) -> None:
+        self._tell({"note": text})
+
+    def error(self, error: BaseException, piece: Piece | None = None) -> None:
+        facts = error_facts(error)
+        if piece is not None:
+            facts |= {"statement": piece.text, "line": piece.line}
+        self._tell({"error": facts})
+
+    def _print(self, value: dict[str, object]) -> None:
+        print(json_line(value), file=self._out, flush=True)
+
+    def _tell(self, value: dict[str, object]) -> None:
+        print(json_line(value), file=self._err, flush=True)
+
+
+class Drawn:
+    """Tables for people: numbers to the right, NULL dimmed, long results cut and counted.
+
+    A listing's columns that have no value in any row are left out.
+    """
+
+    def __init__(
+        self, rows_max: int | None, out: TextIO | None = None, err: TextIO | None = None
+    ) -> None:
+        self.rows_max = rows_max
+        self.shows_lines = True
+        self.shows_times = True
+        self._out = _console(out or sys.stdout)
+        self._err = _console(err or sys.stderr)
+
+    def answer(self, result: Result, piece: Piece, elapsed_ms: float) -> None:
+        if result.columns:
+            self._out.print(_table(result, self._out.is_terminal))
+        self._out.print(Text(_summary(result, elapsed_ms if self.shows_times else None), "dim"))
+
+    def listing(self, result: Result) -> None:
+        told = [
+            place
+            for place in range(len(result.columns))
+            if not result.rows or any(row[place] is not None for row in result.rows)
+        ]
+        filled = Result(
+            columns=tuple(result.columns[place] for place in told),
+            rows=[tuple(row[place] for place in told) for row in result.rows],
+            total=result.total,
+        )
+        self._out.print(_table(filled, self._out.is_terminal))
+        self._out.print(Text(_summary(filled, None), "dim"))
+
+    def note(self, text: str) -> None:
+        self._err.print(Text(text, "yellow"))
+
+    def error(self, error: BaseException, piece: Piece | None = None) -> None:
+        where = f" (line {piece.line})" if piece is not None and self.shows_lines else ""
+        name = "interrupted" if isinstance(error, KeyboardInterrupt) else type(error).__name__
+        message = f": {error}" if str(error) else ""
+        self._err.print(Text.assemble((f"{name}{where}", "bold red"), message))
+
+
+def _console(file: TextIO) -> Console:
+    console = Console(file=file, highlight=False, soft_wrap=False)
+    if not console.is_terminal:
+        console.width = _PIPE_WIDTH
+    return console
+
+
+def _table(result: Result, is_terminal: bool) -> Table:
+    table = Table(box=box.ROUNDED if is_terminal else box.ASCII2, header_style="bold")
+    for column in result.columns:
+        table.add_column(
+            Text(column.name), justify="right" if column.is_number else "left", overflow="fold"
+        )
+    for row in result.rows:
+        table.add_row(*(Text(text_value(one), "dim" if one is None else "") for one in row))
+    return table
+
+
+def _summary(result: Result, elapsed_ms: float | None) -> str:
+    shown = len(result.rows)
+    if not result.columns:
+        said = "OK"
+    elif result.total > shown:
+        said = f"the first {shown:,} of {result.total:,} rows"
+    else:
+        said = "1 row" if shown == 1 else f"{shown:,} rows"
+    return said if elapsed_ms is None else f"{said} ({elapsed_ms / 1000:.2f} s)"

@@ -1,0 +1,30 @@
+"""A script: the statements of a text with their own texts and lines, to run one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from txlake.sql.markers import bind
+from txlake.sql.parser import placed_statements
+from txlake.statements import Statement
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One statement of a script; `line` counts from 1, `text` is without its `;`."""
+
+    text: str
+    line: int
+    statement: Statement
+
+
+def script(text: str) -> tuple[Piece, ...]:
+    """The statements of a script; none for a text without any.
+
+    Raises InvalidRequest that points at what isn't understood, as `parse` does.
+    """
+    source = bind(text, None)
+    return tuple(
+        Piece(text[start:end], text.count("\n", 0, start) + 1, statement)
+        for statement, start, end in placed_statements(source)
+    )

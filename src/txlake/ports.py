@@ -134,7 +134,9 @@ class TableCommit:
 class NewTable:
     """A name that a transaction gives to a table, whose head its first commit here makes.
 
-    `head`: the head that the table has already where it was there before (it is attached).
+    Attributes:
+        head: the head that the table has already where it was there before (it is attached).
+        number: what the views call it; a new number when None.
     """
 
     id: str
@@ -143,13 +145,15 @@ class NewTable:
     location: str
     managed: bool
     head: int | None = None
+    number: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DroppedTable:
-    """A table whose name a transaction takes away."""
+    """A table whose name a transaction takes away. `stays`: its folder isn't the lake's."""
 
     id: str
+    stays: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

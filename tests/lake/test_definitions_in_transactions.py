@@ -44,8 +44,8 @@ def test_a_transaction_sees_its_definitions(t: txlake.Lake) -> None:
         assert query(tx, "SELECT * FROM chosen") == [(2,)]
         assert query(tx, "SELECT * FROM copied") == []
         assert query(tx, "SELECT * FROM t") == [(1, "a", 5), (2, "b", None)]
-        for gone in ("cloned", "nope"):
-            with t.session() as other, pytest.raises(InvalidRequest, match="no table"):
+        for gone in ("cloned", "copied", "made"):
+            with t.session() as other, pytest.raises(InvalidRequest, match="cannot be found"):
                 other.sql(f"SELECT * FROM {gone}")
         assert tables(t) == ["t"]
     assert tables(t) == ["alike", "chosen", "copied", "made", "t"]
@@ -73,11 +73,9 @@ def test_rolled_back_it_never_was(t: txlake.Lake, end: str) -> None:
 def test_drop_and_create_again_in_one_transaction(t: txlake.Lake) -> None:
     with t.transaction() as tx:
         tx.sql("DROP TABLE t; CREATE TABLE t (other DOUBLE); INSERT INTO t VALUES (0.5)")
-        assert query(t, "SELECT count(*) FROM t") == [(2,)]
         assert query(tx, "SELECT * FROM t") == [(0.5,)]
         tx.sql("DROP TABLE t")
-        with t.session() as other:
-            assert query(other, "SELECT count(*) FROM t") == [(2,)]
+        assert tables(t) == ["t"]
         tx.sql("CREATE TABLE t AS SELECT 7 AS seven")
     assert query(t, "SELECT * FROM t") == [(7,)]
     t.sql("DROP TABLE t; CREATE TABLE t (id INT)")
@@ -88,8 +86,7 @@ def test_a_dropped_tables_folder_goes_after_the_commit(t: txlake.Lake) -> None:
     place = Path(str(query(t, "DESCRIBE DETAIL t")[0][4]).removeprefix("file://"))
     tx = t.begin()
     tx.sql("DROP TABLE t")
-    assert (place / "_delta_log").exists()
-    assert number(t, "SELECT count(*) FROM t") == 2
+    assert len(list(place.rglob("*.parquet"))) == 1
     tx.commit()
     assert not list(place.rglob("*.parquet"))
 

@@ -16,6 +16,7 @@ from txlake.catalog import names
 from txlake.catalog.commits import CommitLedger
 from txlake.catalog.database import Database
 from txlake.catalog.journal import Journal
+from txlake.catalog.locks import Locks
 from txlake.catalog.names import DatabaseEntry, TableEntry, matches
 from txlake.catalog.schema import is_current, upgrade
 from txlake.catalog.sessions import Sessions
@@ -59,7 +60,13 @@ class Catalog:
         self.ledger = CommitLedger(self._on)
         self.sessions = Sessions(self._on, lease_ms)
         self.transactions = Transactions(self._on, self.sessions)
+        self.locks = Locks(self._on)
         self.journal = Journal(self._on)
+
+    @property
+    def shown(self) -> str:
+        """Where it is, without a password."""
+        return self._on.shown
 
     @property
     def lake_id(self) -> str:
@@ -92,6 +99,11 @@ class Catalog:
                 )
             changed = sa.update(facts).where(facts.c.name == _LAKE)
             connection.execute(changed.values(value=lake_id))
+
+    def is_empty(self) -> bool:
+        """Whether it never had a table."""
+        with self._on.reading() as connection:
+            return connection.execute(sa.select(tables.c.id).limit(1)).first() is None
 
     def _is_ready(self) -> bool:
         with self._on.reading() as connection:
@@ -177,27 +189,28 @@ class Catalog:
             changed = sa.update(databases).where(databases.c.id == entry.id)
             connection.execute(changed.values(properties=text))
 
-    def drop_database(self, name: str, *, cascade: bool = False) -> list[TableEntry]:
-        """Removes a database and gives the tables that were in it.
-
-        Raises InvalidRequest unless it is empty or `cascade` is given, and for the default one.
+    def require_droppable(self, name: str, *, cascade: bool = False) -> None:
+        """Raises InvalidRequest for the default database, for one that isn't there, and for one
+        that holds tables unless `cascade` is given.
         """
         if name.lower() == self._default.lower():
             raise InvalidRequest(f"database {name!r} is the default one, which can't be dropped")
+        inside = self.tables(name)
+        if inside and not cascade:
+            raise InvalidRequest(
+                f"database {name!r} holds {len(inside)} table(s), {inside[0].name!r} among "
+                "them; drop them first or say CASCADE"
+            )
+
+    def drop_database(self, name: str) -> None:
+        """Removes an empty database. Raises InvalidRequest for any other."""
+        self.require_droppable(name)
         with self._on.writing() as connection:
-            sequence = names.lock_sequence(connection) + 1
+            names.lock_sequence(connection)
             entry = names.required(connection, name)
-            inside = names.tables_of(connection, entry)
-            if inside and not cascade:
-                raise InvalidRequest(
-                    f"database {name!r} holds {len(inside)} table(s), {inside[0].name!r} among "
-                    "them; drop them first or say CASCADE"
-                )
-            for table in inside:
-                names.drop_table(connection, table.id, sequence)
+            if names.tables_of(connection, entry):
+                raise InvalidRequest(f"database {name!r} got a table meanwhile; drop it again")
             names.drop_database(connection, entry)
-            names.set_sequence(connection, sequence)
-            return inside
 
     # Tables
 
@@ -207,31 +220,23 @@ class Catalog:
             owner = names.database(connection, database)
             return None if owner is None else names.table(connection, owner, name)
 
+    def at_place(self, location: str) -> TableEntry | None:
+        """The table at a place, the store's URL."""
+        with self._on.reading() as connection:
+            return names.table_at(connection, location)
+
+    def unattached(self) -> list[TableEntry]:
+        """The tables that an older txlake named, whose commits the catalog doesn't have yet."""
+        with self._on.reading() as connection:
+            return names.unattached(connection)
+
+    def new_number(self) -> int:
+        """A number for a table that a transaction makes."""
+        with self._on.noting() as connection:
+            return names.new_number(connection)
+
     def tables(self, database: str, pattern: str | None = None) -> list[TableEntry]:
         """A database's tables by name. Raises InvalidRequest when there is no such database."""
         with self._on.reading() as connection:
             inside = names.tables_of(connection, names.required(connection, database))
         return [entry for entry in inside if matches(entry.name, pattern)]
-
-    def add_table(self, database: str, name: str, location: str, *, managed: bool) -> TableEntry:
-        """Names a table. Raises InvalidRequest when the name is taken or the database missing."""
-        with self._on.writing() as connection:
-            names.lock_sequence(connection)
-            now_ms = self._on.now_ms(connection)
-            new_id = self._system.new_id()
-            return names.add_table(
-                connection, new_id, database, name, location, now_ms, managed=managed
-            )
-
-    def drop_table(self, entry: TableEntry) -> None:
-        """Forgets a table's name. Raises InvalidRequest when it is gone already."""
-        with self._on.writing() as connection:
-            sequence = names.lock_sequence(connection) + 1
-            names.drop_table(connection, entry.id, sequence)
-            names.set_sequence(connection, sequence)
-
-    def rename_table(self, entry: TableEntry, database: str, name: str) -> None:
-        """Gives a table another name. Raises InvalidRequest when that name is taken."""
-        with self._on.writing() as connection:
-            names.lock_sequence(connection)
-            names.rename_table(connection, entry.id, database, name, self._on.now_ms(connection))

@@ -134,6 +134,24 @@ def drop_database(connection: Connection, entry: DatabaseEntry) -> None:
     connection.execute(sa.delete(databases).where(databases.c.id == entry.id))
 
 
+def table_at(connection: Connection, location: str) -> TableEntry | None:
+    """The table whose place that is."""
+    query = _live().where(tables.c.location == location)
+    row = connection.execute(query).first()
+    if row is None:
+        return None
+    owner = connection.execute(sa.select(databases).where(databases.c.id == row.database_id))
+    return table_entry(row, database_entry(owner.one()))
+
+
+def unattached(connection: Connection) -> list[TableEntry]:
+    """The tables that an older txlake named, whose commits the catalog doesn't have yet."""
+    query = _live().where(tables.c.head.is_(None)).order_by(tables.c.number)
+    found = connection.execute(query).all()
+    owners = {row.id: database_entry(row) for row in connection.execute(sa.select(databases))}
+    return [table_entry(row, owners[row.database_id]) for row in found]
+
+
 def tables_of(connection: Connection, owner: DatabaseEntry) -> list[TableEntry]:
     """A database's tables by name."""
     query = _live().where(tables.c.database_id == owner.id).order_by(tables.c.folded_name)
@@ -156,6 +174,7 @@ def add_table(
     now_ms: int,
     *,
     managed: bool,
+    number: int | None = None,
 ) -> TableEntry:
     """Names a table. Raises InvalidRequest when the name is taken or the database missing."""
     owner = required(connection, database_name)
@@ -165,7 +184,7 @@ def add_table(
         )
     entry = TableEntry(
         id=entry_id,
-        number=next_number(connection, _OBJECT),
+        number=new_number(connection) if number is None else number,
         database=owner.name,
         database_number=owner.number,
         name=name,
@@ -206,11 +225,24 @@ def rename_table(
         raise gone(connection, table_id)
 
 
-def drop_table(connection: Connection, table_id: str, sequence: int) -> None:
-    """Takes a table's name away at that instant. Raises InvalidRequest when it is gone already."""
+def new_number(connection: Connection) -> int:
+    """A number for a database or a table."""
+    return next_number(connection, _OBJECT)
+
+
+def drop_table(
+    connection: Connection, table_id: str, sequence: int, *, stays: bool = False
+) -> None:
+    """Takes a table's name away at that instant; what `stays` isn't the lake's any more.
+
+    Raises InvalidRequest when it is gone already.
+    """
     dropped = connection.execute(_live_update(table_id).values(dropped_sequence=sequence))
     if dropped.rowcount != 1:
         raise gone(connection, table_id)
+    if stays:
+        kept = sa.update(tables).where(tables.c.id == table_id)
+        connection.execute(kept.values(managed=False))
     # A name alone leaves nothing to publish or to clean.
     connection.execute(sa.delete(tables).where(tables.c.id == table_id, tables.c.head.is_(None)))
 

@@ -227,7 +227,9 @@ class _Book:
                         self._connection, change.id, change.database, change.name, self._now_ms
                     )
                 case DroppedTable():
-                    names.drop_table(self._connection, change.id, self._sequence + 1)
+                    names.drop_table(
+                        self._connection, change.id, self._sequence + 1, stays=change.stays
+                    )
                     changed[change.id] = _Table(0, None, is_dropped=True)
                 case _:
                     assert_never(change)
@@ -264,6 +266,7 @@ class _Book:
             change.location,
             self._now_ms,
             managed=change.managed,
+            number=change.number,
         ).number
 
     def _add_start(self, table_id: str, head: int, transaction_id: str) -> None:

@@ -19,8 +19,8 @@ from txlake.conflict.granularity import parse_granularity
 from txlake.conflict.levels import parse_level
 from txlake.errors import Conflict, InvalidRequest
 from txlake.lake.statements import Statements
-from txlake.session.engine import Engine
 from txlake.session.attachment import attach, detach
+from txlake.session.engine import Engine
 from txlake.session.opening import open_lake
 from txlake.session.recovery import Recovered, recover
 from txlake.session.session import Session
@@ -172,7 +172,8 @@ class Transaction(Statements):
     def sequence(self) -> int | None:
         """The instant that it reads; None until a statement reads or writes data.
 
-        A number of the lake's own: each committed transaction makes the next. Path tables have none.
+        A number of the lake's own: each committed transaction makes the next. Path tables have
+        none.
         """
         return self._own.sequence
 
@@ -265,7 +266,7 @@ class LakeSession(Statements):
         return LakeSession(Session(self._session.engine, level=self._session.level))
 
     def conflicts(self) -> DataFrame:
-        """The conflicts that the lake's sessions met, oldest first: `SELECT * FROM txlake.conflicts`.
+        """The conflicts that the lake's sessions met, oldest first: the view `txlake.conflicts`.
 
         A row has the facts of `Conflict.evidence`, with the time, the transaction's id, the error's
         name and its message. The last 1,000 are kept.

@@ -113,9 +113,7 @@ def database_lock(database: DatabaseEntry, mode: LockMode) -> LockRequest:
 
 
 def _object(entry: TableEntry) -> Resource:
-    return Resource(
-        type=ResourceType.OBJECT, database=entry.database_number, entity=entry.number
-    )
+    return Resource(type=ResourceType.OBJECT, database=entry.database_number, entity=entry.number)
 
 
 def _look(context: Context, catalog: Catalog, wanted: Sequence[TableLock]) -> list[_Found]:

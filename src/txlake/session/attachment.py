@@ -1,10 +1,11 @@
-"""Tables go from plain to the lake and back, in a session: names and places resolved, locks taken."""
+"""Tables are attached and detached in a session: names and places resolved, locks taken."""
 
 from __future__ import annotations
 
 import posixpath
 from urllib.parse import unquote
 
+from txlake.catalog import TableEntry
 from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
 from txlake.session import belongings
@@ -53,5 +54,5 @@ def detach(session: Session, name: str) -> str:
     return handle_entry(handle).location
 
 
-def _text(entry: belongings.TableEntry) -> str:
+def _text(entry: TableEntry) -> str:
     return str(TableName((entry.database, entry.name)))

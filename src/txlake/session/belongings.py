@@ -17,7 +17,8 @@ from txlake.errors import InvalidRequest, TxlakeError
 from txlake.ports import DroppedTable, NewTable
 from txlake.session.engine import Engine, Handle
 from txlake.session.transaction import Transaction
-from txlake.statements import TableName
+from txlake.statements import TableName, TablePath
+from txlake.storage import open_store
 from txlake.transaction.belonging import (
     ATTACH,
     DETACH,
@@ -27,6 +28,7 @@ from txlake.transaction.belonging import (
     detaching,
 )
 from txlake.transaction.change import Change
+from txlake.transaction.publication import publish
 from txlake.transaction.table_transaction import TableTransaction
 
 _logger = logging.getLogger(__name__)
@@ -53,13 +55,23 @@ def refuse_lost(engine: Engine) -> None:
 def new_entry(
     engine: Engine, database: str, name: str, location: str, *, managed: bool
 ) -> TableEntry:
-    """The entry of a table that the catalog doesn't have yet."""
+    """The entry of a table that the catalog doesn't have yet, in a database that it has."""
+    catalog, now_ms = catalog_of(engine), engine.system.now_ms()
+    owner = catalog.database(database)
+    if owner is None:
+        raise InvalidRequest(
+            f"there is no database {database!r}; CREATE DATABASE {database} makes it"
+        )
     return TableEntry(
         id=engine.system.new_id(),
-        database=database,
+        number=catalog.new_number(),
+        database=owner.name,
+        database_number=owner.number,
         name=name,
         location=location,
         managed=managed,
+        created_ms=now_ms,
+        modified_ms=now_ms,
     )
 
 
@@ -91,26 +103,34 @@ def attach(
             "there first"
         )
     entry = new_entry(engine, database, name, handle.store.url, managed=managed)
-    stamp = Belonging(
-        lake=catalog.lake_id, table=entry.id, name=str(TableName((database, name)))
-    )
+    return _take_in(engine, session_number, handle, entry)
+
+
+def _take_in(
+    engine: Engine, session_number: Callable[[], int], handle: Handle, entry: TableEntry
+) -> TableEntry:
+    """Stamps the table and enters it into the catalog."""
+    catalog, latest = catalog_of(engine), handle.log.latest()
+    own = belonging_of(latest)
+    name = str(TableName((entry.database, entry.name)))
     if own is None:
-        head = _stamped(handle, stamp)
+        head = _stamped(handle, Belonging(lake=catalog.lake_id, table=entry.id, name=name))
     else:  # an attachment that was cut short, or a table that the catalog lost
         entry, head = replace(entry, id=own.table), latest.version
     with transaction_of(engine, session_number) as transaction:
         named = NewTable(
             id=entry.id,
-            database=database,
-            name=name,
+            database=entry.database,
+            name=entry.name,
             location=entry.location,
-            managed=managed,
+            managed=entry.managed,
             head=head,
+            number=entry.number,
         )
         transaction.change_name(named, {})
-    found = catalog.find(database, name)
+    found = catalog.find(entry.database, entry.name)
     assert found is not None
-    if own is not None and own.name != stamp.name:
+    if own is not None and own.name != name:
         with transaction_of(engine, session_number) as transaction:
             mark(transaction, engine.at_entry(found), "RENAME TABLE")
     return found
@@ -144,7 +164,8 @@ def take_out(transaction: Transaction, handle: Handle, *, stays: bool) -> None:
     """Takes a table out of the lake. What `stays` is a path table from then on."""
     entry = handle_entry(handle)
     transaction.discard(handle)
-    transaction.change_name(DroppedTable(id=entry.id), {(entry.database, entry.name): None})
+    dropped = DroppedTable(id=entry.id, stays=stays)
+    transaction.change_name(dropped, {(entry.database, entry.name): None})
     if handle.is_new:
         return
     if stays:
@@ -159,9 +180,34 @@ def _clear(engine: Engine, handle: Handle, *, stays: bool) -> None:
     try:
         if not stays:
             handle.store.delete([stored.path for stored in handle.store.list("")])
-        catalog_of(engine).cleaned(handle_entry(handle).id)
+        catalog_of(engine).ledger.forget(handle_entry(handle).id)
     except TxlakeError as error:
         _logger.warning("%s: its folder is removed later: %s", handle.name, error)
+
+
+def finish(engine: Engine) -> None:
+    """Publishes what a process that was killed had committed, and removes what it had dropped."""
+    ledger = catalog_of(engine).ledger
+    for table in ledger.pending_tables():
+        store = open_store(table.location, engine.storage_options)
+        publish(store, ledger, table.pending, table=store.url)
+    for table in ledger.dropped_tables():
+        try:
+            if table.managed:
+                store = open_store(table.location, engine.storage_options)
+                store.delete([stored.path for stored in store.list("")])
+            ledger.forget(table.table_id)
+        except TxlakeError as error:
+            _logger.warning("%s: its folder is removed later: %s", table.location, error)
+
+
+def attach_named(engine: Engine, session_number: Callable[[], int]) -> None:
+    """Attaches the tables that an older txlake knew by name alone; those that are gone stay."""
+    for entry in catalog_of(engine).unattached():
+        place = TablePath(entry.location)
+        handle = engine.at(entry.location, place)
+        if handle.log.latest_or_none() is not None:
+            _take_in(engine, session_number, handle, entry)
 
 
 def handle_entry(handle: Handle) -> TableEntry:

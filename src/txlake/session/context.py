@@ -12,14 +12,18 @@ from zoneinfo import ZoneInfo
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from txlake.catalog import TableEntry
 from txlake.errors import InvalidRequest
 from txlake.log.predicate_parser import parse_predicate
 from txlake.log.predicates import Predicate, bind
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.features import check_writable
+from txlake.protocol.types import Struct
 from txlake.session.engine import Engine, Handle
 from txlake.session.filters import condition_of
+from txlake.session.results import rows_frame
 from txlake.session.transaction import Transaction
+from txlake.session.views import view_rows
 from txlake.spark.work import Work, plain_column
 from txlake.statements import (
     Expression,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from txlake.conflict.granularity import PROPERTY as GRANULARITY
 from txlake.conflict.granularity import parse_granularity
 from txlake.errors import InvalidRequest
+from txlake.session.admission import admit_alone
 from txlake.session.belongings import catalog_of, drop, transaction_of
 from txlake.session.context import Context
 from txlake.session.isolation import IGNORED, parse_ignored
@@ -35,6 +36,7 @@ def change_database(context: Context, statement: DatabaseStatement) -> None:
             )
         case AlterDatabase(name, isolation, properties):
             if isolation is not None:
+                admit_alone(context, name, f"ALTER DATABASE {name} ISOLATION LEVEL")
                 catalog.set_isolation(name, isolation)
             if properties:
                 catalog.set_properties(name, _checked(properties))
@@ -58,7 +60,8 @@ def _drop_database(context: Context, statement: DropDatabase) -> None:
     catalog = catalog_of(context.engine)
     if statement.if_exists and catalog.database(statement.name) is None:
         return
-    catalog.check_droppable(statement.name, cascade=statement.cascade)
+    catalog.require_droppable(statement.name, cascade=statement.cascade)
+    admit_alone(context, statement.name, f"DROP DATABASE {statement.name}")
     with transaction_of(context.engine, context.transaction.session_number) as transaction:
         for entry in catalog.tables(statement.name):
             drop(transaction, context.engine.at_entry(entry))

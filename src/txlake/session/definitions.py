@@ -141,6 +141,7 @@ def register(context: Context, handle: Handle, operation: str) -> None:
         name=entry.name,
         location=entry.location,
         managed=entry.managed,
+        number=entry.number,
     )
     admit_new(context, entry)
     context.transaction.change_name(named, {(entry.database, entry.name): handle})
@@ -208,7 +209,7 @@ def create_table_like(context: Context, statement: CreateTableLike) -> None:
     """CREATE TABLE ... LIKE."""
     source = context.snapshot(context.require(statement.source))
     handle = place(context, statement.table, statement.location)
-    if statement.mode == "create_or_replace":
+    if statement.mode in ("or_replace", "replace"):
         handle = adopted(context, handle, managed=statement.location is None)
     change = create_like(statement, source, _existing(context, handle), environment_of(context))
     if change is not None:

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session import copying, data, definitions, showing, upkeep
-from txlake.session.databases import change_database
 from txlake.session.context import Context
+from txlake.session.databases import change_database
 from txlake.session.results import counts_frame, nothing, rows_frame
 from txlake.statements import (
     AlterDatabase,

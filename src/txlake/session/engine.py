@@ -22,7 +22,8 @@ from txlake.spark.reading import is_connect
 from txlake.spark.work import Work
 from txlake.statements import Table, TableName, TablePath
 from txlake.storage import open_store
-from txlake.transaction.table_log import Governed, TableLog
+from txlake.transaction.governed import Governed
+from txlake.transaction.table_log import TableLog
 
 _DEFAULT_PYTHON = "python3"
 

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import json
 
-from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown
+from txlake.errors import CorruptTable, OutcomeUnknown
 from txlake.ports import PutOutcome, Store
-from txlake.session.belongings import catalog_of, finish_dropped, upgrade
-from txlake.session.engine import Engine
+from txlake.session.belongings import attach_named, catalog_of, finish
 from txlake.session.session import Session
-from txlake.transaction.publication import publish_pending
 
 MARKER = "_txlake/lake.json"
 
@@ -30,17 +28,11 @@ def open_lake(session: Session) -> None:
     lake = lake_at(warehouse) or _marked(warehouse, catalog.lake_id)
     if lake != catalog.lake_id:
         if not catalog.is_empty():
-            raise InvalidRequest(
-                f"{warehouse.url} is the warehouse of lake {lake}, and catalog {catalog.shown} is "
-                f"of lake {catalog.lake_id}: two catalogs can't govern one warehouse. Give the "
-                "catalog that belongs to it"
-            )
+            catalog.check_warehouse(lake, warehouse.url)
         engine.lost = lake
         return
-    for dropped in catalog.pending():
-        publish_pending(engine.at_entry(dropped).log)
-    finish_dropped(engine)
-    upgrade(engine, session.number)
+    finish(engine)
+    attach_named(engine, session.number)
 
 
 def lake_at(warehouse: Store) -> str | None:
@@ -56,7 +48,7 @@ def lake_at(warehouse: Store) -> str | None:
         return str(json.loads(text)["lake"])
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptTable(
-            f"{warehouse.url}/{MARKER}: expected {{\"lake\": id}}, found {text[:100]!r}; remove it "
+            f'{warehouse.url}/{MARKER}: expected {{"lake": id}}, found {text[:100]!r}; remove it '
             "when you are certain that no other catalog governs this warehouse"
         ) from error
 
@@ -70,4 +62,3 @@ def _marked(warehouse: Store, lake: str) -> str:
     if found is None:
         raise OutcomeUnknown(f"{warehouse.url}/{MARKER}: writing it was not answered; try again")
     return found
-

@@ -11,7 +11,7 @@ from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, Unsupported
 from txlake.ports import NewTable, Store
 from txlake.protocol.file_names import LOG_FOLDER
 from txlake.session.belongings import catalog_of, transaction_of
-from txlake.session.engine import Engine, Handle
+from txlake.session.engine import Handle
 from txlake.session.opening import lake_at
 from txlake.session.session import Session
 from txlake.statements import TableName, TablePath, table_of
@@ -52,10 +52,11 @@ def recover(session: Session, locations: tuple[str, ...]) -> Recovered:
         )
     lake = engine.lost or lake_at(warehouse)
     if lake is not None:
-        catalog.become(lake)
+        catalog.adopt(lake)
     engine.lost = None
     places = [*_tables_below(warehouse), *locations]
-    found, notes = [], []
+    found: list[str] = []
+    notes: list[str] = []
     for place in places:
         handle = engine.at(place, TablePath(place))
         own = _owner(handle, notes)

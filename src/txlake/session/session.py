@@ -16,7 +16,7 @@ from txlake.conflict.levels import Level, parse_level
 from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
-from txlake.session.admission import admit
+from txlake.session.admission import admit, database_lock
 from txlake.session.belongings import catalog_of, refuse_lost
 from txlake.session.context import Context
 from txlake.session.data import read
@@ -267,8 +267,13 @@ class Session:
 
     def _use(self, name: str) -> None:
         catalog = self.engine.catalog
-        if catalog is None or catalog.database(name) is None:
+        entry = None if catalog is None else catalog.database(name)
+        if catalog is None or entry is None:
             raise InvalidRequest(f"there is no database {name!r}; SHOW DATABASES lists them")
+        number = self.number()
+        catalog.locks.leave(number)
+        used = database_lock(entry, LockMode.S)
+        catalog.locks.acquire(number, None, [used], self.lock_timeout_ms)
         self.database = name
 
     def _control(self, statement: Statement) -> DataFrame:

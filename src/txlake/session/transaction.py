@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 
-from txlake.catalog import Catalog, DatabaseEntry
+from txlake.catalog import DatabaseEntry
 from txlake.conflict.footprint import ReadKind
 from txlake.conflict.granularity import PROPERTY as GRANULARITY
 from txlake.conflict.granularity import Granularity, coarsest, parse_granularity
@@ -145,10 +145,6 @@ class Transaction:
                 self._level_in(database),
                 self._granularity_in(database),
             )
-            if self._tables:
-                found.read_elsewhere()
-                for other in self._tables.values():
-                    other.read_elsewhere()
             self._tables[handle.key] = found
             self._handles[handle.key] = handle
         return found
@@ -318,6 +314,8 @@ class Transaction:
         paths = [key for key in written if self._handles[key].entry is None]
         if paths:
             [key] = paths
+            if any(other.has_read for url, other in self._tables.items() if url != key):
+                written[key].read_elsewhere()
             written[key].commit(user_metadata=told, probe=self._probe(key))
             return
         catalog = self.engine.catalog
@@ -328,8 +326,9 @@ class Transaction:
             Part(
                 log=table.log,
                 proposal=table.proposal(
-                    transaction_id=self.id,
-                    changes_elsewhere=bool(written.keys() - {key}),
+                    txn_id=self.id,
+                    beside=list(self._tables.values()),
+                    names_change=bool(self._names.changes),
                     user_metadata=told,
                     probe=self._probe(key),
                 ),
@@ -346,6 +345,7 @@ class Transaction:
             settings=self.engine.settings,
         )
         self._is_known = False  # its entry in the catalog ended with the ratification
+        catalog.locks.ended(self.id)
 
     def _probe(self, key: str) -> SparkProbe:
         return SparkProbe(partial(self._work_on, self._handles[key], self._tables[key].base))
@@ -367,6 +367,7 @@ class Transaction:
         self._is_known = False
         try:
             catalog.transactions.end(self.id)
+            catalog.locks.ended(self.id)
         except TxlakeError as error:
             _logger.warning("transaction %s: its locks end with its lease: %s", self.id, error)
 

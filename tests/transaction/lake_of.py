@@ -73,11 +73,19 @@ class LakeOf:
         """The table as a reader sees it that knows no catalog."""
         return TableLog(self.store(name), self.system, self.settings, name=name)
 
-    def create(self, *names: str, configuration: Mapping[str, str] | None = None) -> LakeOf:
-        """Tables of columns id and p, or k and n where `k` is the partition column."""
+    def create(
+        self,
+        *names: str,
+        configuration: Mapping[str, str] | None = None,
+        files: Mapping[str, Sequence[Add]] | None = None,
+    ) -> LakeOf:
+        """Tables of columns id and p; of counters (k and n) where `files` says what is in them."""
         tx = LakeTransaction(self)
-        for name in names:
-            tx.create(name, metadata(dict(configuration or {})))
+        for name in (*names, *(files or ())):
+            settings = metadata(dict(configuration or {})) if name in names else counters()
+            table = tx.create(name, settings)
+            if files and name in files:
+                table.stage(files[name], operation="WRITE")
         tx.commit()
         return self
 
@@ -157,14 +165,17 @@ class LakeTransaction:
             )
             for table in self.tables.values()
         ]
-        return commit_together(
-            self._lake.ledger,
-            parts,
-            transaction_id=self.id,
-            names=self.names,
-            system=self._lake.system,
-            settings=self._lake.settings,
-        )
+        try:
+            return commit_together(
+                self._lake.ledger,
+                parts,
+                transaction_id=self.id,
+                names=self.names,
+                system=self._lake.system,
+                settings=self._lake.settings,
+            )
+        finally:  # by its session, or when its lease is over
+            self._lake.ledger.end(self.id)
 
 
 def counters() -> Metadata:

@@ -254,7 +254,7 @@ class _LakeLoop:
         try:
             for table_id, following in self._written().items():
                 made.append(self._attempt(table_id, following, retries))
-        except BaseException:
+        except Exception:
             self._drop(made)
             raise
         return made

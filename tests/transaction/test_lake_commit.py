@@ -16,6 +16,7 @@ from txlake.errors import (
     InvalidRequest,
     MetadataChangedException,
     OutcomeUnknown,
+    ProtocolChangedException,
     SerializableIsolationViolation,
     Unavailable,
 )
@@ -23,6 +24,8 @@ from txlake.ports import DroppedTable, RenamedTable
 from txlake.protocol.actions import CommitInfo, decode_actions
 from txlake.protocol.file_names import STAGED_FOLDER, commit_path
 from txlake.settings import RetrySettings, Settings
+from txlake.transaction.belonging import DETACH, detaching
+from txlake.transaction.table_transaction import TableTransaction
 
 BOTH = ("a", "b")
 
@@ -143,6 +146,28 @@ def test_a_path_table_cant_be_part_of_it() -> None:
     tx.table("a").log.governed = None
     with pytest.raises(InvalidRequest, match=r"^a: a path table can't be part"):
         tx.commit()
+
+
+def detach(lake: LakeOf, name: str) -> None:
+    tx = lake.begin()
+    table = tx.table(name)
+    table.stage(detaching(table.base), operation=DETACH)
+    tx.commit()
+
+
+def test_a_detached_table_is_no_part_of_it() -> None:
+    lake = lake_of()
+    tx = write_both(lake)
+    detach(lake, "a")
+    with pytest.raises(ProtocolChangedException, match="dropped the table features"):
+        tx.commit()
+    tx = write_both(lake)
+    with pytest.raises(InvalidRequest, match=r"^a: version 1 isn't held .* The table was detached"):
+        tx.commit()
+    assert paths(lake, "b") == []
+    committing = TableTransaction(lake.plain("a"), lake.plain("a").latest())
+    committing.stage([add("x")], operation="WRITE")
+    assert committing.commit().version == 2
 
 
 # --- others come first ----------------------------------------------------------------------------
@@ -307,6 +332,22 @@ def test_what_was_read_for_a_write_is_exempt_from_blind_appends_as_on_one_table(
         else:
             with pytest.raises(ConcurrentAppendException):
                 tx.commit()
+
+
+def test_an_append_of_one_that_read_another_table_is_not_blind() -> None:
+    lake = lake_of()
+    tx = lake.begin()
+    tx.table("b").read()
+    tx.table("a").stage([add("a1")], operation="WRITE")
+    other = lake.begin()
+    other.table("a").plain_read()
+    other.table("b").stage([add("x")], operation="WRITE")
+    other.commit()
+    info = lake.plain("b").commit_info(1)
+    assert info is not None
+    assert info.values["isBlindAppend"] is False
+    with pytest.raises(ConcurrentAppendException, match=r"^b: "):
+        tx.commit()
 
 
 def test_a_read_tables_head_is_part_of_the_ratification() -> None:
@@ -502,3 +543,17 @@ def test_a_checkpoint_comes_after_the_publication_alone() -> None:
     lake.append("a", add("a2"))
     assert checkpoint(2) not in lake.fake("a").files
     assert "_delta_log/00000000000000000002.crc" not in lake.fake("a").files
+
+
+def test_what_was_dropped_meanwhile_is_left_to_the_catalog() -> None:
+    lake = lake_of()
+    tx = write_both(lake)
+    del lake.fake("a").files[commit_path(0)]  # as if the version before weren't published
+
+    def drop() -> None:
+        lake.ledger.tables["a"].is_dropped = True
+
+    when(lake, "ratify done", drop)
+    assert tx.commit().sequence == 2
+    assert commit_path(1) not in lake.fake("a").files
+    assert "_delta_log/00000000000000000001.crc" not in lake.fake("a").files

@@ -10,7 +10,7 @@ import pytest
 from tests.transaction.lake_of import LakeOf
 from tests.transaction.log_of import DAY, FakeStore, add, metadata
 from txlake.errors import CorruptTable, InvalidRequest, MetadataChangedException, Unavailable
-from txlake.ports import PutOutcome
+from txlake.ports import Head, PutOutcome
 from txlake.protocol.actions import CommitInfo, encode_actions
 from txlake.protocol.file_names import commit_path, log_path, parse_name
 from txlake.settings import Settings
@@ -247,6 +247,23 @@ def test_a_catalog_that_is_away_is_unavailable() -> None:
     lake.ledger.hook = away
     with pytest.raises(Unavailable, match="the catalog is away"):
         log.latest()
+
+
+def test_an_answer_that_was_overtaken_takes_nothing_back() -> None:
+    lake = lake_of("x")
+    log, ask = lake.open("a"), lake.ledger.head
+
+    def slow(table_id: str) -> Head | None:
+        lake.ledger.head = ask  # type: ignore[method-assign]
+        answer = ask(table_id)
+        lake.append("a", add("y"))
+        assert log.latest().version == 2  # another thread asks, and is answered sooner
+        return answer
+
+    lake.ledger.head = slow  # type: ignore[method-assign]
+    assert log.latest().version == 2
+    log.forget()
+    assert log.listing().latest_version == 2
 
 
 def test_a_table_that_isnt_in_the_catalog() -> None:

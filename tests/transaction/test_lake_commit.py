@@ -524,6 +524,66 @@ def test_what_cant_be_published_is_committed_and_published_by_the_next() -> None
     assert paths(lake, "a") == ["a1", "a2"]
 
 
+def test_versions_are_published_in_their_order() -> None:
+    lake = lake_of()
+    tx = write_both(lake)
+    lake.fake("a").failing.add(commit_path(1))
+    lake.append("a", add("x"))
+    lake.fake("a").failing.clear()
+    lake.fake("a").requests.clear()
+    assert tx.commit().tables["a"].version == 2
+    puts = [path for kind, path in lake.fake("a").requests if kind == "put_if_absent"]
+    assert puts[:2] == [commit_path(1), commit_path(2)]
+    assert lake.plain("a").latest().version == 2
+
+
+def test_the_own_commit_is_the_newest_without_reading_it() -> None:
+    lake = lake_of()
+    logs = {name: lake.open(name) for name in BOTH}
+    tx = lake.begin(logs=logs)
+    tx.table("a").stage([add("a1")], operation="WRITE")
+    tx.commit()
+    lake.fake("a").requests.clear()
+    assert [file.path for file in logs["a"].latest().files.adds()] == ["a1"]
+    assert lake.fake("a").requests == []
+
+
+def test_threads_that_share_a_log_commit_in_turn() -> None:
+    lake = lake_of(settings=Settings(retry=RetrySettings(queue_ms_max=0)))
+    logs = {name: lake.open(name) for name in BOTH}
+    free: dict[tuple[str, str], bool] = {}
+
+    def looking(moment: str) -> None:
+        for name in BOTH:
+            with logs[name].turn() as is_mine:
+                free[moment, name] = is_mine
+
+    tx = lake.begin(Level.SERIALIZABLE, logs=logs)
+    tx.table("b").plain_read()
+    tx.table("a").stage([add("a1")], operation="WRITE")
+    lake.ledger.hook = looking
+    tx.commit()
+    assert free["ratify", "a"] is False
+    assert free["publishes done", "a"] is False
+    assert free["ratify", "b"] is True  # a table that is only read keeps nobody waiting
+    with logs["a"].turn() as is_mine:
+        assert is_mine
+
+
+def test_what_a_thread_of_this_process_commits_is_left_to_it_to_publish() -> None:
+    lake = lake_of(settings=Settings(retry=RetrySettings(queue_ms_max=0)))
+    log = lake.open("a")
+    log.latest()
+    lake.fake("a").failing.add(commit_path(1))
+    lake.append("a", add("x"))
+    lake.fake("a").failing.clear()
+    with log.turn():
+        assert [file.path for file in log.latest().files.adds()] == ["x"]
+        assert commit_path(1) not in lake.fake("a").files
+    log.latest()
+    assert commit_path(1) in lake.fake("a").files
+
+
 def test_a_ledger_that_is_away_after_the_ratification_fails_nothing() -> None:
     lake = lake_of()
     tx = write_both(lake)

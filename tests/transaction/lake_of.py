@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 from tests.support.ledger import SimulatedLedger
-from tests.transaction.log_of import Clock, FakeStore, metadata
+from tests.transaction.log_of import Clock, FakeStore, add, metadata
 from txlake.conflict.levels import Level
 from txlake.log.predicates import bind, parse_predicate
 from txlake.ports import NameChange, NewTable, Store, System
@@ -17,6 +17,8 @@ from txlake.transaction.governed import Governed
 from txlake.transaction.lake_commit import CommittedTogether, Part, commit_together
 from txlake.transaction.table_log import TableLog
 from txlake.transaction.table_transaction import TableTransaction
+
+BOTH = ("a", "b")
 
 COUNTERS = json.dumps(
     {
@@ -201,3 +203,37 @@ def counter(key: str, value: int, name: str) -> Add:
 def value_of(file: Add) -> int:
     """The counter that a file holds."""
     return int(json.loads(file.stats or "")["maxValues"]["n"])
+
+
+def lake_of(*names: str, settings: Settings | None = None) -> LakeOf:
+    """A lake with these tables, `a` and `b` when none is named."""
+    return LakeOf(settings).create(*(names or BOTH))
+
+
+def write_both(lake: LakeOf, suffix: str = "1") -> LakeTransaction:
+    """A transaction that appends a file to each of both tables."""
+    tx = lake.begin()
+    for name in BOTH:
+        tx.table(name).stage([add(f"{name}{suffix}")], operation="WRITE")
+    return tx
+
+
+def paths(lake: LakeOf, name: str) -> list[str]:
+    """The data files of a table as txlake reads it now."""
+    return sorted(file.path for file in lake.open(name).latest().files.adds())
+
+
+def when(lake: LakeOf, moment: str, *steps: Callable[[], object]) -> None:
+    """Something happens at the next requests of a kind, one step each."""
+    left = list(steps)
+
+    def hook(now: str) -> None:
+        if now == moment and left:
+            step = left.pop(0)
+            lake.ledger.hook, kept = (lambda _: None), lake.ledger.hook
+            try:
+                step()
+            finally:
+                lake.ledger.hook = kept
+
+    lake.ledger.hook = hook

@@ -204,6 +204,25 @@ def test_who_opened_before_the_publication_reads_what_it_left() -> None:
     assert names(log) == ["x"]
 
 
+def test_a_publication_that_another_finished_first_is_finished(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lake = lake_of(settings=Settings(inline_commit_bytes_max=0))
+    unpublished(lake, "x")
+    ask = lake.ledger.head
+
+    def slow(table_id: str) -> Head | None:
+        lake.ledger.head = ask  # type: ignore[method-assign]
+        answer = ask(table_id)
+        assert lake.open("a").exists()  # it publishes, and deletes what was staged
+        return answer
+
+    lake.ledger.head = slow  # type: ignore[method-assign]
+    caplog.clear()
+    assert names(lake.open("a")) == ["x"]
+    assert caplog.messages == []
+
+
 @pytest.mark.parametrize("arrives", [True, False])
 def test_a_put_whose_reply_is_lost_is_looked_for(arrives: bool) -> None:
     lake = lake_of()

@@ -329,6 +329,20 @@ def test_an_instant_that_a_commit_of_this_process_passed_is_kept() -> None:
     assert lake.fake("a").requests == []
 
 
+def test_an_instant_a_little_before_a_known_one_costs_just_the_commits_between() -> None:
+    lake = lake_of("v1")
+    log = lake.open("a")
+    assert log.latest().version == 1
+    for number in range(2, 7):
+        lake.append("a", add(f"v{number}"))
+    assert log.latest().version == 6
+    lake.fake("a").requests.clear()
+    assert log.snapshot(3).version == 3
+    gets = [path for kind, path in lake.fake("a").requests if kind == "get"]
+    assert gets == [commit_path(2), commit_path(3)]
+    assert names(log, 3) == ["v1", "v2", "v3"]
+
+
 def names_at(log: TableLog, sequence: int) -> list[str]:
     return sorted(file.path for file in log.at_sequence(sequence).files.adds())
 

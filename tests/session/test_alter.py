@@ -52,6 +52,7 @@ from txlake.statements import (
     UnsetProperties,
     UpgradeProtocol,
 )
+from txlake.transaction.belonging import Belonging, attaching
 from txlake.transaction.change import Change
 
 MAPPED = {"delta.columnMapping.mode": "name"}
@@ -476,6 +477,13 @@ def test_features_that_cannot_be_dropped() -> None:
     refused(DropFeature(T, "clustering", truncate_history=True), start, "TRUNCATE HISTORY")
     constrained = altered(AddConstraint(T, CheckConstraint("c", sql("a > 0"))), start)
     refused(DropFeature(T, "checkConstraints"), constrained, "constraints: c")
+
+
+def test_a_catalogs_table_stays_one_until_it_is_detached() -> None:
+    start = table("a int")
+    held = start.apply(attaching(Belonging("lake", "table", "s"), start))
+    refused(DropFeature(T, "txlakeCatalog"), held, "until it is detached")
+    refused(DropFeature(T, "domainMetadata"), held, "txlakeCatalog needs it")
 
 
 def test_dropping_clears_what_the_feature_left() -> None:

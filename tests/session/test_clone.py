@@ -12,6 +12,7 @@ from txlake.protocol.deletion_vectors import relative_vector, vector_path
 from txlake.session.clone import Copy, clone
 from txlake.session.environment import EVERY_ROW
 from txlake.statements import Clone, TableName
+from txlake.transaction.belonging import Belonging, attaching
 from txlake.transaction.change import Change
 
 SOURCE = "file:///data/s"
@@ -67,6 +68,16 @@ DEEP = Clone(table=T, source=TableName(("s",)))
 
 def adds_of(change: Change) -> list[Add]:
     return [action for action in change.actions if isinstance(action, Add)]
+
+
+@pytest.mark.parametrize("statement", [SHALLOW, DEEP])
+def test_a_clone_of_a_catalogs_table_is_nobodys_yet(statement: Clone) -> None:
+    start = source(add("f"))
+    held = start.apply(attaching(Belonging("lake", "table", "s"), start))
+    change, _ = cloned(statement, held)
+    assert "txlakeCatalog" in held.features
+    assert "txlakeCatalog" not in (protocol_of(change).writer_features or ())
+    assert "txlake.catalog" not in Snapshot.empty("t").apply(change.actions).domains
 
 
 def test_a_shallow_clone_names_the_files_of_its_source() -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 from tests.support.ledger import SimulatedLedger
-from tests.transaction.log_of import Clock, FakeStore, metadata
+from tests.transaction.log_of import Clock, FakeStore, add, metadata
 from txlake.conflict.levels import Level
 from txlake.log.predicates import bind, parse_predicate
 from txlake.ports import NameChange, NewTable, Store, System
@@ -17,6 +17,8 @@ from txlake.transaction.governed import Governed
 from txlake.transaction.lake_commit import CommittedTogether, Part, commit_together
 from txlake.transaction.table_log import TableLog
 from txlake.transaction.table_transaction import TableTransaction
+
+BOTH = ("a", "b")
 
 COUNTERS = json.dumps(
     {
@@ -73,11 +75,19 @@ class LakeOf:
         """The table as a reader sees it that knows no catalog."""
         return TableLog(self.store(name), self.system, self.settings, name=name)
 
-    def create(self, *names: str, configuration: Mapping[str, str] | None = None) -> LakeOf:
-        """Tables of columns id and p, or k and n where `k` is the partition column."""
+    def create(
+        self,
+        *names: str,
+        configuration: Mapping[str, str] | None = None,
+        files: Mapping[str, Sequence[Add]] | None = None,
+    ) -> LakeOf:
+        """Tables of columns id and p; of counters (k and n) where `files` says what is in them."""
         tx = LakeTransaction(self)
-        for name in names:
-            tx.create(name, metadata(dict(configuration or {})))
+        for name in (*names, *(files or ())):
+            settings = metadata(dict(configuration or {})) if name in names else counters()
+            table = tx.create(name, settings)
+            if files and name in files:
+                table.stage(files[name], operation="WRITE")
         tx.commit()
         return self
 
@@ -157,14 +167,17 @@ class LakeTransaction:
             )
             for table in self.tables.values()
         ]
-        return commit_together(
-            self._lake.ledger,
-            parts,
-            transaction_id=self.id,
-            names=self.names,
-            system=self._lake.system,
-            settings=self._lake.settings,
-        )
+        try:
+            return commit_together(
+                self._lake.ledger,
+                parts,
+                transaction_id=self.id,
+                names=self.names,
+                system=self._lake.system,
+                settings=self._lake.settings,
+            )
+        finally:  # by its session, or when its lease is over
+            self._lake.ledger.end(self.id)
 
 
 def counters() -> Metadata:
@@ -190,3 +203,37 @@ def counter(key: str, value: int, name: str) -> Add:
 def value_of(file: Add) -> int:
     """The counter that a file holds."""
     return int(json.loads(file.stats or "")["maxValues"]["n"])
+
+
+def lake_of(*names: str, settings: Settings | None = None) -> LakeOf:
+    """A lake with these tables, `a` and `b` when none is named."""
+    return LakeOf(settings).create(*(names or BOTH))
+
+
+def write_both(lake: LakeOf, suffix: str = "1") -> LakeTransaction:
+    """A transaction that appends a file to each of both tables."""
+    tx = lake.begin()
+    for name in BOTH:
+        tx.table(name).stage([add(f"{name}{suffix}")], operation="WRITE")
+    return tx
+
+
+def paths(lake: LakeOf, name: str) -> list[str]:
+    """The data files of a table as txlake reads it now."""
+    return sorted(file.path for file in lake.open(name).latest().files.adds())
+
+
+def when(lake: LakeOf, moment: str, *steps: Callable[[], object]) -> None:
+    """Something happens at the next requests of a kind, one step each."""
+    left = list(steps)
+
+    def hook(now: str) -> None:
+        if now == moment and left:
+            step = left.pop(0)
+            lake.ledger.hook, kept = (lambda _: None), lake.ledger.hook
+            try:
+                step()
+            finally:
+                lake.ledger.hook = kept
+
+    lake.ledger.hook = hook

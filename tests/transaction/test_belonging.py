@@ -139,6 +139,17 @@ def test_commits_that_go_past_the_catalog_are_refused() -> None:
     assert table.paths == paths
 
 
+def test_a_table_is_attached_once() -> None:
+    table = LogOf().create()
+    attach(table)
+    transaction = begin(table)
+    other = Belonging(lake="lake-2", table="table-2", name="mine")
+    actions = (transaction.base.protocol, *attaching(other, transaction.base))
+    transaction.stage(actions, operation=ATTACH)
+    with pytest.raises(InvalidRequest, match="belongs to the catalog of lake lake-1"):
+        transaction.commit()
+
+
 def test_a_table_that_was_attached_meanwhile_is_refused() -> None:
     table = LogOf().create()
     transaction = begin(table)

@@ -10,7 +10,7 @@ import pytest
 from tests.transaction.lake_of import LakeOf
 from tests.transaction.log_of import DAY, FakeStore, add, metadata
 from txlake.errors import CorruptTable, InvalidRequest, MetadataChangedException, Unavailable
-from txlake.ports import PutOutcome
+from txlake.ports import Head, PutOutcome
 from txlake.protocol.actions import CommitInfo, encode_actions
 from txlake.protocol.file_names import commit_path, log_path, parse_name
 from txlake.settings import Settings
@@ -204,6 +204,25 @@ def test_who_opened_before_the_publication_reads_what_it_left() -> None:
     assert names(log) == ["x"]
 
 
+def test_a_publication_that_another_finished_first_is_finished(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lake = lake_of(settings=Settings(inline_commit_bytes_max=0))
+    unpublished(lake, "x")
+    ask = lake.ledger.head
+
+    def slow(table_id: str) -> Head | None:
+        lake.ledger.head = ask  # type: ignore[method-assign]
+        answer = ask(table_id)
+        assert lake.open("a").exists()  # it publishes, and deletes what was staged
+        return answer
+
+    lake.ledger.head = slow  # type: ignore[method-assign]
+    caplog.clear()
+    assert names(lake.open("a")) == ["x"]
+    assert caplog.messages == []
+
+
 @pytest.mark.parametrize("arrives", [True, False])
 def test_a_put_whose_reply_is_lost_is_looked_for(arrives: bool) -> None:
     lake = lake_of()
@@ -249,6 +268,23 @@ def test_a_catalog_that_is_away_is_unavailable() -> None:
         log.latest()
 
 
+def test_an_answer_that_was_overtaken_takes_nothing_back() -> None:
+    lake = lake_of("x")
+    log, ask = lake.open("a"), lake.ledger.head
+
+    def slow(table_id: str) -> Head | None:
+        lake.ledger.head = ask  # type: ignore[method-assign]
+        answer = ask(table_id)
+        lake.append("a", add("y"))
+        assert log.latest().version == 2  # another thread asks, and is answered sooner
+        return answer
+
+    lake.ledger.head = slow  # type: ignore[method-assign]
+    assert log.latest().version == 2
+    log.forget()
+    assert log.listing().latest_version == 2
+
+
 def test_a_table_that_isnt_in_the_catalog() -> None:
     log = LakeOf().open("a")
     assert log.latest_or_none() is None
@@ -291,6 +327,20 @@ def test_an_instant_that_a_commit_of_this_process_passed_is_kept() -> None:
     lake.fake("a").requests.clear()
     assert names_at(log, sequence) == ["x"]
     assert lake.fake("a").requests == []
+
+
+def test_an_instant_a_little_before_a_known_one_costs_just_the_commits_between() -> None:
+    lake = lake_of("v1")
+    log = lake.open("a")
+    assert log.latest().version == 1
+    for number in range(2, 7):
+        lake.append("a", add(f"v{number}"))
+    assert log.latest().version == 6
+    lake.fake("a").requests.clear()
+    assert log.snapshot(3).version == 3
+    gets = [path for kind, path in lake.fake("a").requests if kind == "get"]
+    assert gets == [commit_path(2), commit_path(3)]
+    assert names(log, 3) == ["v1", "v2", "v3"]
 
 
 def names_at(log: TableLog, sequence: int) -> list[str]:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from tests.transaction.lake_of import LakeOf, LakeTransaction
+from tests.transaction.lake_of import (
+    BOTH,
+    LakeOf,
+    LakeTransaction,
+    lake_of,
+    paths,
+    when,
+    write_both,
+)
 from tests.transaction.log_of import add, metadata
 from txlake.conflict.levels import Level
 from txlake.errors import (
@@ -15,27 +21,16 @@ from txlake.errors import (
     Conflict,
     InvalidRequest,
     MetadataChangedException,
-    OutcomeUnknown,
+    ProtocolChangedException,
     SerializableIsolationViolation,
     Unavailable,
 )
 from txlake.ports import DroppedTable, RenamedTable
 from txlake.protocol.actions import CommitInfo, decode_actions
-from txlake.protocol.file_names import STAGED_FOLDER, commit_path
+from txlake.protocol.file_names import commit_path
 from txlake.settings import RetrySettings, Settings
-
-BOTH = ("a", "b")
-
-
-def lake_of(*names: str, settings: Settings | None = None) -> LakeOf:
-    return LakeOf(settings).create(*(names or BOTH))
-
-
-def write_both(lake: LakeOf, suffix: str = "1") -> LakeTransaction:
-    tx = lake.begin()
-    for name in BOTH:
-        tx.table(name).stage([add(f"{name}{suffix}")], operation="WRITE")
-    return tx
+from txlake.transaction.belonging import DETACH, detaching
+from txlake.transaction.table_transaction import TableTransaction
 
 
 def remove_from(tx: LakeTransaction, name: str, path: str) -> None:
@@ -43,30 +38,6 @@ def remove_from(tx: LakeTransaction, name: str, path: str) -> None:
     file = table.base.files.get((path, None))
     assert file is not None
     table.stage([file.removed(timestamp_ms=1)], operation="DELETE")
-
-
-def paths(lake: LakeOf, name: str) -> list[str]:
-    return sorted(file.path for file in lake.open(name).latest().files.adds())
-
-
-def staged(lake: LakeOf, name: str) -> list[str]:
-    return [path for path in lake.fake(name).files if path.startswith(STAGED_FOLDER)]
-
-
-def when(lake: LakeOf, moment: str, *steps: Callable[[], object]) -> None:
-    """Something happens at the next requests of a kind, one step each."""
-    left = list(steps)
-
-    def hook(now: str) -> None:
-        if now == moment and left:
-            step = left.pop(0)
-            lake.ledger.hook, kept = (lambda _: None), lake.ledger.hook
-            try:
-                step()
-            finally:
-                lake.ledger.hook = kept
-
-    lake.ledger.hook = hook
 
 
 # --- what becomes true ----------------------------------------------------------------------------
@@ -143,6 +114,28 @@ def test_a_path_table_cant_be_part_of_it() -> None:
     tx.table("a").log.governed = None
     with pytest.raises(InvalidRequest, match=r"^a: a path table can't be part"):
         tx.commit()
+
+
+def detach(lake: LakeOf, name: str) -> None:
+    tx = lake.begin()
+    table = tx.table(name)
+    table.stage(detaching(table.base), operation=DETACH)
+    tx.commit()
+
+
+def test_a_detached_table_is_no_part_of_it() -> None:
+    lake = lake_of()
+    tx = write_both(lake)
+    detach(lake, "a")
+    with pytest.raises(ProtocolChangedException, match="dropped the table features"):
+        tx.commit()
+    tx = write_both(lake)
+    with pytest.raises(InvalidRequest, match=r"^a: version 1 isn't held .* The table was detached"):
+        tx.commit()
+    assert paths(lake, "b") == []
+    committing = TableTransaction(lake.plain("a"), lake.plain("a").latest())
+    committing.stage([add("x")], operation="WRITE")
+    assert committing.commit().version == 2
 
 
 # --- others come first ----------------------------------------------------------------------------
@@ -309,6 +302,22 @@ def test_what_was_read_for_a_write_is_exempt_from_blind_appends_as_on_one_table(
                 tx.commit()
 
 
+def test_an_append_of_one_that_read_another_table_is_not_blind() -> None:
+    lake = lake_of()
+    tx = lake.begin()
+    tx.table("b").read()
+    tx.table("a").stage([add("a1")], operation="WRITE")
+    other = lake.begin()
+    other.table("a").plain_read()
+    other.table("b").stage([add("x")], operation="WRITE")
+    other.commit()
+    info = lake.plain("b").commit_info(1)
+    assert info is not None
+    assert info.values["isBlindAppend"] is False
+    with pytest.raises(ConcurrentAppendException, match=r"^b: "):
+        tx.commit()
+
+
 def test_a_read_tables_head_is_part_of_the_ratification() -> None:
     lake = lake_of()
     tx = lake.begin(Level.SERIALIZABLE)
@@ -395,110 +404,3 @@ def test_two_that_read_a_table_of_granularity_table_dont_conflict_on_it() -> Non
     other.table("b").stage([add("x", stats=bounds)], operation="WRITE")
     other.commit()
     assert tx.commit().tables["a"].version == 1
-
-
-# --- how it ends ----------------------------------------------------------------------------------
-
-
-def failing(error: Exception) -> Callable[[], None]:
-    def fail() -> None:
-        raise error
-
-    return fail
-
-
-def test_a_catalog_that_is_away_committed_nothing() -> None:
-    lake = lake_of()
-    tx = write_both(lake)
-    when(lake, "ratify", failing(Unavailable("the catalog is away")))
-    with pytest.raises(Unavailable, match="the catalog is away"):
-        tx.commit()
-    assert [paths(lake, name) for name in BOTH] == [[], []]
-
-
-def test_an_unknown_outcome_is_told_and_keeps_what_was_staged() -> None:
-    lake = lake_of(settings=Settings(inline_commit_bytes_max=0))
-    tx = write_both(lake)
-    when(lake, "ratify done", failing(OutcomeUnknown("nobody knows")))
-    with pytest.raises(OutcomeUnknown, match="nobody knows"):
-        tx.commit()
-    assert [len(staged(lake, name)) for name in BOTH] == [1, 1]
-    # It was ratified after all: whoever comes next sees it.
-    assert [paths(lake, name) for name in BOTH] == [["a1"], ["b1"]]
-    assert [staged(lake, name) for name in BOTH] == [[], []]
-
-
-def test_large_commits_stand_in_files_until_they_are_published() -> None:
-    lake = lake_of(settings=Settings(inline_commit_bytes_max=0))
-    seen: list[int] = []
-    when(lake, "ratify", lambda: seen.extend(len(staged(lake, name)) for name in BOTH))
-    write_both(lake).commit()
-    assert seen == [1, 1]
-    for name in BOTH:
-        commit = lake.ledger.tables[name].commits[1]
-        assert commit.content is None
-        assert str(commit.staged).startswith("00000000000000000001.")
-        assert staged(lake, name) == []
-        assert paths(lake, name) == [f"{name}1"]
-
-
-@pytest.mark.parametrize("error", [Unavailable("away"), InvalidRequest("killed")])
-def test_what_was_staged_in_vain_is_deleted(error: Exception) -> None:
-    lake = lake_of(settings=Settings(inline_commit_bytes_max=0))
-    tx = write_both(lake)
-    when(lake, "ratify", lambda: lake.append("a", add("x")), failing(error))
-    with pytest.raises(type(error)):
-        tx.commit()
-    assert [staged(lake, name) for name in BOTH] == [[], []]
-
-
-def test_a_stage_that_fails_deletes_those_before_it() -> None:
-    lake = lake_of(settings=Settings(inline_commit_bytes_max=0))
-    tx = write_both(lake)
-    put = lake.fake("b").put
-
-    def full(path: str, data: bytes) -> None:
-        if path.startswith(STAGED_FOLDER):
-            raise InvalidRequest("disk full")
-        put(path, data)
-
-    lake.fake("b").put = full  # type: ignore[method-assign]
-    with pytest.raises(InvalidRequest, match="disk full"):
-        tx.commit()
-    assert staged(lake, "a") == []
-    assert lake.ledger.tables["a"].head == 0
-
-
-def test_what_cant_be_published_is_committed_and_published_by_the_next() -> None:
-    lake = lake_of()
-    tx = write_both(lake)
-    lake.fake("a").failing.add(commit_path(1))
-    outcome = tx.commit()
-    assert {name: one.version for name, one in outcome.tables.items()} == {"a": 1, "b": 1}
-    assert lake.plain("a").latest().version == 0
-    assert lake.plain("b").latest().version == 1
-    lake.fake("a").failing.clear()
-    lake.append("a", add("a2"))
-    assert lake.plain("a").latest().version == 2
-    assert paths(lake, "a") == ["a1", "a2"]
-
-
-def test_a_ledger_that_is_away_after_the_ratification_fails_nothing() -> None:
-    lake = lake_of()
-    tx = write_both(lake)
-    when(lake, "publishes", failing(Unavailable("away")), failing(Unavailable("away")))
-    assert tx.commit().sequence == 2
-    assert lake.ledger.tables["a"].published == 0
-    assert paths(lake, "a") == ["a1"]
-    assert lake.ledger.tables["a"].published == 1
-
-
-def test_a_checkpoint_comes_after_the_publication_alone() -> None:
-    lake = LakeOf().create("a", configuration={"delta.checkpointInterval": "1"})
-    checkpoint = "_delta_log/{:020d}.checkpoint.parquet".format
-    lake.append("a", add("a1"))
-    assert checkpoint(1) in lake.fake("a").files
-    lake.fake("a").failing.add(commit_path(2))
-    lake.append("a", add("a2"))
-    assert checkpoint(2) not in lake.fake("a").files
-    assert "_delta_log/00000000000000000002.crc" not in lake.fake("a").files

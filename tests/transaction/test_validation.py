@@ -85,6 +85,11 @@ def domain(name: str) -> DomainMetadata:
 
 GONE = A.removed(timestamp_ms=1)
 MOVED = A.removed(timestamp_ms=1, data_change=False)
+WITH_DOMAIN = PLAIN.apply([domain("d")])
+NO_DOMAINS = msgspec.structs.replace(
+    FULL,
+    writer_features=tuple({*(FULL.writer_features or ())} - {"domainMetadata", "rowTracking"}),
+)
 REFUSED: dict[str, tuple[str, Snapshot, Sequence[Action], str]] = {
     "no path": ("paths_are_data", PLAIN, [add("")], "expected the path of a data file"),
     "the log's folder": ("paths_are_data", PLAIN, [add("_delta_log/x")], "path of a data file"),
@@ -217,6 +222,13 @@ FINE: dict[str, tuple[Snapshot, Sequence[Action]]] = {
         [Txn(app_id="app", version=1), Txn(app_id="app", version=1)],
     ),
     "two domains": (PLAIN, [domain("d"), domain("e")]),
+    "a domain that leaves together with its feature": (
+        WITH_DOMAIN,
+        [
+            NO_DOMAINS,
+            DomainMetadata(domain="d", configuration="", removed=True),
+        ],
+    ),
     "a delete": (PLAIN, [GONE]),
     "a delete by vector": (WITH_VECTORS, [GONE, A_DV]),
     "an old vector where they are off": (OLD_VECTOR, [msgspec.structs.replace(A_DV, size=11)]),

@@ -43,9 +43,6 @@ class CommitLoop:
         when a reply was lost and looking didn't settle it, and what the store raises. Unless the
         outcome is unknown, nothing was committed then.
         """
-        base = self._proposal.base
-        if is_governed(base.protocol):
-            raise refusal(base.table, base.version, tuple(base.domains.values()))
         try:
             with self._log.turn():
                 committed = self._run()
@@ -145,14 +142,16 @@ class CommitLoop:
             if self._lost is not None and winner.version >= self._lost:
                 self._lost = None
             winners.append(winner)
-        attaches = any(
-            isinstance(one, Protocol) and is_governed(one) for one in self._proposal.actions
-        )
-        if is_governed(latest.protocol) and not attaches:
+        if is_governed(latest.protocol) and not self._attaches():
             raise refusal(log.name, latest.version, tuple(latest.domains.values()))
         following.check_selects(winners)
         following.follow(winners, latest)
         return None
+
+    def _attaches(self) -> bool:
+        """Whether the commit itself is what makes the table a catalog's."""
+        protocols = (one for one in self._proposal.actions if isinstance(one, Protocol))
+        return not is_governed(self._proposal.base.protocol) and any(map(is_governed, protocols))
 
     def _wait(self, attempt: int) -> None:
         log = self._log

@@ -6,6 +6,7 @@ aren't there, and ratified commits are, published or not. Source: DESIGN section
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -96,6 +97,7 @@ class GovernedFiles:
         self._table = table
         self._is_committing = is_committing
         self._head: Head | None = None
+        self._keeping = threading.Lock()
 
     @property
     def url(self) -> str:
@@ -112,7 +114,11 @@ class GovernedFiles:
             head = ledger.head(table_id)
         else:
             head = publish_pending(self._store, ledger, table_id, table=self._table)
-        self._head = head
+        with self._keeping:
+            known = self._head
+            if head is not None and known is not None and known.version > head.version:
+                return known  # a thread that asked later was answered sooner
+            self._head = head
         return head
 
     def get(self, path: str) -> bytes:

@@ -27,8 +27,10 @@ from txlake.ports import (
     TableCommit,
 )
 from txlake.protocol.actions import encode_actions
+from txlake.protocol.features import CATALOG_FEATURE
 from txlake.protocol.file_names import StagedCommit, log_path
 from txlake.settings import Settings
+from txlake.transaction.belonging import is_governed
 from txlake.transaction.checkpointing import after_commit
 from txlake.transaction.following import Committed, Following, Proposal, wait_after
 from txlake.transaction.governed import Governed
@@ -236,7 +238,7 @@ class _LakeLoop:
     def _lost(self, attempt: int) -> None:
         """After so many losses the next turn is asked for; others are waited for until then."""
         self._losses += 1
-        if self._losses >= self._settings.retry.reserve_after and not self._is_reserved:
+        if self._losses >= self._settings.retry.reserve_after:
             tables = [table_id for table_id, one in self._asked().items() if one.state.version >= 0]
             self._is_reserved = self._ledger.reserve(self._transaction_id, tables)
         if not self._is_reserved:
@@ -254,13 +256,20 @@ class _LakeLoop:
         try:
             for table_id, following in self._written().items():
                 made.append(self._attempt(table_id, following, retries))
-        except BaseException:
+        except Exception:
             self._drop(made)
             raise
         return made
 
     def _attempt(self, table_id: str, following: Following, retries: int) -> _Attempt:
         actions, snapshot = following.attempt(retries=retries)
+        before = snapshot if following.state.version < 0 else following.state
+        if not is_governed(before.protocol):
+            raise InvalidRequest(
+                f"{following.log.name}: version {before.version} isn't held by the lake's catalog: "
+                f"it lacks the table feature {CATALOG_FEATURE}. The table was detached, and is "
+                "written by its place now"
+            )
         content = encode_actions(actions)
         staged = None
         if len(content) > self._settings.inline_commit_bytes_max:

@@ -64,7 +64,9 @@ def publish_newest(store: Store, ledger: Ledger, commit: TableCommit, *, table: 
     try:
         if commit.version > 0 and store.head(commit_path(commit.version - 1)) is None:
             head = ledger.head(commit.table_id)
-            commits = () if head is None else head.pending
+            if head is None:
+                return False  # dropped since
+            commits = head.pending
         publish(store, ledger, commits, table=table)
     except Exception as error:
         _log_unpublished(table, commits, error)

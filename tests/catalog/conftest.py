@@ -26,7 +26,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'catalog.db'}"
     server: PostgresServer = request.getfixturevalue("postgres")
-    return server.make_database(f"lake_{uuid.uuid4().hex}")
+    return server.make_schema(f"lake_{uuid.uuid4().hex}")
 
 
 @pytest.fixture

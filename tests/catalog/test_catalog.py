@@ -26,7 +26,7 @@ def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]
         url = f"sqlite:///{tmp_path / 'catalog.db'}"
     if request.param == "server":
         server: PostgresServer = request.getfixturevalue("postgres")
-        url = server.make_database(f"lake_{uuid.uuid4().hex}")
+        url = server.make_schema(f"lake_{uuid.uuid4().hex}")
     catalog = Catalog(url, System())
     yield catalog
     catalog.close()

@@ -61,7 +61,7 @@ class Journal:
         except TxlakeError as error:
             _log.warning("the conflict of transaction %s isn't noted: %s", transaction_id, error)
 
-    def conflicts(self, limit: int = CONFLICTS_MAX) -> list[ConflictEntry]:
+    def conflicts(self, limit: int = 1_000) -> list[ConflictEntry]:
         """The newest conflicts, the newest first. Evidence's rows hold what JSON can say."""
         query = sa.select(conflicts).order_by(conflicts.c.id.desc()).limit(limit)
         with self._on.reading() as connection:

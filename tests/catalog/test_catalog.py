@@ -226,9 +226,3 @@ def test_what_can_not_be_a_catalog_is_refused(tmp_path: Path, make: object, said
     assert callable(make)
     with pytest.raises(InvalidRequest, match=said):
         Catalog(make(tmp_path), System())
-
-
-def test_a_password_is_not_shown(tmp_path: Path) -> None:
-    with pytest.raises((InvalidRequest, Unavailable)) as raised:
-        Catalog("postgresql+psycopg://me:s3cret@127.0.0.1:1/lake", System())
-    assert "s3cret" not in str(raised.value)

@@ -13,10 +13,14 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from txlake.catalog import names
+from txlake.catalog.commits import CommitLedger
 from txlake.catalog.database import Database
+from txlake.catalog.journal import Journal
 from txlake.catalog.names import DatabaseEntry, TableEntry, matches
 from txlake.catalog.schema import is_current, upgrade
-from txlake.catalog.tables import databases, facts
+from txlake.catalog.sessions import Sessions
+from txlake.catalog.tables import databases, facts, tables
+from txlake.catalog.transactions import Transactions
 from txlake.errors import InvalidRequest
 from txlake.ports import System
 
@@ -41,6 +45,7 @@ class Catalog:
         *,
         default_database: str = DEFAULT_DATABASE,
         busy_timeout_s: float = 30.0,
+        lease_ms: int = 30_000,
     ) -> None:
         self._system = system
         self._default = default_database
@@ -51,12 +56,42 @@ class Catalog:
         except BaseException:
             self._on.close()
             raise
+        self.ledger = CommitLedger(self._on)
+        self.sessions = Sessions(self._on, lease_ms)
+        self.transactions = Transactions(self._on, self.sessions)
+        self.journal = Journal(self._on)
 
     @property
     def lake_id(self) -> str:
         """Which lake this is: the id that its warehouse's marker and its tables have too."""
         with self._on.reading() as connection:
             return self._lake(connection) or ""
+
+    def check_warehouse(self, marked: str, warehouse: str) -> None:
+        """Raises InvalidRequest unless the warehouse's marker names this lake."""
+        if marked != self.lake_id:
+            raise InvalidRequest(
+                f"warehouse {warehouse}: it is lake {marked}'s, and catalog {self._on.shown} is "
+                f"lake {self.lake_id}'s; connect with the warehouse's own catalog, or rebuild a "
+                "lost one by lake.recover"
+            )
+
+    def adopt(self, lake_id: str) -> None:
+        """Makes an empty catalog that of a lake whose own was lost.
+
+        Raises InvalidRequest when it has tables already.
+        """
+        with self._on.writing() as connection:
+            names.lock_sequence(connection)
+            if self._lake(connection) == lake_id:
+                return
+            if connection.execute(sa.select(tables.c.id).limit(1)).first() is not None:
+                raise InvalidRequest(
+                    f"catalog {self._on.shown}: it has tables of its own and can't become that of "
+                    f"lake {lake_id}; give an empty one"
+                )
+            changed = sa.update(facts).where(facts.c.name == _LAKE)
+            connection.execute(changed.values(value=lake_id))
 
     def _is_ready(self) -> bool:
         with self._on.reading() as connection:
@@ -80,7 +115,8 @@ class Catalog:
         return found
 
     def close(self) -> None:
-        """Closes the connections; a catalog in memory keeps its one."""
+        """Ends the sessions and closes the connections; a catalog in memory keeps its one."""
+        self.sessions.stop()
         self._on.close()
 
     # Databases

@@ -18,7 +18,8 @@ from sqlalchemy.engine import Connection
 from txlake.catalog.tables import counters, databases, tables
 from txlake.errors import InvalidRequest
 
-SEQUENCE = "sequence"
+LOCK = "lock"
+_SEQUENCE = "sequence"
 _OBJECT = "object"
 
 
@@ -57,15 +58,21 @@ class TableEntry:
     head: int | None = None
 
 
+def newest_sequence(connection: Connection) -> int:
+    """The lake's newest instant."""
+    query = sa.select(counters.c.value).where(counters.c.name == _SEQUENCE)
+    return int(connection.execute(query).scalar_one())
+
+
 def lock_sequence(connection: Connection) -> int:
     """The lake's newest instant, which nobody else advances until the transaction ends."""
-    query = sa.select(counters.c.value).where(counters.c.name == SEQUENCE).with_for_update()
+    query = sa.select(counters.c.value).where(counters.c.name == _SEQUENCE).with_for_update()
     return int(connection.execute(query).scalar_one())
 
 
 def set_sequence(connection: Connection, sequence: int) -> None:
     """Advances the sequence that was locked."""
-    changed = sa.update(counters).where(counters.c.name == SEQUENCE)
+    changed = sa.update(counters).where(counters.c.name == _SEQUENCE)
     connection.execute(changed.values(value=sequence))
 
 
@@ -208,6 +215,43 @@ def drop_table(connection: Connection, table_id: str, sequence: int) -> None:
     connection.execute(sa.delete(tables).where(tables.c.id == table_id, tables.c.head.is_(None)))
 
 
+def forget_table(connection: Connection, table_id: str) -> None:
+    """Removes the row of a dropped table. Raises InvalidRequest while commits wait to be published.
+
+    Nothing for one that isn't there or wasn't dropped.
+    """
+    dropped = (tables.c.id == table_id) & tables.c.dropped_sequence.is_not(None)
+    if _is_there(connection, dropped & (tables.c.published < tables.c.head)):
+        raise InvalidRequest(
+            f"the last commits of dropped table {table_id} aren't published yet; open the lake "
+            "again, which publishes them"
+        )
+    connection.execute(sa.delete(tables).where(dropped))
+
+
+def attach_table(
+    connection: Connection, table_id: str, location: str, head: int, now_ms: int
+) -> None:
+    """Gives a name alone the head that the table at its location has.
+
+    Raises InvalidRequest when the lake has that table already, or another one at that location.
+    """
+    ours = (tables.c.location == location) & (tables.c.id != table_id)
+    in_use = tables.c.dropped_sequence.is_(None) | (tables.c.published < tables.c.head)
+    if _is_there(connection, ours & tables.c.head.is_not(None) & in_use):
+        raise InvalidRequest(
+            f"the lake has another table at {location}, or the last commits of a dropped one there "
+            "aren't published yet; use that table, or open the lake again"
+        )
+    attached = connection.execute(
+        _live_update(table_id)
+        .where(tables.c.head.is_(None))
+        .values(head=head, published=head, modified_ms=now_ms)
+    )
+    if attached.rowcount != 1:
+        raise InvalidRequest(f"table {table_id} at {location} is in the lake already")
+
+
 def gone(connection: Connection, table_id: str) -> InvalidRequest:
     """What to raise for a table that somebody dropped."""
     query = (
@@ -264,3 +308,8 @@ def _live() -> sa.Select[Any]:
 
 def _live_update(table_id: str) -> sa.Update:
     return sa.update(tables).where(tables.c.id == table_id, tables.c.dropped_sequence.is_(None))
+
+
+def _is_there(connection: Connection, condition: sa.ColumnElement[bool]) -> bool:
+    query = sa.select(tables.c.id).where(condition).limit(1)
+    return connection.execute(query).first() is not None

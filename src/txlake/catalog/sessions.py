@@ -11,6 +11,7 @@ import os
 import pwd
 import socket
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -47,6 +48,12 @@ class Sessions:
         self._lease_ms = lease_ms
         self._open: set[int] = set()
         self._changing = threading.Lock()
+        self._renewal = (
+            sa.update(sessions)
+            .where(sessions.c.id.in_(sa.bindparam("ids", expanding=True)))
+            .values(lease_ms=on.now() + lease_ms)
+            .returning(sessions.c.id)
+        )
         self._heartbeat = Heartbeat(self.renew, lease_ms / 3)
 
     def open(self) -> int:
@@ -73,9 +80,9 @@ class Sessions:
             found = connection.execute(query.order_by(sessions.c.id)).all()
         return [SessionEntry(**row._mapping) for row in found]
 
-    def ensure(self, connection: Connection, session_id: int) -> None:
-        """Renews a session's lease, whether it lived on or was found dead and removed."""
-        if not self._renewed(connection, [session_id]):
+    def ensure(self, connection: Connection, session_ids: Collection[int]) -> None:
+        """Renews sessions' leases, whether they lived on or were found dead and removed."""
+        for session_id in set(session_ids) - self._renewed(connection, session_ids):
             self._insert(connection, session_id)
 
     def renew(self) -> None:
@@ -90,11 +97,11 @@ class Sessions:
         except TxlakeError as error:
             _log.warning("the leases of sessions %s were not renewed: %s", mine, error)
             return
-        if renewed < len(mine):
+        lost = sorted(set(mine) - renewed)
+        if lost:
             _log.warning(
-                "of sessions %s, %d were not heard of for %d ms and lost their transactions",
-                mine,
-                len(mine) - renewed,
+                "sessions %s weren't heard of for %d ms and lost their transactions",
+                lost,
                 self._lease_ms,
             )
 
@@ -111,9 +118,8 @@ class Sessions:
         except TxlakeError as error:
             _log.warning("sessions %s end when their leases do: %s", mine, error)
 
-    def _renewed(self, connection: Connection, session_ids: list[int]) -> int:
-        renewal = sa.update(sessions).where(sessions.c.id.in_(session_ids))
-        return connection.execute(renewal.values(lease_ms=self._on.now() + self._lease_ms)).rowcount
+    def _renewed(self, connection: Connection, session_ids: Collection[int]) -> set[int]:
+        return set(connection.scalars(self._renewal, {"ids": sorted(session_ids)}))
 
     def _insert(self, connection: Connection, session_id: int) -> None:
         connection.execute(

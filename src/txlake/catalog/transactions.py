@@ -6,17 +6,21 @@ killed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
 from txlake.catalog.database import Database
+from txlake.catalog.grouping import Group, Interrupted
 from txlake.catalog.names import next_number
 from txlake.catalog.owners import ACTIVE, FAILED, KILLED, end_transactions, reap, release_locks
 from txlake.catalog.sessions import Sessions
 from txlake.catalog.tables import sessions, transactions
 
 _COUNTER = "transaction"
+_NAME_LENGTH = 255
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +57,8 @@ class Transactions:
     def __init__(self, on: Database, of: Sessions) -> None:
         self._on = on
         self._sessions = of
+        self._beginning: Group[dict[str, Any], int] = Group(self._begun)
+        self._insertion = sa.insert(transactions).values(begin_ms=on.now(), state=ACTIVE)
 
     def begin(
         self,
@@ -65,23 +71,19 @@ class Transactions:
         explicit: bool = True,
     ) -> int:
         """Notes a new transaction and gives its number."""
-        with self._on.noting() as connection:
-            self._sessions.ensure(connection, session_id)
-            number = next_number(connection, _COUNTER)
-            connection.execute(
-                sa.insert(transactions).values(
-                    id=transaction_id,
-                    number=number,
-                    session_id=session_id,
-                    name=name,
-                    begin_ms=self._on.now(),
-                    isolation=isolation,
-                    read_only=read_only,
-                    explicit=explicit,
-                    state=ACTIVE,
-                )
-            )
-        return number
+        row: dict[str, Any] = {
+            "id": transaction_id,
+            "session_id": session_id,
+            "name": name and name[:_NAME_LENGTH],
+            "isolation": isolation,
+            "read_only": read_only,
+            "explicit": explicit,
+        }
+        while True:
+            try:
+                return self._beginning.ask(row)
+            except Interrupted:
+                self.end(transaction_id)  # where it was noted all the same
 
     def pinned(self, transaction_id: str, sequence: int) -> None:
         """Notes the instant that a transaction reads; nothing for one that isn't there."""
@@ -146,6 +148,15 @@ class Transactions:
         with self._on.writing() as connection:
             reap(self._on, connection)
             return connection.execute(oldest).scalar()
+
+    def _begun(self, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
+        with self._on.noting() as connection:
+            self._sessions.ensure(connection, {row["session_id"] for row in rows})
+            first = next_number(connection, _COUNTER, len(rows))
+            numbers = range(first, first + len(rows))
+            numbered = [{**row, "number": number} for row, number in zip(rows, numbers)]
+            connection.execute(self._insertion, numbered)
+        return numbers
 
     def _change(self, transaction_id: str, **values: object) -> None:
         change = sa.update(transactions).where(

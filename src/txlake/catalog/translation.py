@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DataError, SQLAlchemyError
+from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from txlake.errors import InvalidRequest, TxlakeError, Unavailable
 
@@ -27,18 +27,18 @@ _SECRETS = ("password", "sslpassword")
 
 def shown(url: sa.URL) -> str:
     """A URL without its secrets."""
-    hidden = {name: "***" for name in _SECRETS if name in url.query}
-    return url.update_query_dict(hidden).render_as_string(hide_password=True)
+    return url.difference_update_query(_SECRETS).render_as_string(hide_password=True)
 
 
 def translated(error: SQLAlchemyError, url: sa.URL) -> TxlakeError:
     """The error to raise from one of the database's, without the secrets of its URL."""
     cause = getattr(error, "orig", None) or error
-    said = f"catalog {shown(url)}: {_without_secrets(str(cause), url)}"
+    message = " ".join(str(cause).split())
+    said = f"catalog {shown(url)}: {_without_secrets(message, url)}"
     advice = _ADVICE.get(_kind(cause)) or _STATE_ADVICE.get(getattr(cause, "sqlstate", None) or "")
     if advice is not None:
         return InvalidRequest(f"{said}; {advice}")
-    if isinstance(error, DataError):
+    if isinstance(error, DataError | IntegrityError):
         return InvalidRequest(f"{said}; use a value that the catalog can hold")
     return Unavailable(f"{said}; try again")
 

@@ -14,18 +14,24 @@ from sqlalchemy.engine import make_url
 
 
 class PostgresServer:
-    """A running server; each test makes its own database in it."""
+    """A running server; each test makes its own place in it."""
 
     def __init__(self, url: str) -> None:
         self._url = make_url(url).set(drivername="postgresql+psycopg")
 
-    def make_database(self, name: str) -> str:
-        """The URL of a new, empty database."""
+    def make_schema(self, name: str) -> str:
+        """The URL of a new, empty schema of that name: as good as a database, and made faster."""
+        self.execute(f"CREATE SCHEMA {name}")
+        url = self._url.update_query_dict({"options": f"-csearch_path={name}"})
+        return url.render_as_string(hide_password=False)
+
+    def execute(self, *statements: str) -> None:
+        """Runs statements, each a transaction for itself."""
         engine = sa.create_engine(self._url, isolation_level="AUTOCOMMIT")
         with engine.connect() as connection:
-            connection.exec_driver_sql(f'CREATE DATABASE "{name}"')
+            for statement in statements:
+                connection.exec_driver_sql(statement)
         engine.dispose()
-        return self._url.set(database=name).render_as_string(hide_password=False)
 
 
 @contextmanager
@@ -39,7 +45,10 @@ def postgres_server(shared_folder: Path) -> Iterator[PostgresServer]:
         name = hashlib.sha256(str(shared_folder).encode()).hexdigest()[:12]
         folder = Path(tempfile.gettempdir()) / f"txlake_postgres_{name}"
         server = get_server(folder, cleanup_mode="delete")
+    running = PostgresServer(server.get_uri())
+    # A power failure would end the test run too.
+    running.execute("ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
     try:
-        yield PostgresServer(server.get_uri())
+        yield running
     finally:
         server.cleanup()

@@ -20,13 +20,19 @@ def postgres(shared_folder: Path) -> Iterator[PostgresServer]:
         yield server
 
 
+@pytest.fixture
+def postgres_url(postgres: PostgresServer) -> str:
+    """The URL of a place in the server that doesn't hold anything yet."""
+    return postgres.make_schema(f"lake_{uuid.uuid4().hex}")
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of a database that doesn't hold anything yet, of each kind that hosts share."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'catalog.db'}"
-    server: PostgresServer = request.getfixturevalue("postgres")
-    return server.make_database(f"lake_{uuid.uuid4().hex}")
+    made: str = request.getfixturevalue("postgres_url")
+    return made
 
 
 @pytest.fixture

@@ -27,14 +27,14 @@ _SECRETS = ("password", "sslpassword")
 
 def shown(url: sa.URL) -> str:
     """A URL without its secrets."""
-    hidden = {name: "***" for name in _SECRETS if name in url.query}
-    return url.update_query_dict(hidden).render_as_string(hide_password=True)
+    return url.difference_update_query(_SECRETS).render_as_string(hide_password=True)
 
 
 def translated(error: SQLAlchemyError, url: sa.URL) -> TxlakeError:
     """The error to raise from one of the database's, without the secrets of its URL."""
     cause = getattr(error, "orig", None) or error
-    said = f"catalog {shown(url)}: {_without_secrets(str(cause), url)}"
+    message = " ".join(str(cause).split())
+    said = f"catalog {shown(url)}: {_without_secrets(message, url)}"
     advice = _ADVICE.get(_kind(cause)) or _STATE_ADVICE.get(getattr(cause, "sqlstate", None) or "")
     if advice is not None:
         return InvalidRequest(f"{said}; {advice}")

@@ -68,7 +68,7 @@ class Prompt:
             output=screen,
         )
         if isinstance(output, Drawn):
-            output.shows_lines = False
+            output.is_prompt = output.shows_times = True
 
     def run(self) -> None:
         """Until Ctrl-D or quit; an open transaction is rolled back then, and that is said."""

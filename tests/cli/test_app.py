@@ -106,6 +106,7 @@ def test_which_lake_is_opened(lake: Lake) -> None:
     ("arguments", "problem"),
     [
         (["sql", "SELECT 1"], "no lake is named: say --lake or set TXLAKE_LAKE"),
+        (["sql", "-l", "", "SELECT 1"], "no lake is named"),
         (["history", "t"], "no lake is named"),
         (["locks"], "no lake is named"),
         (["transactions", "--kill", "x"], "no lake is named"),

@@ -98,9 +98,6 @@ class Prompt:
             self._output.error(error, self._runner.at)
         except KeyboardInterrupt as interrupt:
             self._output.error(interrupt, self._runner.at)
-            standing = self._standing()
-            if standing is None or standing.transaction is None:
-                self._output.note(r"if it was committing, look whether it did: \h TABLE")
         else:
             return
         standing = self._standing()

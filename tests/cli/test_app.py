@@ -106,6 +106,7 @@ def test_which_lake_is_opened(lake: Lake) -> None:
     ("arguments", "problem"),
     [
         (["sql", "SELECT 1"], "no lake is named: say --lake or set TXLAKE_LAKE"),
+        (["sql", "-l", "", "SELECT 1"], "no lake is named"),
         (["history", "t"], "no lake is named"),
         (["locks"], "no lake is named"),
         (["transactions", "--kill", "x"], "no lake is named"),
@@ -264,6 +265,12 @@ def test_the_help_says_how_a_command_ends_and_loads_little() -> None:
     assert "Usage: txlake [OPTIONS] COMMAND" in said
     assert "3 Conflict (run it again)" in said
     assert said.endswith("set()")
+
+
+def test_the_help_of_sql_says_how_it_ends() -> None:
+    said = " ".join(txlake("sql", "--help").stdout.split())
+    assert "6 InvalidRequest (change the statement)" in said
+    assert "--retry N" in said
 
 
 def test_a_reader_that_went_away_is_no_error_message(tmp_path: Path) -> None:

@@ -70,7 +70,6 @@ def test_what_is_a_number() -> None:
 def drawn(result: Result, *, listing: bool = False) -> list[str]:
     out = io.StringIO()
     screen = Drawn(2, out, io.StringIO())
-    screen.shows_times = False
     if listing:
         screen.listing(result)
     else:
@@ -105,7 +104,9 @@ def test_what_was_cut_is_said() -> None:
 
 def test_the_time_is_said() -> None:
     out = io.StringIO()
-    Drawn(None, out, io.StringIO()).answer(Result(columns=(), rows=(), total=0), PIECE, 1234.0)
+    screen = Drawn(None, out, io.StringIO())
+    screen.shows_times = True
+    screen.answer(Result(columns=(), rows=(), total=0), PIECE, 1234.0)
     assert out.getvalue() == "OK (1.23 s)\n"
 
 

@@ -1,4 +1,4 @@
-"""SET TRANSACTION ISOLATION LEVEL on a lake: it answers, it counts, and a database can ignore it."""
+"""SET TRANSACTION ISOLATION LEVEL on a lake: it answers, counts, and a database can ignore it."""
 
 from __future__ import annotations
 

@@ -99,6 +99,23 @@ def test_a_syntax_error_fails_the_transaction(t: txlake.Lake) -> None:
         t.sql("COMMIT")
 
 
+def test_an_interrupted_statement_fails_the_transaction(
+    t: txlake.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt  # which has no message
+
+    t.sql("BEGIN; DELETE FROM t WHERE id = 1")
+    with monkeypatch.context() as patched:
+        patched.setattr("txlake.session.dispatch.data.delete", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            t.sql("DELETE FROM t")
+    with pytest.raises(InvalidRequest, match=r"statement failed \(KeyboardInterrupt\); end it"):
+        t.sql("SELECT 1")
+    t.sql("ROLLBACK")
+    assert number(t, "SELECT count(*) FROM t") == 2
+
+
 def test_control_statements_in_all_spellings(t: txlake.Lake) -> None:
     for begin, end in (
         ("BEGIN", "COMMIT"),

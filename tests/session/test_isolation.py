@@ -1,4 +1,4 @@
-"""SET TRANSACTION ISOLATION LEVEL: the level of the session, and the row that says what was done."""
+"""SET TRANSACTION ISOLATION LEVEL: the level of the session, and the row that says what it did."""
 
 from __future__ import annotations
 

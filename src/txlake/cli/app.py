@@ -73,7 +73,7 @@ Json = Annotated[
 ]
 
 
-@app.command()
+@app.command(epilog=EXIT_HELP)
 def sql(
     statements: Annotated[
         str | None, typer.Argument(metavar="[SQL]", show_default=False, help="Statements, by `;`.")
@@ -144,7 +144,7 @@ def history(
     from txlake.cli import lakes
 
     place = _place(lake, catalog, None, storage_option)
-    if lake is None and not lakes.names_place(table):
+    if not lake and not lakes.names_place(table):
         raise typer.BadParameter(_NO_LAKE)
     _list(as_json, lambda: lakes.history(place, table, limit))
 
@@ -276,7 +276,7 @@ def _text(statements: str | None, file: Path | None) -> str | None:
 def _lake(
     lake: str | None, catalog: str | None, isolation: str | None, options: list[str] | None
 ) -> Place:
-    if lake is None:
+    if not lake:
         raise typer.BadParameter(_NO_LAKE)
     return _place(lake, catalog, isolation, options)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from txlake.lake.lake import Lake
     from txlake.session.session import Session
 
-_HISTORY = {
+HISTORY = {
     "version": "bigint",
     "timestamp": "timestamp",
     "userId": "string",
@@ -40,6 +40,7 @@ _HISTORY = {
     "userMetadata": "string",
     "engineInfo": "string",
 }
+"""The columns of a history with their types: those of DESCRIBE HISTORY."""
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 
 
@@ -118,7 +119,7 @@ def history(place: Place, table: str, limit: int | None) -> Result:
                     f"there is no table {table!r}; SHOW TABLES lists the lake's tables"
                 )
             rows = Log.over(found.log).history(limit)
-    return listed(_HISTORY, [{**row, "timestamp": _moment(row["timestamp"])} for row in rows])
+    return listed(HISTORY, [{**row, "timestamp": _moment(row["timestamp"])} for row in rows])
 
 
 def locks(place: Place) -> Result:

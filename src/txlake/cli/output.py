@@ -88,14 +88,18 @@ class Drawn:
     """Tables for people: numbers to the right, NULL dimmed, long results cut and counted.
 
     A listing's columns that have no value in any row are left out.
+
+    Attributes:
+        is_prompt: statements are typed, so that errors need not say in which line.
+        shows_times: results say how long they took.
     """
 
     def __init__(
         self, rows_max: int | None, out: TextIO | None = None, err: TextIO | None = None
     ) -> None:
         self.rows_max = rows_max
-        self.shows_lines = True
-        self.shows_times = True
+        self.is_prompt = False
+        self.shows_times = False
         self._out = _console(out or sys.stdout)
         self._err = _console(err or sys.stderr)
 
@@ -122,7 +126,7 @@ class Drawn:
         self._err.print(Text(text, "yellow"))
 
     def error(self, error: BaseException, piece: Piece | None = None) -> None:
-        where = f" (line {piece.line})" if piece is not None and self.shows_lines else ""
+        where = f" (line {piece.line})" if piece is not None and not self.is_prompt else ""
         name = "interrupted" if isinstance(error, KeyboardInterrupt) else type(error).__name__
         message = f": {error}" if str(error) else ""
         self._err.print(Text.assemble((f"{name}{where}", "bold red"), message))

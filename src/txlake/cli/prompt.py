@@ -68,7 +68,7 @@ class Prompt:
             output=screen,
         )
         if isinstance(output, Drawn):
-            output.shows_lines = False
+            output.is_prompt = output.shows_times = True
 
     def run(self) -> None:
         """Until Ctrl-D or quit; an open transaction is rolled back then, and that is said."""
@@ -98,9 +98,6 @@ class Prompt:
             self._output.error(error, self._runner.at)
         except KeyboardInterrupt as interrupt:
             self._output.error(interrupt, self._runner.at)
-            standing = self._standing()
-            if standing is None or standing.transaction is None:
-                self._output.note(r"if it was committing, look whether it did: \h TABLE")
         else:
             return
         standing = self._standing()

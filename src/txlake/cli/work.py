@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from txlake.cli.background import Background
 from txlake.cli.results import Result, collected
 from txlake.errors import TxlakeError
 
@@ -66,12 +67,26 @@ class LakeWorker:
     def __init__(self, lake: Lake, session: Session) -> None:
         self._lake = lake
         self._session = session
+        self._background = Background(self._cancel)
 
     def run(self, text: str, rows_max: int | None) -> Result:
         return self.shown(lambda: self._lake.sql(text), rows_max)
 
     def shown(self, ask: Callable[[], DataFrame], rows_max: int | None = None) -> Result:
         """The rows that a call of the lake answers with; a failure fails the open transaction."""
+        return self._background.do(lambda: self._shown(ask, rows_max))
+
+    def _cancel(self) -> None:
+        """Ends what Spark does for this process."""
+        from txlake.spark.reading import is_connect
+
+        engine = self._session.engine
+        if engine.has_spark and is_connect(engine.spark):
+            engine.spark.interruptAll()
+        elif engine.has_spark:
+            engine.spark.sparkContext.cancelAllJobs()
+
+    def _shown(self, ask: Callable[[], DataFrame], rows_max: int | None) -> Result:
         from txlake.spark.translation import spark_errors
 
         frame = ask()
@@ -111,7 +126,7 @@ class LakeWorker:
 
         if self._session.current is None:
             return False
-        self._session.execute(Rollback())
+        self._background.do(lambda: self._session.execute(Rollback()))
         return True
 
     def names(self) -> Sequence[str]:

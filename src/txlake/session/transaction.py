@@ -375,7 +375,9 @@ class Transaction:
         """A statement failed: nothing of the transaction will be committed."""
         if self.state is State.ACTIVE:
             self._end(State.FAILED)
-            self.cause = f"{type(cause).__name__}: {str(cause).splitlines()[0]:.200}"
+            first_line, _, _ = str(cause).partition("\n")
+            name = type(cause).__name__
+            self.cause = f"{name}: {first_line:.200}" if first_line else name
 
 
 def _folded(name: tuple[str, str]) -> tuple[str, str]:

@@ -1,0 +1,209 @@
+"""The command line on a real lake: values, retries that double nothing, histories without Spark."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from tests.cli.fakes import FakeSystem
+from txlake.cli import lakes
+from txlake.cli.app import app
+from txlake.cli.output import JsonLines
+from txlake.cli.results import Column, Result, collected
+from txlake.cli.scripts import Runner
+from txlake.cli.work import LakeWorker, Standing
+from txlake.errors import InvalidRequest
+from txlake.lake.lake import Lake, LakeSession, open_session
+from txlake.sql import script
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> str:
+    return str(tmp_path / "warehouse")
+
+
+@pytest.fixture
+def lake(warehouse: str, spark: SparkSession) -> Iterator[Lake]:
+    with Lake(open_session(warehouse, make_spark=lambda: spark)) as opened:
+        yield opened
+
+
+def worker_on(lake: Lake) -> LakeWorker:
+    return LakeWorker(lake, lake._session)
+
+
+def ids(lake: LakeSession, table: str = "t") -> list[int]:
+    return sorted(row["id"] for row in lake.read(table).collect())
+
+
+def test_values_of_every_kind(spark: SparkSession) -> None:
+    frame = spark.sql(
+        """SELECT 1 AS id, 'a' AS id, 2 AS id, 3 AS id_2, CAST(1.50 AS DECIMAL(10, 2)) AS price,
+        TIMESTAMP '2026-07-01 12:00:00+02:00' AS at, TIMESTAMP_NTZ '2026-07-01 12:00:00' AS local,
+        DATE '2026-07-01' AS day, X'01FF' AS raw, array(TIMESTAMP '2026-07-01 10:00:00Z') AS times,
+        map('k', named_struct('x', 1, 'y', X'02')) AS found, map(1, 'one') AS numbered,
+        CAST(NULL AS INT) AS nothing, parse_json('{"a": [1]}') AS variant"""
+    )
+    made = collected(frame)
+    assert made.columns[:4] == (
+        Column("id", "int"),
+        Column("id_3", "string"),
+        Column("id_4", "int"),
+        Column("id_2", "int"),
+    )
+    out = io.StringIO()
+    JsonLines(out, io.StringIO()).listing(made)
+    assert json.loads(out.getvalue()) == {
+        "id": 1,
+        "id_3": "a",
+        "id_4": 2,
+        "id_2": 3,
+        "price": "1.50",
+        "at": "2026-07-01T10:00:00+00:00",
+        "local": "2026-07-01T12:00:00",
+        "day": "2026-07-01",
+        "raw": "Af8=",
+        "times": ["2026-07-01T10:00:00+00:00"],
+        "found": {"k": {"x": 1, "y": "Ag=="}},
+        "numbered": [{"key": 1, "value": "one"}],
+        "nothing": None,
+        "variant": {"a": [1]},
+    }
+
+
+def test_a_long_result_is_cut_and_counted(spark: SparkSession) -> None:
+    frame = spark.sql("SELECT id FROM range(10) ORDER BY id DESC")
+    assert collected(frame, 2) == Result(
+        columns=(Column("id", "bigint"),), rows=[(9,), (8,)], total=10
+    )
+    assert collected(frame, 10).total == len(collected(frame, 10).rows) == 10
+    assert len(collected(frame).rows) == 10
+    assert collected(frame.select()) == Result(columns=(), rows=(), total=0)
+
+
+def test_a_session_as_the_command_line_sees_it(lake: Lake) -> None:
+    worker = worker_on(lake)
+    assert worker.standing() == Standing(database="default", isolation="write_serializable")
+    worker.run("CREATE TABLE t (id INT)", None)
+    worker.run("CREATE DATABASE sales ISOLATION LEVEL SERIALIZABLE", None)
+    worker.run("USE sales", None)
+    worker.run("CREATE TABLE orders (id INT)", None)
+    assert worker.names() == ["default", "default.t", "orders", "sales", "sales.orders"]
+    worker.run("BEGIN READ ONLY", None)
+    standing = worker.standing()
+    assert (standing.database, standing.isolation) == ("sales", "serializable")
+    assert standing.transaction is not None
+    assert (standing.failed, standing.read_only) == (False, True)
+    assert worker.rollback()
+    assert not worker.rollback()
+    worker.use("default")
+    worker.run("BEGIN ISOLATION LEVEL SNAPSHOT", None)
+    worker.misread(InvalidRequest("what is this?"))
+    standing = worker.standing()
+    assert (standing.database, standing.isolation, standing.failed) == ("default", "snapshot", True)
+    assert worker.rollback()
+
+
+def test_a_query_that_fails_while_its_rows_are_read_fails_the_transaction(lake: Lake) -> None:
+    worker = worker_on(lake)
+    worker.run("CREATE TABLE t (id INT)", None)
+    worker.run("INSERT INTO t VALUES (0)", None)
+    worker.run("BEGIN", None)
+    with pytest.raises(InvalidRequest, match="DIVIDE_BY_ZERO"):
+        worker.run("SELECT 1 / id FROM t", None)
+    assert worker.standing().failed
+    assert worker.rollback()
+
+
+class Overtaken(LakeWorker):
+    """A worker that another session overtakes before its first `times` COMMITs."""
+
+    def __init__(self, lake: Lake, sql: str, times: int) -> None:
+        super().__init__(lake, lake._session)
+        self._other = lake.session()
+        self._sql, self._times = sql, times
+
+    def run(self, text: str, rows_max: int | None) -> Result:
+        if text == "COMMIT" and self._times:
+            self._times -= 1
+            self._other.sql(self._sql)
+        return super().run(text, rows_max)
+
+
+def test_a_retried_script_adds_every_row_once(lake: Lake) -> None:
+    lake.sql("CREATE TABLE t (id INT); CREATE TABLE done (id INT); INSERT INTO t VALUES (1)")
+    worker = Overtaken(lake, "INSERT INTO t SELECT max(id) + 10 FROM t", times=2)
+    out, err = io.StringIO(), io.StringIO()
+    runner = Runner(worker=worker, output=JsonLines(out, err), system=FakeSystem(), retries=2)
+    runner.script(
+        script(
+            "INSERT INTO done VALUES (7);\n"
+            "BEGIN ISOLATION LEVEL SERIALIZABLE;\n"
+            "SELECT max(id) AS newest FROM t; INSERT INTO t SELECT max(id) + 1 FROM t; COMMIT;\n"
+            "INSERT INTO done VALUES (8)"
+        )
+    )
+    assert ids(lake) == [1, 11, 21, 22]
+    assert ids(lake, "done") == [7, 8]
+    assert err.getvalue().count("run again from line 2") == 2
+    read = [answer for answer in map(json.loads, out.getvalue().splitlines()) if answer["columns"]]
+    assert next(answer["rows"] for answer in read if answer["line"] == 3) == [{"newest": 21}]
+
+
+def txlake(*arguments: str, text: str | None = None) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, list(arguments), input=text)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_a_script_from_end_to_end(spark: SparkSession, warehouse: str) -> None:
+    create = "CREATE TABLE t (id INT, name STRING); INSERT INTO t VALUES (1, 'a'), (2, NULL);"
+    code, out, err = txlake("sql", "-l", warehouse, text=f"{create} SELECT * FROM t ORDER BY id")
+    assert (code, err) == (0, "")
+    assert "|  1 | a    |\n|  2 | NULL |" in out
+    code, out, err = txlake("sql", "-l", warehouse, "BEGIN; DELETE FROM t", "--json")
+    assert code == 6
+    assert "ends inside a transaction" in err
+    code, out, err = txlake("sql", "-l", warehouse, "SELECT count(*) AS n FROM t", "--json")
+    assert json.loads(out)["rows"] == [{"n": 2}]
+
+
+def test_a_history_starts_no_spark(
+    lake: Lake, warehouse: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.sql("CREATE TABLE t (id INT); INSERT INTO t VALUES (1); DELETE FROM t")
+
+    def started() -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(lakes, "quiet_spark", started)
+    for arguments in (["t", "-l", warehouse], [f"{warehouse}/t"]):
+        code, out, _ = txlake("history", *arguments, "--json")
+        assert code == 0
+        commits = [json.loads(line) for line in out.splitlines()]
+        assert [one["operation"] for one in commits] == ["DELETE", "WRITE", "CREATE TABLE"]
+        assert commits[0]["timestamp"].endswith("+00:00")
+        assert set(commits[0]) == set(lakes.HISTORY)
+        code, out, _ = txlake("history", *arguments, "-n", "1")
+        assert code == 0
+        assert out.splitlines()[-1] == "1 row"
+    code, _, err = txlake("history", "nope", "-l", warehouse)
+    assert (code, err.count("InvalidRequest: there is no table 'nope'")) == (6, 1)
+    code, _, err = txlake("history", f"{warehouse}/nope")
+    assert (code, err.count("InvalidRequest")) == (6, 1)
+
+
+def test_the_listings_of_a_lake(lake: Lake, warehouse: str) -> None:
+    lake.sql("CREATE TABLE t (id INT)")
+    for command in ("locks", "transactions", "conflicts"):
+        assert txlake(command, "-l", warehouse, "--json") == (0, "", "")
+    code, _, err = txlake("transactions", "--kill", "nope", "-l", warehouse)
+    assert code == 6
+    assert "no open transaction 'nope'" in err

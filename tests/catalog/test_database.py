@@ -58,6 +58,21 @@ def test_a_transaction_that_fails_leaves_nothing(on: Database) -> None:
     on.close()
 
 
+def test_what_is_sent_together_fails_as_one(on: Database) -> None:
+    def insert(*names: str) -> None:
+        with on.writing() as connection, on.together(connection):
+            for name in names:
+                connection.exec_driver_sql(f"INSERT INTO txlake_facts VALUES ('{name}', '')")
+
+    with pytest.raises(InvalidRequest, match=r"(?i)unique"):
+        insert("a", "lake", "b")
+    insert("a", "b")
+    with on.reading() as connection:
+        found = connection.exec_driver_sql("SELECT name FROM txlake_facts ORDER BY name")
+        assert list(found.scalars()) == ["a", "b", "lake"]
+    on.close()
+
+
 def test_a_writer_waits_for_another_no_longer_than_it_is_told(
     url: str, on: Database, opened: Callable[[], Catalog]
 ) -> None:

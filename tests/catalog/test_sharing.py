@@ -14,7 +14,9 @@ import sqlalchemy as sa
 from tests.catalog.ledgers import User, selected, version
 from tests.catalog.processes import started
 from txlake.catalog import Catalog
-from txlake.ports import Moved, Ratified
+from txlake.errors import InvalidRequest
+from txlake.ports import Moved, Ratified, TableCommit
+from txlake.system import System
 
 # Writes both of two tables again and again, and one of its own; says what it ratified.
 WRITER = """
@@ -178,3 +180,27 @@ def test_who_wants_the_same_version_in_one_group_comes_too_late(
     assert sum(isinstance(answer, Ratified) for answer in answers) == 1
     late = [answer for answer in answers if isinstance(answer, Moved)]
     assert late == [Moved(heads={"a": 1, "b": 1})] * 5
+
+
+def test_what_the_database_refuses_of_one_is_not_held_against_the_others(
+    postgres_url: str,
+) -> None:
+    catalog = Catalog(postgres_url, System())
+    users = [User(catalog) for _ in range(3)]
+    users[0].create("t0", "t1", "t2")
+    operations = ["WRITE", "\0", "WRITE"]
+    begun = [user.begin() for user in users]
+    pool = ThreadPoolExecutor(3)
+    with catalog._on.writing() as connection:
+        connection.exec_driver_sql("UPDATE txlake_counters SET value = value")
+        asked = []
+        for number, (user, operation) in enumerate(zip(users, operations, strict=True)):
+            commit = TableCommit(table_id=f"t{number}", version=1, operation=operation)
+            asked.append(pool.submit(user.ratify, commit, transaction_id=begun[number]))
+        while catalog.ledger._ratifying.waiting < 2:
+            pass
+    errors = [future.exception() for future in asked]
+    pool.shutdown()
+    assert [type(error) for error in errors] == [type(None), InvalidRequest, type(None)]
+    assert catalog.ledger.sequence() == 3
+    catalog.close()

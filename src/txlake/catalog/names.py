@@ -19,7 +19,7 @@ from txlake.catalog.tables import counters, databases, tables
 from txlake.errors import InvalidRequest
 
 LOCK = "lock"
-_SEQUENCE = "sequence"
+SEQUENCE = "sequence"
 _OBJECT = "object"
 
 
@@ -60,19 +60,19 @@ class TableEntry:
 
 def newest_sequence(connection: Connection) -> int:
     """The lake's newest instant."""
-    query = sa.select(counters.c.value).where(counters.c.name == _SEQUENCE)
+    query = sa.select(counters.c.value).where(counters.c.name == SEQUENCE)
     return int(connection.execute(query).scalar_one())
 
 
 def lock_sequence(connection: Connection) -> int:
     """The lake's newest instant, which nobody else advances until the transaction ends."""
-    query = sa.select(counters.c.value).where(counters.c.name == _SEQUENCE).with_for_update()
+    query = sa.select(counters.c.value).where(counters.c.name == SEQUENCE).with_for_update()
     return int(connection.execute(query).scalar_one())
 
 
 def set_sequence(connection: Connection, sequence: int) -> None:
     """Advances the sequence that was locked."""
-    changed = sa.update(counters).where(counters.c.name == _SEQUENCE)
+    changed = sa.update(counters).where(counters.c.name == SEQUENCE)
     connection.execute(changed.values(value=sequence))
 
 

@@ -17,7 +17,16 @@ from sqlalchemy.engine import Connection
 from txlake.catalog import names
 from txlake.catalog.database import Database
 from txlake.catalog.owners import ACTIVE, FAILED, end_transactions
-from txlake.catalog.tables import bare, commits, databases, locks, sessions, tables, transactions
+from txlake.catalog.tables import (
+    bare,
+    commits,
+    counters,
+    databases,
+    locks,
+    sessions,
+    tables,
+    transactions,
+)
 from txlake.errors import InvalidRequest, TxlakeError, Unavailable
 from txlake.ports import (
     DroppedTable,
@@ -61,17 +70,21 @@ class Ratifier:
     """Decides groups of requests, each group in the transaction that it is given."""
 
     def __init__(self, on: Database) -> None:
+        self.on = on
+        # Locks the sequence too, and says it as it is then.
         self.owners = (
             sa.select(
                 transactions.c.id,
                 transactions.c.state,
                 sessions.c.lease_ms,
+                counters.c.value.label("sequence"),
                 on.now().label("now_ms"),
             )
             .join_from(transactions, sessions)
+            .join(counters, counters.c.name == names.SEQUENCE)
             .where(transactions.c.id.in_(_IDS))
             .order_by(transactions.c.id)
-            .with_for_update(of=transactions)
+            .with_for_update(of=[transactions, counters])
         )
         held = locks.join(sessions, locks.c.session_id == sessions.c.id)
         self.tables = (
@@ -117,11 +130,13 @@ class _Book:
     def __init__(
         self, queries: Ratifier, connection: Connection, requests: Sequence[Ratification]
     ) -> None:
+        self._on = queries.on
         self._connection = connection
-        self._sequence = names.lock_sequence(connection)
         owners = {"ids": sorted({request.transaction_id for request in requests})}
         self._owners = {row.id: row for row in connection.execute(queries.owners, owners)}
-        # By the clock after the sequence was locked: later instants have later times.
+        # Without an owner nothing is ratified. The clock is read after the lock was waited for, so
+        # that later instants have later times.
+        self._sequence = max((row.sequence for row in self._owners.values()), default=0)
         self._now_ms = max((row.now_ms for row in self._owners.values()), default=0)
         ids = {commit.table_id for request in requests for commit in request.commits}
         ids.update(table_id for request in requests for table_id in request.unchanged)
@@ -162,15 +177,14 @@ class _Book:
         """Writes what was noted."""
         if not self._ended:
             return
-        if self._commits:
-            self._connection.execute(_ADD_COMMITS, self._commits)
-        if self._advanced:
-            self._connection.execute(
-                _ADVANCE,
-                [{"of": of, "version": version} for of, version in self._advanced.items()],
-            )
-        end_transactions(self._connection, self._ended)
-        names.set_sequence(self._connection, self._sequence)
+        with self._on.together(self._connection):
+            if self._commits:
+                self._connection.execute(_ADD_COMMITS, self._commits)
+            if self._advanced:
+                heads = [{"of": of, "version": head} for of, head in self._advanced.items()]
+                self._connection.execute(_ADVANCE, heads)
+            end_transactions(self._connection, self._ended)
+            names.set_sequence(self._connection, self._sequence)
 
     def _check_owner(self, transaction_id: str) -> None:
         owner = self._owners.get(transaction_id)

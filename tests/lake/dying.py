@@ -1,8 +1,8 @@
 """A commit over two tables whose process is killed, at one step after the other.
 
-`python -m tests.lake.dying PLACE` forks a process for each step: it commits, and kills itself (SIGKILL)
-at that step, before or after a write to the store or a transaction of the catalog's database. Another
-one then opens the lake and looks. Prints the steps, and what became of each commit.
+`python -m tests.lake.dying PLACE` forks a process for each step: it commits, and kills itself
+(SIGKILL) at that step, before or after a write to the store or a transaction of the catalog's
+database. Another one then opens the lake and looks. Prints the steps, and what became of each.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -123,8 +124,7 @@ def forked(work: Callable[[], None]) -> int:
             work()
             status = _DONE
         except BaseException as error:
-            print("failed:", repr(error))
-            sys.stdout.flush()
+            sys.stderr.write(f"failed: {error!r}\n")
         finally:
             os._exit(status)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -136,11 +136,12 @@ def main(place: str) -> None:
         raise SystemExit("the tables couldn't be made")
     committed = 1
     for last in count(1):
-        ended = forked(lambda last=last: commit(place, last))
-        if forked(lambda before=committed: look(place, before)) != _DONE:
+        ended = forked(partial(commit, place, last))
+        if forked(partial(look, place, committed)) != _DONE:
             raise SystemExit(f"step {last}: the lake is damaged")
         now = int(Path(place, "counted").read_text())
-        print(f"step {last}", "killed" if ended == -signal.SIGKILL else ended, now - committed)
+        status = "killed" if ended == -signal.SIGKILL else ended
+        sys.stdout.write(f"step {last} {status} {now - committed}\n")
         committed = now
         if ended != -signal.SIGKILL:
             return

@@ -208,7 +208,13 @@ class Tables:
 
     def begun(self, handle: Handle, change: Change, level: Level) -> Transaction:
         """A transaction that did this."""
-        one = Transaction(id="t", engine=self.engine, level=level, explicit=False)
+        one = Transaction(
+            id="t",
+            engine=self.engine,
+            session_number=lambda: 1,
+            level=level,
+            explicit=False,
+        )
         one.stage(handle, change)
         return one
 

@@ -1,4 +1,4 @@
-"""CREATE, ALTER, DROP, TRUNCATE, CTAS and CLONE inside a transaction: seen by it, undone with it."""
+"""CREATE, ALTER, DROP, TRUNCATE, CTAS and CLONE in a transaction: seen by it, undone with it."""
 
 from __future__ import annotations
 

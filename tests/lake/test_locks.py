@@ -1,9 +1,10 @@
-"""Locks of the lake's tables: definitions wait for changes, changes for definitions, nobody else."""
+"""Locks of the lake's tables: definitions and changes wait for each other, nobody else does."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,7 @@ def until(holds: Callable[[], object]) -> None:
         pass
 
 
-def waits(lake: txlake.Lake, done: Future[object], mode: str) -> None:
+def waits(lake: txlake.Lake, done: Future[Any], mode: str) -> None:
     """Comes back when a request of that mode waits."""
     until(lambda: done.done() or any(row[1] == mode for row in locks(lake, "WAIT")))
     assert not done.done()

@@ -55,7 +55,9 @@ def commit(
     level: Level | None = None,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> None:
-    transaction = Transaction(id=engine.system.new_id(), engine=engine, level=level)
+    transaction = Transaction(
+        id=engine.system.new_id(), engine=engine, session_number=lambda: 1, level=level
+    )
     transaction.open(handle)
     change = change_of(transaction)
     assert change is not None

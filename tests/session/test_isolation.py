@@ -14,10 +14,10 @@ SNAPSHOT, WRITE, SERIAL = Level.SNAPSHOT, Level.WRITE_SERIALIZABLE, Level.SERIAL
 SET_SNAPSHOT = SetIsolation("snapshot", "SNAPSHOT")
 SET_SERIAL = SetIsolation("serializable", "SERIALIZABLE")
 WEAK = SetIsolation(None, "READ COMMITTED")
-PLAIN = DatabaseEntry(id="1", name="d")
-STRICT = DatabaseEntry(id="1", name="d", isolation="serializable")
-DEAF = DatabaseEntry(id="1", name="d", properties={IGNORED: "TRUE"})
-HEARS = DatabaseEntry(id="1", name="d", properties={IGNORED: "false"})
+PLAIN = DatabaseEntry(id="1", number=1, created_ms=0, name="d")
+STRICT = DatabaseEntry(id="1", number=1, created_ms=0, name="d", isolation="serializable")
+DEAF = DatabaseEntry(id="1", number=1, created_ms=0, name="d", properties={IGNORED: "TRUE"})
+HEARS = DatabaseEntry(id="1", number=1, created_ms=0, name="d", properties={IGNORED: "false"})
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,11 @@ from txlake.log.predicate_parser import parse_predicate
 from txlake.log.predicates import Predicate, bind
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.features import check_writable
-from txlake.protocol.types import Struct
 from txlake.session.engine import Engine, Handle
 from txlake.session.filters import condition_of
 from txlake.session.results import rows_frame
 from txlake.session.transaction import Transaction
-from txlake.session.views import view_rows
+from txlake.session.views import CatalogEntries, rows_of
 from txlake.spark.work import Work, plain_column
 from txlake.statements import (
     Expression,
@@ -242,7 +241,8 @@ class Context:
     ) -> DataFrame | None:
         handle = self.find(reference.table)
         if handle is None:
-            return self.view_named(str(reference.table))
+            table = reference.table
+            return self.view_named(table.parts) if isinstance(table, TableName) else None
         if isinstance(reference.table, TableName) or self.exists(handle):
             predicate = None
             if condition is not None:
@@ -253,14 +253,16 @@ class Context:
             f"{handle.store.url} is not a Delta table: it has no _delta_log with a commit"
         )
 
-    def view_named(self, name: str) -> DataFrame | None:
+    def view_named(self, parts: tuple[str, ...]) -> DataFrame | None:
         """What one of the lake's own views shows now, read committed; None for other names."""
         catalog = self.engine.catalog
-        rows = None if catalog is None else view_rows(name, catalog, self._schema_of)
+        if catalog is None:
+            return None
+        rows = rows_of(parts, CatalogEntries(catalog, self._shape_of))
         return None if rows is None else rows_frame(self.spark, rows.schema, rows.rows)
 
-    def _schema_of(self, entry: TableEntry) -> Struct:
-        return self.engine.at_entry(entry).log.latest().schema
+    def _shape_of(self, entry: TableEntry) -> Snapshot | None:
+        return self.engine.at_entry(entry).log.latest_or_none()
 
     def _bound(
         self, handle: Handle, reference: Reference, text: str, names: tuple[str, ...]

@@ -13,8 +13,11 @@ from txlake.session.admission import admit_alone
 from txlake.session.belongings import catalog_of, drop, transaction_of
 from txlake.session.context import Context
 from txlake.session.isolation import IGNORED, parse_ignored
-from txlake.session.views import SCHEMAS
+from txlake.session.views import VIEWS
 from txlake.statements import AlterDatabase, CreateDatabase, DatabaseStatement, DropDatabase
+
+# Databases of views.
+_RESERVED = {name.partition(".")[0] for name in VIEWS if "." in name} | {"pg_catalog"}
 
 
 def change_database(context: Context, statement: DatabaseStatement) -> None:
@@ -23,7 +26,7 @@ def change_database(context: Context, statement: DatabaseStatement) -> None:
     match statement:
         case CreateDatabase():
             context.engine.place_of(statement.name, "t")
-            if statement.name.lower() in SCHEMAS:
+            if statement.name.lower() in _RESERVED:
                 raise InvalidRequest(
                     f"database {statement.name!r} can't be made: its views are txlake's own"
                 )

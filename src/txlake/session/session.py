@@ -235,7 +235,7 @@ class Session:
     def system_view(self, name: str) -> DataFrame:
         """The rows of one of the views, read committed."""
         with self._within(None, []) as context:
-            frame = context.view_named(name)
+            frame = context.view_named(tuple(name.split(".")))
             assert frame is not None, name
             return frame
 

@@ -94,5 +94,5 @@ def test_create_table_at_the_place_of_a_table_attaches_it(
     lake.sql("DROP TABLE t")  # what lies at a place of its own stays there
     write_deltalake(str(place), ROWS, mode="append")
     assert DeltaTable(str(place)).to_pyarrow_table().num_rows == 5
-    with pytest.raises(InvalidRequest, match="outside"), lake.transaction() as tx:
+    with pytest.raises(InvalidRequest, match="inside a transaction"), lake.transaction() as tx:
         tx.sql(f"CREATE TABLE t LOCATION '{place}'")

@@ -66,7 +66,7 @@ def test_two_catalogs_on_one_warehouse(tmp_path: Path, spark: SparkSession) -> N
         wrong.write(ROWS, "u")
     with txlake.connect(str(tmp_path / "second"), catalog=other, spark=spark) as second:
         second.write(ROWS, "u")
-    with pytest.raises(InvalidRequest, match="two catalogs can't govern"):
+    with pytest.raises(InvalidRequest, match="connect with the warehouse's own catalog"):
         txlake.connect(place, catalog=other, spark=spark)
 
 

@@ -298,9 +298,7 @@ class Transaction:
         except BaseException as error:
             is_open = isinstance(error, OutcomeUnknown)
             self._end(State.UNKNOWN if is_open else State.ROLLED_BACK)
-            if isinstance(error, Conflict) and self.engine.catalog is not None:
-                number = self.session_number()
-                self.engine.catalog.journal.met(self.id, number, error)
+            self._note(error)
             raise
         self._end(State.COMMITTED)
         for effect in self._effects:
@@ -371,10 +369,16 @@ class Transaction:
         except TxlakeError as error:
             _logger.warning("transaction %s: its locks end with its lease: %s", self.id, error)
 
+    def _note(self, error: BaseException) -> None:
+        """Enters a conflict into the lake's list of them."""
+        if isinstance(error, Conflict) and self.engine.catalog is not None:
+            self.engine.catalog.journal.met(self.id, self.session_number(), error)
+
     def fail(self, cause: BaseException) -> None:
         """A statement failed: nothing of the transaction will be committed."""
         if self.state is State.ACTIVE:
             self._end(State.FAILED)
+            self._note(cause)
             first_line, _, _ = str(cause).partition("\n")
             name = type(cause).__name__
             self.cause = f"{name}: {first_line:.200}" if first_line else name

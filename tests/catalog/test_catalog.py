@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -104,22 +104,21 @@ def test_databases_are_dropped_when_empty(catalog: Catalog) -> None:
     drop(user, entry)
     catalog.require_droppable("d")
     catalog.drop_database("D")
-    for missing in (
+    absent: list[Callable[[], object]] = [
         lambda: catalog.drop_database("d"),
         lambda: catalog.require_droppable("d", cascade=True),
         lambda: catalog.tables("d"),
         lambda: user.name("a", database="d"),
         lambda: catalog.set_isolation("d", "serializable"),
         lambda: catalog.set_properties("d", {"a": "b"}),
-    ):
+    ]
+    for missing in absent:
         with pytest.raises(InvalidRequest, match="no database 'd'.*CREATE DATABASE d"):  # noqa: RUF043
             missing()
-    for refused in (
-        lambda: catalog.drop_database("Default"),
-        lambda: catalog.require_droppable("Default", cascade=True),
-    ):
-        with pytest.raises(InvalidRequest, match="default"):
-            refused()
+    with pytest.raises(InvalidRequest, match="default"):
+        catalog.drop_database("Default")
+    with pytest.raises(InvalidRequest, match="default"):
+        catalog.require_droppable("Default", cascade=True)
 
 
 def test_a_databases_isolation_is_kept(catalog: Catalog) -> None:

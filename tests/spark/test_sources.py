@@ -19,11 +19,12 @@ GATEWAY = re.compile(
 # Where it is asked first whether the session is Connect's: which Python the workers are; settings
 # for one read or write that no other thread sees; how many tasks run at once; how large Spark
 # thinks rows are; columns of its own for a plan that is kept; what a Column is made of, which one
-# of Connect doesn't show.
+# of Connect doesn't show; what Ctrl-C ends at the command line.
 ALLOWED = {
     'column = getattr(getattr(expression, "column", None), "_jc", None)',
     "context = spark.sparkContext",
     "cores = spark.sparkContext.defaultParallelism",
+    "engine.spark.sparkContext.cancelAllJobs()",
     "from py4j.java_gateway import JavaObject",
     "return spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan)",
     "plan = java._jdf.queryExecution().analyzed()",

@@ -32,10 +32,12 @@ SESSION = {
     "explain_conflicts": "sql",
     "locks": "",
     "transactions": "",
+    "attach": "location, name=None",
+    "detach": "name",
     "close": "",
 }
 MEMBERS: dict[type, dict[str, str | None]] = {
-    txlake.Lake: dict(SESSION),
+    txlake.Lake: {**SESSION, "recover": "*locations"},
     txlake.LakeSession: dict(SESSION),
     txlake.Transaction: {
         **STATEMENTS,

@@ -187,6 +187,7 @@ class Catalog:
         with self._on.writing() as connection:
             sequence = names.lock_sequence(connection) + 1
             entry = names.required(connection, name)
+            names.lock_tables_of(connection, entry)
             inside = names.tables_of(connection, entry)
             if inside and not cascade:
                 raise InvalidRequest(

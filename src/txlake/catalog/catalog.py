@@ -208,6 +208,7 @@ class Catalog:
         with self._on.writing() as connection:
             names.lock_sequence(connection)
             entry = names.required(connection, name)
+            names.lock_tables_of(connection, entry)
             if names.tables_of(connection, entry):
                 raise InvalidRequest(f"database {name!r} got a table meanwhile; drop it again")
             names.drop_database(connection, entry)

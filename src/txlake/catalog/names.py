@@ -152,6 +152,12 @@ def unattached(connection: Connection) -> list[TableEntry]:
     return [table_entry(row, owners[row.database_id]) for row in found]
 
 
+def lock_tables_of(connection: Connection, owner: DatabaseEntry) -> None:
+    """Locks a database's tables, dropped ones too, in the order that all keep who lock several."""
+    query = sa.select(tables.c.id).where(tables.c.database_id == owner.id)
+    connection.execute(query.order_by(tables.c.id).with_for_update())
+
+
 def tables_of(connection: Connection, owner: DatabaseEntry) -> list[TableEntry]:
     """A database's tables by name."""
     query = _live().where(tables.c.database_id == owner.id).order_by(tables.c.folded_name)

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
-from tests.catalog.ledgers import execute
+from tests.catalog.ledgers import User, execute
 from tests.postgresql import PostgresServer
 from txlake.catalog import Catalog
 from txlake.catalog.database import Database
@@ -183,7 +183,7 @@ def test_a_new_catalog_takes_a_lost_ones_place(url: str, opened: Callable[[], Ca
     catalog.adopt("lost")
     catalog.adopt("lost")
     assert opened().lake_id == "lost"
-    catalog.add_table("default", "t", "file:///t", managed=True)
+    User(catalog).name("t")
     catalog.adopt("lost")
     with pytest.raises(InvalidRequest, match="has tables of its own.*lake other"):  # noqa: RUF043
         catalog.adopt("other")

@@ -14,6 +14,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from flit_core import buildapi
 
+from tests.catalog.ledgers import User, execute
 from tests.catalog.processes import started
 from txlake.catalog import Catalog
 from txlake.catalog.tables import metadata
@@ -45,14 +46,6 @@ WITH_PROPERTIES = (
     """UPDATE txlake_databases SET properties = '{"a": "b"}' WHERE id = 'D1'""",
     "UPDATE txlake_schema SET version = 2",
 )
-
-
-def execute(url: str, *statements: str) -> None:
-    engine = sa.create_engine(url)
-    with engine.begin() as connection:
-        for statement in statements:
-            connection.exec_driver_sql(statement)
-    engine.dispose()
 
 
 def test_the_steps_make_what_the_relations_say(url: str) -> None:
@@ -89,7 +82,7 @@ def test_a_catalog_of_an_older_txlake_is_upgraded(
         old = catalog.find("default", "old")
         assert old is not None
         assert (old.id, old.number, old.managed) == ("T0", 3, False)
-    added = opened().add_table("sales", "items", "file:///i", managed=True)
+    added = User(opened()).name("items", database="sales")
     assert added.number == 5
 
 

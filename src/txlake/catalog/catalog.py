@@ -218,8 +218,7 @@ class Catalog:
     def find(self, database: str, name: str) -> TableEntry | None:
         """The table of that name; letter case doesn't count."""
         with self._on.reading() as connection:
-            owner = names.database(connection, database)
-            return None if owner is None else names.table(connection, owner, name)
+            return names.table(connection, database, name)
 
     def at_place(self, location: str) -> TableEntry | None:
         """The table at a place, the store's URL."""

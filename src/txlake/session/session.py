@@ -273,7 +273,7 @@ class Session:
             raise InvalidRequest(f"there is no database {name!r}; SHOW DATABASES lists them")
         number = self.number()
         catalog.locks.leave(number)
-        used = database_lock(entry, LockMode.S)
+        used = database_lock(entry.number, LockMode.S)
         catalog.locks.acquire(number, None, [used], self.lock_timeout_ms)
         self.database = name
 

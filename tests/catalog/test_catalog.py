@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import subprocess
-import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from tests.catalog.processes import started
 from txlake.catalog import Catalog
 from txlake.errors import InvalidRequest, Unavailable
 from txlake.system import System
 
-REPOSITORY = Path(__file__).parents[2]
 
-
-@pytest.fixture(params=["file", "memory"])
-def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Catalog:
+@pytest.fixture(params=["file", "memory", "server"])
+def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
     """An empty catalog."""
-    url = "sqlite://" if request.param == "memory" else f"sqlite:///{tmp_path / 'catalog.db'}"
-    return Catalog(url, System())
+    url = "sqlite://"
+    if request.param == "file":
+        url = f"sqlite:///{tmp_path / 'catalog.db'}"
+    if request.param == "server":
+        url = request.getfixturevalue("postgres_url")
+    catalog = Catalog(url, System())
+    yield catalog
+    catalog.close()
 
 
 def names(catalog: Catalog, database: str = "default", pattern: str | None = None) -> list[str]:
@@ -171,23 +174,13 @@ print(won)
 """
 
 
-def test_processes_that_open_it_first_at_once_share_it(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'catalog.db'}"
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, url],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
-        )
-        for _ in range(4)
-    ]  # fmt: skip
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-    won = [int(process.communicate(timeout=120)[0]) for process in processes]
+def test_processes_that_open_it_first_at_once_share_it(url: str) -> None:
+    processes = started(PROGRAM, url, count=4)
+    won = [int(process.communicate("\n", timeout=120)[0]) for process in processes]
     assert sum(won) == 20
-    assert len(names(Catalog(url, System()))) == 20
+    catalog = Catalog(url, System())
+    assert len(names(catalog)) == 20
+    catalog.close()
 
 
 def test_readers_do_not_wait_for_a_writer(tmp_path: Path) -> None:
@@ -218,33 +211,6 @@ def test_a_reader_does_not_hinder_a_writer(tmp_path: Path) -> None:
     assert other.execute("SELECT count(*) FROM txlake_tables").fetchone() == (1,)
 
 
-def test_a_catalog_of_an_older_txlake_is_upgraded(tmp_path: Path) -> None:
-    path = tmp_path / "catalog.db"
-    before = Catalog(f"sqlite:///{path}", System())
-    before.create_database("d", isolation="snapshot")
-    before.close()
-    with sqlite3.connect(path) as connection:
-        connection.execute("ALTER TABLE txlake_databases DROP COLUMN properties")
-        connection.execute("UPDATE txlake_schema SET version = 1")
-    connection.close()
-    for _ in range(2):
-        after = Catalog(f"sqlite:///{path}", System())
-        found = after.database("d")
-        assert found is not None
-        assert (found.isolation, found.properties) == ("snapshot", {})
-        after.close()
-
-
-def test_a_catalog_of_a_newer_txlake_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "catalog.db"
-    Catalog(f"sqlite:///{path}", System()).close()
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE txlake_schema SET version = 99")
-    connection.close()
-    with pytest.raises(InvalidRequest, match=r"catalog\.db.*version 99.*knows 2; upgrade"):
-        Catalog(f"sqlite:///{path}", System())
-
-
 @pytest.mark.parametrize(
     ("make", "said"),
     [
@@ -260,9 +226,3 @@ def test_what_can_not_be_a_catalog_is_refused(tmp_path: Path, make: object, said
     assert callable(make)
     with pytest.raises(InvalidRequest, match=said):
         Catalog(make(tmp_path), System())
-
-
-def test_a_password_is_not_shown(tmp_path: Path) -> None:
-    with pytest.raises((InvalidRequest, Unavailable)) as raised:
-        Catalog("postgresql+psycopg://me:s3cret@127.0.0.1:1/lake", System())
-    assert "s3cret" not in str(raised.value)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from txlake.catalog.catalog import (
-    DEFAULT_DATABASE,
-    Catalog,
-    DatabaseEntry,
-    TableEntry,
-)
+from txlake.catalog.catalog import DEFAULT_DATABASE, Catalog
 from txlake.catalog.database import sqlite_url
+from txlake.catalog.names import DatabaseEntry, TableEntry
 
 __all__ = ["DEFAULT_DATABASE", "Catalog", "DatabaseEntry", "TableEntry", "sqlite_url"]

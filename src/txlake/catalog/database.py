@@ -1,28 +1,28 @@
 """The connection to the catalog's database: SQLite or PostgreSQL, and what its transactions are.
 
-Owns the driver's settings and the translation of its errors; knows no relation.
+Owns the kinds of transactions and the translation of errors; knows no relation.
 """
 
 from __future__ import annotations
 
-import sqlite3
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy import event
 from sqlalchemy.engine import Connection, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
-from sqlalchemy.pool import StaticPool
 
-from txlake.catalog.translation import translated
-from txlake.errors import InvalidRequest
+from txlake.catalog.engines import READS, clock, postgresql_engine, sqlite_engine
+from txlake.catalog.mounts import network_file_system
+from txlake.catalog.translation import shown, translated
+from txlake.errors import InvalidRequest, Unavailable
 from txlake.ports import System
 
-_READS = "txlake_reads"
-_WAL_ATTEMPTS = 100
+
+class CommitUnsettled(Unavailable):
+    """The database failed at COMMIT: what the transaction did may be there, or may not."""
 
 
 def sqlite_url(path: str) -> sa.URL:
@@ -36,30 +36,38 @@ class Database:
     Transactions are of three kinds. `reading` doesn't wait for those who write, nor they for it.
     `writing` is durable when it returns: what was ratified outlives a power failure. `noting` is
     atomic too, but a power failure may take the last ones back: locks and leases, which end with
-    their owners anyway.
+    their owners anyway. They aren't begun one within another.
 
     Raises InvalidRequest for a URL that isn't one or a database that can't be used, Unavailable
-    when it can't be reached or is busy for too long.
+    when it can't be reached or is busy for too long, CommitUnsettled when it failed at the end.
     """
 
     def __init__(self, url: str | sa.URL, system: System, *, busy_timeout_s: float = 30.0) -> None:
         self.system = system
-        self._turn: AbstractContextManager[object] = nullcontext()
+        self._busy_timeout_s = busy_timeout_s
         try:
             self.url = make_url(url)
             self.is_sqlite = self.url.get_backend_name() == "sqlite"
-            self._durable = self._made_engine(busy_timeout_s, durable=True)
-            self._light = (
-                self._made_engine(busy_timeout_s, durable=False)
-                if self.is_sqlite and not self.is_in_memory
-                else self._durable
-            )
+            self._durable = self._engine(is_durable=True)
+            self._light = self._durable if self.is_in_memory else self._engine(is_durable=False)
         except (ArgumentError, NoSuchModuleError, ImportError) as error:
             raise InvalidRequest(
                 "catalog: expected a URL like sqlite:///path or postgresql+psycopg://host/db: "
                 f"{error}"
             ) from error
-        self._reads = self._light.execution_options(**{_READS: True})
+        reads = {READS: True} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
+        self._reads = self._light.execution_options(**reads)
+        self._clock = clock(is_sqlite=self.is_sqlite)
+        # A database in memory has one connection for all threads, each in its turn. A file's
+        # writers come one after the other: waiting here wakes at once, SQLite's own looks now and
+        # then.
+        self._writing_turn: AbstractContextManager[object] = nullcontext()
+        self._reading_turn: AbstractContextManager[object] = nullcontext()
+        if self.is_in_memory:
+            self._reading_turn = self._writing_turn = threading.RLock()
+        elif self.is_sqlite:
+            self._warn_of_network()
+            self._writing_turn = _Turn(f"catalog {self.shown}", busy_timeout_s)
 
     @property
     def is_in_memory(self) -> bool:
@@ -69,32 +77,27 @@ class Database:
     @property
     def shown(self) -> str:
         """The URL without its password."""
-        return self.url.render_as_string(hide_password=True)
+        return shown(self.url)
 
     def reading(self) -> AbstractContextManager[Connection]:
         """A transaction that only reads: one state of the database."""
-        return self._transaction(self._reads)
+        return self._transaction(self._reads, self._reading_turn)
 
     def writing(self) -> AbstractContextManager[Connection]:
         """A transaction that is durable once it ended."""
-        return self._transaction(self._durable)
+        return self._transaction(self._durable, self._writing_turn)
 
-    @contextmanager
-    def noting(self) -> Iterator[Connection]:
+    def noting(self) -> AbstractContextManager[Connection]:
         """A transaction that others see once it ended, and that a power failure may undo."""
-        with self._transaction(self._light) as connection:
-            if not self.is_sqlite:
-                connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
-            yield connection
+        return self._transaction(self._light, self._writing_turn)
+
+    def now(self) -> sa.ColumnElement[int]:
+        """The database's own clock in a statement, milliseconds since the epoch."""
+        return self._clock
 
     def now_ms(self, connection: Connection) -> int:
-        """The database's own clock, milliseconds since the epoch: one for all hosts."""
-        if self.is_sqlite:  # a file's hosts share a clock, as they share the machine
-            return self.system.now_ms()
-        found = connection.exec_driver_sql(
-            "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
-        )
-        return int(found.scalar_one())
+        """What the database's own clock says now: one for all hosts."""
+        return int(connection.execute(sa.select(self._clock)).scalar_one())
 
     def close(self) -> None:
         """Closes the connections; a database in memory keeps its one."""
@@ -102,55 +105,53 @@ class Database:
             self._durable.dispose()
             self._light.dispose()
 
-    def _made_engine(self, busy_timeout_s: float, *, durable: bool) -> sa.Engine:
+    def _warn_of_network(self) -> None:
+        kind = network_file_system(self.url.database or "")
+        if kind is not None:
+            warnings.warn(
+                f"catalog {self.shown} is on a network file system ({kind}), where SQLite loses "
+                "commits when several hosts write; put it on a local disk, or use PostgreSQL",
+                stacklevel=2,
+            )
+
+    def _engine(self, *, is_durable: bool) -> sa.Engine:
         if not self.is_sqlite:
-            return sa.create_engine(self.url)
-        options: dict[str, Any] = {
-            "connect_args": {"timeout": busy_timeout_s, "check_same_thread": False}
-        }
-        if self.is_in_memory:
-            # One connection for all threads, each in its turn: another would see another database.
-            self._turn = threading.RLock()
-            options["poolclass"] = StaticPool
-        engine = sa.create_engine(self.url, **options)
-        level = "FULL" if durable else "NORMAL"
-
-        def prepare(connection: sqlite3.Connection, _record: object) -> None:
-            self._prepare_sqlite(connection, level)
-
-        event.listen(engine, "connect", prepare)
-        event.listen(engine, "begin", _begin_sqlite)
-        return engine
-
-    def _prepare_sqlite(self, connection: sqlite3.Connection, level: str) -> None:
-        """Transactions are ours to begin: the driver begins too late."""
-        connection.isolation_level = None
-        cursor = connection.cursor()
-        for attempt in range(1, _WAL_ATTEMPTS + 1):
-            try:
-                cursor.execute("PRAGMA journal_mode=WAL")
-                break
-            except sqlite3.OperationalError as error:
-                # Turning it on doesn't wait for other processes that open the new file too.
-                busy = (error.sqlite_errorname or "").startswith("SQLITE_BUSY")
-                if not busy or attempt == _WAL_ATTEMPTS:
-                    raise
-                self.system.wait_ms(attempt * 5 * (1 + self.system.random()))
-        # In WAL mode NORMAL leaves out only the wait for the disk at each commit.
-        cursor.execute(f"PRAGMA synchronous={level}")
-        cursor.execute("PRAGMA foreign_keys=ON")
-        cursor.close()
+            return postgresql_engine(self.url, self._busy_timeout_s, is_durable=is_durable)
+        return sqlite_engine(
+            self.url,
+            self.system,
+            self._busy_timeout_s,
+            is_durable=is_durable,
+            is_in_memory=self.is_in_memory,
+        )
 
     @contextmanager
-    def _transaction(self, engine: sa.Engine) -> Iterator[Connection]:
+    def _transaction(
+        self, engine: sa.Engine, turn: AbstractContextManager[object]
+    ) -> Iterator[Connection]:
+        is_ending = False
         try:
-            with self._turn, engine.begin() as connection:
+            with turn, engine.begin() as connection:
                 yield connection
+                is_ending = True
         except SQLAlchemyError as error:
-            raise translated(error, self.shown) from error
+            made = translated(error, self.url)
+            raise (CommitUnsettled(str(made)) if is_ending else made) from error
 
 
-def _begin_sqlite(connection: Connection) -> None:
-    """A transaction that writes takes its turn at once, so that it can't find out too late."""
-    reads = connection.get_execution_options().get(_READS, False)
-    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+class _Turn:
+    """A lock that is waited for no longer than the database itself would be."""
+
+    def __init__(self, shown: str, timeout_s: float) -> None:
+        self._shown = shown
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(timeout=self._timeout_s):
+            raise Unavailable(
+                f"{self._shown}: another thread has written for {self._timeout_s:g} s; try again"
+            )
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()

@@ -1,6 +1,8 @@
 """The catalog's relations, as SQLAlchemy Core tables.
 
 Names are unique by their folded form, as Spark SQL compares them, and kept as they were written.
+Times are milliseconds since the epoch, by the database's clock. `migrations` has the same relations
+as the steps that make them; a change here needs a step there, and the next `REVISION`.
 """
 
 from __future__ import annotations
@@ -10,24 +12,42 @@ from sqlalchemy import (
     Boolean,
     Column,
     ForeignKey,
+    Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
     Text,
-    UniqueConstraint,
+    text,
 )
 
-SCHEMA_VERSION = 2
+REVISION = "0003"
 
 metadata = MetaData()
 
-versions = Table("txlake_schema", metadata, Column("version", Integer, nullable=False))
+# What the lake is, as texts: `lake` (its id, which the warehouse's marker has too).
+facts = Table(
+    "txlake_facts",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+# The newest number that was given out: `sequence` (instants of the lake), `object` (databases and
+# tables), `session`, `transaction`, `lock`. Who ratifies or names locks the row `sequence` first.
+counters = Table(
+    "txlake_counters",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("value", BigInteger, nullable=False),
+)
 
 databases = Table(
     "txlake_databases",
     metadata,
     Column("id", String(36), primary_key=True),
+    Column("number", BigInteger, nullable=False, unique=True),
     Column("folded_name", String(255), nullable=False, unique=True),
     Column("name", String(255), nullable=False),
     Column("comment", Text),
@@ -36,18 +56,111 @@ databases = Table(
     Column("created_ms", BigInteger, nullable=False),
 )
 
+# A dropped table's row stays until its last commits are published and its folder is gone; it may
+# outlive its database.
 tables = Table(
     "txlake_tables",
     metadata,
     Column("id", String(36), primary_key=True),
-    Column("database_id", String(36), ForeignKey("txlake_databases.id"), nullable=False),
+    Column("number", BigInteger, nullable=False, unique=True),
+    Column("database_id", String(36), ForeignKey("txlake_databases.id")),
     Column("folded_name", String(255), nullable=False),
     Column("name", String(255), nullable=False),
     Column("location", Text, nullable=False),
     Column("managed", Boolean, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
-    UniqueConstraint("database_id", "folded_name"),
+    Column("modified_ms", BigInteger, nullable=False),
+    # The newest ratified and the newest published version; no head: named, and not attached yet.
+    Column("head", BigInteger),
+    Column("published", BigInteger, nullable=False, server_default=text("-1")),
+    Column("dropped_sequence", BigInteger),
+    Index(
+        "txlake_tables_name",
+        "database_id",
+        "folded_name",
+        unique=True,
+        sqlite_where=text("dropped_sequence IS NULL"),
+        postgresql_where=text("dropped_sequence IS NULL"),
+    ),
 )
 
-# What makes a catalog of one version one of the next.
-UPGRADES = {1: "ALTER TABLE txlake_databases ADD COLUMN properties TEXT"}
+# Every ratified version; its bytes only until it is published.
+commits = Table(
+    "txlake_commits",
+    metadata,
+    Column("table_id", String(36), primary_key=True),
+    Column("version", BigInteger, primary_key=True),
+    Column("sequence", BigInteger, nullable=False, index=True),
+    Column("transaction_id", String(36), nullable=False, index=True),
+    Column("time_ms", BigInteger, nullable=False),
+    Column("operation", String(64)),
+    Column("content", LargeBinary),
+    Column("staged", Text),
+)
+
+# What was ratified without a commit, names alone: the trace by which a lost reply is settled.
+bare = Table(
+    "txlake_bare_ratifications",
+    metadata,
+    Column("transaction_id", String(36), primary_key=True),
+    Column("sequence", BigInteger, nullable=False),
+    Column("time_ms", BigInteger, nullable=False),
+)
+
+sessions = Table(
+    "txlake_sessions",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("host", String(255), nullable=False),
+    Column("process", BigInteger, nullable=False),
+    Column("user_name", String(255)),
+    Column("begin_ms", BigInteger, nullable=False),
+    Column("lease_ms", BigInteger, nullable=False),  # until when
+)
+
+# Open transactions only.
+transactions = Table(
+    "txlake_transactions",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("number", BigInteger, nullable=False, unique=True),
+    Column("session_id", BigInteger, ForeignKey("txlake_sessions.id"), nullable=False),
+    Column("name", String(255)),
+    Column("begin_ms", BigInteger, nullable=False),
+    Column("isolation", String(32)),
+    Column("read_only", Boolean, nullable=False),
+    Column("explicit", Boolean, nullable=False),
+    Column("state", String(16), nullable=False),  # active, failed, killed
+    Column("sequence", BigInteger),  # the instant that it reads
+)
+
+# Granted and awaited locks, in the order asked for.
+locks = Table(
+    "txlake_locks",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("session_id", BigInteger, ForeignKey("txlake_sessions.id"), nullable=False),
+    # None: the session's own, a database in use.
+    Column("transaction_id", String(36), index=True),
+    Column("resource_type", String(16), nullable=False),  # DATABASE, OBJECT, KEY
+    Column("resource_subtype", String(16), nullable=False),  # "" or COMMIT
+    Column("database_number", BigInteger, nullable=False),
+    Column("entity", BigInteger, nullable=False),  # the object's number; the database's for others
+    Column("description", String(255), nullable=False),  # of a KEY
+    Column("mode", String(16), nullable=False),
+    Column("status", String(16), nullable=False),  # GRANT, WAIT, CONVERT, VICTIM
+    Column("asked_ms", BigInteger, nullable=False),
+    Index("txlake_locks_resource", "resource_type", "entity"),
+)
+
+conflicts = Table(
+    "txlake_conflicts",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("time_ms", BigInteger, nullable=False),
+    Column("transaction_id", String(36), nullable=False),
+    Column("session_id", BigInteger),
+    Column("error", String(64), nullable=False),
+    Column("message", Text, nullable=False),
+    Column("evidence", Text),  # JSON, as errors.Evidence has it
+)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sqlalchemy.exc import SQLAlchemyError
+import sqlalchemy as sa
+from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from txlake.errors import InvalidRequest, TxlakeError, Unavailable
 
@@ -15,15 +16,39 @@ _ADVICE = {
     "SQLITE_FULL": "free space on the disk and try again",
     "SQLITE_CORRUPT": "the file is damaged: restore it",
 }
+# PostgreSQL's, where a statement met them.
+_STATE_ADVICE = {
+    "25006": "the server doesn't accept writes: give the address of the primary",
+    "42501": "give this user the permission, or connect as another",
+}
+# Parameters of a URL that hold secrets.
+_SECRETS = ("password", "sslpassword")
 
 
-def translated(error: SQLAlchemyError, catalog: str) -> TxlakeError:
-    """The error to raise from one of the database's; `catalog` is its URL without a password."""
+def shown(url: sa.URL) -> str:
+    """A URL without its secrets."""
+    return url.difference_update_query(_SECRETS).render_as_string(hide_password=True)
+
+
+def translated(error: SQLAlchemyError, url: sa.URL) -> TxlakeError:
+    """The error to raise from one of the database's, without the secrets of its URL."""
     cause = getattr(error, "orig", None) or error
-    advice = _ADVICE.get(_kind(cause))
+    message = " ".join(str(cause).split())
+    said = f"catalog {shown(url)}: {_without_secrets(message, url)}"
+    advice = _ADVICE.get(_kind(cause)) or _STATE_ADVICE.get(getattr(cause, "sqlstate", None) or "")
     if advice is not None:
-        return InvalidRequest(f"catalog {catalog}: {cause}; {advice}")
-    return Unavailable(f"catalog {catalog}: {cause}; try again")
+        return InvalidRequest(f"{said}; {advice}")
+    if isinstance(error, DataError | IntegrityError):
+        return InvalidRequest(f"{said}; use a value that the catalog can hold")
+    return Unavailable(f"{said}; try again")
+
+
+def _without_secrets(message: str, url: sa.URL) -> str:
+    secrets = [url.password, *(url.query.get(name) for name in _SECRETS)]
+    for secret in secrets:
+        if secret:
+            message = message.replace(str(secret), "***")
+    return message
 
 
 def _kind(cause: BaseException) -> str:

@@ -1,0 +1,108 @@
+"""SQLAlchemy's engines for SQLite and PostgreSQL, with the drivers' settings.
+
+An engine of the durable kind waits for the disk at each commit. Every connection knows the function
+`txlake_now_ms` or the server's clock (`clock`).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.engine import Connection
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.pool import StaticPool
+
+from txlake.ports import System
+
+READS = "txlake_reads"
+_NOW = "txlake_now_ms"
+_WAL_ATTEMPTS = 100
+# A process's threads ratify in groups: connections are few, as a server's many hosts share them.
+_POOL_SIZE, _POOL_OVERFLOW = 4, 28
+
+
+def clock(*, is_sqlite: bool) -> sa.ColumnElement[int]:
+    """The database's own clock in a statement, milliseconds since the epoch: one for all hosts."""
+    if is_sqlite:  # a file's hosts share a clock, as they share the machine
+        return sa.Function(_NOW, type_=sa.BigInteger())
+    return sa.literal_column(
+        "(extract(epoch FROM clock_timestamp()) * 1000)::bigint", sa.BigInteger
+    )
+
+
+def sqlite_engine(
+    url: sa.URL, system: System, busy_timeout_s: float, *, is_durable: bool, is_in_memory: bool
+) -> sa.Engine:
+    """An engine for a SQLite file; for a database in memory one that has a single connection."""
+    options: dict[str, Any] = {
+        "connect_args": {"timeout": busy_timeout_s, "check_same_thread": False}
+    }
+    if is_in_memory:
+        options["poolclass"] = StaticPool
+    else:
+        options |= _pool(busy_timeout_s)
+    engine = sa.create_engine(url, **options)
+
+    def prepare(connection: sqlite3.Connection, _record: object) -> None:
+        # Transactions are ours to begin: the driver begins too late.
+        connection.isolation_level = None
+        connection.create_function(_NOW, 0, system.now_ms)
+        cursor = connection.cursor()
+        _log_ahead(cursor, system)
+        # With the log ahead NORMAL leaves out only the wait for the disk at each commit.
+        cursor.execute(f"PRAGMA synchronous={'FULL' if is_durable else 'NORMAL'}")
+        cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.close()
+
+    event.listen(engine, "connect", prepare)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def postgresql_engine(url: sa.URL, busy_timeout_s: float, *, is_durable: bool) -> sa.Engine:
+    """An engine for a PostgreSQL server."""
+    engine = sa.create_engine(
+        url, isolation_level="READ COMMITTED", pool_pre_ping=True, **_pool(busy_timeout_s)
+    )
+    settings = [f"SET lock_timeout = {max(1, round(busy_timeout_s * 1000))}"]
+    if not is_durable:
+        settings.append("SET synchronous_commit = off")
+
+    def prepare(connection: DBAPIConnection, _record: object) -> None:
+        cursor = connection.cursor()
+        cursor.execute("; ".join(settings))
+        cursor.close()
+        connection.commit()
+
+    event.listen(engine, "connect", prepare)
+    return engine
+
+
+def _pool(busy_timeout_s: float) -> dict[str, Any]:
+    return {
+        "pool_size": _POOL_SIZE,
+        "max_overflow": _POOL_OVERFLOW,
+        "pool_timeout": busy_timeout_s,
+    }
+
+
+def _log_ahead(cursor: sqlite3.Cursor, system: System) -> None:
+    for attempt in range(1, _WAL_ATTEMPTS + 1):
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            # Turning it on doesn't wait for other processes that open the new file too.
+            busy = (error.sqlite_errorname or "").startswith("SQLITE_BUSY")
+            if not busy or attempt == _WAL_ATTEMPTS:
+                raise
+            system.wait_ms(attempt * 5 * (1 + system.random()))
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    """A transaction that writes takes its turn at once, so that it can't find out too late."""
+    reads = connection.get_execution_options().get(READS, False)
+    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")

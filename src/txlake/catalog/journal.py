@@ -1,0 +1,79 @@
+"""The conflict journal: which transactions lost, to whom and why; the newest thousand."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from txlake.catalog.database import Database
+from txlake.catalog.tables import conflicts
+from txlake.errors import Conflict, Evidence, TxlakeError
+
+CONFLICTS_MAX = 1_000
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConflictEntry:
+    """A conflict that a transaction ended with. `error`: the name of its class in `errors`."""
+
+    id: int
+    time_ms: int
+    transaction_id: str
+    session_id: int | None
+    error: str
+    message: str
+    evidence: Evidence | None
+
+
+class Journal:
+    """The conflicts of one lake, of all processes."""
+
+    def __init__(self, on: Database) -> None:
+        self._on = on
+
+    def met(self, transaction_id: str, session_id: int | None, conflict: Conflict) -> None:
+        """Notes a conflict. Logs when it can't: the conflict itself is what the caller raises."""
+        evidence = (
+            None
+            if conflict.evidence is None
+            else json.dumps(asdict(conflict.evidence), default=str)
+        )
+        try:
+            with self._on.noting() as connection:
+                noted = sa.insert(conflicts).values(
+                    time_ms=self._on.now(),
+                    transaction_id=transaction_id,
+                    session_id=session_id,
+                    error=type(conflict).__name__,
+                    message=str(conflict),
+                    evidence=evidence,
+                )
+                newest = connection.execute(noted.returning(conflicts.c.id)).scalar_one()
+                too_old = conflicts.c.id <= newest - CONFLICTS_MAX
+                connection.execute(sa.delete(conflicts).where(too_old))
+        except TxlakeError as error:
+            _log.warning("the conflict of transaction %s isn't noted: %s", transaction_id, error)
+
+    def conflicts(self, limit: int = 1_000) -> list[ConflictEntry]:
+        """The newest conflicts, the newest first. Evidence's rows hold what JSON can say."""
+        query = sa.select(conflicts).order_by(conflicts.c.id.desc()).limit(limit)
+        with self._on.reading() as connection:
+            return [_entry(row._mapping) for row in connection.execute(query)]
+
+
+def _entry(row: Mapping[Any, Any]) -> ConflictEntry:
+    return ConflictEntry(**{**row, "evidence": _evidence(row["evidence"])})
+
+
+def _evidence(text: str | None) -> Evidence | None:
+    if text is None:
+        return None
+    found = json.loads(text)
+    return Evidence(**{**found, "files": tuple(found["files"]), "rows": tuple(found["rows"])})

@@ -1,0 +1,210 @@
+"""Requests for locks as rows of `txlake_locks`: read, written, and named for messages.
+
+Owns the SQL. Who may have which lock is decided in `conflict.locking`, who asks in `locks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from txlake.catalog.database import Database
+from txlake.catalog.tables import counters, databases, locks, sessions, tables, transactions
+from txlake.conflict.locking import (
+    LockMode,
+    LockStatus,
+    Owner,
+    Queued,
+    Resource,
+    ResourceType,
+)
+
+_COUNTER = counters.c.name == "lock"
+_NUMBERED = (
+    sa.update(counters)
+    .where(_COUNTER)
+    .values(value=counters.c.value + sa.bindparam("count"))
+    .returning(counters.c.value)
+)
+_TURN = sa.select(counters.c.value).where(_COUNTER).with_for_update()
+_REQUESTS = (
+    locks.c.id,
+    locks.c.session_id,
+    locks.c.transaction_id,
+    locks.c.resource_type,
+    locks.c.resource_subtype,
+    locks.c.database_number,
+    locks.c.entity,
+    locks.c.description,
+    locks.c.mode,
+    locks.c.status,
+)
+_ON_RESOURCES = sa.select(*_REQUESTS).where(
+    locks.c.resource_type.in_(sa.bindparam("types", expanding=True)),
+    locks.c.entity.in_(sa.bindparam("entities", expanding=True)),
+)
+_place = (locks.c.resource_type, locks.c.entity)
+_CONTESTED = sa.tuple_(*_place).in_(
+    sa.select(*_place).where(locks.c.status != LockStatus.GRANT.value)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The requests that there are. `is_over`: whether the lease of one's session is over."""
+
+    requests: list[Queued]
+    asked_ms: dict[int, int]
+    is_over: bool
+
+
+def take_numbers(connection: Connection, count: int) -> int:
+    """The first of so many new ids; until the end nobody else asks for locks or is granted one."""
+    return int(connection.execute(_NUMBERED, {"count": count}).scalar_one()) - count + 1
+
+
+def take_turn(connection: Connection) -> None:
+    """Until the end nobody else asks for locks or is granted one."""
+    connection.execute(_TURN)
+
+
+def on_resources(connection: Connection, resources: Collection[Resource]) -> list[Queued]:
+    """The requests for things, and for some others perhaps; dead sessions' too."""
+    parameters = {
+        "types": sorted({resource.type.value for resource in resources}),
+        "entities": sorted({resource.entity for resource in resources}),
+    }
+    return [_queued(*row) for row in connection.execute(_ON_RESOURCES, parameters)]
+
+
+def standing(
+    connection: Connection, on: Database, *, contested: bool = False, living: bool = False
+) -> Standing:
+    """All requests by id, or just those for things that somebody waits for.
+
+    With `living` without those of sessions whose lease is over.
+    """
+    over = sessions.c.lease_ms <= on.now()
+    query = (
+        sa.select(*_REQUESTS, transactions.c.number, locks.c.asked_ms, over)
+        .join_from(locks, sessions, locks.c.session_id == sessions.c.id)
+        .outerjoin(transactions, locks.c.transaction_id == transactions.c.id)
+        .order_by(locks.c.id)
+    )
+    if contested:
+        query = query.where(_CONTESTED)
+    rows = [row for row in connection.execute(query) if not (living and row[-1])]
+    return Standing(
+        [_queued(*row[:-2]) for row in rows],
+        {row[0]: row[-2] for row in rows},
+        any(row[-1] for row in rows),
+    )
+
+
+def add(connection: Connection, on: Database, requests: Sequence[Queued]) -> None:
+    """Writes new requests."""
+    if requests:
+        given = [
+            {
+                "id": one.id,
+                "session_id": one.owner.session,
+                "transaction_id": one.owner.transaction,
+                "resource_type": one.resource.type.value,
+                "resource_subtype": one.resource.subtype,
+                "database_number": one.resource.database,
+                "entity": one.resource.entity,
+                "description": one.resource.description,
+                "mode": one.mode.value,
+                "status": one.status.value,
+            }
+            for one in requests
+        ]
+        connection.execute(sa.insert(locks).values(asked_ms=on.now()), given)
+
+
+def convert(connection: Connection, held: Queued, mode: LockMode) -> None:
+    """Makes a lock that was granted a stronger one."""
+    connection.execute(sa.update(locks).where(locks.c.id == held.id).values(mode=mode.value))
+
+
+def mark(connection: Connection, request: Queued, status: LockStatus) -> None:
+    """Gives a request its new status."""
+    connection.execute(sa.update(locks).where(locks.c.id == request.id).values(status=status.value))
+
+
+def remove(connection: Connection, request: Queued) -> None:
+    """Removes one request."""
+    connection.execute(sa.delete(locks).where(locks.c.id == request.id))
+
+
+def withdraw(connection: Connection, owner: Owner) -> None:
+    """Removes an owner's requests that weren't granted."""
+    connection.execute(
+        sa.delete(locks).where(
+            locks.c.session_id == owner.session,
+            locks.c.transaction_id.is_not_distinct_from(owner.transaction),
+            locks.c.status != LockStatus.GRANT.value,
+        )
+    )
+
+
+def leave(connection: Connection, session_id: int) -> None:
+    """Removes the locks that are a session's own."""
+    connection.execute(
+        sa.delete(locks).where(locks.c.session_id == session_id, locks.c.transaction_id.is_(None))
+    )
+
+
+def named(connection: Connection, resource: Resource) -> str:
+    """What a message calls a thing."""
+    by_number = sa.select(databases.c.name).where(databases.c.number == resource.database)
+    database = connection.scalar(by_number) or f"number {resource.database}"
+    if resource.type is ResourceType.DATABASE:
+        return f"database {database}"
+    if resource.type is ResourceType.KEY:
+        return f"the name {database}.{resource.description}"
+    name = connection.scalar(sa.select(tables.c.name).where(tables.c.number == resource.entity))
+    turn = f" ({resource.subtype})" if resource.subtype else ""
+    return f"table {database}.{name or f'number {resource.entity}'}{turn}"
+
+
+def whose(connection: Connection, owner: Owner) -> str:
+    """What a message calls an owner: its session, where that runs, and its transaction."""
+    found = connection.execute(
+        sa.select(sessions.c.process, sessions.c.host).where(sessions.c.id == owner.session)
+    ).first()
+    place = "" if found is None else f"process {found.process} on {found.host}"
+    transaction = "" if owner.transaction is None else f"transaction {owner.transaction}"
+    return f"session {owner.session} ({', '.join(filter(None, (transaction, place)))})"
+
+
+def _queued(
+    number: int,
+    session_id: int,
+    transaction_id: str | None,
+    resource_type: str,
+    subtype: str,
+    database: int,
+    entity: int,
+    description: str,
+    mode: str,
+    status: str,
+    begun: int | None = None,
+) -> Queued:
+    return Queued(
+        id=number,
+        owner=Owner(session=session_id, transaction=transaction_id),
+        resource=Resource(
+            type=ResourceType(resource_type),
+            database=database,
+            entity=entity,
+            subtype=subtype,
+            description=description,
+        ),
+        mode=LockMode(mode),
+        status=LockStatus(status),
+        begun=begun,
+    )

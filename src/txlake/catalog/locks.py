@@ -1,0 +1,418 @@
+"""The lake's locks: asked for, waited for, granted in order, released; across processes.
+
+Owns the waiting. The rows are the authority: who is granted what is decided by `conflict.locking`
+in a database transaction that keeps all others from deciding meanwhile. A waiter looks again and
+again, at once where the lock was released in its own process, and finds the deadlocks that it is
+part of. Locks of a session whose lease is over count for nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError
+
+from txlake.catalog import lock_rows
+from txlake.catalog.database import Database
+from txlake.catalog.owners import reap, release_locks
+from txlake.conflict.locking import (
+    LockMode,
+    LockRequest,
+    LockStatus,
+    Owner,
+    Queued,
+    Resource,
+    at_least,
+    blockers,
+    combined,
+    cycle_through,
+    waits_for,
+    youngest,
+)
+from txlake.errors import Deadlock, LockTimeout, Unavailable
+
+_PAUSE_MS_MIN = 2.0
+_PAUSE_MS_MAX = 50.0
+_PAUSE_GROWTH = 1.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockEntry:
+    """A lock that was granted, or is waited for.
+
+    Attributes:
+        session_id: whose it is; a lock without a transaction is the session's own.
+        transaction_number: for views that need an integer.
+        status: VICTIM for a request whose transaction was chosen to end a deadlock.
+        blocking_session_id: of the first request that it has to wait for.
+    """
+
+    id: int
+    session_id: int
+    transaction_id: str | None
+    transaction_number: int | None
+    resource: Resource
+    mode: LockMode
+    status: LockStatus
+    asked_ms: int
+    blocking_session_id: int | None
+
+
+class Locks:
+    """The locks of one catalog. Any number of threads may ask; each owner is used by one."""
+
+    def __init__(self, on: Database) -> None:
+        self._on = on
+        self._bell = _Bell()
+        # What was granted here, by transaction or session: asking for it again costs nothing.
+        self._held: dict[str | int, dict[Resource, LockMode]] = {}
+
+    def acquire(
+        self,
+        session_id: int,
+        transaction_id: str | None,
+        requests: Sequence[LockRequest],
+        timeout_ms: int,
+    ) -> None:
+        """Gets all of the locks, in the order given; waits for each as long, -1 for without end.
+
+        They are the transaction's until it ends, the session's own without one. When it raises, the
+        locks that were granted before may be held, and nothing is asked for any longer.
+
+        Raises:
+            LockTimeout: not granted in time; says who is in the way.
+            Deadlock: the transaction waits for itself and began last of all those concerned.
+            Unavailable: the session's lease is over, the transaction was killed, or the database
+                can't be reached.
+        """
+        owner = Owner(session=session_id, transaction=transaction_id)
+        wanted = self._wanted(owner, requests)
+        if not wanted:
+            return
+        try:
+            self._acquire(owner, wanted, timeout_ms)
+        except BaseException:
+            self._withdraw(owner)
+            raise
+
+    def release(self, transaction_id: str) -> None:
+        """Gives up a transaction's locks and its turns to commit."""
+        with self._on.noting() as connection:
+            release_locks(connection, [transaction_id])
+        self.ended(transaction_id)
+
+    def leave(self, session_id: int) -> None:
+        """Gives up the locks that are a session's own."""
+        with self._on.noting() as connection:
+            lock_rows.leave(connection, session_id)
+        self._held.pop(session_id, None)
+        self._bell.ring()
+
+    def ended(self, transaction_id: str) -> None:
+        """Wakes the waiters of this process: the transaction's rows were removed."""
+        self._held.pop(transaction_id, None)
+        self._bell.ring()
+
+    def awaits_nobody(self, requests: Sequence[LockRequest]) -> bool:
+        """Whether all of the locks could be had at once by somebody new; nothing is asked for."""
+        return not self._in_the_way(_stranger(), requests, granted_only=False)
+
+    def held_by_others(
+        self, session_id: int, transaction_id: str | None, requests: Sequence[LockRequest]
+    ) -> list[LockEntry]:
+        """The locks of others that keep an owner from having those; nothing is asked for."""
+        owner = Owner(session=session_id, transaction=transaction_id)
+        return self._in_the_way(owner, requests, granted_only=True)
+
+    def listed(self) -> list[LockEntry]:
+        """The requests of living sessions in the order of asking."""
+        with self._on.reading() as connection:
+            found = lock_rows.standing(connection, self._on, living=True)
+        return [_entry(one, found) for one in found.requests]
+
+    # Asking
+
+    def _wanted(self, owner: Owner, requests: Sequence[LockRequest]) -> list[LockRequest]:
+        """What isn't held yet, each thing once."""
+        held = self._held.get(owner.transaction or owner.session, {})
+        wanted: dict[Resource, LockMode] = {}
+        for one in requests:
+            if one.resource not in held or not at_least(held[one.resource], one.mode):
+                mode = wanted.get(one.resource, one.mode)
+                wanted[one.resource] = combined(mode, one.mode)
+        return [LockRequest(resource=resource, mode=mode) for resource, mode in wanted.items()]
+
+    def _acquire(self, owner: Owner, wanted: Sequence[LockRequest], timeout_ms: int) -> None:
+        while wanted:
+            heard = self._bell.rung
+            granted, waiting = self._ask(owner, wanted, waits=timeout_ms != 0)
+            if waiting is not None:
+                self._wait(waiting, heard, timeout_ms)
+                granted = [*granted, waiting]
+            held = self._held.setdefault(owner.transaction or owner.session, {})
+            for one in granted:
+                held[one.resource] = one.mode
+            wanted = wanted[len(granted) :]
+
+    def _ask(
+        self, owner: Owner, wanted: Sequence[LockRequest], *, waits: bool
+    ) -> tuple[list[Queued], Queued | None]:
+        """What was granted, and the request that has to wait; those after it aren't asked for."""
+        granted: list[Queued] = []
+        waiting: Queued | None = None
+        others_may_go_on = False
+        with self._on.noting() as connection:
+            number = lock_rows.take_numbers(connection, len(wanted))
+            seen = lock_rows.on_resources(connection, {one.resource for one in wanted})
+            new: list[Queued] = []
+            for place, request in enumerate(wanted):
+                held = _held(owner, request.resource, seen)
+                asked = Queued(
+                    id=number + place,
+                    owner=owner,
+                    resource=request.resource,
+                    mode=request.mode if held is None else combined(held.mode, request.mode),
+                    status=LockStatus.WAIT if held is None else LockStatus.CONVERT,
+                )
+                if held is not None and asked.mode is held.mode:
+                    pass
+                elif blockers(asked, seen):
+                    self._add(connection, [*new, asked])
+                    new = []
+                    settled = self._settled(connection, asked)
+                    others_may_go_on |= settled.others_may_go_on
+                    if not settled.is_granted:
+                        if not waits:
+                            raise self._timeout(connection, asked, 0)
+                        waiting = asked
+                        break
+                elif held is not None:
+                    lock_rows.convert(connection, held, asked.mode)
+                else:
+                    new.append(replace(asked, status=LockStatus.GRANT))
+                granted.append(asked)
+            self._add(connection, new)
+        if others_may_go_on:
+            self._bell.ring()
+        return granted, waiting
+
+    def _add(self, connection: Connection, requests: Sequence[Queued]) -> None:
+        try:
+            lock_rows.add(connection, self._on, requests)
+        except IntegrityError as error:  # the session isn't there any more
+            raise _lost(requests[0].owner) from error
+
+    def _settled(self, connection: Connection, asked: Queued) -> _Settled:
+        """Grants a waiting request if that can be. Who calls it has the turn to decide.
+
+        Raises Deadlock when its transaction has to give up, Unavailable when it is gone.
+        """
+        found = lock_rows.standing(connection, self._on, contested=True)
+        others_may_go_on = found.is_over
+        if found.is_over:
+            reap(self._on, connection)
+            found = lock_rows.standing(connection, self._on, contested=True)
+        requests = found.requests
+        mine = _mine(asked, requests)
+        if mine.status is LockStatus.VICTIM:
+            raise _deadlock(connection, mine, requests)
+        while cycle := cycle_through(mine.owner, waits_for(requests)):
+            victim = youngest(cycle)
+            if victim.id == mine.id:
+                raise _deadlock(connection, mine, requests)
+            others_may_go_on = True
+            lock_rows.mark(connection, victim, LockStatus.VICTIM)
+            requests = [_with_status(one, victim, LockStatus.VICTIM) for one in requests]
+        if blockers(mine, requests):
+            return _Settled(others_may_go_on=others_may_go_on)
+        if mine.status is LockStatus.WAIT:
+            lock_rows.mark(connection, mine, LockStatus.GRANT)
+        else:
+            held = _held(mine.owner, mine.resource, requests)
+            assert held is not None, "a conversion is of something"
+            lock_rows.remove(connection, mine)
+            lock_rows.convert(connection, held, mine.mode)
+        return _Settled(is_granted=True, others_may_go_on=others_may_go_on)
+
+    # Waiting
+
+    def _wait(self, asked: Queued, heard: int, timeout_ms: int) -> None:
+        """Until the request is granted."""
+        system = self._on.system
+        begun_ms = system.monotonic_ms()
+        pause_ms = _PAUSE_MS_MIN
+        while True:
+            jittered_ms = pause_ms * (0.5 + system.random())
+            left_ms = timeout_ms - (system.monotonic_ms() - begun_ms)
+            self._bell.wait(heard, jittered_ms if timeout_ms < 0 else min(jittered_ms, left_ms))
+            is_late = 0 <= timeout_ms <= system.monotonic_ms() - begun_ms
+            heard = self._bell.rung
+            with self._on.reading() as connection:
+                stays = self._stays(connection, asked)
+                if stays and is_late:
+                    raise self._timeout(connection, asked, timeout_ms)
+            if not stays:
+                with self._on.noting() as connection:
+                    lock_rows.take_turn(connection)
+                    settled = self._settled(connection, asked)
+                if settled.others_may_go_on:
+                    self._bell.ring()
+                if settled.is_granted:
+                    return
+            pause_ms = min(pause_ms * _PAUSE_GROWTH, _PAUSE_MS_MAX)
+
+    def _stays(self, connection: Connection, asked: Queued) -> bool:
+        """Whether a request would wait on if it were looked at in earnest."""
+        found = lock_rows.standing(connection, self._on, contested=True)
+        mine = _mine(asked, found.requests)
+        return (
+            not found.is_over
+            and mine.status is not LockStatus.VICTIM
+            and bool(blockers(mine, found.requests))
+            and cycle_through(mine.owner, waits_for(found.requests)) is None
+        )
+
+    def _withdraw(self, owner: Owner) -> None:
+        # Who can't be reached now removes it with its transaction, or when the lease is over.
+        with contextlib.suppress(Unavailable), self._on.noting() as connection:
+            lock_rows.withdraw(connection, owner)
+        self._bell.ring()
+
+    def _timeout(self, connection: Connection, asked: Queued, timeout_ms: int) -> LockTimeout:
+        found = lock_rows.standing(connection, self._on, contested=True, living=True)
+        who = "; ".join(
+            f"{lock_rows.whose(connection, one.owner)} "
+            f"{'holds' if one.status is LockStatus.GRANT else 'asked before for'} {one.mode.value}"
+            for one in blockers(_mine(asked, found.requests), found.requests)
+        )
+        return LockTimeout(
+            f"{lock_rows.named(connection, asked.resource)}: "
+            f"{lock_rows.whose(connection, asked.owner)} was not granted {asked.mode.value} within "
+            f"{timeout_ms} ms: {who}; end that first, or wait longer: SET LOCK_TIMEOUT"
+        )
+
+    def _in_the_way(
+        self, owner: Owner, requests: Sequence[LockRequest], *, granted_only: bool
+    ) -> list[LockEntry]:
+        resources = {one.resource for one in requests}
+        with self._on.reading() as connection:
+            seen = lock_rows.on_resources(connection, resources)
+            if not _all_in_the_way(owner, requests, seen):
+                return []
+            found = lock_rows.standing(connection, self._on, living=True)
+        return [
+            _entry(one, found)
+            for one in _all_in_the_way(owner, requests, found.requests)
+            if one.status is LockStatus.GRANT or not granted_only
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Settled:
+    """What became of a waiting request, and whether others have to look at theirs again."""
+
+    is_granted: bool = False
+    others_may_go_on: bool = False
+
+
+class _Bell:
+    """Wakes the threads of this process that wait for something to change."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self.rung = 0
+
+    def ring(self) -> None:
+        with self._changed:
+            self.rung += 1
+            self._changed.notify_all()
+
+    def wait(self, heard: int, timeout_ms: float) -> None:
+        """Until it rings again, or rang since the count that was `heard`, or the time is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.rung != heard, max(0.0, timeout_ms) / 1000)
+
+
+def _stranger() -> Owner:
+    return Owner(session=0, transaction="")
+
+
+def _all_in_the_way(
+    owner: Owner, wanted: Sequence[LockRequest], requests: Sequence[Queued]
+) -> list[Queued]:
+    """The requests that an owner who asked now would have to wait for, each once."""
+    last = max((one.id for one in requests), default=0) + 1
+    status = LockStatus.WAIT
+    found = {
+        one.id: one
+        for want in wanted
+        for one in blockers(
+            Queued(id=last, owner=owner, resource=want.resource, mode=want.mode, status=status),
+            requests,
+        )
+    }
+    return list(found.values())
+
+
+def _held(owner: Owner, resource: Resource, requests: Sequence[Queued]) -> Queued | None:
+    for one in requests:
+        if (one.owner, one.resource, one.status) == (owner, resource, LockStatus.GRANT):
+            return one
+    return None
+
+
+def _mine(asked: Queued, requests: Sequence[Queued]) -> Queued:
+    for one in requests:
+        if one.id == asked.id:
+            return one
+    raise _lost(asked.owner)
+
+
+def _with_status(one: Queued, which: Queued, status: LockStatus) -> Queued:
+    return replace(one, status=status) if one.id == which.id else one
+
+
+def _entry(one: Queued, found: lock_rows.Standing) -> LockEntry:
+    in_the_way = [] if one.status is LockStatus.GRANT else blockers(one, found.requests)
+    return LockEntry(
+        id=one.id,
+        session_id=one.owner.session,
+        transaction_id=one.owner.transaction,
+        transaction_number=one.begun,
+        resource=one.resource,
+        mode=one.mode,
+        status=one.status,
+        asked_ms=found.asked_ms[one.id],
+        blocking_session_id=in_the_way[0].owner.session if in_the_way else None,
+    )
+
+
+def _lost(owner: Owner) -> Unavailable:
+    whose = f"session {owner.session}"
+    if owner.transaction is not None:
+        whose = f"transaction {owner.transaction} of {whose}"
+    return Unavailable(
+        f"{whose} has no locks any more: it was ended by somebody else, or nothing was heard of it "
+        "for longer than its lease; run it again"
+    )
+
+
+def _deadlock(connection: Connection, mine: Queued, requests: Sequence[Queued]) -> Deadlock:
+    waiting = _with_status(mine, mine, LockStatus.WAIT)
+    if _held(mine.owner, mine.resource, requests) is not None:
+        waiting = _with_status(mine, mine, LockStatus.CONVERT)
+    graph = waits_for([waiting if one.id == mine.id else one for one in requests])
+    cycle = cycle_through(mine.owner, graph) or (waiting,)
+    steps = "; ".join(
+        f"{lock_rows.whose(connection, one.owner)} waits for {one.mode.value} on "
+        f"{lock_rows.named(connection, one.resource)}"
+        for one in cycle
+    )
+    return Deadlock(
+        f"deadlock, each waits for the next and the last for the first: {steps}; "
+        f"session {mine.owner.session} began last and was chosen to give up: run it again"
+    )

@@ -1,0 +1,1 @@
+"""The steps from one version of the catalog's schema to the next, run by Alembic."""

@@ -1,0 +1,14 @@
+"""What Alembic runs to upgrade a catalog: the steps, on the connection that it was handed.
+
+Its caller began the transaction and ends it.
+"""
+
+from __future__ import annotations
+
+from alembic import context
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    version_table=context.config.attributes["version_table"],
+)
+context.run_migrations()

@@ -1,0 +1,1 @@
+"""One module a step; what a step did is never changed afterwards."""

@@ -1,0 +1,315 @@
+"""Databases and tables by name, as statements on a connection: who calls them has the transaction.
+
+Who changes a name has locked the sequence first (`lock_sequence`): so that a name that was found
+free stays free, and the lake's instants have an order.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from txlake.catalog.tables import counters, databases, tables
+from txlake.errors import InvalidRequest
+
+LOCK = "lock"
+_SEQUENCE = "sequence"
+_OBJECT = "object"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseEntry:
+    """A database. `isolation`: the level its creator set, if any; `properties`: DBPROPERTIES."""
+
+    id: str
+    number: int
+    name: str
+    created_ms: int
+    comment: str | None = None
+    isolation: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableEntry:
+    """A named table.
+
+    Attributes:
+        managed: its folder is the lake's, and goes when the table is dropped.
+        modified_ms: when it was last named, renamed or attached.
+        head: the newest ratified version; None for a name alone, of a table that isn't attached.
+    """
+
+    id: str
+    number: int
+    database: str
+    database_number: int
+    name: str
+    location: str
+    managed: bool
+    created_ms: int
+    modified_ms: int
+    head: int | None = None
+
+
+def newest_sequence(connection: Connection) -> int:
+    """The lake's newest instant."""
+    query = sa.select(counters.c.value).where(counters.c.name == _SEQUENCE)
+    return int(connection.execute(query).scalar_one())
+
+
+def lock_sequence(connection: Connection) -> int:
+    """The lake's newest instant, which nobody else advances until the transaction ends."""
+    query = sa.select(counters.c.value).where(counters.c.name == _SEQUENCE).with_for_update()
+    return int(connection.execute(query).scalar_one())
+
+
+def set_sequence(connection: Connection, sequence: int) -> None:
+    """Advances the sequence that was locked."""
+    changed = sa.update(counters).where(counters.c.name == _SEQUENCE)
+    connection.execute(changed.values(value=sequence))
+
+
+def next_number(connection: Connection, counter: str, count: int = 1) -> int:
+    """The first of so many new numbers of a counter; others wait for them until the end."""
+    given = (
+        sa.update(counters)
+        .where(counters.c.name == counter)
+        .values(value=counters.c.value + count)
+        .returning(counters.c.value)
+    )
+    return int(connection.execute(given).scalar_one()) - count + 1
+
+
+def database(connection: Connection, name: str) -> DatabaseEntry | None:
+    """The database of that name; letter case doesn't count."""
+    query = sa.select(databases).where(databases.c.folded_name == name.lower())
+    row = connection.execute(query).first()
+    return None if row is None else database_entry(row)
+
+
+def required(connection: Connection, name: str) -> DatabaseEntry:
+    """The database of that name. Raises InvalidRequest when there is none."""
+    entry = database(connection, name)
+    if entry is None:
+        raise InvalidRequest(f"there is no database {name!r}; CREATE DATABASE {name} makes it")
+    return entry
+
+
+def add_database(
+    connection: Connection,
+    entry_id: str,
+    name: str,
+    now_ms: int,
+    *,
+    comment: str | None,
+    isolation: str | None,
+    properties: Mapping[str, str],
+) -> None:
+    """Makes a database whose name is free."""
+    connection.execute(
+        sa.insert(databases).values(
+            id=entry_id,
+            number=next_number(connection, _OBJECT),
+            folded_name=name.lower(),
+            name=name,
+            comment=comment,
+            isolation=isolation,
+            properties=json.dumps(dict(properties)),
+            created_ms=now_ms,
+        )
+    )
+
+
+def drop_database(connection: Connection, entry: DatabaseEntry) -> None:
+    """Forgets an empty database; tables that were dropped from it lose their way to it."""
+    of_it = sa.update(tables).where(tables.c.database_id == entry.id)
+    connection.execute(of_it.values(database_id=None))
+    connection.execute(sa.delete(databases).where(databases.c.id == entry.id))
+
+
+def tables_of(connection: Connection, owner: DatabaseEntry) -> list[TableEntry]:
+    """A database's tables by name."""
+    query = _live().where(tables.c.database_id == owner.id).order_by(tables.c.folded_name)
+    return [table_entry(row, owner) for row in connection.execute(query)]
+
+
+def table(connection: Connection, owner: DatabaseEntry, name: str) -> TableEntry | None:
+    """The table of that name; letter case doesn't count."""
+    query = _live().where(tables.c.database_id == owner.id, tables.c.folded_name == name.lower())
+    row = connection.execute(query).first()
+    return None if row is None else table_entry(row, owner)
+
+
+def add_table(
+    connection: Connection,
+    entry_id: str,
+    database_name: str,
+    name: str,
+    location: str,
+    now_ms: int,
+    *,
+    managed: bool,
+) -> TableEntry:
+    """Names a table. Raises InvalidRequest when the name is taken or the database missing."""
+    owner = required(connection, database_name)
+    if table(connection, owner, name) is not None:
+        raise InvalidRequest(
+            f"table {owner.name}.{name} exists already; use IF NOT EXISTS or OR REPLACE"
+        )
+    entry = TableEntry(
+        id=entry_id,
+        number=next_number(connection, _OBJECT),
+        database=owner.name,
+        database_number=owner.number,
+        name=name,
+        location=location,
+        managed=managed,
+        created_ms=now_ms,
+        modified_ms=now_ms,
+    )
+    connection.execute(
+        sa.insert(tables).values(
+            id=entry.id,
+            number=entry.number,
+            database_id=owner.id,
+            folded_name=name.lower(),
+            name=name,
+            location=location,
+            managed=managed,
+            created_ms=now_ms,
+            modified_ms=now_ms,
+        )
+    )
+    return entry
+
+
+def rename_table(
+    connection: Connection, table_id: str, database_name: str, name: str, now_ms: int
+) -> None:
+    """Gives a table another name. Raises InvalidRequest when that is taken, or the table gone."""
+    owner = required(connection, database_name)
+    if table(connection, owner, name) is not None:
+        raise InvalidRequest(f"table {owner.name}.{name} exists already")
+    renamed = connection.execute(
+        _live_update(table_id).values(
+            database_id=owner.id, folded_name=name.lower(), name=name, modified_ms=now_ms
+        )
+    )
+    if renamed.rowcount != 1:
+        raise gone(connection, table_id)
+
+
+def drop_table(connection: Connection, table_id: str, sequence: int) -> None:
+    """Takes a table's name away at that instant. Raises InvalidRequest when it is gone already."""
+    dropped = connection.execute(_live_update(table_id).values(dropped_sequence=sequence))
+    if dropped.rowcount != 1:
+        raise gone(connection, table_id)
+    # A name alone leaves nothing to publish or to clean.
+    connection.execute(sa.delete(tables).where(tables.c.id == table_id, tables.c.head.is_(None)))
+
+
+def forget_table(connection: Connection, table_id: str) -> None:
+    """Removes the row of a dropped table. Raises InvalidRequest while commits wait to be published.
+
+    Nothing for one that isn't there or wasn't dropped.
+    """
+    dropped = (tables.c.id == table_id) & tables.c.dropped_sequence.is_not(None)
+    if _is_there(connection, dropped & (tables.c.published < tables.c.head)):
+        raise InvalidRequest(
+            f"the last commits of dropped table {table_id} aren't published yet; open the lake "
+            "again, which publishes them"
+        )
+    connection.execute(sa.delete(tables).where(dropped))
+
+
+def attach_table(
+    connection: Connection, table_id: str, location: str, head: int, now_ms: int
+) -> None:
+    """Gives a name alone the head that the table at its location has.
+
+    Raises InvalidRequest when the lake has that table already, or another one at that location.
+    """
+    ours = (tables.c.location == location) & (tables.c.id != table_id)
+    in_use = tables.c.dropped_sequence.is_(None) | (tables.c.published < tables.c.head)
+    if _is_there(connection, ours & tables.c.head.is_not(None) & in_use):
+        raise InvalidRequest(
+            f"the lake has another table at {location}, or the last commits of a dropped one there "
+            "aren't published yet; use that table, or open the lake again"
+        )
+    attached = connection.execute(
+        _live_update(table_id)
+        .where(tables.c.head.is_(None))
+        .values(head=head, published=head, modified_ms=now_ms)
+    )
+    if attached.rowcount != 1:
+        raise InvalidRequest(f"table {table_id} at {location} is in the lake already")
+
+
+def gone(connection: Connection, table_id: str) -> InvalidRequest:
+    """What to raise for a table that somebody dropped."""
+    query = (
+        sa.select(databases.c.name.label("database"), tables.c.name)
+        .select_from(tables.outerjoin(databases, tables.c.database_id == databases.c.id))
+        .where(tables.c.id == table_id)
+    )
+    row = connection.execute(query).first()
+    shown = table_id if row is None else ".".join(part for part in row if part)
+    return InvalidRequest(f"table {shown} was dropped meanwhile")
+
+
+def matches(name: str, pattern: str | None) -> bool:
+    """Whether a name matches a SHOW pattern: `*` any text, `|` either; letter case is nothing."""
+    if pattern is None:
+        return True
+    folded = name.lower()
+    parts = pattern.lower().replace("%", "*").split("|")
+    return any(fnmatch.fnmatchcase(folded, part.strip()) for part in parts)
+
+
+def database_entry(row: sa.Row[Any]) -> DatabaseEntry:
+    """The entry of a row of `databases`."""
+    return DatabaseEntry(
+        id=row.id,
+        number=row.number,
+        name=row.name,
+        created_ms=row.created_ms,
+        comment=row.comment,
+        isolation=row.isolation,
+        properties=json.loads(row.properties or "{}"),
+    )
+
+
+def table_entry(row: sa.Row[Any], owner: DatabaseEntry) -> TableEntry:
+    """The entry of a row of `tables`."""
+    return TableEntry(
+        id=row.id,
+        number=row.number,
+        database=owner.name,
+        database_number=owner.number,
+        name=row.name,
+        location=row.location,
+        managed=row.managed,
+        created_ms=row.created_ms,
+        modified_ms=row.modified_ms,
+        head=row.head,
+    )
+
+
+def _live() -> sa.Select[Any]:
+    return sa.select(tables).where(tables.c.dropped_sequence.is_(None))
+
+
+def _live_update(table_id: str) -> sa.Update:
+    return sa.update(tables).where(tables.c.id == table_id, tables.c.dropped_sequence.is_(None))
+
+
+def _is_there(connection: Connection, condition: sa.ColumnElement[bool]) -> bool:
+    query = sa.select(tables.c.id).where(condition).limit(1)
+    return connection.execute(query).first() is not None

@@ -1,0 +1,50 @@
+"""What ends with its owner, as statements on a connection: a session's and a transaction's rows.
+
+A session whose lease is over is void, its transactions and their locks with it. Who needs to know
+that it is (a waiter for its lock, VACUUM) removes it first, in the same database transaction: a
+heartbeat that comes late finds nothing to renew. Rows are always locked in the order sessions,
+transactions, locks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from txlake.catalog.database import Database
+from txlake.catalog.tables import locks, sessions, transactions
+
+ACTIVE = "active"
+FAILED = "failed"
+KILLED = "killed"
+
+
+def reap(on: Database, connection: Connection) -> tuple[int, ...]:
+    """Removes the sessions whose lease is over and gives their numbers."""
+    over = sa.select(sessions.c.id).where(sessions.c.lease_ms <= on.now()).with_for_update()
+    dead = tuple(connection.scalars(over.order_by(sessions.c.id)))
+    end_sessions(connection, dead)
+    return dead
+
+
+def end_sessions(connection: Connection, session_ids: Collection[int]) -> None:
+    """Removes sessions with their transactions and locks."""
+    if session_ids:
+        for relation in (transactions, locks):
+            ended = sa.delete(relation).where(relation.c.session_id.in_(session_ids))
+            connection.execute(ended)
+        connection.execute(sa.delete(sessions).where(sessions.c.id.in_(session_ids)))
+
+
+def end_transactions(connection: Connection, transaction_ids: Collection[str]) -> None:
+    """Removes transactions with their locks and reservations."""
+    if transaction_ids:
+        connection.execute(sa.delete(transactions).where(transactions.c.id.in_(transaction_ids)))
+        release_locks(connection, transaction_ids)
+
+
+def release_locks(connection: Connection, transaction_ids: Collection[str]) -> None:
+    """Removes transactions' locks and reservations."""
+    connection.execute(sa.delete(locks).where(locks.c.transaction_id.in_(transaction_ids)))

@@ -1,0 +1,305 @@
+"""One database transaction in which a group of requests is decided and made true.
+
+Requests are decided in their order, each for itself: one that is refused or comes too late changes
+nothing, and a later one sees the heads that an earlier one made. The sequence is locked from the
+beginning, so that no head, name or reservation that was looked at changes before the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from txlake.catalog import names
+from txlake.catalog.database import Database
+from txlake.catalog.owners import ACTIVE, FAILED, end_transactions
+from txlake.catalog.tables import bare, commits, databases, locks, sessions, tables, transactions
+from txlake.errors import InvalidRequest, TxlakeError, Unavailable
+from txlake.ports import (
+    DroppedTable,
+    Moved,
+    NewTable,
+    Ratification,
+    Ratified,
+    RenamedTable,
+    Reserved,
+    TableCommit,
+)
+
+Decision = Ratified | Moved | Reserved | TxlakeError
+
+# The resource that a transaction holds in `locks` while it has its turn to commit to a table.
+RESERVED_TYPE, RESERVED_SUBTYPE = "OBJECT", "COMMIT"
+
+_OPERATION_LENGTH = 64
+
+_IDS: sa.BindParameter[object] = sa.bindparam("ids", expanding=True)
+_ADD_COMMITS = sa.insert(commits)
+_ADVANCE = (
+    sa.update(tables).where(tables.c.id == sa.bindparam("of")).values(head=sa.bindparam("version"))
+)
+
+
+@dataclass(slots=True)
+class _Table:
+    """A table as it stands within the group.
+
+    `head`: None for a name alone; `holder`: the transaction whose turn it is to commit to it.
+    """
+
+    number: int
+    head: int | None
+    is_dropped: bool = False
+    holder: str | None = None
+
+
+class Ratifier:
+    """Decides groups of requests, each group in the transaction that it is given."""
+
+    def __init__(self, on: Database) -> None:
+        self.owners = (
+            sa.select(
+                transactions.c.id,
+                transactions.c.state,
+                sessions.c.lease_ms,
+                on.now().label("now_ms"),
+            )
+            .join_from(transactions, sessions)
+            .where(transactions.c.id.in_(_IDS))
+            .order_by(transactions.c.id)
+            .with_for_update(of=transactions)
+        )
+        held = locks.join(sessions, locks.c.session_id == sessions.c.id)
+        self.tables = (
+            sa.select(
+                tables.c.id,
+                tables.c.number,
+                databases.c.number.label("database_number"),
+                tables.c.head,
+                tables.c.dropped_sequence,
+                locks.c.transaction_id.label("holder"),
+            )
+            .select_from(
+                tables.outerjoin(databases).outerjoin(
+                    held,
+                    (locks.c.resource_type == RESERVED_TYPE)
+                    & (locks.c.entity == tables.c.number)
+                    & (locks.c.resource_subtype == RESERVED_SUBTYPE)
+                    & (sessions.c.lease_ms > on.now()),
+                )
+            )
+            .where(tables.c.id.in_(_IDS))
+        )
+
+    def ratify(self, connection: Connection, requests: Sequence[Ratification]) -> list[Decision]:
+        """The decisions, in the order of the requests; what they say is done when this commits."""
+        book = _Book(self, connection, requests)
+        decisions = [book.decided(request) for request in requests]
+        book.write()
+        return decisions
+
+
+def ended(transaction_id: str) -> Unavailable:
+    """What to raise for a transaction that isn't open any more."""
+    return Unavailable(
+        f"transaction {transaction_id} was ended while it was open: nothing was heard of its "
+        "session for longer than its lease, and VACUUM may have taken its files; run it again"
+    )
+
+
+class _Book:
+    """What the group found, and what it is going to write."""
+
+    def __init__(
+        self, queries: Ratifier, connection: Connection, requests: Sequence[Ratification]
+    ) -> None:
+        self._connection = connection
+        self._sequence = names.lock_sequence(connection)
+        owners = {"ids": sorted({request.transaction_id for request in requests})}
+        self._owners = {row.id: row for row in connection.execute(queries.owners, owners)}
+        # By the clock after the sequence was locked: later instants have later times.
+        self._now_ms = max((row.now_ms for row in self._owners.values()), default=0)
+        ids = {commit.table_id for request in requests for commit in request.commits}
+        ids.update(table_id for request in requests for table_id in request.unchanged)
+        ids.update(change.id for request in requests for change in request.names)
+        self._tables = {
+            row.id: _Table(row.number, row.head, row.dropped_sequence is not None, row.holder)
+            for row in connection.execute(queries.tables, {"ids": sorted(ids)})
+        }
+        self._ended: list[str] = []
+        self._commits: list[dict[str, object]] = []
+        self._advanced: dict[str, int] = {}
+
+    def decided(self, request: Ratification) -> Decision:
+        """What becomes of a request; noted for writing when it is ratified."""
+        new = {change.id for change in request.names if isinstance(change, NewTable)}
+        there = [commit for commit in request.commits if commit.table_id not in new]
+        try:
+            self._check_owner(request.transaction_id)
+            for table_id in (*(commit.table_id for commit in there), *request.unchanged):
+                self._check_attached(table_id)
+            holder = self._holder(there, request.transaction_id)
+            if holder is not None:
+                return Reserved(transaction_id=holder)
+            moved = self._moved(there, request.unchanged)
+            if moved:
+                return Moved(heads=moved)
+            if request.names:
+                with self._connection.begin_nested():
+                    named = self._named(request)
+                self._tables.update(named)
+        except (InvalidRequest, Unavailable) as refused:
+            return refused
+        self._sequence += 1
+        self._note(request)
+        return Ratified(sequence=self._sequence, time_ms=self._now_ms)
+
+    def write(self) -> None:
+        """Writes what was noted."""
+        if not self._ended:
+            return
+        if self._commits:
+            self._connection.execute(_ADD_COMMITS, self._commits)
+        if self._advanced:
+            self._connection.execute(
+                _ADVANCE,
+                [{"of": of, "version": version} for of, version in self._advanced.items()],
+            )
+        end_transactions(self._connection, self._ended)
+        names.set_sequence(self._connection, self._sequence)
+
+    def _check_owner(self, transaction_id: str) -> None:
+        owner = self._owners.get(transaction_id)
+        if transaction_id in self._ended:
+            raise InvalidRequest(f"transaction {transaction_id} was ratified already")
+        if owner is None or owner.lease_ms <= self._now_ms:
+            raise ended(transaction_id)
+        if owner.state == FAILED:
+            raise InvalidRequest(
+                f"transaction {transaction_id} failed, it can only be rolled back; run it again"
+            )
+        if owner.state != ACTIVE:
+            raise Unavailable(
+                f"transaction {transaction_id} was killed by somebody else; run it again"
+            )
+
+    def _check_attached(self, table_id: str) -> None:
+        found = self._tables.get(table_id)
+        if found is None or found.is_dropped:
+            raise names.gone(self._connection, table_id)
+        if found.head is None:
+            raise InvalidRequest(
+                f"table {table_id} is a name alone in the catalog; attach it before it commits here"
+            )
+
+    def _holder(self, mine: Sequence[TableCommit], transaction_id: str) -> str | None:
+        """The other transaction whose turn it is on one of the tables."""
+        holders = (self._tables[commit.table_id].holder for commit in mine)
+        others = (holder for holder in holders if holder not in (None, transaction_id))
+        return next(others, None)
+
+    def _moved(self, mine: Sequence[TableCommit], unchanged: Mapping[str, int]) -> dict[str, int]:
+        """The heads that aren't what the request goes by."""
+        expected = {**unchanged, **{commit.table_id: commit.version - 1 for commit in mine}}
+        heads = {table_id: self._tables[table_id].head for table_id in expected}
+        return {
+            table_id: head
+            for table_id, head in heads.items()
+            if head is not None and head != expected[table_id]
+        }
+
+    def _named(self, request: Ratification) -> dict[str, _Table]:
+        """Carries out the changes of names; gives the tables that these made or dropped."""
+        first = {commit.table_id: commit.version for commit in request.commits}
+        changed: dict[str, _Table] = {}
+        for change in request.names:
+            match change:
+                case NewTable():
+                    changed[change.id] = self._added(
+                        change, first.get(change.id), request.transaction_id
+                    )
+                case RenamedTable():
+                    names.rename_table(
+                        self._connection, change.id, change.database, change.name, self._now_ms
+                    )
+                case DroppedTable():
+                    names.drop_table(self._connection, change.id, self._sequence + 1)
+                    changed[change.id] = _Table(0, None, is_dropped=True)
+                case _:
+                    assert_never(change)
+        return changed
+
+    def _added(self, change: NewTable, first: int | None, transaction_id: str) -> _Table:
+        """Names a table, or gives one that was a name alone its head."""
+        head = -1 if change.head is None else change.head
+        if first is not None and first != head + 1:
+            raise InvalidRequest(
+                f"table {change.database}.{change.name} comes with the head {head}: expected "
+                f"version {head + 1} as its first commit, found {first}"
+            )
+        number = self._number(change)
+        if change.head is None and first is None:
+            return _Table(number, None)
+        names.attach_table(self._connection, change.id, change.location, head, self._now_ms)
+        if head >= 0:
+            self._add_start(change.id, head, transaction_id)
+        return _Table(number, head)
+
+    def _number(self, change: NewTable) -> int:
+        """The number of a table, named now unless it was a name alone already."""
+        known = self._tables.get(change.id)
+        if known is not None and not known.is_dropped:
+            return known.number
+        if known is not None:
+            names.forget_table(self._connection, change.id)
+        return names.add_table(
+            self._connection,
+            change.id,
+            change.database,
+            change.name,
+            change.location,
+            self._now_ms,
+            managed=change.managed,
+        ).number
+
+    def _add_start(self, table_id: str, head: int, transaction_id: str) -> None:
+        """The version that a table had when it came: what it is at this instant of the lake."""
+        at = (commits.c.table_id == table_id) & (commits.c.version == head)
+        self._connection.execute(sa.delete(commits).where(at))
+        self._connection.execute(
+            sa.insert(commits).values(
+                table_id=table_id,
+                version=head,
+                sequence=self._sequence + 1,
+                transaction_id=transaction_id,
+                time_ms=self._now_ms,
+            )
+        )
+
+    def _note(self, request: Ratification) -> None:
+        """Adds what a request that was found good makes true."""
+        self._ended.append(request.transaction_id)
+        made = {
+            "sequence": self._sequence,
+            "transaction_id": request.transaction_id,
+            "time_ms": self._now_ms,
+        }
+        if not request.commits:
+            self._connection.execute(sa.insert(bare).values(made))
+        for commit in request.commits:
+            self._tables[commit.table_id].head = commit.version
+            self._advanced[commit.table_id] = commit.version
+            self._commits.append(
+                {
+                    **made,
+                    "table_id": commit.table_id,
+                    "version": commit.version,
+                    "operation": commit.operation and commit.operation[:_OPERATION_LENGTH],
+                    "content": commit.content,
+                    "staged": commit.staged,
+                }
+            )

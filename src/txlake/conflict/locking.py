@@ -1,0 +1,218 @@
+"""Locks on a lake's objects: which modes go together, who waits for whom, and who must give up.
+
+Owns SQL Server's lock modes and their compatibility (Transaction locking and row versioning guide,
+"Lock compatibility"), the order in which requests are granted, and deadlocks. Everything is a
+function of the requests that there are; who keeps them stands in `catalog.locks`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+
+
+class LockMode(Enum):
+    """What a lock allows others; the values are SQL Server's names in `request_mode`."""
+
+    SCH_S = "Sch-S"  # schema stability: the definition stays
+    IS = "IS"  # intent shared
+    S = "S"  # shared
+    U = "U"  # update
+    IX = "IX"  # intent exclusive: some rows are changed
+    SIX = "SIX"  # shared with intent exclusive
+    X = "X"  # exclusive
+    SCH_M = "Sch-M"  # schema modification: nobody else at all
+
+
+class ResourceType(Enum):
+    """What is locked; the values are SQL Server's names in `resource_type`."""
+
+    DATABASE = "DATABASE"
+    OBJECT = "OBJECT"
+    KEY = "KEY"  # a row of the catalog: an object's name
+
+
+class LockStatus(Enum):
+    """Where a request stands.
+
+    The first three are SQL Server's in `request_status`. A conversion is a request beside the one
+    that its owner was granted already. A victim's request isn't going to be granted: its
+    transaction has to give up.
+    """
+
+    GRANT = "GRANT"
+    WAIT = "WAIT"
+    CONVERT = "CONVERT"
+    VICTIM = "VICTIM"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """A thing that can be locked. Different ones, subtypes included, never meet.
+
+    Attributes:
+        database: the number of the database that it belongs to.
+        entity: the number of the object; of the database itself for the other types.
+        subtype: what of it: "" for all, "COMMIT" for the turn to commit to a table.
+        description: which key: the folded name.
+    """
+
+    type: ResourceType
+    database: int
+    entity: int
+    subtype: str = ""
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockRequest:
+    """A lock that is wanted."""
+
+    resource: Resource
+    mode: LockMode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """Whose a request is: a transaction's, or a session's own where there is no transaction."""
+
+    session: int
+    transaction: str | None = None
+
+    def is_of(self, other: Owner) -> bool:
+        """Whether the two never wait for each other: one transaction, or a session and its own."""
+        if self.transaction is None or other.transaction is None:
+            return self.session == other.session
+        return self.transaction == other.transaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queued:
+    """A request as it stands.
+
+    Attributes:
+        id: grows in the order of asking.
+        begun: the number of its transaction, which grows in the order of beginning; None without.
+    """
+
+    id: int
+    owner: Owner
+    resource: Resource
+    mode: LockMode
+    status: LockStatus
+    begun: int | None = None
+
+
+_INCOMPATIBLE: Mapping[LockMode, frozenset[LockMode]] = {
+    LockMode.SCH_S: frozenset({LockMode.SCH_M}),
+    LockMode.IS: frozenset({LockMode.X, LockMode.SCH_M}),
+    LockMode.S: frozenset({LockMode.IX, LockMode.SIX, LockMode.X, LockMode.SCH_M}),
+    LockMode.U: frozenset({LockMode.U, LockMode.IX, LockMode.SIX, LockMode.X, LockMode.SCH_M}),
+    LockMode.IX: frozenset({LockMode.S, LockMode.U, LockMode.SIX, LockMode.X, LockMode.SCH_M}),
+    LockMode.SIX: frozenset(LockMode) - {LockMode.SCH_S, LockMode.IS},
+    LockMode.X: frozenset(LockMode) - {LockMode.SCH_S},
+    LockMode.SCH_M: frozenset(LockMode),
+}
+
+
+def compatible(one: LockMode, other: LockMode) -> bool:
+    """Whether two owners may hold the modes on one resource at the same time; symmetric."""
+    return other not in _INCOMPATIBLE[one]
+
+
+@cache
+def at_least(held: LockMode, wanted: LockMode) -> bool:
+    """Whether a mode keeps out everything that the other one keeps out."""
+    return _INCOMPATIBLE[held] >= _INCOMPATIBLE[wanted]
+
+
+@cache
+def combined(held: LockMode, wanted: LockMode) -> LockMode:
+    """The weakest mode at least as strong as both: what a conversion asks for."""
+    fitting = [mode for mode in LockMode if at_least(mode, held) and at_least(mode, wanted)]
+    return min(fitting, key=lambda mode: len(_INCOMPATIBLE[mode]))
+
+
+def blockers(request: Queued, among: Iterable[Queued]) -> list[Queued]:
+    """The requests that one which isn't granted has to wait for, in the order of asking.
+
+    Those are others' locks that it isn't compatible with, and the requests of that kind which come
+    before it in the queue: conversions first, each in the order asked. So nobody passes a request
+    that he would then hold up, and whom he doesn't hold up he needn't wait for.
+    """
+    place = _place(request)
+    found = [
+        other
+        for other in among
+        if other.resource == request.resource
+        and other.status is not LockStatus.VICTIM
+        and (other.status is LockStatus.GRANT or _place(other) < place)
+        and not compatible(other.mode, request.mode)
+        and not other.owner.is_of(request.owner)
+    ]
+    return sorted(found, key=lambda other: other.id)
+
+
+def grantable(requests: Collection[Queued]) -> list[Queued]:
+    """The waiting requests that may be granted now, all of them together, in that order."""
+    waiting = [one for one in requests if one.status in (LockStatus.WAIT, LockStatus.CONVERT)]
+    return [one for one in sorted(waiting, key=_place) if not blockers(one, requests)]
+
+
+def waits_for(requests: Collection[Queued]) -> dict[Owner, dict[Owner, Queued]]:
+    """Who waits for whom: by waiting owner, the owners waited for, and the request that waits."""
+    by_resource: dict[Resource, list[Queued]] = {}
+    for one in requests:
+        by_resource.setdefault(one.resource, []).append(one)
+    graph: dict[Owner, dict[Owner, Queued]] = {}
+    for one in requests:
+        if one.status in (LockStatus.WAIT, LockStatus.CONVERT):
+            for other in blockers(one, by_resource[one.resource]):
+                graph.setdefault(one.owner, {}).setdefault(other.owner, one)
+    return graph
+
+
+def cycle_through(
+    start: Owner, graph: Mapping[Owner, Mapping[Owner, Queued]]
+) -> tuple[Queued, ...] | None:
+    """The shortest circle of waiting requests that leads back to an owner; None without one.
+
+    Each request waits for the owner of the next one, the last for that of the first: `start`.
+    """
+    came_from: dict[Owner, Owner] = {}
+    ahead = deque([start])
+    while ahead:
+        owner = ahead.popleft()
+        for other in graph.get(owner, {}):
+            if other == start:
+                return _walked(start, owner, came_from, graph)
+            if other not in came_from:
+                came_from[other] = owner
+                ahead.append(other)
+    return None
+
+
+def youngest(cycle: Sequence[Queued]) -> Queued:
+    """The request of the transaction that began last: it has the least to lose."""
+    return max(cycle, key=lambda one: (one.begun or 0, one.id))
+
+
+def _place(request: Queued) -> tuple[bool, int]:
+    return (request.status is not LockStatus.CONVERT, request.id)
+
+
+def _walked(
+    start: Owner,
+    last: Owner,
+    came_from: Mapping[Owner, Owner],
+    graph: Mapping[Owner, Mapping[Owner, Queued]],
+) -> tuple[Queued, ...]:
+    path = [last]
+    while path[-1] != start:
+        path.append(came_from[path[-1]])
+    path.reverse()
+    following = [*path[1:], start]
+    return tuple(graph[owner][other] for owner, other in zip(path, following, strict=True))

@@ -1,0 +1,49 @@
+"""Catalogs on both databases."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.postgresql import PostgresServer, postgres_server
+from txlake.catalog import Catalog
+from txlake.system import System
+
+
+@pytest.fixture(scope="session")
+def postgres(shared_folder: Path) -> Iterator[PostgresServer]:
+    """The test run's PostgreSQL server."""
+    with postgres_server(shared_folder) as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer) -> str:
+    """The URL of a place in the server that doesn't hold anything yet."""
+    return postgres.make_schema(f"lake_{uuid.uuid4().hex}")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a database that doesn't hold anything yet, of each kind that hosts share."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'catalog.db'}"
+    made: str = request.getfixturevalue("postgres_url")
+    return made
+
+
+@pytest.fixture
+def opened(url: str) -> Iterator[Callable[[], Catalog]]:
+    """Opens one more catalog object on the test's database, as another process would."""
+    catalogs: list[Catalog] = []
+
+    def open_it() -> Catalog:
+        catalogs.append(Catalog(url, System()))
+        return catalogs[-1]
+
+    yield open_it
+    for catalog in catalogs:
+        catalog.close()

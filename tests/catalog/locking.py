@@ -1,0 +1,121 @@
+"""What the tests of locks share: owners of locks on one catalog, and things to lock."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from txlake.catalog import Catalog
+from txlake.catalog.database import Database
+from txlake.catalog.locks import LockEntry, Locks
+from txlake.catalog.sessions import Sessions
+from txlake.catalog.transactions import Transactions
+from txlake.conflict.locking import LockMode, LockRequest, LockStatus, Resource, ResourceType
+from txlake.system import System
+
+LEASE_MS = 30_000
+
+
+def table(number: int = 1, subtype: str = "") -> Resource:
+    """A table that isn't in the catalog."""
+    return Resource(type=ResourceType.OBJECT, database=1, entity=number, subtype=subtype)
+
+
+def wants(mode: str, *numbers: int) -> list[LockRequest]:
+    """The mode on tables, the first one without a number."""
+    return [LockRequest(resource=table(one), mode=LockMode(mode)) for one in numbers or (1,)]
+
+
+@dataclass(kw_only=True)
+class Party:
+    """A transaction of a session of its own, in one process's eyes."""
+
+    locks: Locks
+    session: int
+    transaction: str
+    pool: ThreadPoolExecutor
+
+    def takes(self, mode: str, *numbers: int, timeout_ms: int = 0) -> None:
+        """Gets locks at once, or waits so long."""
+        self.locks.acquire(self.session, self.transaction, wants(mode, *numbers), timeout_ms)
+
+    def asks(self, mode: str, *numbers: int, timeout_ms: int = -1) -> Future[None]:
+        """Asks in a thread of its own, and comes back when it waits or was answered."""
+        answer = self.pool.submit(self.takes, mode, *numbers, timeout_ms=timeout_ms)
+        until(lambda: answer.done() or self.waits())
+        return answer
+
+    def waits(self) -> bool:
+        """Whether a request of it waits."""
+        return any(one.status is not LockStatus.GRANT for one in self.entries())
+
+    def entries(self) -> list[LockEntry]:
+        """Its requests."""
+        return [one for one in self.locks.listed() if one.transaction_id == self.transaction]
+
+    def ends(self) -> None:
+        """Releases all that it has."""
+        self.locks.release(self.transaction)
+
+
+@dataclass(kw_only=True)
+class Parties:
+    """Makes them; each new process has its own objects."""
+
+    url: str
+    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(16))
+    opened: list[tuple[Database, Sessions]] = field(default_factory=list)
+
+    def process(self, lease_ms: int = LEASE_MS) -> Process:
+        """What one more process has."""
+        on = Database(self.url, System())
+        sessions = Sessions(on, lease_ms)
+        self.opened.append((on, sessions))
+        transactions = Transactions(on, sessions)
+        return Process(
+            on=on, sessions=sessions, transactions=transactions, locks=Locks(on), pool=self.pool
+        )
+
+
+@dataclass(kw_only=True)
+class Process:
+    """One process's objects on the catalog."""
+
+    on: Database
+    sessions: Sessions
+    transactions: Transactions
+    locks: Locks
+    pool: ThreadPoolExecutor
+
+    def party(self, transaction: str) -> Party:
+        """A new transaction, younger than those before."""
+        session = self.sessions.open()
+        self.transactions.begin(transaction, session)
+        return Party(locks=self.locks, session=session, transaction=transaction, pool=self.pool)
+
+
+@contextmanager
+def parties_on(url: str) -> Iterator[Parties]:
+    """Parties on a new catalog."""
+    Catalog(url, System()).close()
+    made = Parties(url=url)
+    try:
+        yield made
+    finally:
+        made.pool.shutdown()
+        for on, sessions in made.opened:
+            sessions.stop()
+            on.close()
+
+
+def until(happened: Callable[[], bool]) -> None:
+    """Looks until it happened, which others bring about."""
+    pause = threading.Event()
+    for _ in range(20_000):
+        if happened():
+            return
+        pause.wait(0.001)
+    raise AssertionError("it didn't happen")

@@ -1,0 +1,205 @@
+"""The book of commits: what is ratified, what comes too late, what is published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.catalog.ledgers import User, execute, new, selected, version
+from txlake.catalog import Catalog
+from txlake.errors import InvalidRequest, Unavailable
+from txlake.ports import Head, Moved, Ratified, Reserved, TableCommit
+
+ENDED = "nothing was heard of its session.*run it again"
+
+
+@pytest.fixture
+def user(opened: Callable[[], Catalog]) -> User:
+    return User(opened())
+
+
+def test_all_of_it_is_true_at_one_instant(user: User) -> None:
+    ledger = user.catalog.ledger
+    assert ledger.sequence() == 0
+    assert user.create("a", "b").sequence == 1
+    staged = TableCommit(table_id="b", version=1, staged="s.json", operation="MERGE")
+    made = user.write(version("a", 1), staged)
+    assert made.sequence == ledger.sequence() == 2
+    assert ledger.head("a") == Head(version=1, pending=(version("a", 0), version("a", 1)))
+    assert ledger.head("b") == Head(version=1, pending=(version("b", 0), staged))
+    assert [ledger.version_at("a", sequence) for sequence in range(4)] == [None, 0, 1, 1]
+    user.write(version("a", 2))
+    assert (ledger.version_at("a", 3), ledger.version_at("b", 3)) == (2, 1)
+    assert ledger.head("nowhere") is None
+    assert ledger.version_at("nowhere", 3) is None
+
+
+def test_later_instants_have_later_times(user: User) -> None:
+    times = [user.create(name).time_ms for name in ("a", "b", "c")]
+    assert times == sorted(times)
+
+
+@pytest.mark.parametrize("number", [0, 2, 7])
+def test_a_version_that_does_not_follow_the_head_came_too_late(user: User, number: int) -> None:
+    user.create("a", "b")
+    loser = user.begin()
+    late = user.ratify(version("b", 1), version("a", number), transaction_id=loser)
+    assert late == Moved(heads={"a": 0})
+    ledger = user.catalog.ledger
+    assert (ledger.sequence(), ledger.head("b")) == (1, Head(version=0, pending=(version("b", 0),)))
+    again = user.ratify(version("b", 1), version("a", 1), transaction_id=loser)
+    assert isinstance(again, Ratified)
+
+
+def test_what_was_read_must_be_unchanged(user: User) -> None:
+    user.create("a", "b", "c")
+    user.write(version("b", 1))
+    late = user.ratify(version("a", 1), unchanged={"b": 0, "c": 0})
+    assert late == Moved(heads={"b": 1})
+    assert isinstance(user.ratify(version("a", 1), unchanged={"b": 1, "c": 0}), Ratified)
+
+
+def test_a_read_table_that_is_gone_is_said(user: User) -> None:
+    user.create("a")
+    with pytest.raises(InvalidRequest, match="table gone was dropped meanwhile"):
+        user.ratify(version("a", 1), unchanged={"gone": 0})
+
+
+def test_a_name_alone_has_no_head_and_takes_no_commit(user: User) -> None:
+    user.ratify(names=(new("t"),))
+    assert user.catalog.ledger.head("t") is None
+    with pytest.raises(InvalidRequest, match=r"name alone.*attach it"):
+        user.ratify(version("t", 0))
+
+
+def test_a_transaction_is_ratified_once(user: User) -> None:
+    user.create("a")
+    winner = user.begin()
+    user.ratify(version("a", 1), transaction_id=winner)
+    assert not user.catalog.transactions.is_alive(winner)
+    with pytest.raises(Unavailable, match=ENDED):
+        user.ratify(version("a", 2), transaction_id=winner)
+    assert user.catalog.ledger.sequence() == 2
+
+
+@pytest.mark.parametrize(
+    ("end", "error", "said"),
+    [
+        (lambda catalog, one: catalog.transactions.end(one), Unavailable, ENDED),
+        (lambda catalog, one: catalog.transactions.kill(one), Unavailable, "was killed"),
+        (lambda catalog, one: catalog.transactions.failed(one), InvalidRequest, "rolled back"),
+    ],
+)
+def test_a_transaction_that_was_ended_is_refused(
+    user: User, end: Callable[[Catalog, str], None], error: type[Exception], said: str
+) -> None:
+    user.create("a")
+    transaction_id = user.begin()
+    end(user.catalog, transaction_id)
+    with pytest.raises(error, match=said):
+        user.ratify(version("a", 1), transaction_id=transaction_id)
+    assert user.catalog.ledger.sequence() == 1
+
+
+def test_a_transaction_whose_lease_is_over_is_refused(user: User, url: str) -> None:
+    user.create("a")
+    transaction_id = user.begin()
+    execute(url, "UPDATE txlake_sessions SET lease_ms = 1")
+    with pytest.raises(Unavailable, match=ENDED):
+        user.ratify(version("a", 1), transaction_id=transaction_id)
+    assert isinstance(user.ratify(version("a", 1)), Ratified)
+
+
+def test_a_ratification_ends_its_transaction_and_its_locks(user: User, url: str) -> None:
+    user.create("a")
+    transaction_id = user.begin()
+    assert user.catalog.ledger.reserve(transaction_id, ["a"])
+    user.ratify(version("a", 1), transaction_id=transaction_id)
+    assert selected(url, "SELECT count(*) FROM txlake_locks") == [(0,)]
+    assert selected(url, "SELECT count(*) FROM txlake_transactions") == [(0,)]
+
+
+def test_who_lost_too_often_has_its_turn(user: User, opened: Callable[[], Catalog]) -> None:
+    other = User(opened())
+    user.create("a", "b", "c")
+    long, longer = user.begin(), other.begin()
+    ledger = user.catalog.ledger
+    assert ledger.reserve(long, ["a", "b"])
+    assert ledger.reserve(long, ["b", "a"])
+    assert not other.catalog.ledger.reserve(longer, ["b", "c"])
+    assert other.ratify(version("c", 1), version("b", 1)) == Reserved(transaction_id=long)
+    assert isinstance(other.ratify(version("c", 1), unchanged={"b": 0}), Ratified)
+    mine = user.ratify(version("a", 1), version("b", 1), transaction_id=long)
+    assert isinstance(mine, Ratified)
+    assert other.catalog.ledger.reserve(longer, ["b", "c"])
+
+
+@pytest.mark.parametrize("end", ["end", "kill", "lease", "close"])
+def test_a_turn_ends_with_its_transaction(
+    user: User, opened: Callable[[], Catalog], url: str, end: str
+) -> None:
+    other = User(opened())
+    user.create("a")
+    dead = other.begin()
+    assert other.catalog.ledger.reserve(dead, ["a"])
+    match end:
+        case "end":
+            other.catalog.transactions.end(dead)
+        case "kill":
+            user.catalog.transactions.kill(dead)
+        case "lease":
+            execute(url, f"UPDATE txlake_sessions SET lease_ms = 1 WHERE id = {other.session}")
+        case _:
+            other.catalog.sessions.close(other.session)
+    assert isinstance(user.ratify(version("a", 1)), Ratified)
+    assert user.catalog.ledger.reserve(user.begin(), ["a"])
+    with pytest.raises(Unavailable, match=ENDED):
+        other.catalog.ledger.reserve(dead, ["a"])
+
+
+def test_published_commits_lose_their_bytes(user: User, url: str) -> None:
+    user.create("a", "b")
+    for number in (1, 2):
+        user.write(version("a", number))
+    ledger = user.catalog.ledger
+    ledger.publishes("a", 1)
+    assert ledger.head("a") == Head(version=2, pending=(version("a", 2),))
+    content = "SELECT version, content IS NULL FROM txlake_commits WHERE table_id = 'a' ORDER BY 1"
+    assert [bool(row[1]) for row in selected(url, content)] == [True, True, False]
+    [b, a] = sorted(ledger.pending_tables(), key=lambda table: table.table_id, reverse=True)
+    assert (a.location, a.managed, a.is_dropped, a.pending) == (
+        "file:///a", True, False, (version("a", 2),),
+    )  # fmt: skip
+    assert (b.table_id, b.pending) == ("b", (version("b", 0),))
+    ledger.publishes("a", 0)  # late, and nothing goes back
+    ledger.publishes("a", 99)
+    ledger.publishes("b", 0)
+    ledger.publishes("nowhere", 1)
+    assert ledger.head("a") == Head(version=2)
+    assert ledger.pending_tables() == []
+    user.write(version("a", 3))
+    assert ledger.head("a") == Head(version=3, pending=(version("a", 3),))
+
+
+def test_the_newest_commits_are_listed(user: User) -> None:
+    first = user.create("a")
+    second = user.create("b")
+    third = user.write(version("a", 1), version("b", 1))
+    user.catalog.ledger.publishes("a", 0)
+    listed = user.catalog.ledger.commits_listed()
+    assert [(entry.sequence, entry.table, entry.version) for entry in listed] == [
+        (3, "default.a", 1), (3, "default.b", 1), (2, "default.b", 0), (1, "default.a", 0),
+    ]  # fmt: skip
+    assert [entry.is_published for entry in listed] == [False, False, False, True]
+    assert [entry.time_ms for entry in listed] == [
+        third.time_ms, third.time_ms, second.time_ms, first.time_ms,
+    ]  # fmt: skip
+    assert {entry.operation for entry in listed} == {"WRITE"}
+    assert [entry.version for entry in user.catalog.ledger.commits_listed(limit=1)] == [1]
+
+
+def test_an_operation_of_any_length_is_taken(user: User) -> None:
+    user.create("a")
+    user.write(TableCommit(table_id="a", version=1, content=b"", operation="X" * 500))
+    assert user.catalog.ledger.commits_listed(1)[0].operation == "X" * 64

@@ -1,0 +1,170 @@
+"""The kinds of transactions, and what the database's failures are called."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.engine import make_url
+
+from tests.catalog.ledgers import execute
+from tests.postgresql import PostgresServer
+from txlake.catalog import Catalog
+from txlake.catalog.database import Database
+from txlake.errors import InvalidRequest, Unavailable
+from txlake.system import System
+
+
+@pytest.fixture
+def on(url: str) -> Database:
+    Catalog(url, System()).close()
+    return Database(url, System(), busy_timeout_s=0.05)
+
+
+def test_what_is_ratified_waits_for_the_disk_and_what_is_noted_does_not(on: Database) -> None:
+    query = "PRAGMA synchronous" if on.is_sqlite else "SHOW synchronous_commit"
+    said = []
+    for transaction in (on.writing, on.noting):
+        with transaction() as connection:
+            said.append(connection.exec_driver_sql(query).scalar())
+    assert said == ([2, 1] if on.is_sqlite else ["on", "off"])
+    on.close()
+
+
+def test_a_reader_sees_one_state(on: Database) -> None:
+    count = sa.text("SELECT count(*) FROM txlake_facts")
+    with on.reading() as reader:
+        before = reader.execute(count).scalar()
+        with on.noting() as connection:
+            connection.exec_driver_sql("INSERT INTO txlake_facts VALUES ('a', 'b')")
+        assert reader.execute(count).scalar() == before
+    with on.reading() as reader:
+        assert reader.execute(count).scalar() == 1 + (before or 0)
+    on.close()
+
+
+def test_a_transaction_that_fails_leaves_nothing(on: Database) -> None:
+    def fail() -> None:
+        with on.writing() as connection:
+            connection.exec_driver_sql("DELETE FROM txlake_facts")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    with on.reading() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM txlake_facts").scalar() == 1
+    on.close()
+
+
+def test_a_writer_waits_for_another_no_longer_than_it_is_told(
+    url: str, on: Database, opened: Callable[[], Catalog]
+) -> None:
+    quick = Catalog(url, System(), busy_timeout_s=0.05)
+    with on.writing() as connection:
+        connection.exec_driver_sql("UPDATE txlake_counters SET value = value")
+        with pytest.raises(Unavailable, match="try again"):
+            quick.create_database("d")
+    quick.create_database("d")
+    quick.close()
+    on.close()
+
+
+def test_threads_of_a_process_wait_for_each_other(tmp_path: object) -> None:
+    on = Database(f"sqlite:///{tmp_path}/catalog.db", System(), busy_timeout_s=0.05)
+    errors: list[Unavailable] = []
+
+    def write() -> None:
+        try:
+            with on.noting():
+                pass
+        except Unavailable as error:
+            errors.append(error)
+
+    with on.writing():
+        thread = threading.Thread(target=write)
+        thread.start()
+        thread.join()
+    assert "another thread has written for 0.05 s; try again" in str(errors[0])
+    write()
+    assert len(errors) == 1
+    on.close()
+
+
+def test_the_clock_is_the_databases(on: Database) -> None:
+    with on.reading() as connection:
+        now_ms = on.now_ms(connection)
+        said = connection.execute(sa.select(on.now())).scalar_one()
+    assert now_ms <= said <= now_ms + 60_000
+    assert abs(now_ms - System().now_ms()) < 60_000  # this machine's, in these tests
+    on.close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql+psycopg://me:s3cret@127.0.0.1:1/lake",
+        "postgresql+psycopg://127.0.0.1:1/lake?user=me&password=s3cret",
+        "postgresql+psycopg://me:s3cret@/lake?host=s3cret.invalid",
+    ],
+)
+def test_a_password_is_not_shown(url: str) -> None:
+    with pytest.raises(Unavailable) as raised:
+        Catalog(url, System())
+    assert "s3cret" not in str(raised.value).replace("s3cret.invalid", "")
+    assert "/lake" in str(raised.value)
+
+
+def test_a_server_that_is_not_there_is_unavailable() -> None:
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1/lake.*refused.*try again"):
+        Catalog("postgresql+psycopg://127.0.0.1:1/lake", System())
+
+
+def test_who_may_not_write_is_told_what_to_do(
+    postgres_url: str, postgres: PostgresServer, opened: Callable[[], Catalog]
+) -> None:
+    Catalog(postgres_url, System()).close()
+    url = make_url(postgres_url)
+    schema = str(url.query["options"]).rpartition("=")[2]
+    reader = f"reader_{schema}"
+    postgres.execute(
+        f"CREATE ROLE {reader} LOGIN",
+        f"GRANT USAGE ON SCHEMA {schema} TO {reader}",
+        f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {reader}",
+    )
+    catalog = Catalog(url.set(username=reader), System())
+    assert catalog.database("default") is not None
+    with pytest.raises(InvalidRequest, match=r"permission denied.*give this user the permission"):
+        catalog.create_database("d")
+    catalog.close()
+
+
+def test_a_value_that_the_database_does_not_take_is_the_callers(postgres_url: str) -> None:
+    catalog = Catalog(postgres_url, System())
+    with pytest.raises(InvalidRequest, match="use a value that the catalog can hold"):
+        catalog.create_database("d" * 300)
+    catalog.close()
+
+
+def test_a_lake_has_an_id_of_its_own(url: str, opened: Callable[[], Catalog]) -> None:
+    first, again = opened(), opened()
+    assert first.lake_id == again.lake_id
+    assert first.lake_id != Catalog("sqlite://", System()).lake_id
+    first.check_warehouse(again.lake_id, "file:///wh")
+    with pytest.raises(InvalidRequest, match=r"file:///wh: it is lake other's.*lake\.recover"):
+        first.check_warehouse("other", "file:///wh")
+
+
+def test_a_new_catalog_takes_a_lost_ones_place(url: str, opened: Callable[[], Catalog]) -> None:
+    catalog = opened()
+    catalog.adopt("lost")
+    catalog.adopt("lost")
+    assert opened().lake_id == "lost"
+    catalog.add_table("default", "t", "file:///t", managed=True)
+    catalog.adopt("lost")
+    with pytest.raises(InvalidRequest, match="has tables of its own.*lake other"):  # noqa: RUF043
+        catalog.adopt("other")
+    execute(url, "DELETE FROM txlake_tables")
+    catalog.adopt("other")
+    assert catalog.lake_id == "other"

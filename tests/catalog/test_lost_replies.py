@@ -1,0 +1,143 @@
+"""COMMITs whose reply is lost: looked for, else said to be unknown."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.pool import PoolProxiedConnection
+
+from tests.catalog.ledgers import User, new, version
+from tests.postgresql import PostgresServer
+from txlake.catalog import Catalog
+from txlake.errors import OutcomeUnknown, Unavailable
+from txlake.ports import Head, Moved, Ratified
+from txlake.system import System
+
+
+class Unwaiting(System):
+    """Doesn't wait."""
+
+    def wait_ms(self, duration_ms: float) -> None:
+        pass
+
+
+class Line:
+    """The line to the database: fails at COMMIT as often as it is told to."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self.lost_before = self.lost_after = 0
+        self._commit = engine.dialect.do_commit
+        self._error = engine.dialect.loaded_dbapi.OperationalError
+
+    def commit(self, connection: PoolProxiedConnection) -> None:
+        if self.lost_before:
+            self.lost_before -= 1
+            self._lose(connection)
+        self._commit(connection)
+        if self.lost_after:
+            self.lost_after -= 1
+            self._lose(connection)
+
+    def _lose(self, connection: PoolProxiedConnection) -> None:
+        assert connection.dbapi_connection is not None
+        connection.dbapi_connection.close()  # the server ends what was open on it
+        raise self._error("server closed the connection unexpectedly")
+
+
+@pytest.fixture
+def user(url: str) -> Iterator[User]:
+    catalog = Catalog(url, Unwaiting())
+    yield User(catalog)
+    catalog.close()
+
+
+@pytest.fixture
+def line(user: User, monkeypatch: pytest.MonkeyPatch) -> Line:
+    """The line of the user's durable transactions."""
+    engine = user.catalog._on._durable
+    line = Line(engine)
+    monkeypatch.setattr(engine.dialect, "do_commit", line.commit)
+    return line
+
+
+def test_a_commit_that_happened_is_found(user: User, line: Line) -> None:
+    user.create("a", "b")
+    line.lost_after = 1
+    assert user.write(version("a", 1), version("b", 1)).sequence == 2
+    line.lost_after = 1
+    made = user.ratify(names=(new("c"),))
+    assert isinstance(made, Ratified)
+    assert made.sequence == user.catalog.ledger.sequence() == 3
+    newest = user.catalog.ledger.commits_listed(1)[0]
+    assert (newest.sequence, newest.version) == (2, 1)
+
+
+def test_a_commit_that_did_not_happen_can_be_run_again(user: User, line: Line) -> None:
+    user.create("a")
+    transaction_id = user.begin()
+    line.lost_before = 1
+    with pytest.raises(Unavailable, match=r"server closed the connection.*try again"):
+        user.ratify(version("a", 1), transaction_id=transaction_id)
+    assert user.catalog.ledger.sequence() == 1
+    assert isinstance(user.ratify(version("a", 1), transaction_id=transaction_id), Ratified)
+
+
+def test_looking_is_done_again_when_the_line_fails_again(user: User, line: Line) -> None:
+    user.create("a")
+    line.lost_after = 3
+    assert user.write(version("a", 1)).sequence == 2
+
+
+def test_what_can_not_be_seen_is_said(user: User, line: Line) -> None:
+    user.create("a")
+    transaction_id = user.begin()
+    line.lost_after = 100
+    with pytest.raises(OutcomeUnknown, match=f"{transaction_id}.*look at their tables"):
+        user.ratify(version("a", 1), transaction_id=transaction_id)
+    line.lost_after = 0
+    assert user.catalog.ledger.head("a") == Head(
+        version=1, pending=(version("a", 0), version("a", 1))
+    )
+
+
+def test_who_came_too_late_is_told_so_whatever_became_of_the_commit(user: User, line: Line) -> None:
+    user.create("a")
+    line.lost_before = 1
+    assert user.ratify(version("a", 7)) == Moved(heads={"a": 0})
+    assert user.catalog.ledger.sequence() == 1
+
+
+def test_before_the_commit_nothing_is_done_and_nothing_looked_for(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user.create("a", "b")
+    engine = user.catalog._on._durable
+    error = engine.dialect.loaded_dbapi.OperationalError
+
+    def fail(*_: object) -> None:
+        raise error("broken pipe")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(engine.dialect, "do_executemany", fail)
+        with pytest.raises(Unavailable, match="broken pipe; try again"):
+            user.ratify(version("a", 1), version("b", 1))
+    assert user.catalog.ledger.sequence() == 1
+    assert user.write(version("a", 1), version("b", 1)).sequence == 2
+
+
+def test_a_server_that_closed_idle_connections_is_asked_again(
+    postgres_url: str, postgres: PostgresServer
+) -> None:
+    catalog = Catalog(f"{postgres_url}&application_name=idle_{uuid.uuid4().hex}", System())
+    user = User(catalog)
+    user.create("a")
+    name = catalog._on.url.query["application_name"]
+    postgres.execute(
+        f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{name}'"
+    )
+    assert user.write(version("a", 1)).sequence == 2
+    assert catalog.ledger.sequence() == 2
+    catalog.close()

@@ -1,0 +1,221 @@
+"""Sessions and transactions: leases, what ends with them, who sees them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from tests.catalog.ledgers import User, execute, version
+from txlake.catalog import Catalog
+from txlake.catalog.heartbeat import Heartbeat
+from txlake.errors import Unavailable
+from txlake.ports import Ratified
+from txlake.system import System
+
+DEAD = "UPDATE txlake_sessions SET lease_ms = 1 WHERE id = "
+
+
+class Skewed(System):
+    """A clock that goes wrong by so many milliseconds."""
+
+    def __init__(self, by_ms: int) -> None:
+        super().__init__()
+        self._by_ms = by_ms
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self._by_ms
+
+
+@pytest.fixture
+def user(opened: Callable[[], Catalog]) -> User:
+    return User(opened())
+
+
+@pytest.fixture
+def other(opened: Callable[[], Catalog]) -> User:
+    return User(opened())
+
+
+def test_sessions_are_listed_by_all(user: User, other: User) -> None:
+    first, second = other.catalog.sessions.listed()
+    assert (first.id, second.id) == (user.session, other.session) == (1, 2)
+    assert (first.host, first.process) == (socket.gethostname(), os.getpid())
+    assert first.lease_ms - first.begin_ms == 30_000
+    user.catalog.sessions.close(user.session)
+    assert other.catalog.sessions.listed() == [second]
+
+
+def test_a_catalog_that_is_closed_ends_its_sessions(user: User, other: User) -> None:
+    user.begin()
+    other.catalog.close()
+    assert [entry.id for entry in user.catalog.sessions.listed()] == [user.session]
+    user.catalog.close()
+    assert user.catalog.transactions.listed() == []
+
+
+def test_transactions_are_listed_by_all(user: User, other: User) -> None:
+    transactions = user.catalog.transactions
+    number = transactions.begin(
+        "x", user.session, name="n" * 300, isolation="snapshot", read_only=True, explicit=False
+    )
+    later = other.begin()
+    transactions.pinned("x", 7)
+    transactions.failed("x")
+    first, second = other.catalog.transactions.listed()
+    assert (first.id, first.number, first.session_id) == ("x", number, user.session)
+    assert (first.name, first.isolation, first.sequence) == ("n" * 255, "snapshot", 7)
+    assert (first.read_only, first.explicit, first.state) == (True, False, "failed")
+    assert (first.process, first.host) == (os.getpid(), socket.gethostname())
+    assert (second.id, second.number, second.state) == (later, number + 1, "active")
+    assert (second.name, second.isolation, second.sequence) == (None, None, None)
+    assert (second.read_only, second.explicit) == (False, True)
+    transactions.end("x")
+    transactions.end("x")
+    assert [entry.id for entry in transactions.listed()] == [later]
+
+
+def test_a_transaction_lives_until_it_is_ended_or_killed(user: User, other: User) -> None:
+    here, there = user.catalog.transactions, other.catalog.transactions
+    ended, killed = user.begin(), user.begin()
+    assert there.is_alive(ended)
+    here.end(ended)
+    assert not there.is_alive(ended)
+    assert there.kill(killed)
+    assert not here.is_alive(killed)
+    here.failed(killed)
+    here.pinned(killed, 3)
+    assert [(entry.state, entry.sequence) for entry in here.listed()] == [("killed", None)]
+    assert not there.kill("nobody")
+
+
+def test_a_session_that_is_not_heard_of_is_void(user: User, other: User, url: str) -> None:
+    transaction_id = user.begin()
+    execute(url, DEAD + str(user.session))
+    assert not other.catalog.transactions.is_alive(transaction_id)
+    assert other.catalog.transactions.listed() == []
+    assert [entry.id for entry in other.catalog.sessions.listed()] == [other.session]
+
+
+def test_a_late_heartbeat_is_in_time_while_nobody_asked(user: User, url: str) -> None:
+    transaction_id = user.begin()
+    execute(url, DEAD + str(user.session))
+    user.catalog.sessions.renew()
+    assert user.catalog.transactions.is_alive(transaction_id)
+
+
+def test_a_session_that_was_found_dead_goes_on_with_new_transactions(
+    user: User, other: User, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    lost = user.begin()
+    execute(url, DEAD + str(user.session))
+    assert other.catalog.transactions.oldest_begin_ms() is None
+    user.catalog.sessions.renew()
+    assert f"sessions [{user.session}] weren't heard of for 30000 ms" in caplog.text
+    assert not user.catalog.transactions.is_alive(lost)
+    again = user.begin()
+    assert user.catalog.transactions.is_alive(again)
+    assert not user.catalog.transactions.is_alive(lost)
+
+
+def test_the_oldest_transaction_that_may_own_files(user: User, other: User, url: str) -> None:
+    transactions = other.catalog.transactions
+    assert transactions.oldest_begin_ms() is None
+    killed, oldest, newer = user.begin(), user.begin(), other.begin()
+    times = {entry.id: entry.begin_ms for entry in transactions.listed()}
+    transactions.kill(killed)
+    assert transactions.oldest_begin_ms() == times[oldest]
+    execute(url, DEAD + str(user.session))
+    assert transactions.oldest_begin_ms() == times[newer]
+    # Who was passed over stays dead.
+    user.catalog.sessions.renew()
+    assert not user.catalog.transactions.is_alive(oldest)
+    transactions.end(newer)
+    assert transactions.oldest_begin_ms() is None
+
+
+def test_leases_can_not_be_renewed_for_a_while(
+    user: User, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse() -> None:
+        raise Unavailable("catalog: it rains")
+
+    monkeypatch.setattr(user.catalog._on, "noting", refuse)
+    user.catalog.sessions.renew()
+    assert "were not renewed: catalog: it rains" in caplog.text
+    monkeypatch.undo()
+    assert len(user.catalog.sessions.listed()) == 1
+
+
+def test_leases_go_by_the_databases_clock(postgres_url: str) -> None:
+    early, late = (Catalog(postgres_url, Skewed(by)) for by in (-300_000, 300_000))
+    users = [User(early), User(late)]
+    begun = [user.begin() for user in users]
+    for user in users:
+        assert len(user.catalog.sessions.listed()) == 2
+        assert all(user.catalog.transactions.is_alive(one) for one in begun)
+        assert user.catalog.transactions.oldest_begin_ms() is not None
+    first, second = users[0].create("a"), users[1].create("b")
+    assert first.time_ms <= second.time_ms < first.time_ms + 60_000
+    for user, one, name in zip(users, begun, "ab", strict=True):
+        assert user.catalog.ledger.reserve(one, [name])
+        assert isinstance(user.ratify(version(name, 1), transaction_id=one), Ratified)
+    for user in users:
+        user.catalog.close()
+
+
+@pytest.fixture
+def beats() -> threading.Semaphore:
+    return threading.Semaphore(0)
+
+
+class Beating:
+    """Counts its beats."""
+
+    def __init__(self, beats: threading.Semaphore) -> None:
+        self._beats = beats
+        self.heart = Heartbeat(self.beat, 1)
+
+    def beat(self) -> None:
+        self._beats.release()
+
+
+def test_a_heart_beats_until_it_is_stopped(beats: threading.Semaphore) -> None:
+    beating = Beating(beats)
+    beating.heart.stop()
+    beating.heart.start()
+    assert not beats.acquire(blocking=False)
+    beating = Beating(beats)
+    beating.heart.start()
+    beating.heart.start()
+    assert all(beats.acquire(timeout=30) for _ in range(3))
+    assert hearts() == 1
+    beating.heart.stop()
+    assert hearts() == 0
+
+
+def test_a_heart_does_not_keep_its_owner(beats: threading.Semaphore) -> None:
+    beating = Beating(beats)
+    beating.heart.start()
+    assert beats.acquire(timeout=30)
+    [thread] = [one for one in threading.enumerate() if one.name == "txlake-heartbeat"]
+    del beating
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+def test_an_open_session_has_a_heart(url: str) -> None:
+    catalog = Catalog(url, System())
+    assert hearts() == 0
+    catalog.sessions.open()
+    catalog.sessions.open()
+    assert hearts() == 1
+    catalog.close()
+    assert hearts() == 0
+
+
+def hearts() -> int:
+    return sum(thread.name == "txlake-heartbeat" for thread in threading.enumerate())

@@ -1,0 +1,54 @@
+"""A real PostgreSQL server for the tests, one for all processes of a test run."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy.engine import make_url
+
+
+class PostgresServer:
+    """A running server; each test makes its own place in it."""
+
+    def __init__(self, url: str) -> None:
+        self._url = make_url(url).set(drivername="postgresql+psycopg")
+
+    def make_schema(self, name: str) -> str:
+        """The URL of a new, empty schema of that name: as good as a database, and made faster."""
+        self.execute(f"CREATE SCHEMA {name}")
+        url = self._url.update_query_dict({"options": f"-csearch_path={name}"})
+        return url.render_as_string(hide_password=False)
+
+    def execute(self, *statements: str) -> None:
+        """Runs statements, each a transaction for itself."""
+        engine = sa.create_engine(self._url, isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            for statement in statements:
+                connection.exec_driver_sql(statement)
+        engine.dispose()
+
+
+@contextmanager
+def postgres_server(shared_folder: Path) -> Iterator[PostgresServer]:
+    """The server of a test run, started by the first who comes and stopped by the last who goes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about folders of the user's desktop
+        from pgserver.postgres_server import get_server
+
+        # Not below pytest's own folders: the server runs as another user when the tests are root's.
+        name = hashlib.sha256(str(shared_folder).encode()).hexdigest()[:12]
+        folder = Path(tempfile.gettempdir()) / f"txlake_postgres_{name}"
+        server = get_server(folder, cleanup_mode="delete")
+    running = PostgresServer(server.get_uri())
+    # A power failure would end the test run too.
+    running.execute("ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
+    try:
+        yield running
+    finally:
+        server.cleanup()

@@ -180,9 +180,6 @@ def test_a_history_starts_no_spark(
 ) -> None:
     lake.sql("CREATE TABLE t (id INT); INSERT INTO t VALUES (1); DELETE FROM t")
 
-    def started() -> None:
-        raise AssertionError("Spark was started")
-
     monkeypatch.setattr(lakes, "quiet_spark", started)
     for arguments in (["t", "-l", warehouse], [f"{warehouse}/t"]):
         code, out, _ = txlake("history", *arguments, "--json")
@@ -198,6 +195,39 @@ def test_a_history_starts_no_spark(
     assert (code, err.count("InvalidRequest: there is no table 'nope'")) == (6, 1)
     code, _, err = txlake("history", f"{warehouse}/nope")
     assert (code, err.count("InvalidRequest")) == (6, 1)
+
+
+def test_a_transaction_of_any_process_is_listed_and_ended(
+    warehouse: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lakes, "quiet_spark", started)
+    place = lakes.Place(location=warehouse)
+    with lakes.catalog_of(place) as catalog:
+        session = catalog.sessions.open()
+        first = catalog.transactions.begin("one", session, isolation="snapshot", read_only=True)
+        catalog.transactions.begin("two", session)
+        catalog.transactions.begin("a statement's own", session, explicit=False)
+        code, out, _ = txlake("transactions", "-l", warehouse, "--json")
+        assert code == 0
+        one, two = map(json.loads, out.splitlines())
+        assert set(one) == set(lakes.TRANSACTIONS)
+        assert (one["transaction_id"], one["number"], one["session_id"]) == ("one", first, session)
+        assert (one["isolation"], one["read_only"], one["state"]) == ("snapshot", True, "active")
+        assert one["begin_time"].endswith("+00:00")
+        assert two["transaction_id"] == "two"
+        assert txlake("transactions", "-l", warehouse, "--kill", str(first))[0] == 0
+        assert not catalog.transactions.is_alive("one")
+        assert catalog.transactions.is_alive("two")
+        code, _, err = txlake("transactions", "-l", warehouse, "--kill", "one")
+        assert code == 6
+        assert "no open transaction 'one'; there are: two\n" in err
+        assert txlake("transactions", "-l", warehouse, "--kill", "two")[0] == 0
+        assert not catalog.transactions.is_alive("two")
+
+
+def started() -> None:
+    """In the place of what starts Spark where it must not be started."""
+    raise AssertionError("Spark was started")
 
 
 def test_the_listings_of_a_lake(lake: Lake, warehouse: str) -> None:

@@ -267,6 +267,12 @@ def test_the_help_says_how_a_command_ends_and_loads_little() -> None:
     assert said.endswith("set()")
 
 
+def test_the_help_of_sql_says_how_it_ends() -> None:
+    said = " ".join(txlake("sql", "--help").stdout.split())
+    assert "6 InvalidRequest (change the statement)" in said
+    assert "--retry N" in said
+
+
 def test_a_reader_that_went_away_is_no_error_message(tmp_path: Path) -> None:
     program = (
         "import os, sys; from txlake.cli import lakes; from txlake.cli.app import app\n"

@@ -73,7 +73,7 @@ Json = Annotated[
 ]
 
 
-@app.command()
+@app.command(epilog=EXIT_HELP)
 def sql(
     statements: Annotated[
         str | None, typer.Argument(metavar="[SQL]", show_default=False, help="Statements, by `;`.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import os
 from collections.abc import Callable
 
 import pytest
@@ -38,6 +39,7 @@ def test_conflicts_are_kept_with_their_evidence(opened: Callable[[], Catalog]) -
     assert (older.transaction_id, older.session_id) == ("t1", 7)
     assert (older.error, older.message) == ("ConcurrentAppendException", "rows came")
     assert older.time_ms <= newest.time_ms
+    assert (older.transaction_number, older.begin_ms, older.process) == (None, None, None)
     evidence = older.evidence
     assert evidence is not None
     assert evidence.rows == ({"a": 1, "d": "2026-01-02", "n": "1.50", "b": "b'\\x00'"},)
@@ -45,6 +47,18 @@ def test_conflicts_are_kept_with_their_evidence(opened: Callable[[], Catalog]) -
         if name != "rows":
             assert getattr(evidence, name) == getattr(EVIDENCE, name), name
     assert there.journal.conflicts(limit=1) == [newest]
+
+
+def test_of_an_open_transaction_it_is_noted_who_it_was(opened: Callable[[], Catalog]) -> None:
+    catalog = opened()
+    session = catalog.sessions.open()
+    number = catalog.transactions.begin("t1", session)
+    (entry,) = catalog.transactions.listed()
+    catalog.journal.met("t1", session, Deadlock("victim"))
+    catalog.transactions.end("t1")
+    (found,) = catalog.journal.conflicts()
+    assert (found.transaction_number, found.begin_ms) == (number, entry.begin_ms)
+    assert (found.session_id, found.process) == (session, os.getpid())
 
 
 def test_the_oldest_conflicts_go(

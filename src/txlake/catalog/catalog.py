@@ -16,6 +16,7 @@ from txlake.catalog import names
 from txlake.catalog.commits import CommitLedger
 from txlake.catalog.database import Database
 from txlake.catalog.journal import Journal
+from txlake.catalog.locks import Locks
 from txlake.catalog.names import DatabaseEntry, TableEntry, matches
 from txlake.catalog.schema import is_current, upgrade
 from txlake.catalog.sessions import Sessions
@@ -59,6 +60,7 @@ class Catalog:
         self.ledger = CommitLedger(self._on)
         self.sessions = Sessions(self._on, lease_ms)
         self.transactions = Transactions(self._on, self.sessions)
+        self.locks = Locks(self._on)
         self.journal = Journal(self._on)
 
     @property

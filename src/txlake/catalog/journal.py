@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from txlake.catalog.database import Database
-from txlake.catalog.tables import conflicts
+from txlake.catalog.tables import conflicts, sessions, transactions
 from txlake.errors import Conflict, Evidence, TxlakeError
 
 CONFLICTS_MAX = 1_000
@@ -21,12 +21,20 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConflictEntry:
-    """A conflict that a transaction ended with. `error`: the name of its class in `errors`."""
+    """A conflict that a transaction ended with.
+
+    Attributes:
+        transaction_number, begin_ms, process: None where it wasn't in the catalog any more.
+        error: the name of its class in `errors`.
+    """
 
     id: int
     time_ms: int
     transaction_id: str
+    transaction_number: int | None
+    begin_ms: int | None
     session_id: int | None
+    process: int | None
     error: str
     message: str
     evidence: Evidence | None
@@ -47,10 +55,19 @@ class Journal:
         )
         try:
             with self._on.noting() as connection:
+                about = (
+                    sa.select(transactions.c.number, transactions.c.begin_ms, sessions.c.process)
+                    .join_from(transactions, sessions)
+                    .where(transactions.c.id == transaction_id)
+                )
+                number, begin_ms, process = connection.execute(about).first() or (None,) * 3
                 noted = sa.insert(conflicts).values(
                     time_ms=self._on.now(),
                     transaction_id=transaction_id,
+                    transaction_number=number,
+                    begin_ms=begin_ms,
                     session_id=session_id,
+                    process=process,
                     error=type(conflict).__name__,
                     message=str(conflict),
                     evidence=evidence,

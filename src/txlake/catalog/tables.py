@@ -159,7 +159,10 @@ conflicts = Table(
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
     Column("time_ms", BigInteger, nullable=False),
     Column("transaction_id", String(36), nullable=False),
+    Column("transaction_number", BigInteger),
+    Column("begin_ms", BigInteger),
     Column("session_id", BigInteger),
+    Column("process", BigInteger),
     Column("error", String(64), nullable=False),
     Column("message", Text, nullable=False),
     Column("evidence", Text),  # JSON, as errors.Evidence has it

@@ -1,0 +1,74 @@
+"""The lake's own views: which transactions lost to whom, and what was ratified."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from txlake.session.views.view import Entries, Values, moment, view
+
+
+def _conflicts(entries: Entries) -> Iterator[Values]:
+    for one in reversed(entries.conflicts()):
+        common = {
+            "time": moment(one.time_ms),
+            "transaction_id": one.transaction_id,
+            "error": one.error,
+            "message": one.message,
+        }
+        facts = one.evidence
+        if facts is None:
+            yield common
+            continue
+        yield {
+            **common,
+            "table": facts.table,
+            "read_version": facts.read_version,
+            "winning_version": facts.winning_version,
+            "winning_operation": facts.winning_operation,
+            "winning_time": moment(facts.winning_timestamp_ms),
+            "winning_user": facts.winning_user,
+            "rule": facts.rule,
+            "predicate": facts.predicate,
+            "files": list(facts.files),
+            "rows": [json.dumps(dict(row), default=str) for row in facts.rows],
+            "isolation": facts.isolation,
+            "retry": facts.retry,
+            "advice": facts.advice,
+        }
+
+
+def _commits(entries: Entries) -> Iterator[Values]:
+    for one in reversed(entries.commits()):
+        yield {
+            "sequence": one.sequence,
+            "time": moment(one.time_ms),
+            "transaction_id": one.transaction_id,
+            "table": one.table,
+            "version": one.version,
+            "operation": one.operation,
+            "is_published": one.is_published,
+        }
+
+
+CONFLICTS = view(
+    "txlake",
+    """
+    time TIMESTAMP, transaction_id STRING, error STRING, table STRING, read_version BIGINT,
+    winning_version BIGINT, winning_operation STRING, winning_time TIMESTAMP,
+    winning_user STRING, rule STRING, predicate STRING, files ARRAY<STRING>, rows ARRAY<STRING>,
+    isolation STRING, retry BOOLEAN, advice STRING, message STRING
+    """,
+    _conflicts,
+)
+"""The newest thousand, the oldest first; `rows` are JSON."""
+
+COMMITS = view(
+    "txlake",
+    """
+    sequence BIGINT, time TIMESTAMP, transaction_id STRING, table STRING, version BIGINT,
+    operation STRING, is_published BOOLEAN
+    """,
+    _commits,
+)
+"""The newest thousand versions in the order of ratification; `table` is NULL for dropped ones."""

@@ -1,0 +1,130 @@
+"""Redshift's views of isolation levels, databases, locks and conflicts.
+
+Columns and values as the Amazon Redshift Database Developer Guide has them:
+"STV_DB_ISOLATION_LEVEL", "PG_DATABASE_INFO", "SVV_TRANSACTIONS" and "STL_TR_CONFLICT", and
+"Isolation levels in Amazon Redshift" for `concurrency_model`; the lock modes are PostgreSQL's
+("Explicit Locking") that keep out the same. What a lake doesn't have is NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from txlake.catalog import DatabaseEntry
+from txlake.conflict.levels import Level, parse_level, strictest
+from txlake.conflict.locking import LockMode, LockStatus, ResourceType
+from txlake.session.views.view import Entries, Values, moment, view
+
+_LEVELS = {
+    Level.SERIALIZABLE: "Serializable",
+    Level.SNAPSHOT: "Snapshot Isolation",
+    Level.WRITE_SERIALIZABLE: "WriteSerializable",  # Redshift has none like it
+}
+_MODELS = {Level.SNAPSHOT: "1", Level.SERIALIZABLE: "2"}
+_MODES = {
+    LockMode.SCH_S: "AccessShareLock",
+    LockMode.IS: "RowShareLock",
+    LockMode.IX: "RowExclusiveLock",
+    LockMode.U: "ShareUpdateExclusiveLock",
+    LockMode.S: "ShareLock",
+    LockMode.SIX: "ShareRowExclusiveLock",
+    LockMode.X: "ExclusiveLock",
+    LockMode.SCH_M: "AccessExclusiveLock",
+}
+
+
+def _isolation_levels(entries: Entries) -> Iterator[Values]:
+    for one in entries.databases():
+        yield {"db_id": one.number, "db_name": one.name, "isolation_level": _LEVELS[_level(one)]}
+
+
+def _database_infos(entries: Entries) -> Iterator[Values]:
+    for one in entries.databases():
+        model = _MODELS.get(_level(one))
+        yield {
+            "datname": one.name,
+            "datid": one.number,
+            "datistemplate": False,
+            "datallowconn": True,
+            "datconfig": None if model is None else [f"concurrency_model={model}"],
+            "datconnlimit": "-1",
+        }
+
+
+def _level(database: DatabaseEntry) -> Level:
+    asked = database.isolation
+    return strictest(None if asked is None else parse_level(asked))
+
+
+def _transactions(entries: Entries) -> Iterator[Values]:
+    """A row for each transaction, `transactionid`, and one for each lock on a table, `relation`."""
+    names = {one.number: one.name for one in entries.databases()}
+    locks = [one for one in entries.locks() if one.resource.type is ResourceType.OBJECT]
+    for transaction in entries.transactions():
+        common = {
+            "txn_owner": transaction.user_name,
+            "xid": transaction.number,
+            "pid": transaction.process,
+            "txn_start": moment(transaction.begin_ms),
+        }
+        for one in locks:
+            if one.transaction_id == transaction.id:
+                yield {
+                    **common,
+                    "txn_db": names.get(one.resource.database),
+                    "lock_mode": _MODES[one.mode],
+                    "lockable_object_type": "relation",
+                    "relation": one.resource.entity,
+                    "granted": one.status is LockStatus.GRANT,
+                }
+        yield {
+            **common,
+            "lock_mode": "ExclusiveLock",
+            "lockable_object_type": "transactionid",
+            "granted": True,
+        }
+
+
+def _conflicts(entries: Entries) -> Iterator[Values]:
+    numbers = {f"{one.database}.{one.name}".lower(): one.number for one in entries.tables()}
+    for one in reversed(entries.conflicts()):
+        table = "" if one.evidence is None else one.evidence.table.lower()
+        yield {
+            "xact_id": one.transaction_number,
+            "process_id": one.process,
+            "xact_start_ts": moment(one.begin_ms),
+            "abort_time": moment(one.time_ms),
+            "table_id": numbers.get(table),
+        }
+
+
+STV_DB_ISOLATION_LEVEL = view(
+    "STV_DB_ISOLATION_LEVEL - Amazon Redshift",
+    "db_id BIGINT, db_name STRING, isolation_level STRING",
+    _isolation_levels,
+)
+PG_DATABASE_INFO = view(
+    "PG_DATABASE_INFO - Amazon Redshift",
+    """
+    datname STRING, datid BIGINT, datdba INT, encoding INT, datistemplate BOOLEAN,
+    datallowconn BOOLEAN, datlastsysoid BIGINT, datvacuumxid BIGINT, datfrozenxid BIGINT,
+    dattablespace BIGINT, datconfig ARRAY<STRING>, datacl ARRAY<STRING>, datconnlimit STRING
+    """,
+    _database_infos,
+)
+SVV_TRANSACTIONS = view(
+    "SVV_TRANSACTIONS - Amazon Redshift",
+    """
+    txn_owner STRING, txn_db STRING, xid BIGINT, pid INT, txn_start TIMESTAMP, lock_mode STRING,
+    lockable_object_type STRING, relation INT, granted BOOLEAN
+    """,
+    _transactions,
+)
+STL_TR_CONFLICT = view(
+    "STL_TR_CONFLICT - Amazon Redshift",
+    """
+    xact_id BIGINT, process_id BIGINT, xact_start_ts TIMESTAMP, abort_time TIMESTAMP,
+    table_id BIGINT
+    """,
+    _conflicts,
+)

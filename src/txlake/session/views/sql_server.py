@@ -1,0 +1,193 @@
+"""SQL Server's views of locks, transactions and objects.
+
+Columns and values as Microsoft Learn documents them: "sys.dm_tran_locks (Transact-SQL)",
+"sys.dm_tran_active_transactions (Transact-SQL)", "sys.objects (Transact-SQL)", "sys.tables
+(Transact-SQL)" and "sys.databases (Transact-SQL)". A lake's databases are what schemas are there:
+`schema_id` is a database's number. What a lake doesn't have is NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from txlake.catalog import TableEntry
+from txlake.catalog.transactions import TransactionEntry
+from txlake.conflict.locking import LockStatus, ResourceType
+from txlake.session.views.view import Entries, Values, moment, view
+
+_READ_WRITE, _READ_ONLY = 1, 2
+_NOT_STARTED, _ACTIVE, _ROLLING_BACK = 1, 2, 7
+
+
+def _locks(entries: Entries) -> Iterator[Values]:
+    for one in entries.locks():
+        is_database = one.resource.type is ResourceType.DATABASE
+        # A victim waits until it is told.
+        status = LockStatus.WAIT if one.status is LockStatus.VICTIM else one.status
+        yield {
+            "resource_type": one.resource.type.value,
+            "resource_subtype": one.resource.subtype,
+            "resource_database_id": one.resource.database,
+            "resource_description": one.resource.description,
+            "resource_associated_entity_id": 0 if is_database else one.resource.entity,
+            "resource_lock_partition": 0,
+            "request_mode": one.mode.value,
+            "request_type": "LOCK",
+            "request_status": status.value,
+            "request_session_id": one.session_id,
+            "request_owner_type": "SESSION" if one.transaction_id is None else "TRANSACTION",
+            "request_owner_id": one.transaction_number,
+            "blocking_session_id": one.blocking_session_id,
+        }
+
+
+def _active_transactions(entries: Entries) -> Iterator[Values]:
+    for one in entries.transactions():
+        yield {
+            "transaction_id": one.number,
+            "name": one.name,
+            "transaction_begin_time": moment(one.begin_ms),
+            "transaction_type": _READ_ONLY if one.read_only else _READ_WRITE,
+            "transaction_state": _state(one),
+        }
+
+
+def _state(one: TransactionEntry) -> int:
+    if one.state != "active":
+        return _ROLLING_BACK
+    return _NOT_STARTED if one.sequence is None else _ACTIVE
+
+
+def _object(one: TableEntry) -> dict[str, object]:
+    return {
+        "name": one.name,
+        "object_id": one.number,
+        "schema_id": one.database_number,
+        "parent_object_id": 0,
+        "type": "U",
+        "type_desc": "USER_TABLE",
+        "create_date": moment(one.created_ms),
+        "modify_date": moment(one.modified_ms),
+        "is_ms_shipped": False,
+        "is_published": False,
+        "is_schema_published": False,
+    }
+
+
+def _objects(entries: Entries) -> Iterator[Values]:
+    return (_object(one) for one in entries.tables())
+
+
+def _tables(entries: Entries) -> Iterator[Values]:
+    for one in entries.tables():
+        yield {
+            **_object(one),
+            "is_replicated": False,
+            "is_tracked_by_cdc": False,
+            "is_filetable": False,
+            "is_memory_optimized": False,
+            "durability": 0,
+            "durability_desc": "SCHEMA_AND_DATA",
+            "temporal_type": 0,
+            "temporal_type_desc": "NON_TEMPORAL_TABLE",
+            "is_external": not one.managed,
+            "is_node": False,
+            "is_edge": False,
+        }
+
+
+def _databases(entries: Entries) -> Iterator[Values]:
+    for one in entries.databases():
+        yield {
+            "name": one.name,
+            "database_id": one.number,
+            "create_date": moment(one.created_ms),
+            "user_access": 0,
+            "user_access_desc": "MULTI_USER",
+            "is_read_only": False,
+            "state": 0,
+            "state_desc": "ONLINE",
+            # Every read is of a snapshot, and any transaction may ask for that level.
+            "snapshot_isolation_state": 1,
+            "snapshot_isolation_state_desc": "ON",
+            "is_read_committed_snapshot_on": True,
+        }
+
+
+DM_TRAN_LOCKS = view(
+    "sys.dm_tran_locks (Transact-SQL)",
+    """
+    resource_type STRING, resource_subtype STRING, resource_database_id INT,
+    resource_description STRING, resource_associated_entity_id BIGINT,
+    resource_lock_partition INT, request_mode STRING, request_type STRING, request_status STRING,
+    request_reference_count SMALLINT, request_lifetime INT, request_session_id INT,
+    request_exec_context_id INT, request_request_id INT, request_owner_type STRING,
+    request_owner_id BIGINT, request_owner_guid STRING, request_owner_lockspace_id STRING,
+    lock_owner_address BINARY, blocking_session_id INT
+    """,
+    _locks,
+)
+"""And one column of ours, which SQL Server has in sys.dm_exec_requests: `blocking_session_id`."""
+
+DM_TRAN_ACTIVE_TRANSACTIONS = view(
+    "sys.dm_tran_active_transactions (Transact-SQL)",
+    """
+    transaction_id BIGINT, name STRING, transaction_begin_time TIMESTAMP, transaction_type INT,
+    transaction_uow STRING, transaction_state INT, transaction_status INT,
+    transaction_status2 INT, dtc_state INT, dtc_status INT, dtc_isolation_level INT,
+    filestream_transaction_id BINARY
+    """,
+    _active_transactions,
+)
+
+_OBJECT_COLUMNS = """
+    name STRING, object_id INT, principal_id INT, schema_id INT, parent_object_id INT,
+    type STRING, type_desc STRING, create_date TIMESTAMP, modify_date TIMESTAMP,
+    is_ms_shipped BOOLEAN, is_published BOOLEAN, is_schema_published BOOLEAN
+"""
+OBJECTS = view("sys.objects (Transact-SQL)", _OBJECT_COLUMNS, _objects)
+
+TABLES = view(
+    "sys.tables (Transact-SQL)",
+    f"""
+    {_OBJECT_COLUMNS},
+    lob_data_space_id INT, filestream_data_space_id INT, max_column_id_used INT,
+    lock_on_bulk_load BOOLEAN, uses_ansi_nulls BOOLEAN, is_replicated BOOLEAN,
+    has_replication_filter BOOLEAN, is_merge_published BOOLEAN, is_sync_tran_subscribed BOOLEAN,
+    has_unchecked_assembly_data BOOLEAN, text_in_row_limit INT,
+    large_value_types_out_of_row BOOLEAN, is_tracked_by_cdc BOOLEAN, lock_escalation TINYINT,
+    lock_escalation_desc STRING, is_filetable BOOLEAN, is_memory_optimized BOOLEAN,
+    durability TINYINT, durability_desc STRING, temporal_type TINYINT, temporal_type_desc STRING,
+    history_table_id INT, is_remote_data_archive_enabled BOOLEAN, is_external BOOLEAN,
+    history_retention_period INT, history_retention_period_unit INT,
+    history_retention_period_unit_desc STRING, is_node BOOLEAN, is_edge BOOLEAN
+    """,
+    _tables,
+)
+
+DATABASES = view(
+    "sys.databases (Transact-SQL)",
+    """
+    name STRING, database_id INT, source_database_id INT, owner_sid BINARY,
+    create_date TIMESTAMP, compatibility_level TINYINT, collation_name STRING,
+    user_access TINYINT, user_access_desc STRING, is_read_only BOOLEAN, is_auto_close_on BOOLEAN,
+    is_auto_shrink_on BOOLEAN, state TINYINT, state_desc STRING, is_in_standby BOOLEAN,
+    is_cleanly_shutdown BOOLEAN, is_supplemental_logging_enabled BOOLEAN,
+    snapshot_isolation_state TINYINT, snapshot_isolation_state_desc STRING,
+    is_read_committed_snapshot_on BOOLEAN, recovery_model TINYINT, recovery_model_desc STRING,
+    page_verify_option TINYINT, page_verify_option_desc STRING, is_auto_create_stats_on BOOLEAN,
+    is_auto_update_stats_on BOOLEAN, is_auto_update_stats_async_on BOOLEAN,
+    is_ansi_null_default_on BOOLEAN, is_ansi_nulls_on BOOLEAN, is_ansi_padding_on BOOLEAN,
+    is_ansi_warnings_on BOOLEAN, is_arithabort_on BOOLEAN, is_concat_null_yields_null_on BOOLEAN,
+    is_numeric_roundabort_on BOOLEAN, is_quoted_identifier_on BOOLEAN,
+    is_recursive_triggers_on BOOLEAN, is_cursor_close_on_commit_on BOOLEAN,
+    is_local_cursor_default BOOLEAN, is_fulltext_enabled BOOLEAN, is_trustworthy_on BOOLEAN,
+    is_db_chaining_on BOOLEAN, is_parameterization_forced BOOLEAN,
+    is_master_key_encrypted_by_server BOOLEAN, is_published BOOLEAN, is_subscribed BOOLEAN,
+    is_merge_published BOOLEAN, is_distributor BOOLEAN, is_sync_with_backup BOOLEAN,
+    service_broker_guid STRING, is_broker_enabled BOOLEAN, log_reuse_wait TINYINT,
+    log_reuse_wait_desc STRING, is_date_correlation_on BOOLEAN, is_cdc_enabled BOOLEAN,
+    is_encrypted BOOLEAN
+    """,
+    _databases,
+)

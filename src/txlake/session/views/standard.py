@@ -1,0 +1,143 @@
+"""INFORMATION_SCHEMA, with the columns and constants that Databricks gives it.
+
+"SCHEMATA", "TABLES" and "COLUMNS" of the Databricks SQL language manual, which say for each column
+what of the standard is reserved there. What a lake doesn't keep (who made what) is NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from txlake.protocol.type_text import COMMENT, declared_type, short_text
+from txlake.protocol.types import Array, DataType, Map, Primitive, Struct
+from txlake.session.expressions import CURRENT_DEFAULT
+from txlake.session.views.view import Entries, Values, moment, view
+
+_CATALOG = "spark_catalog"
+_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64, "float": 32, "double": 64}
+_INTEGRAL = frozenset({"byte", "short", "integer", "long"})
+_TIME_DIGITS = {"date": 0, "timestamp": 3, "timestamp_ntz": 3}
+
+
+def _schemata(entries: Entries) -> Iterator[Values]:
+    for one in entries.databases():
+        yield {
+            "catalog_name": _CATALOG,
+            "schema_name": one.name,
+            "comment": one.comment,
+            "created": moment(one.created_ms),
+        }
+
+
+def _tables(entries: Entries) -> Iterator[Values]:
+    for one in entries.tables():
+        yield {
+            "table_catalog": _CATALOG,
+            "table_schema": one.database,
+            "table_name": one.name,
+            "table_type": "MANAGED" if one.managed else "EXTERNAL",
+            "is_insertable_into": "YES",
+            "commit_action": "PRESERVE",
+            "created": moment(one.created_ms),
+            "last_altered": moment(one.modified_ms),
+            "data_source_format": "DELTA",
+            "storage_path": one.location,
+        }
+
+
+def _columns(entries: Entries) -> Iterator[Values]:
+    for table in entries.tables():
+        shape = entries.shape(table)
+        if shape is None:
+            continue
+        partitions = [name.lower() for name in shape.partition_columns]
+        for position, item in enumerate(shape.schema, 1):
+            kind = declared_type(item)
+            folded = item.name.lower()
+            yield {
+                "table_catalog": _CATALOG,
+                "table_schema": table.database,
+                "table_name": table.name,
+                "column_name": item.name,
+                "ordinal_position": position,
+                "column_default": item.metadata.get(CURRENT_DEFAULT),
+                "is_nullable": "YES" if item.nullable else "NO",
+                "full_data_type": short_text(kind),
+                "data_type": _simple_name(kind),
+                **_numbers(kind),
+                "is_identity": "NO",
+                "is_generated": "NEVER",
+                "is_system_time_period_start": "NO",
+                "is_system_time_period_end": "NO",
+                "is_updatable": "YES",
+                "partition_index": (partitions.index(folded) + 1 if folded in partitions else None),
+                "comment": item.metadata.get(COMMENT),
+            }
+
+
+def _simple_name(kind: DataType) -> str:
+    match kind:
+        case Struct():
+            return "STRUCT"
+        case Array():
+            return "ARRAY"
+        case Map():
+            return "MAP"
+        case Primitive():
+            return short_text(kind).partition("(")[0].upper()
+
+
+def _numbers(kind: DataType) -> Values:
+    if not isinstance(kind, Primitive):
+        return {}
+    if kind.decimal is not None:
+        precision, scale = kind.decimal
+        return {
+            "numeric_precision": precision,
+            "numeric_precision_radix": 10,
+            "numeric_scale": scale,
+        }
+    if kind.name in _BITS:
+        return {
+            "numeric_precision": _BITS[kind.name],
+            "numeric_precision_radix": 2,
+            "numeric_scale": 0 if kind.name in _INTEGRAL else None,
+        }
+    return {"datetime_precision": _TIME_DIGITS.get(kind.name)}
+
+
+SCHEMATA = view(
+    "SCHEMATA | Databricks on AWS",
+    """
+    catalog_name STRING, schema_name STRING, schema_owner STRING, comment STRING,
+    created TIMESTAMP, created_by STRING, last_altered TIMESTAMP, last_altered_by STRING
+    """,
+    _schemata,
+)
+TABLES = view(
+    "TABLES | Databricks on AWS",
+    """
+    table_catalog STRING, table_schema STRING, table_name STRING, table_type STRING,
+    is_insertable_into STRING, commit_action STRING, table_owner STRING, comment STRING,
+    created TIMESTAMP, created_by STRING, last_altered TIMESTAMP, last_altered_by STRING,
+    data_source_format STRING, storage_sub_directory STRING, storage_path STRING
+    """,
+    _tables,
+)
+COLUMNS = view(
+    "COLUMNS | Databricks on AWS",
+    """
+    table_catalog STRING, table_schema STRING, table_name STRING, column_name STRING,
+    ordinal_position INT, column_default STRING, is_nullable STRING, full_data_type STRING,
+    data_type STRING, character_maximum_length INT, character_octet_length STRING,
+    numeric_precision INT, numeric_precision_radix INT, numeric_scale INT,
+    datetime_precision INT, interval_type STRING, interval_precision INT,
+    maximum_cardinality INT, is_identity STRING, identity_generation STRING,
+    identity_start STRING, identity_increment STRING, identity_maximum STRING,
+    identity_minimum STRING, identity_cycle STRING, is_generated STRING,
+    generation_expression STRING, is_system_time_period_start STRING,
+    is_system_time_period_end STRING, system_time_period_timestamp_generation STRING,
+    is_updatable STRING, partition_index INT, comment STRING
+    """,
+    _columns,
+)

@@ -18,7 +18,8 @@ from txlake.cli.output import JsonLines
 from txlake.cli.results import Column, Result, collected
 from txlake.cli.scripts import Runner
 from txlake.cli.work import LakeWorker, Standing
-from txlake.errors import InvalidRequest
+from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
+from txlake.errors import ConcurrentAppendException, Evidence, InvalidRequest
 from txlake.lake.lake import Lake, LakeSession, open_session
 from txlake.sql import script
 
@@ -230,10 +231,37 @@ def started() -> None:
     raise AssertionError("Spark was started")
 
 
-def test_the_listings_of_a_lake(lake: Lake, warehouse: str) -> None:
-    lake.sql("CREATE TABLE t (id INT)")
+def test_locks_and_conflicts_of_any_process_are_listed(
+    warehouse: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lakes, "quiet_spark", started)
+    table = Resource(type=ResourceType.OBJECT, database=1, entity=7)
+    evidence = Evidence(table="t", read_version=1, winning_version=2, winning_timestamp_ms=500)
+    with lakes.catalog_of(lakes.Place(location=warehouse)) as catalog:
+        session = catalog.sessions.open()
+        catalog.transactions.begin("one", session)
+        request = LockRequest(resource=table, mode=LockMode.IX)
+        catalog.locks.acquire(session, "one", [request], 0)
+        catalog.journal.met("one", session, ConcurrentAppendException("lost", evidence))
+        code, out, _ = txlake("locks", "-l", warehouse, "--json")
+        assert code == 0
+        lock = json.loads(out)
+        assert (lock["request_mode"], lock["request_status"]) == ("IX", "GRANT")
+        assert lock["resource_associated_entity_id"] == 7
+        code, out, _ = txlake("conflicts", "-l", warehouse, "--json")
+        assert code == 0
+        conflict = json.loads(out)
+        assert (conflict["error"], conflict["table"]) == ("ConcurrentAppendException", "t")
+        assert conflict["winning_time"] == "1970-01-01T00:00:00.500000+00:00"
+        assert "| IX " in txlake("locks", "-l", warehouse)[1]
+        assert "ConcurrentAppendException" in txlake("conflicts", "-l", warehouse)[1]
+
+
+def test_a_lake_where_nothing_goes_on(warehouse: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lakes, "quiet_spark", started)
     for command in ("locks", "transactions", "conflicts"):
         assert txlake(command, "-l", warehouse, "--json") == (0, "", "")
+        assert txlake(command, "-l", warehouse)[1].endswith("\n0 rows\n")
     code, _, err = txlake("transactions", "--kill", "nope", "-l", warehouse)
     assert code == 6
-    assert "no open transaction 'nope'" in err
+    assert "no open transaction 'nope'; there are: none" in err

@@ -147,9 +147,8 @@ def history(place: Place, table: str, limit: int | None) -> Result:
 
 
 def locks(place: Place) -> Result:
-    """The locks held and waited for, with the columns of `sys.dm_tran_locks`."""
-    with opened(place) as (lake, session):
-        return LakeWorker(lake, session).shown(lake.locks)
+    """The locks of all processes, held and waited for: `sys.dm_tran_locks`. Starts no Spark."""
+    return _view(place, "sys.dm_tran_locks")
 
 
 def transactions(place: Place) -> Result:
@@ -177,9 +176,8 @@ def transactions(place: Place) -> Result:
 
 
 def conflicts(place: Place) -> Result:
-    """The conflicts that were met, oldest first."""
-    with opened(place) as (lake, session):
-        return LakeWorker(lake, session).shown(lake.conflicts)
+    """The conflicts that all processes met, oldest first: `txlake.conflicts`. Starts no Spark."""
+    return _view(place, "txlake.conflicts")
 
 
 def kill(place: Place, transaction: str) -> None:
@@ -201,6 +199,17 @@ def kill(place: Place, transaction: str) -> None:
 def recover(place: Place) -> Result:
     """Rebuilds the catalog from the tables' logs, and says what could not be known."""
     raise UnsupportedFeature(f"{place.location}: this lake's catalog can't be rebuilt")
+
+
+def _view(place: Place, name: str) -> Result:
+    """What a view of the lake shows now; not one that looks into the tables."""
+    from txlake.protocol.type_text import short_text
+    from txlake.session.views import VIEWS, CatalogEntries
+
+    with catalog_of(place) as catalog:
+        rows = VIEWS[name].look(CatalogEntries(catalog, lambda _: None))
+    columns = {field.name: short_text(field.type) for field in rows.schema.fields}
+    return listed(columns, [dict(zip(columns, row)) for row in rows.rows])
 
 
 def _moment(time_ms: object) -> datetime.datetime | None:

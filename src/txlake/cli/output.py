@@ -121,7 +121,7 @@ class Drawn:
         )
         if filled.rows:
             self._out.print(_table(filled, self._out.is_terminal))
-        self._out.print(Text(_summary(filled, None), "dim"))
+        self._out.print(Text(_summary(result, None), "dim"))
 
     def note(self, text: str) -> None:
         self._err.print(Text(text, "yellow"))

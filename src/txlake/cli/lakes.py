@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from txlake.cli.results import Result, listed
 from txlake.cli.work import LakeWorker
-from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -196,9 +196,16 @@ def kill(place: Place, transaction: str) -> None:
     )
 
 
-def recover(place: Place) -> Result:
-    """Rebuilds the catalog from the tables' logs, and says what could not be known."""
-    raise UnsupportedFeature(f"{place.location}: this lake's catalog can't be rebuilt")
+def recover(place: Place, locations: Sequence[str]) -> Result:
+    """Rebuilds the catalog from the tables' logs; `locations` are tables outside of the warehouse.
+
+    A row for each table that it has again, and for each thing that could not be known.
+    """
+    with opened(place) as (lake, _):
+        report = lake.recover(*locations)
+    rows = [{"kind": "table", "what": name} for name in report.tables]
+    rows += [{"kind": "unknown", "what": text} for text in report.unknown]
+    return listed({"kind": "string", "what": "string"}, rows)
 
 
 def _view(place: Place, name: str) -> Result:

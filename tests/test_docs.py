@@ -19,15 +19,14 @@ from txlake.conflict.rules import RULES
 from txlake.sql import parse
 from txlake.statements import (
     AddFeature,
-    LockTable,
     Statement,
     UpgradeProtocol,
     Write,
 )
 
 _BESIDE = page("docs/beside-other-engines.md")
-# What SQL has no words for, and what is refused.
-_NOT_SHOWN = {AddFeature, LockTable, UpgradeProtocol, Write}
+# What SQL has no words for.
+_NOT_SHOWN = {AddFeature, UpgradeProtocol, Write}
 
 
 def test_every_error_is_explained_and_none_else() -> None:

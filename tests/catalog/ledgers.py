@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 
-from txlake.catalog import Catalog
+from txlake.catalog import Catalog, TableEntry
 from txlake.ports import Moved, NameChange, NewTable, Ratification, Ratified, Reserved, TableCommit
 from txlake.system import System
 
@@ -45,6 +45,25 @@ class User:
                 names=names,
             )
         )
+
+    def name(
+        self,
+        name: str,
+        *,
+        database: str = "default",
+        location: str | None = None,
+        managed: bool = True,
+    ) -> TableEntry:
+        """Gives a table a name alone: it isn't attached."""
+        named = NewTable(
+            id=System_.new_id(), database=database, name=name,
+            location=location or f"file:///{name}", managed=managed,
+        )  # fmt: skip
+        self.ratify(names=(named,))
+        entry = self.catalog.find(database, name)
+        assert entry is not None
+        assert entry.id == named.id
+        return entry
 
     def create(self, *table_ids: str, database: str = "default") -> Ratified:
         """Makes tables, named as their ids, with version 0 each, at one instant."""

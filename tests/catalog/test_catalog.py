@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from tests.catalog.ledgers import User
 from tests.catalog.processes import started
-from txlake.catalog import Catalog, matches
+from txlake.catalog import Catalog, TableEntry, matches
 from txlake.errors import InvalidRequest, Unavailable
+from txlake.ports import DroppedTable, RenamedTable
 from txlake.system import System
 
 
@@ -33,6 +35,14 @@ def names(catalog: Catalog, database: str = "default", pattern: str | None = Non
     return [entry.name for entry in catalog.tables(database) if matches(entry.name, pattern)]
 
 
+def rename(user: User, entry: TableEntry, database: str, name: str) -> None:
+    user.ratify(names=(RenamedTable(id=entry.id, database=database, name=name),))
+
+
+def drop(user: User, entry: TableEntry) -> None:
+    user.ratify(names=(DroppedTable(id=entry.id),))
+
+
 def test_a_new_catalog_has_the_default_database(catalog: Catalog) -> None:
     assert [entry.name for entry in catalog.databases()] == ["default"]
     assert names(catalog) == []
@@ -40,59 +50,75 @@ def test_a_new_catalog_has_the_default_database(catalog: Catalog) -> None:
 
 def test_names_are_folded_and_kept_as_written(catalog: Catalog) -> None:
     catalog.create_database("Sales", comment="c")
-    made = catalog.add_table("sALES", "Orders", "file:///o", managed=True)
+    user = User(catalog)
+    made = user.name("Orders", database="sALES")
     assert (made.database, made.name) == ("Sales", "Orders")
     assert catalog.find("SALES", "oRDERS") == made
     assert catalog.database("sales") == catalog.database("SALES")
     with pytest.raises(InvalidRequest, match=r"Sales\.ORDERS exists"):
-        catalog.add_table("sales", "ORDERS", "file:///x", managed=True)
+        user.name("ORDERS", database="sales")
     with pytest.raises(InvalidRequest, match="'SALES' exists"):
         catalog.create_database("SALES")
     assert not catalog.create_database("SALES", if_not_exists=True)
 
 
 def test_tables_are_found_renamed_and_dropped(catalog: Catalog) -> None:
-    entry = catalog.add_table("default", "a", "file:///a", managed=False)
+    user = User(catalog)
+    entry = user.name("a", managed=False)
+    assert (entry.location, entry.managed) == ("file:///a", False)
+    assert catalog.at_place("file:///a") == entry
     assert catalog.find("default", "b") is None
     assert catalog.find("nowhere", "a") is None
     catalog.create_database("d")
-    catalog.add_table("d", "taken", "file:///t", managed=False)
+    user.name("taken", database="d")
     with pytest.raises(InvalidRequest, match=r"d\.Taken exists"):
-        catalog.rename_table(entry, "d", "Taken")
+        rename(user, entry, "d", "Taken")
     with pytest.raises(InvalidRequest, match="no database 'nowhere'"):
-        catalog.rename_table(entry, "nowhere", "a")
-    catalog.rename_table(entry, "d", "B")
+        rename(user, entry, "nowhere", "a")
+    rename(user, entry, "d", "B")
     assert names(catalog) == []
     moved = catalog.find("d", "b")
     assert moved is not None
     assert (moved.id, moved.database, moved.name, moved.location) == (
         entry.id, "d", "B", "file:///a",
     )  # fmt: skip
-    catalog.drop_table(moved)
+    drop(user, moved)
+    assert catalog.find("d", "b") is None
+    assert catalog.at_place("file:///a") is None
     with pytest.raises(InvalidRequest, match="dropped meanwhile"):
-        catalog.drop_table(moved)
+        drop(user, moved)
     with pytest.raises(InvalidRequest, match="dropped meanwhile"):
-        catalog.rename_table(moved, "d", "c")
+        rename(user, moved, "d", "c")
 
 
-def test_databases_are_dropped_when_empty_or_told_to(catalog: Catalog) -> None:
+def test_databases_are_dropped_when_empty(catalog: Catalog) -> None:
+    user = User(catalog)
     catalog.create_database("d")
-    entry = catalog.add_table("d", "a", "file:///a", managed=False)
+    entry = user.name("a", database="d")
     with pytest.raises(InvalidRequest, match=r"1 table.*'a'.*CASCADE"):
         catalog.drop_database("d")
+    with pytest.raises(InvalidRequest, match=r"1 table.*'a'.*CASCADE"):
+        catalog.require_droppable("d")
+    catalog.require_droppable("D", cascade=True)
     assert names(catalog, "d") == ["a"]
-    assert catalog.drop_database("D", cascade=True) == [entry]
-    for missing in (
+    drop(user, entry)
+    catalog.require_droppable("d")
+    catalog.drop_database("D")
+    absent: list[Callable[[], object]] = [
         lambda: catalog.drop_database("d"),
+        lambda: catalog.require_droppable("d", cascade=True),
         lambda: catalog.tables("d"),
-        lambda: catalog.add_table("d", "a", "file:///a", managed=False),
+        lambda: user.name("a", database="d"),
         lambda: catalog.set_isolation("d", "serializable"),
         lambda: catalog.set_properties("d", {"a": "b"}),
-    ):
+    ]
+    for missing in absent:
         with pytest.raises(InvalidRequest, match="no database 'd'.*CREATE DATABASE d"):  # noqa: RUF043
             missing()
     with pytest.raises(InvalidRequest, match="default"):
-        catalog.drop_database("Default", cascade=True)
+        catalog.drop_database("Default")
+    with pytest.raises(InvalidRequest, match="default"):
+        catalog.require_droppable("Default", cascade=True)
 
 
 def test_a_databases_isolation_is_kept(catalog: Catalog) -> None:
@@ -131,21 +157,22 @@ def test_a_databases_properties_are_kept(catalog: Catalog) -> None:
 def test_patterns_are_those_of_show(
     catalog: Catalog, pattern: str | None, found: list[str]
 ) -> None:
+    user = User(catalog)
     for name in ("Orders", "items", "orders_old"):
-        catalog.add_table("default", name, f"file:///{name}", managed=True)
+        user.name(name)
     assert names(catalog, pattern=pattern) == found
 
 
 def test_threads_share_it(catalog: Catalog) -> None:
-    barrier = threading.Barrier(8)
+    barrier, user = threading.Barrier(8), User(catalog)
 
     def work(worker: int) -> int:
         barrier.wait()
         made = 0
         for number in range(5):
-            catalog.add_table("default", f"t{worker}_{number}", "file:///x", managed=True)
+            user.name(f"t{worker}_{number}")
             try:
-                catalog.add_table("default", f"common{number}", "file:///x", managed=True)
+                user.name(f"common{number}")
                 made += 1
             except InvalidRequest:
                 assert catalog.find("default", f"common{number}") is not None
@@ -158,15 +185,16 @@ def test_threads_share_it(catalog: Catalog) -> None:
 
 PROGRAM = """
 import sys
-from txlake.catalog import Catalog, matches
+from tests.catalog.ledgers import User
+from txlake.catalog import Catalog
 from txlake.errors import InvalidRequest
 from txlake.system import System
 
 sys.stdin.readline()
-catalog, won = Catalog(sys.argv[1], System()), 0
+user, won = User(Catalog(sys.argv[1], System())), 0
 for number in range(20):
     try:
-        catalog.add_table("default", f"t{number}", "file:///x", managed=True)
+        user.name(f"t{number}")
         won += 1
     except InvalidRequest:
         pass
@@ -186,16 +214,17 @@ def test_processes_that_open_it_first_at_once_share_it(url: str) -> None:
 def test_readers_do_not_wait_for_a_writer(tmp_path: Path) -> None:
     path = tmp_path / "catalog.db"
     catalog = Catalog(f"sqlite:///{path}", System(), busy_timeout_s=0)
-    catalog.add_table("default", "t", "file:///t", managed=True)
+    user = User(catalog)
+    user.name("t")
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     other.execute("DELETE FROM txlake_tables")
     assert names(catalog) == ["t"]
     assert Catalog(f"sqlite:///{path}", System(), busy_timeout_s=0).find("default", "t")
     with pytest.raises(Unavailable, match=r"catalog.db: database is locked; try again"):
-        catalog.add_table("default", "u", "file:///u", managed=True)
+        user.name("u")
     other.execute("ROLLBACK")
-    catalog.add_table("default", "u", "file:///u", managed=True)
+    user.name("u")
     assert names(catalog) == ["t", "u"]
 
 
@@ -205,7 +234,7 @@ def test_a_reader_does_not_hinder_a_writer(tmp_path: Path) -> None:
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN")
     assert other.execute("SELECT count(*) FROM txlake_tables").fetchone() == (0,)
-    catalog.add_table("default", "t", "file:///t", managed=True)
+    User(catalog).name("t")
     assert other.execute("SELECT count(*) FROM txlake_tables").fetchone() == (0,)
     other.execute("COMMIT")
     assert other.execute("SELECT count(*) FROM txlake_tables").fetchone() == (1,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 
@@ -9,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
-from tests.catalog.ledgers import execute
+from tests.catalog.ledgers import User, execute
 from tests.postgresql import PostgresServer
 from txlake.catalog import Catalog
 from txlake.catalog.database import Database
@@ -131,6 +132,12 @@ def test_a_password_is_not_shown(url: str) -> None:
     assert "/lake" in str(raised.value)
 
 
+def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(InvalidRequest, match=r"psycopg.*install 'txlake\[postgresql\]'"):
+        Catalog("postgresql+psycopg://me:s3cret@host/lake", System())
+
+
 def test_a_server_that_is_not_there_is_unavailable() -> None:
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1/lake.*refused.*try again"):
         Catalog("postgresql+psycopg://127.0.0.1:1/lake", System())
@@ -176,7 +183,7 @@ def test_a_new_catalog_takes_a_lost_ones_place(url: str, opened: Callable[[], Ca
     catalog.adopt("lost")
     catalog.adopt("lost")
     assert opened().lake_id == "lost"
-    catalog.add_table("default", "t", "file:///t", managed=True)
+    User(catalog).name("t")
     catalog.adopt("lost")
     with pytest.raises(InvalidRequest, match="has tables of its own.*lake other"):  # noqa: RUF043
         catalog.adopt("other")

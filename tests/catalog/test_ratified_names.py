@@ -8,8 +8,18 @@ import pytest
 
 from tests.catalog.ledgers import User, new, selected, version
 from txlake.catalog import Catalog
+from txlake.catalog.ratifying import Ratifier
 from txlake.errors import InvalidRequest
-from txlake.ports import DroppedTable, Head, Moved, NameChange, NewTable, Ratified, RenamedTable
+from txlake.ports import (
+    DroppedTable,
+    Head,
+    Moved,
+    NameChange,
+    NewTable,
+    Ratification,
+    Ratified,
+    RenamedTable,
+)
 
 
 @pytest.fixture
@@ -120,7 +130,8 @@ def test_a_living_table_is_not_forgotten(user: User) -> None:
 def test_a_dropped_table_outlives_its_database(user: User) -> None:
     user.catalog.create_database("d")
     user.create("a", database="d")
-    assert [entry.id for entry in user.catalog.drop_database("d", cascade=True)] == ["a"]
+    user.ratify(names=(DroppedTable(id="a"),))
+    user.catalog.drop_database("d")
     [left] = user.catalog.ledger.pending_tables()
     assert (left.table_id, left.is_dropped) == ("a", True)
     assert user.catalog.ledger.commits_listed()[0].table == "a"
@@ -145,7 +156,7 @@ def test_a_table_may_come_without_a_commit(user: User) -> None:
 
 
 def test_a_name_alone_is_attached(user: User) -> None:
-    entry = user.catalog.add_table("default", "t", "file:///t", managed=False)
+    entry = user.name("t", managed=False)
     assert entry.head is None
     attached = NewTable(
         id=entry.id, database="default", name="t", location="file:///t", managed=False, head=3
@@ -168,6 +179,39 @@ def test_a_table_goes_and_comes_again(user: User) -> None:
     user.ratify(version("a", 10), names=(new("a", head=9),))
     assert ledger.head("a") == Head(version=10, pending=(version("a", 10),))
     assert [ledger.version_at("a", at) for at in (1, 3)] == [8, 10]
+
+
+def test_a_table_that_went_back_comes_again(user: User) -> None:
+    user.create("a")
+    for number in (1, 2):
+        user.write(version("a", number))
+    user.catalog.ledger.publishes("a", 2)
+    user.ratify(names=(DroppedTable(id="a"),))
+    user.ratify(version("a", 2), names=(new("a", head=1),))
+    ledger = user.catalog.ledger
+    assert ledger.head("a") == Head(version=2, pending=(version("a", 2),))
+    assert [ledger.version_at("a", at) for at in (1, 4, 5)] == [0, 0, 2]
+
+
+def test_names_see_what_was_ratified_in_the_same_group(user: User) -> None:
+    """A table that is dropped with its last commit doesn't come again before that is published."""
+    user.create("a")
+    user.catalog.ledger.publishes("a", 0)
+    requests = [
+        Ratification(
+            transaction_id=user.begin(),
+            commits=(version("a", 1),),
+            names=(DroppedTable(id="a"),),
+        ),
+        Ratification(transaction_id=user.begin(), names=(new("a", head=1),)),
+    ]
+    on = user.catalog._on
+    with on.writing() as connection:
+        first, second = Ratifier(on).ratify(connection, requests)
+    assert isinstance(first, Ratified)
+    assert isinstance(second, InvalidRequest)
+    [left] = user.catalog.ledger.pending_tables()
+    assert left.pending == (version("a", 1),)
 
 
 def test_two_tables_of_a_lake_are_not_at_one_place(user: User) -> None:

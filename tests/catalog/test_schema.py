@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from flit_core import buildapi
 
+from tests.catalog.ledgers import User, execute
 from tests.catalog.processes import started
 from txlake.catalog import Catalog
 from txlake.catalog.tables import metadata
@@ -43,14 +46,6 @@ WITH_PROPERTIES = (
     """UPDATE txlake_databases SET properties = '{"a": "b"}' WHERE id = 'D1'""",
     "UPDATE txlake_schema SET version = 2",
 )
-
-
-def execute(url: str, *statements: str) -> None:
-    engine = sa.create_engine(url)
-    with engine.begin() as connection:
-        for statement in statements:
-            connection.exec_driver_sql(statement)
-    engine.dispose()
 
 
 def test_the_steps_make_what_the_relations_say(url: str) -> None:
@@ -87,7 +82,7 @@ def test_a_catalog_of_an_older_txlake_is_upgraded(
         old = catalog.find("default", "old")
         assert old is not None
         assert (old.id, old.number, old.managed) == ("T0", 3, False)
-    added = opened().add_table("sales", "items", "file:///i", managed=True)
+    added = User(opened()).name("items", database="sales")
     assert added.number == 5
 
 
@@ -120,12 +115,36 @@ catalog.close()
 """
 
 
+OPENING_NEW = """
+import sys
+from txlake import catalog
+from txlake.system import System
+
+opened = catalog.Catalog(sys.argv[1], System())
+print(catalog.__file__, opened.databases()[0].name)
+opened.close()
+"""
+
+
 def test_processes_upgrade_it_at_once(url: str) -> None:
     execute(url, *NAMES_ALONE)
     processes = started(OPENING, url, count=4)
     told = {process.communicate("\n", timeout=120)[0] for process in processes}
     assert len(told) == 1
     assert told.pop().split()[1:] == ["2", "4"]
+
+
+def test_an_installed_txlake_has_the_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPOSITORY)
+    wheel = buildapi.build_wheel(str(tmp_path))
+    with zipfile.ZipFile(tmp_path / wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    arguments = [sys.executable, "-c", OPENING_NEW, f"sqlite:///{tmp_path / 'catalog.db'}"]
+    environment = {"PYTHONPATH": str(tmp_path / "site")}
+    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True)
+    place, name = done.stdout.split()
+    assert place.startswith(str(tmp_path / "site"))
+    assert name == "default"
 
 
 def test_alembic_is_imported_by_who_upgrades_alone(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
+from tests.catalog.ledgers import User
 from txlake.catalog import Catalog, DatabaseEntry, TableEntry
 from txlake.catalog.commits import CommitEntry
 from txlake.catalog.journal import ConflictEntry
@@ -357,9 +358,9 @@ def test_information_schema() -> None:
 
 def test_what_a_catalog_has(tmp_path: Path) -> None:
     catalog = Catalog(f"sqlite:///{tmp_path / 'catalog.db'}", System())
-    session = catalog.sessions.open()
+    user = User(catalog)
+    session, entry = user.session, user.name("t")
     catalog.transactions.begin("x", session)
-    entry = catalog.add_table("default", "t", "file:///t", managed=True)
     resource = Resource(
         type=ResourceType.OBJECT, database=entry.database_number, entity=entry.number
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
@@ -50,6 +51,7 @@ class SimulatedLedger:
         self.ratified: list[str] = []
         self.ended: set[str] = set()
         self.requests: list[str] = []
+        self.losses: Counter[str] = Counter()  # by transaction
         self.hook = hook
         self._now_ms = now_ms
 
@@ -109,6 +111,7 @@ class SimulatedLedger:
             if table.head != version:
                 moved[table_id] = table.head
         if moved:
+            self.losses[request.transaction_id] += 1
             return Moved(heads=moved)
         self.ratified.append(request.transaction_id)
         self.end(request.transaction_id)

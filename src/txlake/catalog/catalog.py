@@ -209,6 +209,7 @@ class Catalog:
         with self._on.writing() as connection:
             names.lock_sequence(connection)
             entry = names.required(connection, name)
+            names.lock_tables_of(connection, entry)
             if names.tables_of(connection, entry):
                 raise InvalidRequest(f"database {name!r} got a table meanwhile; drop it again")
             names.drop_database(connection, entry)
@@ -218,8 +219,7 @@ class Catalog:
     def find(self, database: str, name: str) -> TableEntry | None:
         """The table of that name; letter case doesn't count."""
         with self._on.reading() as connection:
-            owner = names.database(connection, database)
-            return None if owner is None else names.table(connection, owner, name)
+            return names.table(connection, database, name)
 
     def at_place(self, location: str) -> TableEntry | None:
         """The table at a place, the store's URL."""

@@ -38,6 +38,8 @@ from txlake.errors import Deadlock, LockTimeout, Unavailable
 _PAUSE_MS_MIN = 2.0
 _PAUSE_MS_MAX = 50.0
 _PAUSE_GROWTH = 1.5
+# A thread that waits for a transaction which it used last itself would mostly wait for ever.
+_OWN_WAIT_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,8 @@ class Locks:
         self._bell = _Bell()
         # What was granted here, by transaction or session: asking for it again costs nothing.
         self._held: dict[str | int, dict[Resource, LockMode]] = {}
+        # Which thread used a transaction last.
+        self._users: dict[str, int] = {}
 
     def acquire(
         self,
@@ -85,11 +89,14 @@ class Locks:
 
         Raises:
             LockTimeout: not granted in time; says who is in the way.
-            Deadlock: the transaction waits for itself and began last of all those concerned.
+            Deadlock: the transaction waits for itself and began last of all those concerned, or
+                its thread has waited ten seconds for a transaction that it used last itself.
             Unavailable: the session's lease is over, the transaction was killed, or the database
                 can't be reached.
         """
         owner = Owner(session=session_id, transaction=transaction_id)
+        if transaction_id is not None:
+            self._users[transaction_id] = threading.get_ident()
         wanted = self._wanted(owner, requests)
         if not wanted:
             return
@@ -115,6 +122,7 @@ class Locks:
     def ended(self, transaction_id: str) -> None:
         """Wakes the waiters of this process: the transaction's rows were removed."""
         self._held.pop(transaction_id, None)
+        self._users.pop(transaction_id, None)
         self._bell.ring()
 
     def awaits_nobody(self, requests: Sequence[LockRequest]) -> bool:
@@ -255,6 +263,8 @@ class Locks:
                 stays = self._stays(connection, asked)
                 if stays and is_late:
                     raise self._timeout(connection, asked, timeout_ms)
+                if stays and system.monotonic_ms() - begun_ms >= _OWN_WAIT_MS:
+                    self._require_other_threads(connection, asked)
             if not stays:
                 with self._on.noting() as connection:
                     lock_rows.take_turn(connection)
@@ -275,6 +285,19 @@ class Locks:
             and bool(blockers(mine, found.requests))
             and cycle_through(mine.owner, waits_for(found.requests)) is None
         )
+
+    def _require_other_threads(self, connection: Connection, asked: Queued) -> None:
+        """Raises Deadlock when the waiting thread itself has to end what it waits for."""
+        found = lock_rows.standing(connection, self._on, contested=True)
+        for one in blockers(_mine(asked, found.requests), found.requests):
+            transaction_id = one.owner.transaction
+            if transaction_id and self._users.get(transaction_id) == threading.get_ident():
+                raise Deadlock(
+                    f"{lock_rows.named(connection, asked.resource)}: "
+                    f"{lock_rows.whose(connection, asked.owner)} waits for {asked.mode.value}, and "
+                    f"{lock_rows.whose(connection, one.owner)} holds {one.mode.value}, which this "
+                    "thread has used itself: end that transaction first, or in another thread"
+                )
 
     def _withdraw(self, owner: Owner) -> None:
         # Who can't be reached now removes it with its transaction, or when the lease is over.

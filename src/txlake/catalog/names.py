@@ -152,17 +152,23 @@ def unattached(connection: Connection) -> list[TableEntry]:
     return [table_entry(row, owners[row.database_id]) for row in found]
 
 
+def lock_tables_of(connection: Connection, owner: DatabaseEntry) -> None:
+    """Locks a database's tables, dropped ones too, in the order that all keep who lock several."""
+    query = sa.select(tables.c.id).where(tables.c.database_id == owner.id)
+    connection.execute(query.order_by(tables.c.id).with_for_update())
+
+
 def tables_of(connection: Connection, owner: DatabaseEntry) -> list[TableEntry]:
     """A database's tables by name."""
     query = _live().where(tables.c.database_id == owner.id).order_by(tables.c.folded_name)
     return [table_entry(row, owner) for row in connection.execute(query)]
 
 
-def table(connection: Connection, owner: DatabaseEntry, name: str) -> TableEntry | None:
+def table(connection: Connection, database_name: str, name: str) -> TableEntry | None:
     """The table of that name; letter case doesn't count."""
-    query = _live().where(tables.c.database_id == owner.id, tables.c.folded_name == name.lower())
-    row = connection.execute(query).first()
-    return None if row is None else table_entry(row, owner)
+    wanted = {"of": database_name.lower(), "named": name.lower()}
+    row = connection.execute(_FIND, wanted).first()
+    return None if row is None else _entry(row, row.database_name, row.database_number)
 
 
 def add_table(
@@ -178,7 +184,7 @@ def add_table(
 ) -> TableEntry:
     """Names a table. Raises InvalidRequest when the name is taken or the database missing."""
     owner = required(connection, database_name)
-    if table(connection, owner, name) is not None:
+    if table(connection, owner.name, name) is not None:
         raise InvalidRequest(
             f"table {owner.name}.{name} exists already; use IF NOT EXISTS or OR REPLACE"
         )
@@ -214,7 +220,7 @@ def rename_table(
 ) -> None:
     """Gives a table another name. Raises InvalidRequest when that is taken, or the table gone."""
     owner = required(connection, database_name)
-    if table(connection, owner, name) is not None:
+    if table(connection, owner.name, name) is not None:
         raise InvalidRequest(f"table {owner.name}.{name} exists already")
     renamed = connection.execute(
         _live_update(table_id).values(
@@ -320,11 +326,15 @@ def database_entry(row: sa.Row[Any]) -> DatabaseEntry:
 
 def table_entry(row: sa.Row[Any], owner: DatabaseEntry) -> TableEntry:
     """The entry of a row of `tables`."""
+    return _entry(row, owner.name, owner.number)
+
+
+def _entry(row: sa.Row[Any], database_name: str, database_number: int) -> TableEntry:
     return TableEntry(
         id=row.id,
         number=row.number,
-        database=owner.name,
-        database_number=owner.number,
+        database=database_name,
+        database_number=database_number,
         name=row.name,
         location=row.location,
         managed=row.managed,
@@ -336,6 +346,19 @@ def table_entry(row: sa.Row[Any], owner: DatabaseEntry) -> TableEntry:
 
 def _live() -> sa.Select[Any]:
     return sa.select(tables).where(tables.c.dropped_sequence.is_(None))
+
+
+_FIND = (
+    _live()
+    .add_columns(
+        databases.c.name.label("database_name"), databases.c.number.label("database_number")
+    )
+    .join(databases, tables.c.database_id == databases.c.id)
+    .where(
+        databases.c.folded_name == sa.bindparam("of"),
+        tables.c.folded_name == sa.bindparam("named"),
+    )
+)
 
 
 def _live_update(table_id: str) -> sa.Update:

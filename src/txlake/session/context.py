@@ -6,6 +6,7 @@ Owns the temporary views that stand for tables in a statement's texts, for as lo
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from zoneinfo import ZoneInfo
 
@@ -53,6 +54,7 @@ class Context:
     database: str
     writes: bool = False
     _views: list[str] = field(default_factory=list)
+    _meanings: Mapping[Table, Handle] = field(default_factory=dict)
 
     @property
     def spark(self) -> SparkSession:
@@ -67,13 +69,17 @@ class Context:
 
     # Tables
 
+    def settle(self, meanings: Mapping[Table, Handle]) -> None:
+        """What tables mean to the statement from here on: it has its locks."""
+        self._meanings = meanings
+
     def find(self, table: Table) -> Handle | None:
         """The table's place; None for a name that the lake doesn't have."""
         if isinstance(table, TableName) and self.engine.catalog is not None:
             name = self.engine.qualified(table, self.database)
             if self.transaction.knows(name):
                 return self.transaction.named(name)
-        return self.engine.find(table, self.database)
+        return self._meanings.get(table) or self.engine.find(table, self.database)
 
     def exists(self, handle: Handle | None) -> bool:
         """Whether there is a table, in the eyes of the transaction."""

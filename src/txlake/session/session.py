@@ -76,6 +76,7 @@ class Session:
         self._entering = threading.Lock()
         self._current: Transaction | None = None
         self._begun: WeakValueDictionary[str, Transaction] = WeakValueDictionary()
+        self._is_lost = False
         self._is_closed = False
 
     @property
@@ -275,7 +276,7 @@ class Session:
             raise InvalidRequest(f"there is no database {name!r}; SHOW DATABASES lists them")
         number = self.number()
         catalog.locks.leave(number)
-        used = database_lock(entry, LockMode.S)
+        used = database_lock(entry.number, LockMode.S)
         catalog.locks.acquire(number, None, [used], self.lock_timeout_ms)
         self.database = name
 
@@ -286,8 +287,7 @@ class Session:
             case Commit():
                 self._commit()
             case Rollback():
-                self._open().rollback()
-                self._current = None
+                self._rollback()
             case Savepoint(name):
                 self._open().savepoint(name)
             case RollbackTo(name):
@@ -370,6 +370,7 @@ class Session:
                 f"a transaction is open already ({self._current.id}); transactions don't nest: "
                 "COMMIT or ROLLBACK it first"
             )
+        self._is_lost = False
         self._current = self.begin(level=level, read_only=read_only)
 
     def _open(self) -> Transaction:
@@ -380,7 +381,19 @@ class Session:
     def _commit(self) -> None:
         transaction = self._open()
         self._current = None
-        transaction.commit()
+        try:
+            transaction.commit()
+        except BaseException:
+            self._is_lost = True
+            raise
+
+    def _rollback(self) -> None:
+        """Ends the transaction; after a COMMIT that failed there is nothing left to do."""
+        if self._current is None and self._is_lost:
+            self._is_lost = False
+            return
+        self._open().rollback()
+        self._current = None
 
     def _atomic(self, statements: tuple[Statement, ...]) -> None:
         self._begin(None, False)

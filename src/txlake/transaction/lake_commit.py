@@ -121,6 +121,10 @@ class _LakeLoop:
         self._system = system
         self._settings = settings
         tables = {_table_id(part.log): Following(part.log, part.proposal) for part in parts}
+        if len(tables) < len(parts):
+            raise InvalidRequest(
+                f"transaction {transaction_id}: expected one part for each table, found two for one"
+            )
         self._told = frozenset(_table_id(part.log) for part in parts if part.is_told)
         # In one order whoever asks: which conflict is told doesn't hang on chance.
         self._tables = dict(sorted(tables.items(), key=lambda item: (item[1].log.name, item[0])))

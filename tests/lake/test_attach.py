@@ -129,6 +129,24 @@ def test_a_place_that_is_written_another_way_is_refused(lake: txlake.Lake, tmp_p
     assert lake.table("t").history().count() == 1
 
 
+@pytest.mark.parametrize("folder", ["warehouse", "link"])
+def test_a_table_has_one_name(lake: txlake.Lake, tmp_path: Path, folder: str) -> None:
+    lake.write(ROWS, "t")
+    (tmp_path / "link").symlink_to(tmp_path / "warehouse")
+    place = tmp_path / folder / "t"
+    for ask in (
+        lambda: lake.attach(str(place), "second"),
+        lambda: lake.sql(f"CREATE TABLE second LOCATION '{place}'"),
+        lambda: lake.sql(f"CREATE OR REPLACE TABLE second (x INT) LOCATION '{place}'"),
+    ):
+        with pytest.raises(InvalidRequest, match=r"lake('s)? already|another table at"):
+            ask()
+    assert query(lake, "SHOW TABLES") == [("default", "t", False)]
+    lake.sql("INSERT INTO t VALUES (3)")
+    assert lake.table("t").history(1).collect()[0].version == 1
+    assert number(lake, "SELECT count(*) FROM t") == 3
+
+
 def test_messages_know_a_renamed_table(lake: txlake.Lake) -> None:
     lake.write(ROWS, "t")
     lake.sql("ALTER TABLE t RENAME TO renamed")

@@ -288,8 +288,8 @@ class LakeSession(Statements):
         return self._run(statements[0])
 
     def transactions(self) -> DataFrame:
-        """The lake's open transactions, of all processes: `sys.dm_tran_active_transactions`."""
-        return self._view("sys.dm_tran_active_transactions")
+        """The lake's open transactions, of all processes: the view `txlake.transactions`."""
+        return self._view("txlake.transactions")
 
     def locks(self) -> DataFrame:
         """The locks held and waited for, of all processes: `sys.dm_tran_locks`."""

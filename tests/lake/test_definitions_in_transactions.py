@@ -32,9 +32,11 @@ EVERYTHING = """
 """
 
 
-def tables(on: txlake.Lake | txlake.Transaction | txlake.LakeSession) -> list[object]:
+def tables(
+    on: txlake.Lake | txlake.Transaction | txlake.LakeSession, more: str = ""
+) -> list[object]:
     """The names that SHOW TABLES lists."""
-    return [row[1] for row in query(on, "SHOW TABLES")]
+    return [row[1] for row in query(on, f"SHOW TABLES {more}")]
 
 
 def test_a_transaction_sees_its_definitions(t: txlake.Lake) -> None:
@@ -53,6 +55,24 @@ def test_a_transaction_sees_its_definitions(t: txlake.Lake) -> None:
     assert query(t, "SELECT * FROM made") == [(1,)]
     history = t.table("made").history().collect()
     assert [row["version"] for row in history] == [0]
+
+
+def test_a_transaction_lists_its_own_tables(t: txlake.Lake) -> None:
+    t.sql("CREATE DATABASE other; CREATE TABLE other.kept (id INT)")
+    with t.transaction() as tx:
+        tx.sql("CREATE TABLE Made (id INT); ALTER TABLE t RENAME TO other.moved")
+        tx.savepoint("before")
+        tx.sql("CREATE TABLE t (id INT); DROP TABLE Made; CREATE TABLE made2 LIKE t")
+        assert tables(tx) == ["made2", "t"]
+        assert tables(tx, "LIKE 'm*'") == ["made2"]
+        tx.rollback_to("before")
+        assert tables(tx) == ["Made"]
+        assert tables(tx, "IN OTHER") == ["kept", "moved"]
+        assert tables(t) == ["t"]
+        tx.sql("DROP TABLE other.moved")
+        assert tables(tx, "IN other") == ["kept"]
+        assert query(tx, "SELECT name FROM sys.tables ORDER BY name") == [("kept",), ("t",)]
+    assert (tables(t), tables(t, "IN other")) == (["Made"], ["kept"])
 
 
 @pytest.mark.parametrize("end", ["ROLLBACK", "SELECT nope FROM nope"])
@@ -108,6 +128,20 @@ def test_what_stays_outside(t: txlake.Lake) -> None:
             t.transaction() as tx,
         ):
             tx.sql(text)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_path_table_is_not_written_beside_a_definition(
+    t: txlake.Lake, tmp_path: Path, order: int
+) -> None:
+    t.write(t.read("t"), str(tmp_path / "place"))
+    write = f"INSERT INTO delta.`{tmp_path / 'place'}` VALUES (3, 'c')"
+    for definition in ("DROP TABLE t", "CREATE TABLE v (id INT)", "ALTER TABLE t RENAME TO v"):
+        with pytest.raises(InvalidRequest, match="committed alone"), t.transaction() as tx:
+            tx.sql(";".join((definition, write)[::order]))
+    assert tables(t) == ["t"]
+    assert number(t, "SELECT count(*) FROM t") == 2
+    assert number(t, f"SELECT count(*) FROM delta.`{tmp_path / 'place'}`") == 2
 
 
 def test_two_creators_of_one_name(t: txlake.Lake) -> None:

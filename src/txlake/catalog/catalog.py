@@ -127,9 +127,10 @@ class Catalog:
         return found
 
     def close(self) -> None:
-        """Ends the sessions and closes the connections; a catalog in memory keeps its one."""
-        self.sessions.stop()
-        self._on.close()
+        """Ends the sessions and closes the connections; one in memory stays, for other lakes."""
+        if not self._on.is_in_memory:
+            self.sessions.stop()
+            self._on.close()
 
     # Databases
 
@@ -235,8 +236,7 @@ class Catalog:
         with self._on.noting() as connection:
             return names.new_number(connection)
 
-    def tables(self, database: str, pattern: str | None = None) -> list[TableEntry]:
+    def tables(self, database: str) -> list[TableEntry]:
         """A database's tables by name. Raises InvalidRequest when there is no such database."""
         with self._on.reading() as connection:
-            inside = names.tables_of(connection, names.required(connection, database))
-        return [entry for entry in inside if matches(entry.name, pattern)]
+            return names.tables_of(connection, names.required(connection, database))

@@ -126,6 +126,11 @@ def ended(transaction_id: str) -> Unavailable:
     )
 
 
+def killed(transaction_id: str) -> Unavailable:
+    """What to raise for a transaction that somebody ended by its id."""
+    return Unavailable(f"transaction {transaction_id} was killed by somebody else; run it again")
+
+
 class _Book:
     """What the group found, and what it is going to write."""
 
@@ -202,9 +207,7 @@ class _Book:
                 f"transaction {transaction_id} failed, it can only be rolled back; run it again"
             )
         if owner.state != ACTIVE:
-            raise Unavailable(
-                f"transaction {transaction_id} was killed by somebody else; run it again"
-            )
+            raise killed(transaction_id)
 
     def _check_attached(self, table_id: str) -> None:
         found = self._tables.get(table_id)

@@ -6,6 +6,7 @@ killed.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -58,6 +59,7 @@ class Transactions:
         self._on = on
         self._sessions = of
         self._beginning: Group[dict[str, Any], int] = Group(self._begun)
+        self._abandoned: deque[str] = deque()
         self._insertion = sa.insert(transactions).values(begin_ms=on.now(), state=ACTIVE)
 
     def begin(
@@ -98,6 +100,22 @@ class Transactions:
         with self._on.noting() as connection:
             end_transactions(connection, [transaction_id])
 
+    def abandon(self, transaction_id: str) -> None:
+        """Notes that nobody holds a transaction any more; `end_abandoned` ends it.
+
+        Touches no database: Python may find that out at any moment, in any thread.
+        """
+        self._abandoned.append(transaction_id)
+
+    def end_abandoned(self) -> None:
+        """Ends the transactions that were abandoned."""
+        found: list[str] = []
+        while self._abandoned:
+            found.append(self._abandoned.popleft())
+        if found:
+            with self._on.noting() as connection:
+                end_transactions(connection, found)
+
     def kill(self, transaction_id: str) -> bool:
         """Whether there was one to kill: it can't be ratified any more, and its locks are gone."""
         with self._on.writing() as connection:
@@ -121,6 +139,12 @@ class Transactions:
         with self._on.reading() as connection:
             return connection.execute(query).first() is not None
 
+    def is_killed(self, transaction_id: str) -> bool:
+        """Whether it was killed and isn't ended yet."""
+        query = sa.select(transactions.c.state).where(transactions.c.id == transaction_id)
+        with self._on.reading() as connection:
+            return connection.scalar(query) == KILLED
+
     def listed(self) -> list[TransactionEntry]:
         """The transactions of living sessions, killed ones too, the oldest first."""
         query = (
@@ -133,14 +157,16 @@ class Transactions:
             found = connection.execute(query).all()
         return [TransactionEntry(**row._mapping) for row in found]
 
-    def oldest_begin_ms(self) -> int | None:
+    def oldest_begin_ms(self, *, besides: str | None = None) -> int | None:
         """When the oldest transaction began that may still be ratified; None when there is none.
 
-        Those that are dead by then stay dead: files that only they could own may be deleted.
+        `besides`: the id of one that doesn't count. Those that are dead by then stay dead: files
+        that only they could own may be deleted.
         """
         over = sa.select(sa.literal(1)).where(sessions.c.lease_ms <= self._on.now())
         oldest = sa.select(sa.func.min(transactions.c.begin_ms)).where(
-            transactions.c.state != KILLED
+            transactions.c.state != KILLED,
+            sa.true() if besides is None else transactions.c.id != besides,
         )
         with self._on.reading() as connection:
             if connection.execute(over).first() is None:

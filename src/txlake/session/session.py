@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from weakref import WeakValueDictionary
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -17,7 +18,7 @@ from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.session.admission import admit, database_lock
-from txlake.session.belongings import catalog_of, refuse_lost
+from txlake.session.belongings import refuse_lost
 from txlake.session.context import Context
 from txlake.session.data import read
 from txlake.session.dispatch import Answer, changes_catalog, run
@@ -74,6 +75,7 @@ class Session:
         self._number: int | None = None
         self._entering = threading.Lock()
         self._current: Transaction | None = None
+        self._begun: WeakValueDictionary[str, Transaction] = WeakValueDictionary()
         self._is_lost = False
         self._is_closed = False
 
@@ -86,7 +88,7 @@ class Session:
         """The session's number in the catalog, as the views show it; made on first use."""
         with self._entering:  # transactions of a session may be begun by several threads
             if self._number is None:
-                self._number = catalog_of(self.engine).sessions.open()
+                self._number = self.engine.open_session()
             return self._number
 
     @property
@@ -105,14 +107,13 @@ class Session:
 
         Raises InvalidRequest when the session, or the lake, is closed.
         """
-        if self._is_closed or self.engine.is_closed:
-            closed = "lake" if self.engine.is_closed else "session"
-            raise InvalidRequest(
-                f"the {closed} is closed; open another with "
-                + ("txlake.connect(...)" if self.engine.is_closed else "lake.session()")
-            )
+        self.engine.require_open()
+        if self._is_closed:
+            raise InvalidRequest("the session is closed; open another with lake.session()")
         refuse_lost(self.engine)
-        return Transaction(
+        if self.engine.catalog is not None:
+            self.engine.catalog.transactions.end_abandoned()
+        made = Transaction(
             id=self.engine.system.new_id(),
             engine=self.engine,
             session_number=self.number,
@@ -120,15 +121,17 @@ class Session:
             read_only=read_only,
             explicit=explicit,
         )
+        self._begun[made.id] = made
+        return made
 
     def close(self) -> None:
-        """Rolls an open transaction back; no other begins."""
+        """Rolls the open transactions back; no other begins."""
         self._is_closed = True
-        if self._current is not None:
-            self._current.rollback()
-            self._current = None
-        if self._number is not None and self.engine.catalog is not None:
-            self.engine.catalog.sessions.close(self._number)
+        for transaction in list(self._begun.values()):
+            transaction.rollback()
+        self._current = None
+        if self._number is not None:
+            self.engine.close_session(self._number)
             self._number = None
 
     def fail(self, cause: BaseException) -> None:

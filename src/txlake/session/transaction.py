@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
+from weakref import finalize
 
-from txlake.catalog import DatabaseEntry
+from txlake.catalog import DatabaseEntry, killed
 from txlake.conflict.footprint import ReadKind
 from txlake.conflict.granularity import PROPERTY as GRANULARITY
 from txlake.conflict.granularity import Granularity, coarsest, parse_granularity
@@ -88,6 +89,7 @@ class Transaction:
     begin_ms: int = 0
     _sequence: int | None = None
     _is_known: bool = False
+    _unheld: finalize[[str], Transaction] | None = None
     _tables: dict[str, TableTransaction] = field(default_factory=dict)
     _handles: dict[str, Handle] = field(default_factory=dict)
     _marks: list[_Mark] = field(default_factory=list)
@@ -112,6 +114,7 @@ class Transaction:
             explicit=self.explicit,
         )
         self._is_known = True
+        self._unheld = finalize(self, catalog.transactions.abandon, self.id)
 
     @property
     def sequence(self) -> int | None:
@@ -120,6 +123,7 @@ class Transaction:
 
     def require_active(self) -> None:
         """Raises InvalidRequest unless statements may still run in it."""
+        self.engine.require_open()
         if self.state is State.FAILED:
             raise InvalidRequest(
                 f"transaction {self.id} was rolled back because a statement failed ({self.cause}); "
@@ -207,11 +211,9 @@ class Transaction:
             )
         others = [self._handles[key] for key, _ in self._written() if key != handle.key]
         if others and not all(other.entry for other in (handle, *others)):
-            raise InvalidRequest(
-                f"this transaction would write {others[0].name} and {handle.name}: a table named "
-                "by its place is committed alone; attach it to the lake (lake.attach), or commit "
-                "them one after the other"
-            )
+            raise _not_alone(others[0].name, handle.name)
+        if handle.entry is None and self._names.changes:
+            raise _not_alone("the lake's names", handle.name)
 
     def _written(self) -> Iterator[tuple[str, TableTransaction]]:
         return ((key, table) for key, table in self._tables.items() if table.has_changes)
@@ -236,6 +238,9 @@ class Transaction:
         """
         if self.read_only:
             raise InvalidRequest("tables can't be named or dropped in a read-only transaction")
+        for key, _ in self._written():
+            if self._handles[key].entry is None:
+                raise _not_alone(self._handles[key].name, "the lake's names")
         self._names = self._names.then(change, meanings)
 
     def knows(self, name: tuple[str, str]) -> bool:
@@ -245,6 +250,11 @@ class Transaction:
     def named(self, name: tuple[str, str]) -> Handle | None:
         """What a name that it knows means."""
         return self._names.meanings[_folded(name)]
+
+    def names_in(self, database: str) -> dict[str, Handle | None]:
+        """What it gave and took in a database, by name in lower case."""
+        meanings = self._names.meanings.items()
+        return {name: handle for (owner, name), handle in meanings if owner == database.lower()}
 
     def after_commit(self, effect: Callable[[], None]) -> None:
         """What is done once the commit stands: folders removed, caches forgotten."""
@@ -297,8 +307,8 @@ class Transaction:
             self._commit()
         except BaseException as error:
             is_open = isinstance(error, OutcomeUnknown)
-            self._end(State.UNKNOWN if is_open else State.ROLLED_BACK)
             self._note(error)
+            self._end(State.UNKNOWN if is_open else State.ROLLED_BACK)
             raise
         self._end(State.COMMITTED)
         for effect in self._effects:
@@ -312,6 +322,7 @@ class Transaction:
         paths = [key for key in written if self._handles[key].entry is None]
         if paths:
             [key] = paths
+            self._require_not_killed()
             if any(other.has_read for url, other in self._tables.items() if url != key):
                 written[key].read_elsewhere()
             written[key].commit(user_metadata=told, probe=self._probe(key))
@@ -342,8 +353,14 @@ class Transaction:
             system=self.engine.system,
             settings=self.engine.settings,
         )
-        self._is_known = False  # its entry in the catalog ended with the ratification
+        self._forget_entry()  # which ended with the ratification
         catalog.locks.ended(self.id)
+
+    def _require_not_killed(self) -> None:
+        """For what isn't ratified. Raises Unavailable."""
+        catalog = self.engine.catalog
+        if catalog is not None and self._is_known and catalog.transactions.is_killed(self.id):
+            raise killed(self.id)
 
     def _probe(self, key: str) -> SparkProbe:
         return SparkProbe(partial(self._work_on, self._handles[key], self._tables[key].base))
@@ -360,28 +377,42 @@ class Transaction:
     def _end(self, state: State) -> None:
         self.state = state
         catalog = self.engine.catalog
-        if not self._is_known or catalog is None:
-            return
-        self._is_known = False
+        if not self._is_known or catalog is None or self.engine.is_closed:
+            return  # closing the lake ended it in the catalog
+        self._forget_entry()
         try:
             catalog.transactions.end(self.id)
             catalog.locks.ended(self.id)
         except TxlakeError as error:
             _logger.warning("transaction %s: its locks end with its lease: %s", self.id, error)
 
+    def _forget_entry(self) -> None:
+        """It has none in the catalog any more."""
+        self._is_known = False
+        if self._unheld is not None:
+            self._unheld.detach()
+
     def _note(self, error: BaseException) -> None:
         """Enters a conflict into the lake's list of them."""
         if isinstance(error, Conflict) and self.engine.catalog is not None:
+            # While the catalog knows it: its number and when it began are noted too.
             self.engine.catalog.journal.met(self.id, self.session_number(), error)
 
     def fail(self, cause: BaseException) -> None:
         """A statement failed: nothing of the transaction will be committed."""
         if self.state is State.ACTIVE:
-            self._end(State.FAILED)
             self._note(cause)
+            self._end(State.FAILED)
             first_line, _, _ = str(cause).partition("\n")
             name = type(cause).__name__
             self.cause = f"{name}: {first_line:.200}" if first_line else name
+
+
+def _not_alone(first: str, second: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"this transaction would write {first} and {second}: a table named by its place is "
+        "committed alone; attach it to the lake (lake.attach), or commit them one after the other"
+    )
 
 
 def _folded(name: tuple[str, str]) -> tuple[str, str]:

@@ -116,6 +116,7 @@ def names_place(table: str) -> bool:
 def history(place: Place, table: str, limit: int | None) -> Result:
     """A table's commits, newest first, from its log alone. Starts no Spark."""
     from txlake.lake.log import Log
+    from txlake.session.belongings import refuse_lost
     from txlake.statements import TablePath, table_of
 
     named = table_of(table)
@@ -123,6 +124,7 @@ def history(place: Place, table: str, limit: int | None) -> Result:
         rows = Log(named.location, place.storage_options).history(limit)
     else:
         with opened(place) as (_, session):
+            refuse_lost(session.engine)
             found = session.engine.find(named, session.database)
             if found is None:
                 raise InvalidRequest(

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 from sqlalchemy.engine import make_url
 
 import txlake
@@ -116,7 +117,9 @@ def test_a_catalog_that_stops_and_comes_back(tmp_path: Path, spark: SparkSession
         assert (tx.state, other.state) == ("rolled back", "failed")
         for table in ("one", "two"):  # what is published is read all the same
             place = tmp_path / "warehouse" / table
-            assert DeltaTable(str(place)).to_pyarrow_table().to_pydict() == {"id": [1]}
+            published = QueryBuilder().register("t", DeltaTable(str(place)))
+            found = published.execute("SELECT id FROM t").read_all()
+            assert pa.table(found).to_pydict() == {"id": [1]}
         server.start()
         assert query(lake, "SELECT * FROM one JOIN two ON one.id = two.id") == [(1, 1)]
         lake.run(transfer)

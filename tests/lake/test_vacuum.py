@@ -66,7 +66,7 @@ def test_what_open_transactions_have_and_read_stays(t: txlake.Lake, folder: Path
     writer.commit()
     assert query(t, "SELECT * FROM t") == [(3,), (4,), (70,)]
     t.sql(VACUUM)
-    assert first.isdisjoint(files(folder))
+    assert len(first & files(folder)) == 1  # what nobody changed
     assert query(t, "SELECT * FROM t") == [(3,), (4,), (70,)]
     told = [row.operation for row in t.table("t").history(2).collect()]
     assert told == ["VACUUM END", "VACUUM START"]

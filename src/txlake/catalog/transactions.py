@@ -107,14 +107,15 @@ class Transactions:
         """
         self._abandoned.append(transaction_id)
 
-    def end_abandoned(self) -> None:
-        """Ends the transactions that were abandoned."""
+    def end_abandoned(self) -> Sequence[str]:
+        """Ends the transactions that were abandoned; their ids."""
         found: list[str] = []
         while self._abandoned:
             found.append(self._abandoned.popleft())
         if found:
             with self._on.noting() as connection:
                 end_transactions(connection, found)
+        return found
 
     def kill(self, transaction_id: str) -> bool:
         """Whether there was one to kill: it can't be ratified any more, and its locks are gone."""

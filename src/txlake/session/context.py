@@ -119,10 +119,18 @@ class Context:
         """
         if travel is None:
             return self.transaction.open(handle).view
+        self.require_history(handle)
         if travel.version is not None:
             return handle.log.snapshot(version=travel.version)
         moment = self.timestamp_ms(travel)
         return handle.log.snapshot(timestamp_ms=moment, newest_if_later=newest_if_later)
+
+    def require_history(self, handle: Handle) -> None:
+        """Raises InvalidRequest for a table that has no version yet."""
+        if handle.is_new:
+            raise InvalidRequest(
+                f"{handle.name} is made by this transaction: it has no versions before COMMIT"
+            )
 
     def timestamp_ms(self, travel: TimeTravel) -> int:
         """The moment of a TIMESTAMP AS OF. Raises InvalidRequest when it is no timestamp."""

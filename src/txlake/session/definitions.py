@@ -132,9 +132,13 @@ def register(context: Context, handle: Handle, operation: str) -> None:
 
     `operation`: what made it, as its history says.
     """
-    entry = handle.entry
+    entry, transaction = handle.entry, context.transaction
     if entry is None or not handle.is_new:
         return
+    if transaction.knows((entry.database, entry.name)):
+        known = transaction.named((entry.database, entry.name))
+        if known is not None and known.key == handle.key:
+            return  # the transaction made it before, and replaces it
     named = NewTable(
         id=entry.id,
         database=entry.database,

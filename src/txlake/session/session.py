@@ -112,7 +112,8 @@ class Session:
             raise InvalidRequest("the session is closed; open another with lake.session()")
         refuse_lost(self.engine)
         if self.engine.catalog is not None:
-            self.engine.catalog.transactions.end_abandoned()
+            for gone in self.engine.catalog.transactions.end_abandoned():
+                self.engine.catalog.locks.ended(gone)
         made = Transaction(
             id=self.engine.system.new_id(),
             engine=self.engine,

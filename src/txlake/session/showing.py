@@ -69,6 +69,8 @@ def show(
             return schema_rows(context.query(query).schema)
         case _:
             handle = context.require(statement.table)
+            if isinstance(statement, DescribeHistory):
+                context.require_history(handle)
             return describe.describe(statement, context.snapshot(handle), handle.log)
 
 

@@ -21,6 +21,7 @@ from txlake.cli.work import LakeWorker, Standing
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.errors import ConcurrentAppendException, Evidence, InvalidRequest
 from txlake.lake.lake import Lake, LakeSession, open_session
+from txlake.session.views import VIEWS
 from txlake.sql import script
 
 
@@ -211,10 +212,10 @@ def test_a_transaction_of_any_process_is_listed_and_ended(
         code, out, _ = txlake("transactions", "-l", warehouse, "--json")
         assert code == 0
         one, two = map(json.loads, out.splitlines())
-        assert set(one) == set(lakes.TRANSACTIONS)
+        assert set(one) == set(VIEWS["txlake.transactions"].schema.names)
         assert (one["transaction_id"], one["number"], one["session_id"]) == ("one", first, session)
         assert (one["isolation"], one["read_only"], one["state"]) == ("snapshot", True, "active")
-        assert one["begin_time"].endswith("+00:00")
+        assert one["transaction_begin_time"].endswith("+00:00")
         assert two["transaction_id"] == "two"
         assert txlake("transactions", "-l", warehouse, "--kill", str(first))[0] == 0
         assert not catalog.transactions.is_alive("one")

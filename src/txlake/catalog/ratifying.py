@@ -48,9 +48,8 @@ _OPERATION_LENGTH = 64
 
 _IDS: sa.BindParameter[object] = sa.bindparam("ids", expanding=True)
 _ADD_COMMITS = sa.insert(commits)
-_ADVANCE = (
-    sa.update(tables).where(tables.c.id == sa.bindparam("of")).values(head=sa.bindparam("version"))
-)
+_NEWEST = sa.select(sa.func.max(commits.c.version)).where(commits.c.table_id == tables.c.id)
+_ADVANCE = sa.update(tables).where(tables.c.id.in_(_IDS)).values(head=_NEWEST.scalar_subquery())
 
 
 @dataclass(slots=True)
@@ -193,10 +192,8 @@ class _Book:
     def _write_commits(self) -> None:
         if self._commits:
             self._connection.execute(_ADD_COMMITS, self._commits)
-            heads = [(commit["table_id"], commit["version"]) for commit in self._commits]
-            self._connection.execute(
-                _ADVANCE, [{"of": table_id, "version": version} for table_id, version in heads]
-            )
+            advanced = {commit["table_id"] for commit in self._commits}
+            self._connection.execute(_ADVANCE, {"ids": list(advanced)})
             self._commits = []
 
     def _check_owner(self, transaction_id: str) -> None:

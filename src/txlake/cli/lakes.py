@@ -42,20 +42,6 @@ HISTORY = {
     "engineInfo": "string",
 }
 """The columns of a history with their types: those of DESCRIBE HISTORY."""
-TRANSACTIONS = {
-    "transaction_id": "string",
-    "number": "bigint",
-    "session_id": "bigint",
-    "begin_time": "timestamp",
-    "state": "string",
-    "isolation": "string",
-    "read_only": "boolean",
-    "sequence": "bigint",
-    "host": "string",
-    "process": "bigint",
-    "user": "string",
-}
-"""The columns of the open transactions: `sequence` is the instant of the lake that one reads."""
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 
 
@@ -130,6 +116,7 @@ def names_place(table: str) -> bool:
 def history(place: Place, table: str, limit: int | None) -> Result:
     """A table's commits, newest first, from its log alone. Starts no Spark."""
     from txlake.lake.log import Log
+    from txlake.session.belongings import refuse_lost
     from txlake.statements import TablePath, table_of
 
     named = table_of(table)
@@ -137,6 +124,7 @@ def history(place: Place, table: str, limit: int | None) -> Result:
         rows = Log(named.location, place.storage_options).history(limit)
     else:
         with opened(place) as (_, session):
+            refuse_lost(session.engine)
             found = session.engine.find(named, session.database)
             if found is None:
                 raise InvalidRequest(
@@ -152,27 +140,8 @@ def locks(place: Place) -> Result:
 
 
 def transactions(place: Place) -> Result:
-    """The open transactions of all processes, oldest first. Starts no Spark."""
-    with catalog_of(place) as catalog:
-        entries = catalog.transactions.listed()
-    rows = [
-        {
-            "transaction_id": one.id,
-            "number": one.number,
-            "session_id": one.session_id,
-            "begin_time": _moment(one.begin_ms),
-            "state": one.state,
-            "isolation": one.isolation,
-            "read_only": one.read_only,
-            "sequence": one.sequence,
-            "host": one.host,
-            "process": one.process,
-            "user": one.user_name,
-        }
-        for one in entries
-        if one.explicit
-    ]
-    return listed(TRANSACTIONS, rows)
+    """The open transactions of all processes: `txlake.transactions`. Starts no Spark."""
+    return _view(place, "txlake.transactions")
 
 
 def conflicts(place: Place) -> Result:

@@ -231,16 +231,10 @@ def test_dm_tran_locks() -> None:
 def test_dm_tran_active_transactions() -> None:
     common = {"transaction_begin_time": at(8_000), "transaction_type": 1, "transaction_state": 2}
     assert look("sys.dm_tran_active_transactions") == [
-        common | {"transaction_id": 1, "name": "mine", "transaction_uow": "x1"},
-        common
-        | {
-            "transaction_id": 2,
-            "transaction_uow": "x2",
-            "transaction_type": 2,
-            "transaction_state": 1,
-        },
-        common | {"transaction_id": 3, "transaction_uow": "x3", "transaction_state": 7},
-        common | {"transaction_id": 4, "transaction_uow": "x4", "transaction_state": 7},
+        common | {"transaction_id": 1, "name": "mine"},
+        common | {"transaction_id": 2, "transaction_type": 2, "transaction_state": 1},
+        common | {"transaction_id": 3, "transaction_state": 7},
+        common | {"transaction_id": 4, "transaction_state": 7},
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -178,12 +179,12 @@ KILLED = """
 import os, signal, sys
 import pyarrow as pa
 import txlake
-from txlake.transaction.table_log import TableLog
+from txlake.catalog.commits import CommitLedger
 
 def killed(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
-TableLog.write_commit = killed
+CommitLedger.ratify = killed
 lake = txlake.connect(sys.argv[1])
 lake.write(pa.table({"id": [3, 4]}), "t", "append")
 """
@@ -206,6 +207,11 @@ def test_kill_9_between_data_files_and_commit(
         t.sql("VACUUM t RETAIN 0 HOURS")
     spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     try:
+        # Until its lease is over it may live, and commit.
+        assert t.sql("VACUUM t RETAIN 0 HOURS DRY RUN").collect() == []
+        with sqlite3.connect(folder.parent / "_txlake" / "catalog.db") as catalog:
+            over = "UPDATE txlake_sessions SET lease_ms = 0 WHERE process <> ?"
+            assert catalog.execute(over, [os.getpid()]).rowcount == 1
         planned = [str(row[0]) for row in t.sql("VACUUM t RETAIN 0 HOURS DRY RUN").collect()]
         assert {name.rpartition("/")[2] for name in planned} == orphans
         assert orphans <= files_below(folder)

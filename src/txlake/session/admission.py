@@ -51,9 +51,7 @@ class _Found:
         return LockRequest(resource=_object(self.entry), mode=mode)
 
 
-def admit(
-    context: Context, wanted: Sequence[TableLock], timeout_ms: int, *, leaves: bool = False
-) -> None:
+def admit(context: Context, wanted: Sequence[TableLock], *, leaves: bool = False) -> None:
     """Waits until the transaction holds what the statement needs.
 
     With `leaves` a table that exists is only looked at. A SELECT of its own transaction that nobody
@@ -71,7 +69,7 @@ def admit(
             break
         transaction.make_known()
         number = transaction.session_number()
-        catalog.locks.acquire(number, transaction.id, requests, timeout_ms)
+        catalog.locks.acquire(number, transaction.id, requests, context.lock_timeout_ms)
         again = _look(context, catalog, wanted)
         if again == found:
             break

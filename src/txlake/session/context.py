@@ -47,12 +47,14 @@ class Context:
     Attributes:
         database: what unqualified names belong to.
         writes: whether the statement writes; what it reads then counts as read for its writes.
+        lock_timeout_ms: how long it waits for a lock; -1 is without end.
     """
 
     engine: Engine
     transaction: Transaction
     database: str
     writes: bool = False
+    lock_timeout_ms: int = -1
     _views: list[str] = field(default_factory=list)
     _meanings: Mapping[Table, Handle] = field(default_factory=dict)
 

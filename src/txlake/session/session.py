@@ -201,11 +201,15 @@ class Session:
         own = self.begin(explicit=False) if transaction is None else transaction
         own.require_active()
         context = Context(
-            engine=self.engine, transaction=own, database=self.database, writes=writes
+            engine=self.engine,
+            transaction=own,
+            database=self.database,
+            writes=writes,
+            lock_timeout_ms=self.lock_timeout_ms,
         )
         try:
             with spark_errors():
-                admit(context, wanted, self.lock_timeout_ms, leaves=leaves)
+                admit(context, wanted, leaves=leaves)
                 yield context
         except BaseException as error:
             own.fail(error)

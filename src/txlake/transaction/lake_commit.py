@@ -135,6 +135,7 @@ class _LakeLoop:
         """Commits, as `commit_together` promises."""
         with ExitStack() as turns:
             for one in self._written().values():
+                one.log.store.ensure_safe()
                 turns.enter_context(one.log.turn())
             outcome, published = self._run()
         for made in published:

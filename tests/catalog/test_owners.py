@@ -84,12 +84,34 @@ def test_a_transaction_lives_until_it_is_ended_or_killed(user: User, other: User
     assert there.is_alive(ended)
     here.end(ended)
     assert not there.is_alive(ended)
+    assert not here.is_killed(killed)
     assert there.kill(killed)
+    assert here.is_killed(killed)
     assert not here.is_alive(killed)
     here.failed(killed)
     here.pinned(killed, 3)
     assert [(entry.state, entry.sequence) for entry in here.listed()] == [("killed", None)]
     assert not there.kill("nobody")
+
+
+def test_an_abandoned_transaction_ends_when_the_database_can_be_reached(
+    user: User, other: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise Unavailable("catalog: it rains")
+
+    transactions = user.catalog.transactions
+    assert transactions.end_abandoned() == []
+    gone = [user.begin(), user.begin()]
+    for one in gone:
+        transactions.abandon(one)
+    with monkeypatch.context() as patched:
+        patched.setattr(user.catalog._on, "noting", refuse)
+        with pytest.raises(Unavailable):
+            transactions.end_abandoned()
+    assert [entry.id for entry in other.catalog.transactions.listed()] == gone
+    assert transactions.end_abandoned() == gone
+    assert other.catalog.transactions.listed() == []
 
 
 def test_a_session_that_is_not_heard_of_is_void(user: User, other: User, url: str) -> None:
@@ -128,6 +150,7 @@ def test_the_oldest_transaction_that_may_own_files(user: User, other: User, url:
     times = {entry.id: entry.begin_ms for entry in transactions.listed()}
     transactions.kill(killed)
     assert transactions.oldest_begin_ms() == times[oldest]
+    assert transactions.oldest_begin_ms(besides=oldest) == times[newer]
     execute(url, DEAD + str(user.session))
     assert transactions.oldest_begin_ms() == times[newer]
     # Who was passed over stays dead.

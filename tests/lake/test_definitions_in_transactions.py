@@ -151,7 +151,6 @@ def test_a_path_table_is_not_written_beside_a_definition(
         ("CREATE OR REPLACE TABLE made (z INT)", []),
         ("CREATE OR REPLACE TABLE made AS SELECT 5 AS z", [(5,)]),
         ("REPLACE TABLE made SHALLOW CLONE t", [(1, "a"), (2, "b")]),
-        ("CREATE OR REPLACE TABLE made LIKE t", []),
         ("CREATE TABLE IF NOT EXISTS made (z INT)", [(1,)]),
         ("ALTER TABLE made ADD COLUMN z INT; UPDATE made SET z = 2", [(1, 2)]),
         ("INSERT OVERWRITE made VALUES (9)", [(9,)]),

@@ -91,7 +91,7 @@ def test_lakes_that_share_a_catalog_in_memory_end_apart(spark: SparkSession) -> 
     for each in (tx, gone):
         each.sql("DELETE FROM t WHERE id = 1")
     one.close()
-    assert [row.transaction_uow for row in other.transactions().collect()] == [tx.id]
+    assert [row.transaction_id for row in other.transactions().collect()] == [tx.id]
     assert other.locks().count() == 2
     tx.commit()
     other.close()

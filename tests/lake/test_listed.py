@@ -43,12 +43,9 @@ def test_conflicts_are_listed(lake: txlake.Lake) -> None:
     assert row.time >= row.winning_time
 
 
-def open_transactions(lake: txlake.LakeSession) -> list[tuple[object, ...]]:
-    """When they began, their ids and whether they only read, the oldest first."""
-    rows = lake.transactions().orderBy("transaction_id").collect()
-    return [
-        (row.transaction_begin_time, row.transaction_uow, row.transaction_type == 2) for row in rows
-    ]
+def open_transactions(lake: txlake.LakeSession) -> list[str]:
+    """Their ids, the oldest first."""
+    return [row.transaction_id for row in lake.transactions().collect()]
 
 
 def test_open_transactions_are_listed(lake: txlake.Lake) -> None:
@@ -57,9 +54,13 @@ def test_open_transactions_are_listed(lake: txlake.Lake) -> None:
     one = lake.begin(isolation="snapshot", read_only=True)
     lake.sql("BEGIN; DELETE FROM t")
     with lake.session() as session:
-        first, second = open_transactions(session)
-    assert (first[1], first[2], second[2]) == (one.id, True, False)
-    assert first[0] <= second[0]  # type: ignore[operator]
+        first, second = session.transactions().collect()
+        numbers = session.sql("SELECT transaction_id FROM sys.dm_tran_active_transactions")
+        assert rows(numbers) == [(first.number,), (second.number,)]
+    assert (first.transaction_id, first.isolation, first.read_only) == (one.id, "snapshot", True)
+    assert (second.state, second.isolation, second.read_only) == ("active", None, False)
+    assert (first.sequence, second.sequence) == (None, 1)
+    assert first.transaction_begin_time <= second.transaction_begin_time
     one.rollback()
     lake.sql("COMMIT")
     assert open_transactions(lake) == []
@@ -69,7 +70,7 @@ def test_who_is_forgotten_ends(lake: txlake.Lake) -> None:
     lake.write(ROWS, "t")
     abandoned = lake.begin()
     abandoned.sql("DELETE FROM t")
-    assert [row[1] for row in open_transactions(lake)] == [abandoned.id]
+    assert open_transactions(lake) == [abandoned.id]
     del abandoned
     gc.collect()
     assert open_transactions(lake) == []

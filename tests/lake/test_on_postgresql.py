@@ -121,6 +121,8 @@ def test_a_catalog_that_stops_and_comes_back(tmp_path: Path, spark: SparkSession
             found = published.execute("SELECT id FROM t").read_all()
             assert pa.table(found).to_pydict() == {"id": [1]}
         server.start()
+        assert lake.transactions().count() == 0
+        assert lake.locks().count() == 0
         assert query(lake, "SELECT * FROM one JOIN two ON one.id = two.id") == [(1, 1)]
         lake.run(transfer)
         assert query(lake, "SELECT one.id FROM one JOIN two ON one.id = two.id") == [(1,), (2,)]

@@ -112,9 +112,13 @@ class Transactions:
         found: list[str] = []
         while self._abandoned:
             found.append(self._abandoned.popleft())
-        if found:
-            with self._on.noting() as connection:
-                end_transactions(connection, found)
+        try:
+            if found:
+                with self._on.noting() as connection:
+                    end_transactions(connection, found)
+        except BaseException:
+            self._abandoned.extend(found)
+            raise
         return found
 
     def kill(self, transaction_id: str) -> bool:

@@ -226,6 +226,10 @@ def _schema_of(rows: DataFrame | pa.Table) -> Struct:
 def write(context: Context, statement: Write) -> Counts:
     """`lake.write`: rows by column name, creating the table where there is none."""
     nothing = {"num_affected_rows": 0, "num_inserted_rows": 0}
+    rows = source_rows(context, statement.source)
+    assert not isinstance(rows, Values)
+    if context.find(statement.table) is None:
+        as_table_schema(_schema_of(rows))  # what no table can hold has no database made for it
     handle = place(context, statement.table, makes_database=True)
     exists = context.exists(handle)
     if exists and statement.mode == "ignore":
@@ -234,8 +238,6 @@ def write(context: Context, statement: Write) -> Counts:
         raise InvalidRequest(
             f"{statement.table} exists already; say mode='append', 'overwrite' or 'ignore'"
         )
-    rows = source_rows(context, statement.source)
-    assert not isinstance(rows, Values)
     if exists:
         handle = adopted(context, handle, managed=True)
     else:

@@ -383,12 +383,13 @@ class Transaction:
         catalog = self.engine.catalog
         if not self._is_known or catalog is None or self.engine.is_closed:
             return  # closing the lake ended it in the catalog
-        self._forget_entry()
         try:
             catalog.transactions.end(self.id)
             catalog.locks.ended(self.id)
         except TxlakeError as error:
-            _logger.warning("transaction %s: its locks end with its lease: %s", self.id, error)
+            catalog.transactions.abandon(self.id)
+            _logger.warning("transaction %s: its locks end later: %s", self.id, error)
+        self._forget_entry()
 
     def _forget_entry(self) -> None:
         """It has none in the catalog any more."""

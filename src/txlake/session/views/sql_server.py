@@ -47,7 +47,6 @@ def _active_transactions(entries: Entries) -> Iterator[Values]:
             "transaction_id": one.number,
             "name": one.name,
             "transaction_begin_time": moment(one.begin_ms),
-            "transaction_uow": one.id,  # as the views txlake.commits and txlake.conflicts name it
             "transaction_type": _READ_ONLY if one.read_only else _READ_WRITE,
             "transaction_state": _state(one),
         }

@@ -191,9 +191,8 @@ class Locks:
                 elif blockers(asked, seen):
                     self._add(connection, [*new, asked])
                     new = []
-                    settled = self._settled(connection, asked)
-                    others_may_go_on |= settled.others_may_go_on
-                    if not settled.is_granted:
+                    others_may_go_on = True
+                    if not self._settled(connection, asked):
                         if not waits:
                             raise self._timeout(connection, asked, 0)
                         waiting = asked
@@ -204,7 +203,7 @@ class Locks:
                     new.append(replace(asked, status=LockStatus.GRANT))
                 granted.append(asked)
             self._add(connection, new)
-        if others_may_go_on:
+        if others_may_go_on:  # the victims of a deadlock, and who waits for the dead
             self._bell.ring()
         return granted, waiting
 
@@ -214,13 +213,14 @@ class Locks:
         except IntegrityError as error:  # the session isn't there any more
             raise _lost(requests[0].owner) from error
 
-    def _settled(self, connection: Connection, asked: Queued) -> _Settled:
+    def _settled(self, connection: Connection, asked: Queued) -> bool:
         """Grants a waiting request if that can be. Who calls it has the turn to decide.
+
+        Circles of waiting close only when somebody begins to wait, so that they are found then.
 
         Raises Deadlock when its transaction has to give up, Unavailable when it is gone.
         """
         found = lock_rows.standing(connection, self._on, contested=True)
-        others_may_go_on = found.is_over
         if found.is_over:
             reap(self._on, connection)
             found = lock_rows.standing(connection, self._on, contested=True)
@@ -232,11 +232,10 @@ class Locks:
             victim = youngest(cycle)
             if victim.id == mine.id:
                 raise _deadlock(connection, mine, requests)
-            others_may_go_on = True
             lock_rows.mark(connection, victim, LockStatus.VICTIM)
             requests = [_with_status(one, victim, LockStatus.VICTIM) for one in requests]
         if blockers(mine, requests):
-            return _Settled(others_may_go_on=others_may_go_on)
+            return False
         if mine.status is LockStatus.WAIT:
             lock_rows.mark(connection, mine, LockStatus.GRANT)
         else:
@@ -244,7 +243,7 @@ class Locks:
             assert held is not None, "a conversion is of something"
             lock_rows.remove(connection, mine)
             lock_rows.convert(connection, held, mine.mode)
-        return _Settled(is_granted=True, others_may_go_on=others_may_go_on)
+        return True
 
     # Waiting
 
@@ -268,11 +267,8 @@ class Locks:
             if not stays:
                 with self._on.noting() as connection:
                     lock_rows.take_turn(connection)
-                    settled = self._settled(connection, asked)
-                if settled.others_may_go_on:
-                    self._bell.ring()
-                if settled.is_granted:
-                    return
+                    if self._settled(connection, asked):
+                        return
             pause_ms = min(pause_ms * _PAUSE_GROWTH, _PAUSE_MS_MAX)
 
     def _stays(self, connection: Connection, asked: Queued) -> bool:
@@ -283,7 +279,6 @@ class Locks:
             not found.is_over
             and mine.status is not LockStatus.VICTIM
             and bool(blockers(mine, found.requests))
-            and cycle_through(mine.owner, waits_for(found.requests)) is None
         )
 
     def _require_other_threads(self, connection: Connection, asked: Queued) -> None:
@@ -332,14 +327,6 @@ class Locks:
             for one in _all_in_the_way(owner, requests, found.requests)
             if one.status is LockStatus.GRANT or not granted_only
         ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Settled:
-    """What became of a waiting request, and whether others have to look at theirs again."""
-
-    is_granted: bool = False
-    others_may_go_on: bool = False
 
 
 class _Bell:

@@ -26,6 +26,7 @@ from txlake.session.engine import Engine, Handle
 from txlake.spark.probe import SparkProbe
 from txlake.spark.work import Work
 from txlake.transaction.change import Change
+from txlake.transaction.following import Proposal, check_reads
 from txlake.transaction.lake_commit import Part, commit_together
 from txlake.transaction.table_transaction import TableTransaction, Token
 
@@ -320,6 +321,9 @@ class Transaction:
             return
         told = self.user_metadata or self.engine.spark_setting(_USER_METADATA, "") or None
         paths = [key for key in written if self._handles[key].entry is None]
+        for key, table in self._tables.items():
+            if key not in written and (paths or self._handles[key].entry is None):
+                check_reads(table.log, self._proposal(key, told))
         if paths:
             [key] = paths
             self._require_not_killed()
@@ -332,16 +336,7 @@ class Transaction:
         self.make_known()
         gone = {one.id for one in self._names.changes if isinstance(one, DroppedTable)}
         parts = [
-            Part(
-                log=table.log,
-                proposal=table.proposal(
-                    txn_id=self.id,
-                    beside=list(self._tables.values()),
-                    names_change=bool(self._names.changes),
-                    user_metadata=told,
-                    probe=self._probe(key),
-                ),
-            )
+            Part(table.log, self._proposal(key, told))
             for key, table in self._tables.items()
             if self._handles[key].entry is not None and (key in written or key not in gone)
         ]
@@ -361,6 +356,15 @@ class Transaction:
         catalog = self.engine.catalog
         if catalog is not None and self._is_known and catalog.transactions.is_killed(self.id):
             raise killed(self.id)
+
+    def _proposal(self, key: str, user_metadata: str | None) -> Proposal:
+        return self._tables[key].proposal(
+            txn_id=self.id,
+            beside=list(self._tables.values()),
+            names_change=bool(self._names.changes),
+            user_metadata=user_metadata,
+            probe=self._probe(key),
+        )
 
     def _probe(self, key: str) -> SparkProbe:
         return SparkProbe(partial(self._work_on, self._handles[key], self._tables[key].base))

@@ -31,6 +31,8 @@ from txlake.transaction.table_log import TableLog
 
 THREADS = 8
 SHORT_WRITERS = 4
+MEDIAN_PART = 80
+"""Of the sizes' transactions, of which the median is taken."""
 _OUT_OF_REACH = 1_000_000
 _LONG_ATTEMPTS_MAX = 40
 _ROWS = ("orders", "payments")
@@ -55,18 +57,18 @@ def ratify(database: str) -> Callable[[Stage, int], float]:
         with staged_lake(folder, database, 2 * THREADS + 2) as lake:
             content = _content_of_one_file(lake, 2 * THREADS)
             rates = {}
-            for name, of_same in (("", False), (", same tables", True)):
+            for name, of_same, each in (("", False, share), (", same tables", True, share // 8)):
                 before = lake.catalog.ledger.sequence()
-                begun = [[lake.begin() for _ in range(share)] for _ in range(THREADS)]
+                begun = [[lake.begin() for _ in range(each)] for _ in range(THREADS)]
                 works = [
                     partial(_ratify, lake, content, _pair(own, of_same), ids)
                     for own, ids in enumerate(begun)
                 ]
-                rates[name] = THREADS * share / _together(works)
+                rates[name] = THREADS * each / _together(works)
                 made = lake.catalog.ledger.sequence() - before
-                stage.expect(made, THREADS * share, "instants")
+                stage.expect(made, THREADS * each, "instants")
                 stage.details[f"ratified a second, {database}{name}"] = rates[name]
-            _expect_heads(stage, lake, share, same=THREADS * share + 1)
+            _expect_heads(stage, lake, share, same=THREADS * (share // 8) + 1)
         return 1_000 / rates[""]
 
     return run
@@ -78,7 +80,7 @@ def commit(database: str) -> Callable[[Stage, int], float]:
     """
 
     def run(stage: Stage, number: int) -> float:
-        share = stage.sizes.transactions // THREADS // 4
+        share = stage.sizes.transactions // THREADS // 8
         folder = stage.scratch / f"commit {database} {number}"
         with staged_lake(folder, database, 2 * THREADS + 2) as lake:
             values = []
@@ -129,7 +131,7 @@ def order_by_sql(stage: Stage, number: int) -> float:
             stage, "an order by SQL", lambda: lake.sql(_ORDER.format(number=number)), folder
         )
         [(changes,)] = lake.sql("SELECT n FROM payments WHERE k = 'first'").collect()
-        stage.expect(changes, stage.sizes.transactions // 40, "changes")
+        stage.expect(changes, stage.sizes.transactions // MEDIAN_PART, "changes")
     return median
 
 
@@ -297,7 +299,7 @@ def _create(lake: txlake.Lake) -> None:
 def _alone(stage: Stage, title: str, one: Callable[[], object], folder: Path) -> float:
     """The median of one transaction's milliseconds after another, each a version of two tables."""
     took = []
-    count = stage.sizes.transactions // 40
+    count = stage.sizes.transactions // MEDIAN_PART
     for _ in range(count):
         start = time.perf_counter()
         one()

@@ -22,7 +22,7 @@ LOCK = "lock"
 SEQUENCE = "sequence"
 _OBJECT = "object"
 
-_NEWEST_SEQUENCE = sa.select(counters.c.value).where(counters.c.name == SEQUENCE)
+NEWEST_SEQUENCE = sa.select(counters.c.value).where(counters.c.name == SEQUENCE)
 _SET_SEQUENCE = (
     sa.update(counters).where(counters.c.name == SEQUENCE).values(value=sa.bindparam("new"))
 )
@@ -72,12 +72,12 @@ class TableEntry:
 
 def newest_sequence(connection: Connection) -> int:
     """The lake's newest instant."""
-    return int(connection.execute(_NEWEST_SEQUENCE).scalar_one())
+    return int(connection.execute(NEWEST_SEQUENCE).scalar_one())
 
 
 def lock_sequence(connection: Connection) -> int:
     """The lake's newest instant, which nobody else advances until the transaction ends."""
-    return int(connection.execute(_NEWEST_SEQUENCE.with_for_update()).scalar_one())
+    return int(connection.execute(NEWEST_SEQUENCE.with_for_update()).scalar_one())
 
 
 def set_sequence(connection: Connection, sequence: int) -> None:

@@ -25,7 +25,7 @@ export PYSPARK_PYTHON := $(CURDIR)/$(PYTHON)
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 15
 
-demo: setup ## two Spark writers on one Delta table, on real data
+demo: setup ## an order system: transactions over three tables, on real data
 	@$(PYTHON) examples/demo.py
 
 test: test-local test-connect test-cluster test-versions ## all tests

@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import polars
-from deltalake import DeltaTable, write_deltalake
+import pyarrow
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from pyspark.sql import SparkSession
 
 import nycflights
@@ -31,6 +32,7 @@ INSERT INTO sales.orders VALUES ({order}, {flight}, '{name}', {seats});
 UPDATE flights SET free = free - {seats} WHERE id = {flight};
 INSERT INTO billing.payments VALUES ({order}, {dollars});
 """
+FREE = "SELECT sum(free) AS free FROM flights"
 LOCKS = """
 SELECT request_session_id AS session, resource_type, request_mode, request_status,
        blocking_session_id AS blocked_by
@@ -123,7 +125,7 @@ def a_failure_in_the_middle(lake: txlake.Lake) -> None:
         try:
             clerk.sql("COMMIT")
         except InvalidRequest as error:
-            screen.say(f"COMMIT: {error}")
+            screen.say(f"[red]COMMIT[/red]: {error}")
         clerk.sql("ROLLBACK")
     assert sold(lake, "everybody") == (2, 2, 398.0)
 
@@ -193,18 +195,20 @@ def other_engines(lake: txlake.Lake) -> None:
     """Other engines read what is published, and don't write past the catalog."""
     screen.chapter("7. Any Delta reader reads it; nobody writes past the catalog")
     place = lake.table("flights").detail().collect()[0]["location"]
-    free = "SELECT sum(free) FROM flights"
+    screen.code(FREE)
+    delta_rs = QueryBuilder().register("flights", DeltaTable(place))
+    polars_tables = polars.SQLContext(flights=polars.scan_delta(place))
     answers = {
-        "txlake": lake.sql(free).collect()[0][0],
-        "delta-rs": sum(DeltaTable(place).to_pyarrow_table()["free"].to_pylist()),
-        "polars": polars.read_delta(place)["free"].sum(),
+        "txlake": lake.sql(FREE).collect()[0][0],
+        "delta-rs": pyarrow.table(delta_rs.execute(FREE).read_all())[0][0].as_py(),
+        "polars": polars_tables.execute(FREE).collect().item(),
     }
     screen.table("free seats", ("engine", "seats"), list(answers.items()))
     if len(set(answers.values())) != 1:
         raise SystemExit("the engines disagree")
     screen.say("The answers are equal.")
     try:
-        write_deltalake(place, DeltaTable(place).to_pyarrow_table(), mode="append")
+        write_deltalake(place, polars.read_delta(place).head(1), mode="append")
     except Exception as error:
         screen.say(f"delta-rs writes: [red]{type(error).__name__}[/red]: {error}")
     else:

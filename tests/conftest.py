@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import subprocess
+import uuid
 from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 from tests.golden import ARCHIVE
 from tests.interop import check_table, delta_tables
+from tests.postgresql import PostgresServer, postgres_server
 from tests.spark_session import KIND, KINDS, spark_session
 
 if TYPE_CHECKING:
@@ -83,6 +85,19 @@ def golden(shared_folder: Path) -> Path:
             subprocess.run(["tar", "-xzf", str(ARCHIVE), "-C", str(folder)], check=True)
             done.touch()
     return folder
+
+
+@pytest.fixture(scope="session")
+def postgres(shared_folder: Path) -> Iterator[PostgresServer]:
+    """The test run's PostgreSQL server."""
+    with postgres_server(shared_folder) as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer) -> str:
+    """The URL of a place in the server that doesn't hold anything yet."""
+    return postgres.make_schema(f"lake_{uuid.uuid4().hex}")
 
 
 @cache

@@ -8,16 +8,21 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
+
+if TYPE_CHECKING:
+    from pgserver.postgres_server import PostgresServer as PackagedServer
 
 
 class PostgresServer:
     """A running server; each test makes its own place in it."""
 
-    def __init__(self, url: str) -> None:
-        self._url = make_url(url).set(drivername="postgresql+psycopg")
+    def __init__(self, server: PackagedServer) -> None:
+        self._server = server
+        self._url = make_url(server.get_uri()).set(drivername="postgresql+psycopg")
 
     def make_schema(self, name: str) -> str:
         """The URL of a new, empty schema of that name: as good as a database, and made faster."""
@@ -33,6 +38,17 @@ class PostgresServer:
                 connection.exec_driver_sql(statement)
         engine.dispose()
 
+    def stop(self) -> None:
+        """Ends the server at once, as a crash would: connections break, others are refused."""
+        from pgserver._commands import pg_ctl  # type: ignore[attr-defined]
+
+        user = self._server.system_user
+        pg_ctl(["-w", "-m", "immediate", "stop"], pgdata=self._server.pgdata, user=user)
+
+    def start(self) -> None:
+        """Starts a stopped server again."""
+        self._server.ensure_postgres_running()
+
 
 @contextmanager
 def postgres_server(shared_folder: Path) -> Iterator[PostgresServer]:
@@ -45,7 +61,7 @@ def postgres_server(shared_folder: Path) -> Iterator[PostgresServer]:
         name = hashlib.sha256(str(shared_folder).encode()).hexdigest()[:12]
         folder = Path(tempfile.gettempdir()) / f"txlake_postgres_{name}"
         server = get_server(folder, cleanup_mode="delete")
-    running = PostgresServer(server.get_uri())
+    running = PostgresServer(server)
     # A power failure would end the test run too.
     running.execute("ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
     try:

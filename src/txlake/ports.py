@@ -243,8 +243,8 @@ class Ledger(Protocol):
         """Makes all of it true in one database transaction, or nothing.
 
         A reply that is lost is looked for. Raises errors.OutcomeUnknown when looking didn't settle
-        it, InvalidRequest when a name is taken, a table or a database is gone, or the
-        transaction was ended by somebody else or lost its lease.
+        it, InvalidRequest when a name is taken, or a table or a database is gone, Unavailable when
+        the transaction was killed or ended by somebody else or its session's lease is over.
         """
         ...
 
@@ -255,6 +255,6 @@ class Ledger(Protocol):
         """
         ...
 
-    def publishes(self, table_id: str, version: int) -> None:
-        """Notes that the table's commits are published up to a version."""
+    def publishes(self, versions: Mapping[str, int]) -> None:
+        """Notes up to which version tables' commits are published, by table id."""
         ...

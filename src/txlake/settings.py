@@ -36,6 +36,8 @@ class Settings:
         conflict_granularity: `row`, `file` or `table`, what conflicts are found by where no
             database or table asks for a coarser one.
         probe_bytes_max: data files in doubt at a commit are read by the driver up to this.
+        lease_ms: a session that the catalog hears nothing of for this long is over, with its
+            transactions and locks.
         inline_commit_bytes_max: a commit of a catalog table goes into the catalog itself up to
             this, and into a file that the catalog names beyond.
     """
@@ -48,3 +50,4 @@ class Settings:
     conflict_granularity: str = "row"
     probe_bytes_max: int = 32 * 1024 * 1024
     inline_commit_bytes_max: int = 1024 * 1024
+    lease_ms: int = 30_000

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.postgresql import PostgresServer, postgres_server
 from txlake.catalog import Catalog
 from txlake.system import System
-
-
-@pytest.fixture(scope="session")
-def postgres(shared_folder: Path) -> Iterator[PostgresServer]:
-    """The test run's PostgreSQL server."""
-    with postgres_server(shared_folder) as server:
-        yield server
-
-
-@pytest.fixture
-def postgres_url(postgres: PostgresServer) -> str:
-    """The URL of a place in the server that doesn't hold anything yet."""
-    return postgres.make_schema(f"lake_{uuid.uuid4().hex}")
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

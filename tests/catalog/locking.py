@@ -42,7 +42,7 @@ class Party:
         """Gets locks at once, or waits so long."""
         self.locks.acquire(self.session, self.transaction, wants(mode, *numbers), timeout_ms)
 
-    def asks(self, mode: str, *numbers: int, timeout_ms: int = -1) -> Future[None]:
+    def asks(self, mode: str, *numbers: int, timeout_ms: int = 60_000) -> Future[None]:
         """Asks in a thread of its own, and comes back when it waits or was answered."""
         answer = self.pool.submit(self.takes, mode, *numbers, timeout_ms=timeout_ms)
         until(lambda: answer.done() or self.waits())

@@ -12,7 +12,7 @@ import pytest
 
 from tests.catalog.ledgers import User
 from tests.catalog.processes import started
-from txlake.catalog import Catalog, TableEntry
+from txlake.catalog import Catalog, TableEntry, matches
 from txlake.errors import InvalidRequest, Unavailable
 from txlake.ports import DroppedTable, RenamedTable
 from txlake.system import System
@@ -32,7 +32,7 @@ def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]
 
 
 def names(catalog: Catalog, database: str = "default", pattern: str | None = None) -> list[str]:
-    return [entry.name for entry in catalog.tables(database, pattern)]
+    return [entry.name for entry in catalog.tables(database) if matches(entry.name, pattern)]
 
 
 def rename(user: User, entry: TableEntry, database: str, name: str) -> None:

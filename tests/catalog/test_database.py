@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 
@@ -129,6 +130,12 @@ def test_a_password_is_not_shown(url: str) -> None:
         Catalog(url, System())
     assert "s3cret" not in str(raised.value).replace("s3cret.invalid", "")
     assert "/lake" in str(raised.value)
+
+
+def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(InvalidRequest, match=r"psycopg.*install 'txlake\[postgresql\]'"):
+        Catalog("postgresql+psycopg://me:s3cret@host/lake", System())
 
 
 def test_a_server_that_is_not_there_is_unavailable() -> None:

@@ -94,7 +94,7 @@ def test_a_waiter_is_granted_when_the_holder_ends(parties: Parties) -> None:
     one, other = parties.process(), parties.process()
     a, b = one.party("a"), other.party("b")
     a.takes("Sch-M")
-    answer = b.asks("IX")
+    answer = b.asks("IX", timeout_ms=-1)
     (entry,) = b.entries()
     assert (entry.status, entry.mode, entry.blocking_session_id) == (WAIT, LockMode.IX, a.session)
     a.ends()
@@ -151,10 +151,19 @@ def test_a_second_request_for_the_same_thing_is_one_lock(process: Process) -> No
     requests = [*wants("S"), *wants("IX"), *wants("Sch-S")]
     process.locks.acquire(a.session, a.transaction, requests, 0)
     assert [one.mode for one in a.entries()] == [LockMode.SIX]
-    # Another process's objects know of it by the rows alone.
+
+
+def test_what_the_rows_say_is_held_is_held(process: Process) -> None:
+    """Also when this process doesn't remember it, and others wait for it."""
+    a, b = process.party("a"), process.party("b")
+    a.takes("IX")
+    b.takes("Sch-S")
+    converting = b.asks("Sch-M")
     process.locks.ended(a.transaction)
     a.takes("IX")
-    assert [one.mode for one in a.entries()] == [LockMode.SIX]
+    assert [one.mode for one in a.entries()] == [LockMode.IX]
+    a.ends()
+    converting.result(30)
 
 
 def test_timeouts(process: Process) -> None:
@@ -209,7 +218,7 @@ def test_a_waiter_who_is_interrupted_asks_for_nothing(
 
     monkeypatch.setattr(locks_module._Bell, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        b.takes("Sch-M", timeout_ms=-1)
+        b.takes("Sch-M", timeout_ms=60_000)
     assert b.entries() == []
     c.takes("Sch-S")
 
@@ -256,7 +265,33 @@ def test_a_sessions_own_locks(process: Process) -> None:
     assert process.locks.held_by_others(b.session, "b", wants("S")) == []
     process.locks.leave(a.session)
     assert process.locks.held_by_others(b.session, "b", wants("X")) == []
-    b.takes("X")
+    b.takes("Sch-M", timeout_ms=0)
+    with pytest.raises(LockTimeout):
+        process.locks.acquire(a.session, None, wants("S"), 0)
+
+
+def test_what_others_only_ask_for_they_dont_hold(process: Process) -> None:
+    a, b, c = (process.party(name) for name in "abc")
+    a.takes("Sch-S")
+    waiting = b.asks("Sch-M")
+    assert process.locks.held_by_others(c.session, "c", wants("Sch-S")) == []
+    assert not process.locks.awaits_nobody(wants("Sch-S"))
+    a.ends()
+    waiting.result(30)
+
+
+def test_who_gives_up_lets_those_behind_him_go_on(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_PAUSE_MS_MIN", "_PAUSE_MS_MAX"):
+        monkeypatch.setattr(locks_module, name, 1e7)  # nobody looks by himself
+    a, b, c = (process.party(name) for name in "abc")
+    a.takes("Sch-S")
+    ddl = b.asks("Sch-M", timeout_ms=300)
+    reader = c.asks("Sch-S")
+    with pytest.raises(LockTimeout):
+        ddl.result(30)
+    reader.result(30)
 
 
 # Deadlocks
@@ -269,7 +304,7 @@ def test_of_a_deadlock_the_youngest_is_told(parties: Parties) -> None:
     b.takes("Sch-M", 2)
     older = a.asks("IX", 2)
     with pytest.raises(Deadlock) as caught:
-        b.takes("IX", 1, timeout_ms=-1)
+        b.takes("IX", 1, timeout_ms=60_000)
     assert caught.value.codes == (1205,)
     for said in (
         f"session {b.session} (transaction b",
@@ -291,7 +326,7 @@ def test_the_youngest_is_told_when_an_older_one_closes_the_circle(parties: Parti
     a.takes("Sch-M", 1)
     b.takes("Sch-M", 2)
     younger = b.asks("IX", 1)
-    older = parties.pool.submit(a.takes, "IX", 2, timeout_ms=-1)
+    older = parties.pool.submit(a.takes, "IX", 2, timeout_ms=60_000)
     with pytest.raises(Deadlock, match="began last"):
         younger.result(30)
     assert not older.done()
@@ -304,7 +339,7 @@ def test_a_deadlock_of_three(parties: Parties) -> None:
     for number, party in enumerate((a, b, c)):
         party.takes("Sch-M", number)
     answers = [a.asks("IX", 1), c.asks("IX", 0)]
-    middle = parties.pool.submit(b.takes, "IX", 2, timeout_ms=-1)
+    middle = parties.pool.submit(b.takes, "IX", 2, timeout_ms=60_000)
     with pytest.raises(Deadlock, match=f"session {c.session} began last"):
         answers[1].result(30)
     c.ends()
@@ -319,7 +354,7 @@ def test_two_conversions_of_one_lock_are_a_deadlock(process: Process) -> None:
     b.takes("Sch-S")
     older = a.asks("Sch-M")
     with pytest.raises(Deadlock, match=r"waits for Sch-M.*waits for Sch-M"):
-        b.takes("Sch-M", timeout_ms=-1)
+        b.takes("Sch-M", timeout_ms=60_000)
     b.ends()
     older.result(30)
 

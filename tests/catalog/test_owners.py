@@ -63,11 +63,12 @@ def test_transactions_are_listed_by_all(user: User, other: User) -> None:
         "x", user.session, name="n" * 300, isolation="snapshot", read_only=True, explicit=False
     )
     later = other.begin()
-    transactions.pinned("x", 7)
+    other.create("a")
+    assert transactions.pin("x") == 1
     transactions.failed("x")
     first, second = other.catalog.transactions.listed()
     assert (first.id, first.number, first.session_id) == ("x", number, user.session)
-    assert (first.name, first.isolation, first.sequence) == ("n" * 255, "snapshot", 7)
+    assert (first.name, first.isolation, first.sequence) == ("n" * 255, "snapshot", 1)
     assert (first.read_only, first.explicit, first.state) == (True, False, "failed")
     assert (first.process, first.host) == (os.getpid(), socket.gethostname())
     assert (second.id, second.number, second.state) == (later, number + 1, "active")
@@ -84,12 +85,34 @@ def test_a_transaction_lives_until_it_is_ended_or_killed(user: User, other: User
     assert there.is_alive(ended)
     here.end(ended)
     assert not there.is_alive(ended)
+    assert not here.is_killed(killed)
     assert there.kill(killed)
+    assert here.is_killed(killed)
     assert not here.is_alive(killed)
     here.failed(killed)
-    here.pinned(killed, 3)
+    assert here.pin(killed) == here.pin("nobody") == 0
     assert [(entry.state, entry.sequence) for entry in here.listed()] == [("killed", None)]
     assert not there.kill("nobody")
+
+
+def test_an_abandoned_transaction_ends_when_the_database_can_be_reached(
+    user: User, other: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise Unavailable("catalog: it rains")
+
+    transactions = user.catalog.transactions
+    assert transactions.end_abandoned() == []
+    gone = [user.begin(), user.begin()]
+    for one in gone:
+        transactions.abandon(one)
+    with monkeypatch.context() as patched:
+        patched.setattr(user.catalog._on, "noting", refuse)
+        with pytest.raises(Unavailable):
+            transactions.end_abandoned()
+    assert [entry.id for entry in other.catalog.transactions.listed()] == gone
+    assert transactions.end_abandoned() == gone
+    assert other.catalog.transactions.listed() == []
 
 
 def test_a_session_that_is_not_heard_of_is_void(user: User, other: User, url: str) -> None:
@@ -128,6 +151,7 @@ def test_the_oldest_transaction_that_may_own_files(user: User, other: User, url:
     times = {entry.id: entry.begin_ms for entry in transactions.listed()}
     transactions.kill(killed)
     assert transactions.oldest_begin_ms() == times[oldest]
+    assert transactions.oldest_begin_ms(besides=oldest) == times[newer]
     execute(url, DEAD + str(user.session))
     assert transactions.oldest_begin_ms() == times[newer]
     # Who was passed over stays dead.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from flit_core import buildapi
 
 from tests.catalog.ledgers import User, execute
 from tests.catalog.processes import started
@@ -113,12 +115,36 @@ catalog.close()
 """
 
 
+OPENING_NEW = """
+import sys
+from txlake import catalog
+from txlake.system import System
+
+opened = catalog.Catalog(sys.argv[1], System())
+print(catalog.__file__, opened.databases()[0].name)
+opened.close()
+"""
+
+
 def test_processes_upgrade_it_at_once(url: str) -> None:
     execute(url, *NAMES_ALONE)
     processes = started(OPENING, url, count=4)
     told = {process.communicate("\n", timeout=120)[0] for process in processes}
     assert len(told) == 1
     assert told.pop().split()[1:] == ["2", "4"]
+
+
+def test_an_installed_txlake_has_the_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPOSITORY)
+    wheel = buildapi.build_wheel(str(tmp_path))
+    with zipfile.ZipFile(tmp_path / wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    arguments = [sys.executable, "-c", OPENING_NEW, f"sqlite:///{tmp_path / 'catalog.db'}"]
+    environment = {"PYTHONPATH": str(tmp_path / "site")}
+    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True)
+    place, name = done.stdout.split()
+    assert place.startswith(str(tmp_path / "site"))
+    assert name == "default"
 
 
 def test_alembic_is_imported_by_who_upgrades_alone(tmp_path: Path) -> None:

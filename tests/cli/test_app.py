@@ -7,7 +7,7 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -44,7 +44,7 @@ class Lake:
         self.places.append(place)
         yield self.worker
 
-    def listing(self, place: Place) -> Rows:
+    def listing(self, place: Place, locations: Sequence[str] = ()) -> Rows:
         self.places.append(place)
         return listed({"id": "string", "age": "int"}, [{"id": "a", "age": 1}, {"id": "b"}])
 

@@ -18,8 +18,10 @@ from txlake.cli.output import JsonLines
 from txlake.cli.results import Column, Result, collected
 from txlake.cli.scripts import Runner
 from txlake.cli.work import LakeWorker, Standing
-from txlake.errors import InvalidRequest
+from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
+from txlake.errors import ConcurrentAppendException, Evidence, InvalidRequest
 from txlake.lake.lake import Lake, LakeSession, open_session
+from txlake.session.views import VIEWS
 from txlake.sql import script
 
 
@@ -180,9 +182,6 @@ def test_a_history_starts_no_spark(
 ) -> None:
     lake.sql("CREATE TABLE t (id INT); INSERT INTO t VALUES (1); DELETE FROM t")
 
-    def started() -> None:
-        raise AssertionError("Spark was started")
-
     monkeypatch.setattr(lakes, "quiet_spark", started)
     for arguments in (["t", "-l", warehouse], [f"{warehouse}/t"]):
         code, out, _ = txlake("history", *arguments, "--json")
@@ -200,10 +199,70 @@ def test_a_history_starts_no_spark(
     assert (code, err.count("InvalidRequest")) == (6, 1)
 
 
-def test_the_listings_of_a_lake(lake: Lake, warehouse: str) -> None:
-    lake.sql("CREATE TABLE t (id INT)")
+def test_a_transaction_of_any_process_is_listed_and_ended(
+    warehouse: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lakes, "quiet_spark", started)
+    place = lakes.Place(location=warehouse)
+    with lakes.catalog_of(place) as catalog:
+        session = catalog.sessions.open()
+        first = catalog.transactions.begin("one", session, isolation="snapshot", read_only=True)
+        catalog.transactions.begin("two", session)
+        catalog.transactions.begin("a statement's own", session, explicit=False)
+        code, out, _ = txlake("transactions", "-l", warehouse, "--json")
+        assert code == 0
+        one, two = map(json.loads, out.splitlines())
+        assert set(one) == set(VIEWS["txlake.transactions"].schema.names)
+        assert (one["transaction_id"], one["number"], one["session_id"]) == ("one", first, session)
+        assert (one["isolation"], one["read_only"], one["state"]) == ("snapshot", True, "active")
+        assert one["transaction_begin_time"].endswith("+00:00")
+        assert two["transaction_id"] == "two"
+        assert txlake("transactions", "-l", warehouse, "--kill", str(first))[0] == 0
+        assert not catalog.transactions.is_alive("one")
+        assert catalog.transactions.is_alive("two")
+        code, _, err = txlake("transactions", "-l", warehouse, "--kill", "one")
+        assert code == 6
+        assert "no open transaction 'one'; there are: two\n" in err
+        assert txlake("transactions", "-l", warehouse, "--kill", "two")[0] == 0
+        assert not catalog.transactions.is_alive("two")
+
+
+def started() -> None:
+    """In the place of what starts Spark where it must not be started."""
+    raise AssertionError("Spark was started")
+
+
+def test_locks_and_conflicts_of_any_process_are_listed(
+    warehouse: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lakes, "quiet_spark", started)
+    table = Resource(type=ResourceType.OBJECT, database=1, entity=7)
+    evidence = Evidence(table="t", read_version=1, winning_version=2, winning_timestamp_ms=500)
+    with lakes.catalog_of(lakes.Place(location=warehouse)) as catalog:
+        session = catalog.sessions.open()
+        catalog.transactions.begin("one", session)
+        request = LockRequest(resource=table, mode=LockMode.IX)
+        catalog.locks.acquire(session, "one", [request], 0)
+        catalog.journal.met("one", session, ConcurrentAppendException("lost", evidence))
+        code, out, _ = txlake("locks", "-l", warehouse, "--json")
+        assert code == 0
+        lock = json.loads(out)
+        assert (lock["request_mode"], lock["request_status"]) == ("IX", "GRANT")
+        assert lock["resource_associated_entity_id"] == 7
+        code, out, _ = txlake("conflicts", "-l", warehouse, "--json")
+        assert code == 0
+        conflict = json.loads(out)
+        assert (conflict["error"], conflict["table"]) == ("ConcurrentAppendException", "t")
+        assert conflict["winning_time"] == "1970-01-01T00:00:00.500000+00:00"
+        assert "| IX " in txlake("locks", "-l", warehouse)[1]
+        assert "ConcurrentAppendException" in txlake("conflicts", "-l", warehouse)[1]
+
+
+def test_a_lake_where_nothing_goes_on(warehouse: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lakes, "quiet_spark", started)
     for command in ("locks", "transactions", "conflicts"):
         assert txlake(command, "-l", warehouse, "--json") == (0, "", "")
+        assert txlake(command, "-l", warehouse)[1] == "0 rows\n"
     code, _, err = txlake("transactions", "--kill", "nope", "-l", warehouse)
     assert code == 6
-    assert "no open transaction 'nope'" in err
+    assert "no open transaction 'nope'; there are: none" in err

@@ -113,7 +113,7 @@ def test_the_time_is_said() -> None:
 def test_a_listing_leaves_out_columns_without_a_value() -> None:
     made = listed({"a": "int", "b": "string", "c": "int"}, [{"a": 1, "c": None}, {"a": 2}])
     assert drawn(made, listing=True)[1] == "| a |"
-    assert "b" in drawn(listed({"a": "int", "b": "string"}, []), listing=True)[1]
+    assert drawn(listed({"a": "int", "b": "string"}, []), listing=True) == ["0 rows"]
 
 
 def test_json_lines_of_an_answer_and_of_a_listing() -> None:

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from tests.conflict.cases import CASES, IN_1, PROTOCOL, A, B, Case, gone, ours, read, winner
-from txlake.conflict.check import check, check_all
+from tests.conflict.cases import CASES, IN_1, PROTOCOL, A, B, Case, add, gone, ours, read, winner
+from txlake.conflict.check import check, check_all, check_selects
 from txlake.conflict.context import Context, FileRows
 from txlake.conflict.evidence import Conflicted, Fine, Rebased, conflict_error
-from txlake.conflict.footprint import Footprint
+from txlake.conflict.footprint import Footprint, ReadKind
+from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
 from txlake.conflict.rules import RULES, Rule
 from txlake.conflict.winner import Winner
@@ -30,6 +31,7 @@ from txlake.errors import (
 from txlake.protocol.actions import Add, Protocol
 
 ERRORS: dict[str, type[Conflict]] = {
+    "select_not_true": SerializableIsolationViolation,
     "table_created_by_both": ProtocolChangedException,
     "protocol_changed_by_both": ProtocolChangedException,
     "features_dropped": ProtocolChangedException,
@@ -39,7 +41,6 @@ ERRORS: dict[str, type[Conflict]] = {
     "domain_changed": MetadataChangedException,
     "app_id_advanced": ConcurrentTransactionException,
     "table_changed_by_both": UpdateConflict,
-    "select_not_true": SerializableIsolationViolation,
     "rows_added": ConcurrentAppendException,
     "files_of_old_settings": ConcurrentAppendException,
     "rows_deleted": ConcurrentDeleteReadException,
@@ -206,3 +207,77 @@ def test_the_rows_decide_where_they_can_be_looked_at(holds: bool | None, conflic
     outcome = check(ours(reads=(read("id = 5"),)), far, context)
     assert isinstance(outcome, Conflicted) is conflicts
     assert probe.asked == ["w"]  # statistics rule the other file out already
+
+
+# --- parts of a transaction over several tables ---------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "refusing"),
+    [
+        (ReadKind.PLAIN, {Level.SERIALIZABLE}),
+        (ReadKind.FOR_WRITE, {Level.SERIALIZABLE, Level.WRITE_SERIALIZABLE}),
+        (ReadKind.GUARD, set(Level)),
+    ],
+)
+@pytest.mark.parametrize("level", Level)
+def test_what_was_only_read_has_to_hold_where_something_changes_elsewhere(
+    kind: ReadKind, refusing: set[Level], level: Level
+) -> None:
+    only_read = ours(added=(), reads=(read("id = 5", kind),))
+    elsewhere = replace(only_read, changes_elsewhere=True)
+    theirs = winner(added=(IN_1,))
+    context = replace(context_of(elsewhere), level=level)
+    assert isinstance(check(only_read, theirs, context), Fine)
+    outcome = check(elsewhere, theirs, context)
+    assert isinstance(outcome, Conflicted if level in refusing else Fine)
+    assert elsewhere.depends_on_table(level) is (level in refusing)
+
+
+def test_a_table_that_was_only_read_isnt_changed_by_both() -> None:
+    part = ours(added=(), reads=(read("id = 5000"),), changes_elsewhere=True)
+    context = replace(context_of(part), granularity=Granularity.TABLE)
+    assert isinstance(check(part, winner(added=(IN_1,)), context), Fine)
+    assert isinstance(check(ours(reads=part.reads), winner(added=(IN_1,)), context), Conflicted)
+
+
+def test_selects_are_checked_against_all_winners_before_anything_else() -> None:
+    both = ours(removed=(gone(B),), reads=(read("id = 5", ReadKind.PLAIN), read("id = 11")))
+    context = replace(context_of(both), level=Level.SERIALIZABLE)
+    winners = [winner(6, removed=(gone(B),)), winner(7, added=(IN_1,))]
+    found = check_selects(both, winners, context)
+    assert found is not None
+    assert (found.evidence.rule, found.evidence.winning_version) == ("select_not_true", 7)
+    assert check_selects(both, winners[:1], context) is None
+    assert check_selects(both, winners, replace(context, level=Level.SNAPSHOT)) is None
+    without = replace(both, reads=both.reads[1:])
+    assert check_selects(without, winners, context) is None
+    idle = ours(added=(), reads=both.reads)
+    assert check_selects(idle, winners, context) is None
+
+
+def test_selects_see_what_earlier_winners_did() -> None:
+    part = ours(reads=(read("id = 5", ReadKind.PLAIN),))
+    context = replace(context_of(part), level=Level.SERIALIZABLE)
+    moved = add("w", "1", (1, 10), data_change=False)
+    listed_again = [winner(6, added=(moved,)), winner(7, added=(IN_1,))]
+    assert check_selects(part, listed_again, context) is None
+    assert check_selects(part, listed_again[1:], context) is not None
+
+
+def test_selects_beside_a_protocol_beyond_us() -> None:
+    part = ours(reads=(read("id = 5", ReadKind.PLAIN),))
+    beyond = Protocol(min_reader_version=1, min_writer_version=7, writer_features=("teleport",))
+    with pytest.raises(UnsupportedFeature, match="teleport"):
+        check_selects(part, [winner(protocol=beyond)], context_of(part))
+
+
+def test_depending_on_a_table() -> None:
+    assert not ours().depends_on_table(Level.SERIALIZABLE)
+    for parts in ({"read_app_ids": frozenset({"app"})}, {"read_domains": frozenset({"mine"})}):
+        assert all(ours(**parts).depends_on_table(level) for level in Level)
+    files = ours(read_files=frozenset({"a"}))
+    assert {level for level in Level if files.depends_on_table(level)} == {
+        Level.SERIALIZABLE,
+        Level.WRITE_SERIALIZABLE,
+    }

@@ -7,18 +7,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    Bundle,
-    RuleBasedStateMachine,
-    consumes,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from tests.conflict.histories import History, Transaction
 from tests.conflict.test_histories import run
@@ -39,18 +33,14 @@ def machine(
     rules: Sequence[Rule] = RULES,
     granularity: Granularity = Granularity.ROW,
     *,
-    constrained: bool = False,
     listed: bool = False,
+    constrained: bool = False,
 ) -> type[RuleBasedStateMachine]:
     """Transactions that write once by application id, count in a domain, set and drop things.
 
-    `constrained`: a constraint is set from the beginning, in force as soon as its feature is
-    listed, and nothing else happens than that and rows that are too large: else that is rare.
-    `listed`: the feature is listed, so that constraints are in force as soon as they are set.
+    `listed`: constraints are in force as soon as they are set; `constrained`: there is one that
+    is in force as soon as the feature is listed.
     """
-    listable = ["checkConstraints"] if constrained else ["checkConstraints", "clustering"]
-    values = [TOO_LARGE] if constrained else [0, TOO_LARGE]
-    beside = precondition(lambda _: not constrained)
 
     class Settings(RuleBasedStateMachine):
         transactions: Bundle[Transaction] = Bundle("transactions")
@@ -63,12 +53,13 @@ def machine(
             self.properties: defaultdict[str, set[str]] = defaultdict(set)
             self.features: defaultdict[str, set[str]] = defaultdict(set)
             self.names = 0
-            first = self.history.begin("first")
-            if constrained:
-                self.constrain(first)
             if listed:
+                first = self.history.begin("first")
                 self.list_feature(first, "checkConstraints")
-            if constrained or listed:
+                assert self.history.commit(first)
+            if constrained:
+                first = self.history.begin("first")
+                self.constrain(first)
                 assert self.history.commit(first)
 
         @rule(target=transactions, behind=st.integers(0, 1))
@@ -76,14 +67,12 @@ def machine(
             self.names += 1
             return self.history.begin(f"t{self.names}", behind)
 
-        @beside
         @rule(transaction=transactions, version=st.integers(1, 2))
         def write_once(self, transaction: Transaction, version: int) -> None:
             if (transaction.view.app_version("app") or 0) < version:
                 transaction.stage(Txn(app_id="app", version=version))
                 transaction.insert([(100, version)])
 
-        @beside
         @rule(transaction=transactions)
         def count(self, transaction: Transaction) -> None:
             view = transaction.view
@@ -94,37 +83,33 @@ def machine(
                 )
                 self.counts[transaction.name] += 1
 
-        @beside
         @rule(transaction=transactions)
         def set_property(self, transaction: Transaction) -> None:
             self.properties[transaction.name].add(transaction.name)
             configure(transaction, transaction.name, "set")
 
-        @beside
         @rule(transaction=transactions)
         def constrain(self, transaction: Transaction) -> None:
             if not self.is_any_too_large(transaction.view):
                 configure(transaction, CONSTRAINT, f"v < {TOO_LARGE}")
 
-        @rule(transaction=transactions, name=st.sampled_from(listable))
+        @rule(transaction=transactions, name=st.sampled_from(["checkConstraints", "clustering"]))
         def list_feature(self, transaction: Transaction, name: str) -> None:
             if not self.is_any_too_large(transaction.view):
                 transaction.reads.append(Read(kind=ReadKind.GUARD, files=False))
                 self.features[transaction.name].add(name)
                 write_features(transaction, features(transaction.view) | {name})
 
-        @beside
         @rule(transaction=transactions)
         def drop_feature(self, transaction: Transaction) -> None:
             if not transaction.view.domains:
                 write_features(transaction, features(transaction.view) - {"domainMetadata"})
 
-        @rule(transaction=transactions, value=st.sampled_from(values))
+        @rule(transaction=transactions, value=st.sampled_from([0, TOO_LARGE]))
         def insert(self, transaction: Transaction, value: int) -> None:
             if value < TOO_LARGE or not is_in_force(transaction.view):
                 transaction.insert([(0, value)])
 
-        @beside
         @rule(transaction=transactions)
         def add_a_file_of_a_name(self, transaction: Transaction) -> None:
             if NAMED.key not in transaction.view.files:
@@ -200,7 +185,6 @@ def test_nothing_that_was_set_is_lost(granularity: Granularity) -> None:
     [
         "protocol_changed_by_both",
         "features_dropped",
-        "feature_came_into_force",
         "dropped_feature_used",
         "metadata_changed",
         "domain_changed",
@@ -213,11 +197,23 @@ def test_nothing_that_was_set_is_lost(granularity: Granularity) -> None:
 def test_without_a_rule_something_is_lost(name: str) -> None:
     rules = [one for one in RULES if one.__name__ != name]
     assert len(rules) == len(RULES) - 1
-    without = machine(
-        rules,
-        Granularity.TABLE if name == "table_changed_by_both" else Granularity.ROW,
-        constrained=name == "feature_came_into_force",
-        listed=name == "files_of_old_settings",
-    )
+    grain = Granularity.TABLE if name == "table_changed_by_both" else Granularity.ROW
     with pytest.raises(AssertionError):
-        run(without, 3_000)
+        run(machine(rules, grain, listed=name == "files_of_old_settings"), 3_000)
+
+
+def test_a_feature_that_comes_into_force_unnoticed_is_broken() -> None:
+    """Played, because a search seldom meets it: a row comes as its constraint comes into force."""
+
+    def play(rules: Sequence[Rule]) -> None:
+        world: Any = machine(rules, constrained=True)()
+        lists, inserts = world.begin(0), world.begin(0)
+        world.list_feature(lists, "checkConstraints")
+        world.insert(inserts, TOO_LARGE)
+        world.commit(lists)
+        world.commit(inserts)
+        world.nothing_is_lost()
+
+    play(RULES)
+    with pytest.raises(AssertionError):
+        play([one for one in RULES if one.__name__ != "feature_came_into_force"])

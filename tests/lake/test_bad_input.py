@@ -84,9 +84,12 @@ def test_a_name_that_nothing_has(lake: txlake.Lake) -> None:
 # Tables beyond us
 
 
-def _with_protocol(folder: Path, protocol: dict[str, object]) -> None:
+def _with_protocol(lake: txlake.Lake, folder: Path, protocol: dict[str, object]) -> str:
+    """The name of the table, once it is a path table and another engine wrote that into it."""
+    lake.detach("t")
     commit = folder / "_delta_log" / f"{newest(folder) + 1:020}.json"
     commit.write_text(json.dumps({"protocol": protocol}) + "\n")
+    return f"delta.`{folder}`"
 
 
 @pytest.mark.no_interop("the protocol is of a future that no engine knows")
@@ -108,15 +111,17 @@ def _with_protocol(folder: Path, protocol: dict[str, object]) -> None:
 def test_a_newer_protocol_is_refused_before_anything_is_read(
     t: txlake.Lake, folder: Path, protocol: dict[str, object], said: str
 ) -> None:
-    _with_protocol(folder, protocol)
+    place = _with_protocol(t, folder, protocol)
     files = sorted(folder.rglob("*"))
-    for text in ("SELECT * FROM t", "INSERT INTO t VALUES (3, 'c', NULL)", "DELETE FROM t"):
+    for text in ("SELECT * FROM {}", "INSERT INTO {} VALUES (3, 'c', NULL)", "DELETE FROM {}"):
         with pytest.raises(UnsupportedFeature, match=said):
-            t.sql(text)
+            t.sql(text.format(place))
     with pytest.raises(UnsupportedFeature, match=said):
-        t.read("t")
+        t.read(str(folder))
     with pytest.raises(UnsupportedFeature, match=said):
-        t.write(pa.table({"id": [3]}), "t", "append")
+        t.write(pa.table({"id": [3]}), str(folder), "append")
+    with pytest.raises(UnsupportedFeature, match=said):
+        t.attach(str(folder))
     assert sorted(folder.rglob("*")) == files
 
 
@@ -124,7 +129,8 @@ def test_a_newer_protocol_is_refused_before_anything_is_read(
 def test_an_unknown_writer_feature_lets_read_and_refuses_to_write(
     t: txlake.Lake, folder: Path
 ) -> None:
-    _with_protocol(
+    place = _with_protocol(
+        t,
         folder,
         {
             "minReaderVersion": 1,
@@ -132,17 +138,20 @@ def test_an_unknown_writer_feature_lets_read_and_refuses_to_write(
             "writerFeatures": ["timeMachine", "appendOnly", "invariants"],
         },
     )
-    assert number(t, "SELECT count(*) FROM t") == 2
+    assert number(t, f"SELECT count(*) FROM {place}") == 2
     for text in (
-        "INSERT INTO t VALUES (3, 'c', NULL)",
-        "DELETE FROM t WHERE id = 1",
-        "UPDATE t SET name = 'x'",
-        "OPTIMIZE t",
-        "ALTER TABLE t ADD COLUMN x INT",
-        "VACUUM t",
+        "INSERT INTO {} VALUES (3, 'c', NULL)",
+        "DELETE FROM {} WHERE id = 1",
+        "UPDATE {} SET name = 'x'",
+        "OPTIMIZE {}",
+        "ALTER TABLE {} ADD COLUMN x INT",
+        "VACUUM {}",
     ):
         with refused(t, folder, UnsupportedFeature, "timeMachine"):
-            t.sql(text)
+            t.sql(text.format(place))
+    with refused(t, folder, UnsupportedFeature, "timeMachine"):
+        t.attach(str(folder))
+    assert query(t, "SHOW TABLES") == []
 
 
 @pytest.mark.parametrize(

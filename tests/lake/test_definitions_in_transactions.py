@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -32,9 +33,11 @@ EVERYTHING = """
 """
 
 
-def tables(on: txlake.Lake | txlake.Transaction | txlake.LakeSession) -> list[object]:
+def tables(
+    on: txlake.Lake | txlake.Transaction | txlake.LakeSession, more: str = ""
+) -> list[object]:
     """The names that SHOW TABLES lists."""
-    return [row[1] for row in query(on, "SHOW TABLES")]
+    return [row[1] for row in query(on, f"SHOW TABLES {more}")]
 
 
 def test_a_transaction_sees_its_definitions(t: txlake.Lake) -> None:
@@ -53,6 +56,24 @@ def test_a_transaction_sees_its_definitions(t: txlake.Lake) -> None:
     assert query(t, "SELECT * FROM made") == [(1,)]
     history = t.table("made").history().collect()
     assert [row["version"] for row in history] == [0]
+
+
+def test_a_transaction_lists_its_own_tables(t: txlake.Lake) -> None:
+    t.sql("CREATE DATABASE other; CREATE TABLE other.kept (id INT)")
+    with t.transaction() as tx:
+        tx.sql("CREATE TABLE Made (id INT); ALTER TABLE t RENAME TO other.moved")
+        tx.savepoint("before")
+        tx.sql("CREATE TABLE t (id INT); DROP TABLE Made; CREATE TABLE made2 LIKE t")
+        assert tables(tx) == ["made2", "t"]
+        assert tables(tx, "LIKE 'm*'") == ["made2"]
+        tx.rollback_to("before")
+        assert tables(tx) == ["Made"]
+        assert tables(tx, "IN OTHER") == ["kept", "moved"]
+        assert tables(t) == ["t"]
+        tx.sql("DROP TABLE other.moved")
+        assert tables(tx, "IN other") == ["kept"]
+        assert query(tx, "SELECT name FROM sys.tables ORDER BY name") == [("kept",), ("t",)]
+    assert (tables(t), tables(t, "IN other")) == (["Made"], ["kept"])
 
 
 @pytest.mark.parametrize("end", ["ROLLBACK", "SELECT nope FROM nope"])
@@ -108,6 +129,79 @@ def test_what_stays_outside(t: txlake.Lake) -> None:
             t.transaction() as tx,
         ):
             tx.sql(text)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_path_table_is_not_written_beside_a_definition(
+    t: txlake.Lake, tmp_path: Path, order: int
+) -> None:
+    t.write(t.read("t"), str(tmp_path / "place"))
+    write = f"INSERT INTO delta.`{tmp_path / 'place'}` VALUES (3, 'c')"
+    for definition in ("DROP TABLE t", "CREATE TABLE v (id INT)", "ALTER TABLE t RENAME TO v"):
+        with pytest.raises(InvalidRequest, match="committed alone"), t.transaction() as tx:
+            tx.sql(";".join((definition, write)[::order]))
+    assert tables(t) == ["t"]
+    assert number(t, "SELECT count(*) FROM t") == 2
+    assert number(t, f"SELECT count(*) FROM delta.`{tmp_path / 'place'}`") == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        ("CREATE OR REPLACE TABLE made (z INT)", []),
+        ("CREATE OR REPLACE TABLE made AS SELECT 5 AS z", [(5,)]),
+        ("REPLACE TABLE made SHALLOW CLONE t", [(1, "a"), (2, "b")]),
+        ("CREATE TABLE IF NOT EXISTS made (z INT)", [(1,)]),
+        ("ALTER TABLE made ADD COLUMN z INT; UPDATE made SET z = 2", [(1, 2)]),
+        ("INSERT OVERWRITE made VALUES (9)", [(9,)]),
+        ("OPTIMIZE made", [(1,)]),
+        ("DROP TABLE made; CREATE TABLE made (z INT)", []),
+        ("ALTER TABLE made RENAME TO other; ALTER TABLE other RENAME TO made", [(1,)]),
+    ],
+)
+def test_what_becomes_of_a_table_that_the_transaction_made(
+    t: txlake.Lake, text: str, after: list[tuple[object, ...]]
+) -> None:
+    with t.transaction() as tx:
+        tx.sql("CREATE TABLE made (id BIGINT); INSERT INTO made VALUES (1)")
+        tx.sql(text)
+        assert query(tx, "SELECT * FROM made") == after
+    assert query(t, "SELECT * FROM made") == after
+    assert [row.version for row in t.table("made").history().collect()] == [0]
+    assert tables(t) == ["made", "t"]
+    t.sql("DROP TABLE made; CREATE TABLE made (id INT)")
+    assert query(t, "SELECT * FROM made") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("SELECT * FROM made VERSION AS OF 0", "no versions before COMMIT"),
+        ("SELECT * FROM made TIMESTAMP AS OF '2026-01-01'", "no versions before COMMIT"),
+        ("DESCRIBE HISTORY made", "no versions before COMMIT"),
+        ("RESTORE TABLE made TO VERSION AS OF 0", "no versions before COMMIT"),
+        ("EXPLAIN CONFLICTS DELETE FROM made", "until COMMIT nobody else can write it"),
+        ("CREATE TABLE made (id INT)", "exists already"),
+    ],
+)
+def test_what_a_table_that_is_only_being_made_does_not_have(
+    t: txlake.Lake, text: str, said: str
+) -> None:
+    with (
+        pytest.raises(InvalidRequest, match=f"made.*{said}"),
+        t.transaction() as tx,
+    ):
+        tx.sql(f"CREATE TABLE made (id BIGINT); {text}")
+    assert tables(t) == ["t"]
+
+
+def test_a_copy_is_anybodys(t: txlake.Lake, tmp_path: Path) -> None:
+    for how in ("DEEP CLONE", "SHALLOW CLONE", "LIKE"):
+        place = tmp_path / how
+        t.sql(f"CREATE TABLE delta.`{place}` {how} t")
+        t.sql(f"INSERT INTO delta.`{place}` VALUES (3, 'c')")
+        protocol = json.dumps(txlake.Log(str(place)).snapshot().protocol)
+        assert not any(feature in protocol for feature in ("txlakeCatalog", "domainMetadata"))
 
 
 def test_two_creators_of_one_name(t: txlake.Lake) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -90,30 +91,31 @@ def test_who_aborts_a_delete(lake: txlake.Lake) -> None:
 @pytest.mark.parametrize(
     ("kind", "winner"),
     [
-        (Beside.BLIND_INSERT, "INSERT INTO met VALUES (1, 1)"),
-        (Beside.READING_INSERT, "INSERT INTO met SELECT n, n FROM met WHERE id = 2"),
-        (Beside.OTHER_INSERT, "INSERT INTO met VALUES (9, 9)"),
-        (Beside.DELETE_SAME, "DELETE FROM met WHERE id = 1"),
-        (Beside.UPDATE_SAME, "UPDATE met SET n = n + 1 WHERE id = 1"),
-        (Beside.SAME_FILES, "DELETE FROM met WHERE id = 2"),
-        (Beside.OTHER_FILES, "DELETE FROM met WHERE id = 5"),
-        (Beside.OPTIMIZE, "OPTIMIZE met"),
-        (Beside.ZORDER, "OPTIMIZE met ZORDER BY (id)"),
-        (Beside.ALTER, "ALTER TABLE met SET TBLPROPERTIES ('a' = 'b')"),
+        (Beside.BLIND_INSERT, "INSERT INTO {met} VALUES (1, 1)"),
+        (Beside.READING_INSERT, "INSERT INTO {met} SELECT n, n FROM {met} WHERE id = 2"),
+        (Beside.OTHER_INSERT, "INSERT INTO {met} VALUES (9, 9)"),
+        (Beside.DELETE_SAME, "DELETE FROM {met} WHERE id = 1"),
+        (Beside.UPDATE_SAME, "UPDATE {met} SET n = n + 1 WHERE id = 1"),
+        (Beside.SAME_FILES, "DELETE FROM {met} WHERE id = 2"),
+        (Beside.OTHER_FILES, "DELETE FROM {met} WHERE id = 5"),
+        (Beside.OPTIMIZE, "OPTIMIZE {met}"),
+        (Beside.ZORDER, "OPTIMIZE {met} ZORDER BY (id)"),
+        (Beside.ALTER, "ALTER TABLE {met} SET TBLPROPERTIES ('a' = 'b')"),
     ],
 )
 def test_the_answers_come_true(
-    lake: txlake.Lake, isolation: str, kind: Beside, winner: str
+    lake: txlake.Lake, tmp_path: Path, isolation: str, kind: Beside, winner: str
 ) -> None:
-    statement = "UPDATE met SET n = 7 WHERE id = 1"
-    lake.sql("CREATE OR REPLACE TABLE met (id BIGINT, n BIGINT)")
-    lake.sql("INSERT INTO met VALUES (1, 1), (2, 1), (3, 3)")
-    lake.sql("INSERT INTO met VALUES (5, 5), (6, 6)")
+    met = f"delta.`{tmp_path / 'met'}`"  # which takes no locks: ALTER doesn't wait
+    statement = f"UPDATE {met} SET n = 7 WHERE id = 1"
+    lake.sql(f"CREATE TABLE {met} (id BIGINT, n BIGINT)")
+    lake.sql(f"INSERT INTO {met} VALUES (1, 1), (2, 1), (3, 3)")
+    lake.sql(f"INSERT INTO {met} VALUES (5, 5), (6, 6)")
     tx = lake.begin(isolation=isolation)
     rows = tx.sql(f"EXPLAIN CONFLICTS {statement}").collect()
     [answer] = [row["answer"] for row in rows if row["subject"] == kind.value]
     tx.sql(statement)
-    lake.sql(winner)
+    lake.sql(winner.format(met=met))
     if answer == "both commit":
         tx.commit()
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ import txlake
 import txlake.session.engine
 from tests.lake.rows import number, query, rows
 from tests.lake.unchanged import files_below, newest, refused
-from txlake.errors import InvalidRequest
+from txlake.errors import CorruptTable, InvalidRequest
 from txlake.ports import PutOutcome, Store
 from txlake.storage import open_store
 from txlake.storage.proof import try_store
@@ -178,12 +179,12 @@ KILLED = """
 import os, signal, sys
 import pyarrow as pa
 import txlake
-from txlake.transaction.table_log import TableLog
+from txlake.catalog.commits import CommitLedger
 
 def killed(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
-TableLog.write_commit = killed
+CommitLedger.ratify = killed
 lake = txlake.connect(sys.argv[1])
 lake.write(pa.table({"id": [3, 4]}), "t", "append")
 """
@@ -206,6 +207,11 @@ def test_kill_9_between_data_files_and_commit(
         t.sql("VACUUM t RETAIN 0 HOURS")
     spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     try:
+        # Until its lease is over it may live, and commit.
+        assert t.sql("VACUUM t RETAIN 0 HOURS DRY RUN").collect() == []
+        with sqlite3.connect(folder.parent / "_txlake" / "catalog.db") as catalog:
+            over = "UPDATE txlake_sessions SET lease_ms = 0 WHERE process <> ?"
+            assert catalog.execute(over, [os.getpid()]).rowcount == 1
         planned = [str(row[0]) for row in t.sql("VACUUM t RETAIN 0 HOURS DRY RUN").collect()]
         assert {name.rpartition("/")[2] for name in planned} == orphans
         assert orphans <= files_below(folder)
@@ -215,6 +221,25 @@ def test_kill_9_between_data_files_and_commit(
     assert not orphans & files_below(folder)
     assert query(t, "SELECT id FROM t") == [(1,), (2,), (5,)]
     assert query(t, "SELECT id FROM t VERSION AS OF 1") == [(1,), (2,)]
+
+
+@pytest.mark.no_interop("another writer's commit stands where the lake's belongs")
+def test_a_foreign_commit_spoils_one_table_alone(
+    t: txlake.Lake, folder: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    t.sql("CREATE TABLE other AS SELECT 1 AS id")
+    foreign = folder / "_delta_log" / f"{2:020}.json"
+    foreign.write_text('{"commitInfo":{"operation":"INTRUDE"}}\n')
+    t.sql("INSERT INTO t VALUES (3)")  # it is ratified; who publishes it finds the file
+    assert "holds another commit" in caplog.text
+    with txlake.connect(str(folder.parent), spark=spark) as again:
+        assert number(again, "SELECT count(*) FROM other") == 1
+        for text in ("SELECT * FROM t", "INSERT INTO t VALUES (4)"):
+            with pytest.raises(CorruptTable, match=rf"{foreign.name} holds another commit"):
+                again.sql(text)
+        foreign.unlink()
+        assert query(again, "SELECT id FROM t") == [(1,), (2,), (3,)]
+    assert '"WRITE"' in foreign.read_text()
 
 
 # Kills the Python worker that writes, and its own, once: after rows are on their way.

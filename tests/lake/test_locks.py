@@ -10,6 +10,7 @@ import pytest
 
 import txlake
 from tests.lake.rows import number, query
+from txlake.catalog import locks as locks_module
 from txlake.errors import Deadlock, InvalidRequest, LockTimeout
 
 Session = txlake.LakeSession
@@ -192,6 +193,18 @@ def test_of_a_deadlock_the_youngest_is_told(t: txlake.Lake, threads: ThreadPoolE
     assert younger.state == "failed"
     assert number(t, "SELECT count(*) FROM u") == 1
     assert [row[0] for row in query(t, "SELECT error FROM txlake.conflicts")] == ["Deadlock"]
+
+
+def test_who_waits_for_his_own_transaction_is_told(
+    t: txlake.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks_module, "_OWN_WAIT_MS", 30)
+    tx = t.begin()
+    tx.sql("INSERT INTO t VALUES (2)")
+    with pytest.raises(Deadlock, match="which this thread has used itself"):
+        t.sql("DROP TABLE t")
+    tx.commit()
+    assert number(t, "SELECT count(*) FROM t") == 2
 
 
 def test_lock_table_keeps_writers_out(t: txlake.Lake, threads: ThreadPoolExecutor) -> None:

@@ -224,6 +224,25 @@ def test_path_tables_are_committed_alone(bank: txlake.Lake, tmp_path: Path) -> N
     assert number(bank, "SELECT count(*) FROM checking") == 4
 
 
+@pytest.mark.parametrize("level", LEVELS)
+def test_what_was_read_in_path_tables_is_checked_before_the_commit(
+    bank: txlake.Lake, tmp_path: Path, level: str
+) -> None:
+    place = str(tmp_path / "plain")
+    bank.write(pa.table({"id": [1]}), place)
+    bank.write(pa.table({"id": [1]}), f"{place} too")
+    for written in ("checking", f"delta.`{place} too`"):
+        tx = bank.begin(isolation=level)
+        assert number(tx, f"SELECT count(*) FROM delta.`{place}`") is not None
+        tx.sql(f"DELETE FROM {written} WHERE id = 1")
+        bank.sql(f"INSERT INTO delta.`{place}` VALUES (2)")
+        if level == "serializable":
+            with pytest.raises(SerializableIsolationViolation):
+                tx.commit()
+        else:
+            tx.commit()
+
+
 def test_savepoints_reach_over_tables(bank: txlake.Lake) -> None:
     with bank.transaction() as tx:
         transfer(tx, 1, 10)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +13,7 @@ import pytest
 import txlake
 from tests.lake.rows import query
 from tests.lake.unchanged import newest
-from txlake.errors import InvalidRequest
+from txlake.errors import InvalidRequest, LockTimeout
 
 SEQUENCES = {
     "delete what was inserted": [
@@ -107,6 +109,17 @@ def t(lake: txlake.Lake) -> txlake.Lake:
     return lake
 
 
+@contextmanager
+def beside(other: txlake.LakeSession, texts: list[str]) -> Iterator[None]:
+    """What another session does on `t`, which waits for definitions, and not for changed rows."""
+    other.sql("SET LOCK_TIMEOUT 0")
+    if not any(text.startswith(("ALTER", "CREATE", "RESTORE", "TRUNCATE")) for text in texts):
+        yield
+        return
+    with pytest.raises(LockTimeout, match="1222"):
+        yield
+
+
 @pytest.mark.parametrize(
     ("case", "vectors"),
     [*((case, "true") for case in SEQUENCES), *((case, "false") for case in COPIED)],
@@ -125,7 +138,9 @@ def test_what_it_sees_is_what_is_committed(
         for text in SEQUENCES[case]:
             tx.sql(text)
         assert query(tx, "SELECT * FROM t") == expected
-        assert query(t, "SELECT * FROM t") == before
+        with t.session() as other, beside(other, SEQUENCES[case]):
+            assert query(other, "SELECT * FROM t") == before
+        assert newest(folder) == version
     assert query(t, "SELECT * FROM t") == expected
     assert newest(folder) == version + 1
     assert query(t, f"SELECT * FROM t VERSION AS OF {version}") == before
@@ -151,7 +166,11 @@ def test_names_change_in_a_transaction_and_with_it(t: txlake.Lake, tmp_path: Pat
         assert query(tx, "SELECT id FROM u") == [(2,), (3,), (4,)]
         with pytest.raises(InvalidRequest, match="no table 't'"):
             tx.table("t")
-        assert t.read("t").count() == 4
+        with t.session() as other:
+            other.sql("SET LOCK_TIMEOUT 0")
+            with pytest.raises(LockTimeout, match="1222"):
+                other.read("t")
+        assert newest(tmp_path / "warehouse" / "t") == 1
     assert t.read("u").count() == 3
     tx = t.begin()
     tx.sql("DROP TABLE u; CREATE TABLE made (x INT)")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from txlake.catalog import DatabaseEntry
@@ -14,10 +16,10 @@ SNAPSHOT, WRITE, SERIAL = Level.SNAPSHOT, Level.WRITE_SERIALIZABLE, Level.SERIAL
 SET_SNAPSHOT = SetIsolation("snapshot", "SNAPSHOT")
 SET_SERIAL = SetIsolation("serializable", "SERIALIZABLE")
 WEAK = SetIsolation(None, "READ COMMITTED")
-PLAIN = DatabaseEntry(id="1", number=1, created_ms=0, name="d")
-STRICT = DatabaseEntry(id="1", number=1, created_ms=0, name="d", isolation="serializable")
-DEAF = DatabaseEntry(id="1", number=1, created_ms=0, name="d", properties={IGNORED: "TRUE"})
-HEARS = DatabaseEntry(id="1", number=1, created_ms=0, name="d", properties={IGNORED: "false"})
+PLAIN = DatabaseEntry(id="1", number=1, name="d", created_ms=0)
+STRICT = replace(PLAIN, isolation="serializable")
+DEAF = replace(PLAIN, properties={IGNORED: "TRUE"})
+HEARS = replace(PLAIN, properties={IGNORED: "false"})
 
 
 @pytest.mark.parametrize(

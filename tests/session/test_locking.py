@@ -59,7 +59,7 @@ def taken(text: str) -> str:
         ("SELECT * FROM delta.`/p`", "Sch-S delta.`/p`"),
         ("LOCK TABLE a, db.b", "X a, X db.b"),
         ("LOCK a", "X a"),
-        ("VACUUM a", "Sch-S a"),
+        ("VACUUM a", "IX a"),
         ("GENERATE symlink_format_manifest FOR TABLE a", "Sch-S a"),
         ("DESCRIBE a", "Sch-S a"),
         ("DESCRIBE HISTORY a", "Sch-S a"),

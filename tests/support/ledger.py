@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from txlake.errors import InvalidRequest
@@ -50,6 +51,7 @@ class SimulatedLedger:
         self.ratified: list[str] = []
         self.ended: set[str] = set()
         self.requests: list[str] = []
+        self.losses: Counter[str] = Counter()  # by transaction
         self.hook = hook
         self._now_ms = now_ms
 
@@ -109,6 +111,7 @@ class SimulatedLedger:
             if table.head != version:
                 moved[table_id] = table.head
         if moved:
+            self.losses[request.transaction_id] += 1
             return Moved(heads=moved)
         self.ratified.append(request.transaction_id)
         self.end(request.transaction_id)
@@ -156,10 +159,11 @@ class SimulatedLedger:
         self.hook("reserve done")
         return True
 
-    def publishes(self, table_id: str, version: int) -> None:
+    def publishes(self, versions: Mapping[str, int]) -> None:
         self._request("publishes")
-        table = self.tables[table_id]
-        table.published = max(table.published, version)
+        for table_id, version in versions.items():
+            table = self.tables[table_id]
+            table.published = max(table.published, version)
         self.hook("publishes done")
 
     def end(self, transaction_id: str) -> None:

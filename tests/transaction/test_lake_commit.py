@@ -14,6 +14,7 @@ from tests.transaction.lake_of import (
     write_both,
 )
 from tests.transaction.log_of import add, metadata
+from txlake.conflict.footprint import ReadKind
 from txlake.conflict.levels import Level
 from txlake.errors import (
     ConcurrentAppendException,
@@ -136,6 +137,14 @@ def test_a_detached_table_is_no_part_of_it() -> None:
     committing = TableTransaction(lake.plain("a"), lake.plain("a").latest())
     committing.stage([add("x")], operation="WRITE")
     assert committing.commit().version == 2
+
+
+def test_two_parts_of_one_table_are_refused() -> None:
+    lake = lake_of()
+    tx = write_both(lake)
+    tx.tables["c"] = TableTransaction(lake.open("a"), lake.open("a").latest())
+    with pytest.raises(InvalidRequest, match="found two for one"):
+        tx.commit()
 
 
 # --- others come first ----------------------------------------------------------------------------
@@ -379,6 +388,17 @@ def test_what_was_read_matters_to_a_transaction_that_changes_data_alone() -> Non
     tx.table("a").stage([metadata({"delta.appendOnly": "false"})], operation="SET")
     lake.append("b", add("x"))
     assert tx.commit().tables["a"].version == 1
+
+
+def test_a_guard_on_another_table_holds_at_every_level() -> None:
+    lake = lake_of()
+    for level in Level:
+        tx = lake.begin(level)
+        tx.table("b").read(kind=ReadKind.GUARD)
+        tx.table("a").stage([metadata({"delta.appendOnly": "false"})], operation="SET")
+        lake.append("b", add(f"x-{level.value}"))
+        with pytest.raises(ConcurrentAppendException, match=r"^b: "):
+            tx.commit()
 
 
 def test_a_table_that_was_read_and_altered_meanwhile() -> None:

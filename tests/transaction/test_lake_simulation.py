@@ -8,7 +8,7 @@ instants: each must have read what it would have read then.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -309,6 +309,35 @@ def test_a_cycle_through_tables_that_are_only_read_is_refused() -> None:
     loose = [cycle(seed, Level.SNAPSHOT) for seed in range(30)]
     assert {committed for _, committed in loose} == {3}
     assert any(world.check_reads() for world, _ in loose)
+
+
+def losses(seed: int, reserve_after: int) -> int:
+    """How often the unluckiest lost of many that append to the same tables over and over."""
+    world = World(seed, Faults())
+    retry = RetrySettings(
+        commit_attempts_max=100, wait_ms_min=1, wait_ms_max=4, reserve_after=reserve_after
+    )
+    world.lake.settings = replace(world.lake.settings, retry=retry)
+
+    def process() -> None:
+        for _ in range(3):
+
+            def append(tx: LakeTransaction) -> None:
+                for name in TABLES[:2]:
+                    file = counter("x", 1, world.system.new_id())
+                    tx.table(name).stage([file], operation="WRITE")
+
+            world.run(append, None)
+
+    world.scheduler.run([process] * 6)
+    assert set(world.told.values()) == {"committed"}
+    return max(world.lake.ledger.losses.values())
+
+
+def test_who_lost_often_has_the_next_turn() -> None:
+    seeds = range(3)
+    assert max(losses(seed, reserve_after=2) for seed in seeds) <= 3
+    assert max(losses(seed, reserve_after=1_000) for seed in seeds) > 3
 
 
 def test_a_seed_replays() -> None:

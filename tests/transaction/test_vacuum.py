@@ -228,6 +228,49 @@ def test_files_are_deleted_between_two_commits() -> None:
     assert order.index("put_if_absent") < order.index("delete")
 
 
+def test_files_of_open_transactions_stay() -> None:
+    table = _table(add("live"))
+    for path, minutes_before in (("own", -1), ("skewed", 10), ("orphan", 11)):
+        table.store.files[path] = (b"1", _NOW - minutes_before * HOUR // 60)
+    table.clock.time_ms = _NOW + HOUR
+    log = table.open()
+    vacuum(log, 0, retention_check=False, oldest_begin=lambda: _NOW)
+    assert {"own", "skewed"} <= set(table.paths)
+    assert "orphan" not in table.paths
+    assert table.store.sweeps == [("", _NOW + HOUR - DAY)]
+    vacuum(log, 0, retention_check=False, oldest_begin=lambda: _NOW - 2 * DAY)
+    assert table.store.sweeps[1:] == [("", _NOW - 2 * DAY - HOUR // 6)]
+    assert "own" in table.paths
+    vacuum(log, 0, retention_check=False, oldest_begin=lambda: None)
+    assert {"own", "skewed"}.isdisjoint(table.paths)
+
+
+def test_files_that_open_transactions_read_stay() -> None:
+    table = _table(add("live"), add("early"), add("late"))
+    _put(table, "live", "early", "late")
+    table.clock.time_ms = _NOW - 3 * HOUR
+    table.commit(1, remove("early", _NOW - 4 * HOUR)).commit(2, add("other"))
+    # A transaction that began before the reader did removed it, and committed after.
+    table.clock.time_ms = _NOW - HOUR
+    table.commit(3, remove("late", _NOW - 5 * HOUR))
+    options: dict[str, object] = {"retention_ms": 0, "retention_check": False}
+    assert _planned(table, **options, oldest_begin=lambda: _NOW - 2 * HOUR) == ["early"]
+    assert _planned(table, **options) == ["early", "late"]
+
+
+def test_open_transactions_are_asked_for_last() -> None:
+    table = _table(add("live"))
+    _put(table, "orphan")
+    table.clock.time_ms = _NOW
+
+    def asked() -> int:
+        # Whoever begins from here on reads what the plan goes by, and its files aren't listed.
+        assert ("list", "") in table.store.requests
+        return _NOW
+
+    assert plan_vacuum(table.open(), oldest_begin=asked).paths == ("orphan",)
+
+
 @pytest.mark.parametrize(("hours", "swept_before"), [(0, 24), (23, 24), (30, 30)])
 def test_leftovers_go_when_no_writer_can_be_at_them(hours: int, swept_before: int) -> None:
     table = _table(add("live"))

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from txlake.catalog.catalog import DEFAULT_DATABASE, Catalog
 from txlake.catalog.database import sqlite_url
-from txlake.catalog.names import DatabaseEntry, TableEntry
+from txlake.catalog.names import DatabaseEntry, TableEntry, matches
+from txlake.catalog.ratifying import killed
 
-__all__ = ["DEFAULT_DATABASE", "Catalog", "DatabaseEntry", "TableEntry", "sqlite_url"]
+__all__ = [
+    "DEFAULT_DATABASE",
+    "Catalog",
+    "DatabaseEntry",
+    "TableEntry",
+    "killed",
+    "matches",
+    "sqlite_url",
+]

@@ -127,9 +127,10 @@ class Catalog:
         return found
 
     def close(self) -> None:
-        """Ends the sessions and closes the connections; a catalog in memory keeps its one."""
-        self.sessions.stop()
-        self._on.close()
+        """Ends the sessions and closes the connections; one in memory stays, for other lakes."""
+        if not self._on.is_in_memory:
+            self.sessions.stop()
+            self._on.close()
 
     # Databases
 
@@ -208,6 +209,7 @@ class Catalog:
         with self._on.writing() as connection:
             names.lock_sequence(connection)
             entry = names.required(connection, name)
+            names.lock_tables_of(connection, entry)
             if names.tables_of(connection, entry):
                 raise InvalidRequest(f"database {name!r} got a table meanwhile; drop it again")
             names.drop_database(connection, entry)
@@ -217,8 +219,7 @@ class Catalog:
     def find(self, database: str, name: str) -> TableEntry | None:
         """The table of that name; letter case doesn't count."""
         with self._on.reading() as connection:
-            owner = names.database(connection, database)
-            return None if owner is None else names.table(connection, owner, name)
+            return names.table(connection, database, name)
 
     def at_place(self, location: str) -> TableEntry | None:
         """The table at a place, the store's URL."""
@@ -235,8 +236,7 @@ class Catalog:
         with self._on.noting() as connection:
             return names.new_number(connection)
 
-    def tables(self, database: str, pattern: str | None = None) -> list[TableEntry]:
+    def tables(self, database: str) -> list[TableEntry]:
         """A database's tables by name. Raises InvalidRequest when there is no such database."""
         with self._on.reading() as connection:
-            inside = names.tables_of(connection, names.required(connection, database))
-        return [entry for entry in inside if matches(entry.name, pattern)]
+            return names.tables_of(connection, names.required(connection, database))

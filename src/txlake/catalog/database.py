@@ -50,7 +50,12 @@ class Database:
             self.is_sqlite = self.url.get_backend_name() == "sqlite"
             self._durable = self._engine(is_durable=True)
             self._light = self._durable if self.is_in_memory else self._engine(is_durable=False)
-        except (ArgumentError, NoSuchModuleError, ImportError) as error:
+        except ImportError as error:
+            raise InvalidRequest(
+                f"catalog {self.shown}: {error}; install the driver, for PostgreSQL with "
+                "pip install 'txlake[postgresql]'"
+            ) from error
+        except (ArgumentError, NoSuchModuleError) as error:
             raise InvalidRequest(
                 "catalog: expected a URL like sqlite:///path or postgresql+psycopg://host/db: "
                 f"{error}"

@@ -38,6 +38,8 @@ from txlake.errors import Deadlock, LockTimeout, Unavailable
 _PAUSE_MS_MIN = 2.0
 _PAUSE_MS_MAX = 50.0
 _PAUSE_GROWTH = 1.5
+# A thread that waits for a transaction which it used last itself would mostly wait for ever.
+_OWN_WAIT_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,8 @@ class Locks:
         self._bell = _Bell()
         # What was granted here, by transaction or session: asking for it again costs nothing.
         self._held: dict[str | int, dict[Resource, LockMode]] = {}
+        # Which thread used a transaction last.
+        self._users: dict[str, int] = {}
 
     def acquire(
         self,
@@ -85,11 +89,14 @@ class Locks:
 
         Raises:
             LockTimeout: not granted in time; says who is in the way.
-            Deadlock: the transaction waits for itself and began last of all those concerned.
+            Deadlock: the transaction waits for itself and began last of all those concerned, or
+                its thread has waited ten seconds for a transaction that it used last itself.
             Unavailable: the session's lease is over, the transaction was killed, or the database
                 can't be reached.
         """
         owner = Owner(session=session_id, transaction=transaction_id)
+        if transaction_id is not None:
+            self._users[transaction_id] = threading.get_ident()
         wanted = self._wanted(owner, requests)
         if not wanted:
             return
@@ -115,6 +122,7 @@ class Locks:
     def ended(self, transaction_id: str) -> None:
         """Wakes the waiters of this process: the transaction's rows were removed."""
         self._held.pop(transaction_id, None)
+        self._users.pop(transaction_id, None)
         self._bell.ring()
 
     def awaits_nobody(self, requests: Sequence[LockRequest]) -> bool:
@@ -183,9 +191,8 @@ class Locks:
                 elif blockers(asked, seen):
                     self._add(connection, [*new, asked])
                     new = []
-                    settled = self._settled(connection, asked)
-                    others_may_go_on |= settled.others_may_go_on
-                    if not settled.is_granted:
+                    others_may_go_on = True
+                    if not self._settled(connection, asked):
                         if not waits:
                             raise self._timeout(connection, asked, 0)
                         waiting = asked
@@ -196,7 +203,7 @@ class Locks:
                     new.append(replace(asked, status=LockStatus.GRANT))
                 granted.append(asked)
             self._add(connection, new)
-        if others_may_go_on:
+        if others_may_go_on:  # the victims of a deadlock, and who waits for the dead
             self._bell.ring()
         return granted, waiting
 
@@ -206,13 +213,14 @@ class Locks:
         except IntegrityError as error:  # the session isn't there any more
             raise _lost(requests[0].owner) from error
 
-    def _settled(self, connection: Connection, asked: Queued) -> _Settled:
+    def _settled(self, connection: Connection, asked: Queued) -> bool:
         """Grants a waiting request if that can be. Who calls it has the turn to decide.
+
+        Circles of waiting close only when somebody begins to wait, so that they are found then.
 
         Raises Deadlock when its transaction has to give up, Unavailable when it is gone.
         """
         found = lock_rows.standing(connection, self._on, contested=True)
-        others_may_go_on = found.is_over
         if found.is_over:
             reap(self._on, connection)
             found = lock_rows.standing(connection, self._on, contested=True)
@@ -224,11 +232,10 @@ class Locks:
             victim = youngest(cycle)
             if victim.id == mine.id:
                 raise _deadlock(connection, mine, requests)
-            others_may_go_on = True
             lock_rows.mark(connection, victim, LockStatus.VICTIM)
             requests = [_with_status(one, victim, LockStatus.VICTIM) for one in requests]
         if blockers(mine, requests):
-            return _Settled(others_may_go_on=others_may_go_on)
+            return False
         if mine.status is LockStatus.WAIT:
             lock_rows.mark(connection, mine, LockStatus.GRANT)
         else:
@@ -236,7 +243,7 @@ class Locks:
             assert held is not None, "a conversion is of something"
             lock_rows.remove(connection, mine)
             lock_rows.convert(connection, held, mine.mode)
-        return _Settled(is_granted=True, others_may_go_on=others_may_go_on)
+        return True
 
     # Waiting
 
@@ -255,14 +262,13 @@ class Locks:
                 stays = self._stays(connection, asked)
                 if stays and is_late:
                     raise self._timeout(connection, asked, timeout_ms)
+                if stays and system.monotonic_ms() - begun_ms >= _OWN_WAIT_MS:
+                    self._require_other_threads(connection, asked)
             if not stays:
                 with self._on.noting() as connection:
                     lock_rows.take_turn(connection)
-                    settled = self._settled(connection, asked)
-                if settled.others_may_go_on:
-                    self._bell.ring()
-                if settled.is_granted:
-                    return
+                    if self._settled(connection, asked):
+                        return
             pause_ms = min(pause_ms * _PAUSE_GROWTH, _PAUSE_MS_MAX)
 
     def _stays(self, connection: Connection, asked: Queued) -> bool:
@@ -273,8 +279,20 @@ class Locks:
             not found.is_over
             and mine.status is not LockStatus.VICTIM
             and bool(blockers(mine, found.requests))
-            and cycle_through(mine.owner, waits_for(found.requests)) is None
         )
+
+    def _require_other_threads(self, connection: Connection, asked: Queued) -> None:
+        """Raises Deadlock when the waiting thread itself has to end what it waits for."""
+        found = lock_rows.standing(connection, self._on, contested=True)
+        for one in blockers(_mine(asked, found.requests), found.requests):
+            transaction_id = one.owner.transaction
+            if transaction_id and self._users.get(transaction_id) == threading.get_ident():
+                raise Deadlock(
+                    f"{lock_rows.named(connection, asked.resource)}: "
+                    f"{lock_rows.whose(connection, asked.owner)} waits for {asked.mode.value}, and "
+                    f"{lock_rows.whose(connection, one.owner)} holds {one.mode.value}, which this "
+                    "thread has used itself: end that transaction first, or in another thread"
+                )
 
     def _withdraw(self, owner: Owner) -> None:
         # Who can't be reached now removes it with its transaction, or when the lease is over.
@@ -309,14 +327,6 @@ class Locks:
             for one in _all_in_the_way(owner, requests, found.requests)
             if one.status is LockStatus.GRANT or not granted_only
         ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Settled:
-    """What became of a waiting request, and whether others have to look at theirs again."""
-
-    is_granted: bool = False
-    others_may_go_on: bool = False
 
 
 class _Bell:

@@ -22,6 +22,18 @@ LOCK = "lock"
 SEQUENCE = "sequence"
 _OBJECT = "object"
 
+NEWEST_SEQUENCE = sa.select(counters.c.value).where(counters.c.name == SEQUENCE)
+_SET_SEQUENCE = (
+    sa.update(counters).where(counters.c.name == SEQUENCE).values(value=sa.bindparam("new"))
+)
+_NUMBERED = (
+    sa.update(counters)
+    .where(counters.c.name == sa.bindparam("counter"))
+    .values(value=counters.c.value + sa.bindparam("count"))
+    .returning(counters.c.value)
+)
+_DATABASE = sa.select(databases).where(databases.c.folded_name == sa.bindparam("named"))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseEntry:
@@ -60,37 +72,28 @@ class TableEntry:
 
 def newest_sequence(connection: Connection) -> int:
     """The lake's newest instant."""
-    query = sa.select(counters.c.value).where(counters.c.name == SEQUENCE)
-    return int(connection.execute(query).scalar_one())
+    return int(connection.execute(NEWEST_SEQUENCE).scalar_one())
 
 
 def lock_sequence(connection: Connection) -> int:
     """The lake's newest instant, which nobody else advances until the transaction ends."""
-    query = sa.select(counters.c.value).where(counters.c.name == SEQUENCE).with_for_update()
-    return int(connection.execute(query).scalar_one())
+    return int(connection.execute(NEWEST_SEQUENCE.with_for_update()).scalar_one())
 
 
 def set_sequence(connection: Connection, sequence: int) -> None:
     """Advances the sequence that was locked."""
-    changed = sa.update(counters).where(counters.c.name == SEQUENCE)
-    connection.execute(changed.values(value=sequence))
+    connection.execute(_SET_SEQUENCE, {"new": sequence})
 
 
 def next_number(connection: Connection, counter: str, count: int = 1) -> int:
     """The first of so many new numbers of a counter; others wait for them until the end."""
-    given = (
-        sa.update(counters)
-        .where(counters.c.name == counter)
-        .values(value=counters.c.value + count)
-        .returning(counters.c.value)
-    )
-    return int(connection.execute(given).scalar_one()) - count + 1
+    given = connection.execute(_NUMBERED, {"counter": counter, "count": count})
+    return int(given.scalar_one()) - count + 1
 
 
 def database(connection: Connection, name: str) -> DatabaseEntry | None:
     """The database of that name; letter case doesn't count."""
-    query = sa.select(databases).where(databases.c.folded_name == name.lower())
-    row = connection.execute(query).first()
+    row = connection.execute(_DATABASE, {"named": name.lower()}).first()
     return None if row is None else database_entry(row)
 
 
@@ -152,17 +155,23 @@ def unattached(connection: Connection) -> list[TableEntry]:
     return [table_entry(row, owners[row.database_id]) for row in found]
 
 
+def lock_tables_of(connection: Connection, owner: DatabaseEntry) -> None:
+    """Locks a database's tables, dropped ones too, in the order that all keep who lock several."""
+    query = sa.select(tables.c.id).where(tables.c.database_id == owner.id)
+    connection.execute(query.order_by(tables.c.id).with_for_update())
+
+
 def tables_of(connection: Connection, owner: DatabaseEntry) -> list[TableEntry]:
     """A database's tables by name."""
     query = _live().where(tables.c.database_id == owner.id).order_by(tables.c.folded_name)
     return [table_entry(row, owner) for row in connection.execute(query)]
 
 
-def table(connection: Connection, owner: DatabaseEntry, name: str) -> TableEntry | None:
+def table(connection: Connection, database_name: str, name: str) -> TableEntry | None:
     """The table of that name; letter case doesn't count."""
-    query = _live().where(tables.c.database_id == owner.id, tables.c.folded_name == name.lower())
-    row = connection.execute(query).first()
-    return None if row is None else table_entry(row, owner)
+    wanted = {"of": database_name.lower(), "named": name.lower()}
+    row = connection.execute(_FIND, wanted).first()
+    return None if row is None else _entry(row, row.database_name, row.database_number)
 
 
 def add_table(
@@ -178,7 +187,7 @@ def add_table(
 ) -> TableEntry:
     """Names a table. Raises InvalidRequest when the name is taken or the database missing."""
     owner = required(connection, database_name)
-    if table(connection, owner, name) is not None:
+    if table(connection, owner.name, name) is not None:
         raise InvalidRequest(
             f"table {owner.name}.{name} exists already; use IF NOT EXISTS or OR REPLACE"
         )
@@ -214,7 +223,7 @@ def rename_table(
 ) -> None:
     """Gives a table another name. Raises InvalidRequest when that is taken, or the table gone."""
     owner = required(connection, database_name)
-    if table(connection, owner, name) is not None:
+    if table(connection, owner.name, name) is not None:
         raise InvalidRequest(f"table {owner.name}.{name} exists already")
     renamed = connection.execute(
         _live_update(table_id).values(
@@ -320,11 +329,15 @@ def database_entry(row: sa.Row[Any]) -> DatabaseEntry:
 
 def table_entry(row: sa.Row[Any], owner: DatabaseEntry) -> TableEntry:
     """The entry of a row of `tables`."""
+    return _entry(row, owner.name, owner.number)
+
+
+def _entry(row: sa.Row[Any], database_name: str, database_number: int) -> TableEntry:
     return TableEntry(
         id=row.id,
         number=row.number,
-        database=owner.name,
-        database_number=owner.number,
+        database=database_name,
+        database_number=database_number,
         name=row.name,
         location=row.location,
         managed=row.managed,
@@ -336,6 +349,19 @@ def table_entry(row: sa.Row[Any], owner: DatabaseEntry) -> TableEntry:
 
 def _live() -> sa.Select[Any]:
     return sa.select(tables).where(tables.c.dropped_sequence.is_(None))
+
+
+_FIND = (
+    _live()
+    .add_columns(
+        databases.c.name.label("database_name"), databases.c.number.label("database_number")
+    )
+    .join(databases, tables.c.database_id == databases.c.id)
+    .where(
+        databases.c.folded_name == sa.bindparam("of"),
+        tables.c.folded_name == sa.bindparam("named"),
+    )
+)
 
 
 def _live_update(table_id: str) -> sa.Update:

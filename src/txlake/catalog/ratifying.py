@@ -48,9 +48,8 @@ _OPERATION_LENGTH = 64
 
 _IDS: sa.BindParameter[object] = sa.bindparam("ids", expanding=True)
 _ADD_COMMITS = sa.insert(commits)
-_ADVANCE = (
-    sa.update(tables).where(tables.c.id == sa.bindparam("of")).values(head=sa.bindparam("version"))
-)
+_NEWEST = sa.select(sa.func.max(commits.c.version)).where(commits.c.table_id == tables.c.id)
+_ADVANCE = sa.update(tables).where(tables.c.id.in_(_IDS)).values(head=_NEWEST.scalar_subquery())
 
 
 @dataclass(slots=True)
@@ -106,6 +105,9 @@ class Ratifier:
                 )
             )
             .where(tables.c.id.in_(_IDS))
+            # In one order: who notes publications locks them too.
+            .order_by(tables.c.id)
+            .with_for_update(of=tables)
         )
 
     def ratify(self, connection: Connection, requests: Sequence[Ratification]) -> list[Decision]:
@@ -122,6 +124,11 @@ def ended(transaction_id: str) -> Unavailable:
         f"transaction {transaction_id} was ended while it was open: nothing was heard of its "
         "session for longer than its lease, and VACUUM may have taken its files; run it again"
     )
+
+
+def killed(transaction_id: str) -> Unavailable:
+    """What to raise for a transaction that somebody ended by its id."""
+    return Unavailable(f"transaction {transaction_id} was killed by somebody else; run it again")
 
 
 class _Book:
@@ -147,7 +154,6 @@ class _Book:
         }
         self._ended: list[str] = []
         self._commits: list[dict[str, object]] = []
-        self._advanced: dict[str, int] = {}
 
     def decided(self, request: Ratification) -> Decision:
         """What becomes of a request; noted for writing when it is ratified."""
@@ -164,6 +170,7 @@ class _Book:
             if moved:
                 return Moved(heads=moved)
             if request.names:
+                self._write_commits()  # names look at what is in the database
                 with self._connection.begin_nested():
                     named = self._named(request)
                 self._tables.update(named)
@@ -178,13 +185,16 @@ class _Book:
         if not self._ended:
             return
         with self._on.together(self._connection):
-            if self._commits:
-                self._connection.execute(_ADD_COMMITS, self._commits)
-            if self._advanced:
-                heads = [{"of": of, "version": head} for of, head in self._advanced.items()]
-                self._connection.execute(_ADVANCE, heads)
+            self._write_commits()
             end_transactions(self._connection, self._ended)
             names.set_sequence(self._connection, self._sequence)
+
+    def _write_commits(self) -> None:
+        if self._commits:
+            self._connection.execute(_ADD_COMMITS, self._commits)
+            advanced = {commit["table_id"] for commit in self._commits}
+            self._connection.execute(_ADVANCE, {"ids": list(advanced)})
+            self._commits = []
 
     def _check_owner(self, transaction_id: str) -> None:
         owner = self._owners.get(transaction_id)
@@ -197,9 +207,7 @@ class _Book:
                 f"transaction {transaction_id} failed, it can only be rolled back; run it again"
             )
         if owner.state != ACTIVE:
-            raise Unavailable(
-                f"transaction {transaction_id} was killed by somebody else; run it again"
-            )
+            raise killed(transaction_id)
 
     def _check_attached(self, table_id: str) -> None:
         found = self._tables.get(table_id)
@@ -261,8 +269,7 @@ class _Book:
         if change.head is None and first is None:
             return _Table(number, None)
         names.attach_table(self._connection, change.id, change.location, head, self._now_ms)
-        if head >= 0:
-            self._add_start(change.id, head, transaction_id)
+        self._start(change.id, head, transaction_id)
         return _Table(number, head)
 
     def _number(self, change: NewTable) -> int:
@@ -283,19 +290,21 @@ class _Book:
             number=change.number,
         ).number
 
-    def _add_start(self, table_id: str, head: int, transaction_id: str) -> None:
-        """The version that a table had when it came: what it is at this instant of the lake."""
-        at = (commits.c.table_id == table_id) & (commits.c.version == head)
-        self._connection.execute(sa.delete(commits).where(at))
-        self._connection.execute(
-            sa.insert(commits).values(
-                table_id=table_id,
-                version=head,
-                sequence=self._sequence + 1,
-                transaction_id=transaction_id,
-                time_ms=self._now_ms,
+    def _start(self, table_id: str, head: int, transaction_id: str) -> None:
+        """Makes the version that a table has when it comes what it is at this instant."""
+        # It may have been here before, and have gone back since.
+        again = (commits.c.table_id == table_id) & (commits.c.version >= head)
+        self._connection.execute(sa.delete(commits).where(again))
+        if head >= 0:
+            self._connection.execute(
+                sa.insert(commits).values(
+                    table_id=table_id,
+                    version=head,
+                    sequence=self._sequence + 1,
+                    transaction_id=transaction_id,
+                    time_ms=self._now_ms,
+                )
             )
-        )
 
     def _note(self, request: Ratification) -> None:
         """Adds what a request that was found good makes true."""
@@ -309,7 +318,6 @@ class _Book:
             self._connection.execute(sa.insert(bare).values(made))
         for commit in request.commits:
             self._tables[commit.table_id].head = commit.version
-            self._advanced[commit.table_id] = commit.version
             self._commits.append(
                 {
                     **made,

@@ -48,9 +48,16 @@ class Sessions:
         self._lease_ms = lease_ms
         self._open: set[int] = set()
         self._changing = threading.Lock()
+        # In one order, which who reaps keeps too.
+        in_order = (
+            sa.select(sessions.c.id)
+            .where(sessions.c.id.in_(sa.bindparam("ids", expanding=True)))
+            .order_by(sessions.c.id)
+            .with_for_update()
+        )
         self._renewal = (
             sa.update(sessions)
-            .where(sessions.c.id.in_(sa.bindparam("ids", expanding=True)))
+            .where(sessions.c.id.in_(in_order))
             .values(lease_ms=on.now() + lease_ms)
             .returning(sessions.c.id)
         )

@@ -6,6 +6,7 @@ killed.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,13 +15,19 @@ import sqlalchemy as sa
 
 from txlake.catalog.database import Database
 from txlake.catalog.grouping import Group, Interrupted
-from txlake.catalog.names import next_number
+from txlake.catalog.names import NEWEST_SEQUENCE, newest_sequence, next_number
 from txlake.catalog.owners import ACTIVE, FAILED, KILLED, end_transactions, reap, release_locks
 from txlake.catalog.sessions import Sessions
 from txlake.catalog.tables import sessions, transactions
 
 _COUNTER = "transaction"
 _NAME_LENGTH = 255
+_PIN = (
+    sa.update(transactions)
+    .where(transactions.c.id == sa.bindparam("which"), transactions.c.state != KILLED)
+    .values(sequence=NEWEST_SEQUENCE.scalar_subquery())
+    .returning(transactions.c.sequence)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +65,7 @@ class Transactions:
         self._on = on
         self._sessions = of
         self._beginning: Group[dict[str, Any], int] = Group(self._begun)
+        self._abandoned: deque[str] = deque()
         self._insertion = sa.insert(transactions).values(begin_ms=on.now(), state=ACTIVE)
 
     def begin(
@@ -85,9 +93,11 @@ class Transactions:
             except Interrupted:
                 self.end(transaction_id)  # where it was noted all the same
 
-    def pinned(self, transaction_id: str, sequence: int) -> None:
-        """Notes the instant that a transaction reads; nothing for one that isn't there."""
-        self._change(transaction_id, sequence=sequence)
+    def pin(self, transaction_id: str) -> int:
+        """The lake's newest instant, noted as what the transaction reads, if it is there."""
+        with self._on.noting() as connection:
+            noted = connection.execute(_PIN, {"which": transaction_id}).scalar()
+            return newest_sequence(connection) if noted is None else int(noted)
 
     def failed(self, transaction_id: str) -> None:
         """Notes that a statement failed: the transaction can only be rolled back now."""
@@ -97,6 +107,27 @@ class Transactions:
         """Ends a transaction, its locks and its reservations; one that isn't there is no error."""
         with self._on.noting() as connection:
             end_transactions(connection, [transaction_id])
+
+    def abandon(self, transaction_id: str) -> None:
+        """Notes that nobody holds a transaction any more; `end_abandoned` ends it.
+
+        Touches no database: Python may find that out at any moment, in any thread.
+        """
+        self._abandoned.append(transaction_id)
+
+    def end_abandoned(self) -> Sequence[str]:
+        """Ends the transactions that were abandoned; their ids."""
+        found: list[str] = []
+        while self._abandoned:
+            found.append(self._abandoned.popleft())
+        try:
+            if found:
+                with self._on.noting() as connection:
+                    end_transactions(connection, found)
+        except BaseException:
+            self._abandoned.extend(found)
+            raise
+        return found
 
     def kill(self, transaction_id: str) -> bool:
         """Whether there was one to kill: it can't be ratified any more, and its locks are gone."""
@@ -121,6 +152,12 @@ class Transactions:
         with self._on.reading() as connection:
             return connection.execute(query).first() is not None
 
+    def is_killed(self, transaction_id: str) -> bool:
+        """Whether it was killed and isn't ended yet."""
+        query = sa.select(transactions.c.state).where(transactions.c.id == transaction_id)
+        with self._on.reading() as connection:
+            return connection.scalar(query) == KILLED
+
     def listed(self) -> list[TransactionEntry]:
         """The transactions of living sessions, killed ones too, the oldest first."""
         query = (
@@ -133,14 +170,16 @@ class Transactions:
             found = connection.execute(query).all()
         return [TransactionEntry(**row._mapping) for row in found]
 
-    def oldest_begin_ms(self) -> int | None:
+    def oldest_begin_ms(self, *, besides: str | None = None) -> int | None:
         """When the oldest transaction began that may still be ratified; None when there is none.
 
-        Those that are dead by then stay dead: files that only they could own may be deleted.
+        `besides`: the id of one that doesn't count. Those that are dead by then stay dead: files
+        that only they could own may be deleted.
         """
         over = sa.select(sa.literal(1)).where(sessions.c.lease_ms <= self._on.now())
         oldest = sa.select(sa.func.min(transactions.c.begin_ms)).where(
-            transactions.c.state != KILLED
+            transactions.c.state != KILLED,
+            sa.true() if besides is None else transactions.c.id != besides,
         )
         with self._on.reading() as connection:
             if connection.execute(over).first() is None:

@@ -205,16 +205,22 @@ def conflicts(
 
 @app.command()
 def recover(
+    locations: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[LOCATION]...", show_default=False, help="Tables outside of the warehouse."
+        ),
+    ] = None,
     lake: Lake = None,
     catalog: Catalog = None,
     storage_option: Options = None,
     as_json: Json = False,
 ) -> None:
-    """Rebuild a lost catalog from the logs of the tables in the warehouse."""
+    """Rebuild a lost catalog from the logs of the tables, to the last published state."""
     from txlake.cli import lakes
 
     place = _lake(lake, catalog, None, storage_option)
-    _list(as_json, lambda: lakes.recover(place))
+    _list(as_json, lambda: lakes.recover(place, locations or ()))
 
 
 def _run_script(place: Place, text: str, output: Output, retries: int) -> None:

@@ -18,7 +18,7 @@ from txlake.cli.failures import EXIT_INTERRUPTED
 from txlake.errors import OutcomeUnknown
 
 Value = TypeVar("Value")
-_CANCEL_AGAIN_S = 0.5
+_LOOK_AGAIN_S = 0.5
 
 
 def _leave() -> None:
@@ -48,6 +48,9 @@ class Background:
         outcome: Future[Value] = Future()
         try:
             self._work.put(lambda: _settle(outcome, work))
+            while not outcome.done():
+                # Ctrl-C just before a wait begins doesn't end it, so no wait is for ever.
+                wait([outcome], timeout=_LOOK_AGAIN_S)
             return outcome.result()
         except KeyboardInterrupt as interrupt:
             if outcome.done() and outcome.exception() is interrupt:
@@ -65,7 +68,7 @@ class Background:
             while not outcome.done():
                 with suppress(Exception):  # the work ends anyhow, only later
                     self._cancel()
-                wait([outcome], timeout=_CANCEL_AGAIN_S)
+                wait([outcome], timeout=_LOOK_AGAIN_S)
         except KeyboardInterrupt:
             self._leave()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 
 from txlake.cli.results import Result, listed
 from txlake.cli.work import LakeWorker
-from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from txlake.catalog import Catalog
     from txlake.lake.lake import Lake
     from txlake.session.session import Session
 
@@ -90,6 +91,15 @@ def quiet_spark() -> SparkSession:
 
 
 @contextmanager
+def catalog_of(place: Place) -> Iterator[Catalog]:
+    """The lake's catalog."""
+    with opened(place) as (_, session):
+        catalog = session.engine.catalog
+        assert catalog is not None, "a lake has one"
+        yield catalog
+
+
+@contextmanager
 def working(place: Place) -> Iterator[LakeWorker]:
     """A worker on the lake."""
     with opened(place) as (lake, session):
@@ -106,6 +116,7 @@ def names_place(table: str) -> bool:
 def history(place: Place, table: str, limit: int | None) -> Result:
     """A table's commits, newest first, from its log alone. Starts no Spark."""
     from txlake.lake.log import Log
+    from txlake.session.belongings import refuse_lost
     from txlake.statements import TablePath, table_of
 
     named = table_of(table)
@@ -113,6 +124,7 @@ def history(place: Place, table: str, limit: int | None) -> Result:
         rows = Log(named.location, place.storage_options).history(limit)
     else:
         with opened(place) as (_, session):
+            refuse_lost(session.engine)
             found = session.engine.find(named, session.database)
             if found is None:
                 raise InvalidRequest(
@@ -123,40 +135,57 @@ def history(place: Place, table: str, limit: int | None) -> Result:
 
 
 def locks(place: Place) -> Result:
-    """The locks held and waited for, with the columns of `sys.dm_tran_locks`."""
-    with opened(place) as (lake, session):
-        return LakeWorker(lake, session).shown(lake.locks)
+    """The locks of all processes, held and waited for: `sys.dm_tran_locks`. Starts no Spark."""
+    return _view(place, "sys.dm_tran_locks")
 
 
 def transactions(place: Place) -> Result:
-    """The open transactions, oldest first."""
-    with opened(place) as (lake, session):
-        return LakeWorker(lake, session).shown(lake.transactions)
+    """The open transactions of all processes: `txlake.transactions`. Starts no Spark."""
+    return _view(place, "txlake.transactions")
 
 
 def conflicts(place: Place) -> Result:
-    """The conflicts that were met, oldest first."""
-    with opened(place) as (lake, session):
-        return LakeWorker(lake, session).shown(lake.conflicts)
+    """The conflicts that all processes met, oldest first: `txlake.conflicts`. Starts no Spark."""
+    return _view(place, "txlake.conflicts")
 
 
-def kill(place: Place, transaction_id: str) -> None:
-    """Ends another session's transaction. Raises InvalidRequest when no such one is open."""
-    found = transactions(place)
-    known = [str(row[0]) for row in found.rows]
-    if transaction_id not in known:
-        raise InvalidRequest(
-            f"there is no open transaction {transaction_id!r}; there are: "
-            f"{', '.join(known) or 'none'}"
-        )
-    raise UnsupportedFeature(
-        f"transaction {transaction_id} belongs to another process and can't be ended from here"
+def kill(place: Place, transaction: str) -> None:
+    """Ends a transaction of any session, by its id or its number.
+
+    Raises InvalidRequest when no such one is open.
+    """
+    with catalog_of(place) as catalog:
+        living = [one for one in catalog.transactions.listed() if one.state != "killed"]
+        for one in living:
+            if transaction in {one.id, str(one.number)} and catalog.transactions.kill(one.id):
+                return
+    raise InvalidRequest(
+        f"there is no open transaction {transaction!r}; there are: "
+        f"{', '.join(one.id for one in living if one.explicit) or 'none'}"
     )
 
 
-def recover(place: Place) -> Result:
-    """Rebuilds the catalog from the tables' logs, and says what could not be known."""
-    raise UnsupportedFeature(f"{place.location}: this lake's catalog can't be rebuilt")
+def recover(place: Place, locations: Sequence[str]) -> Result:
+    """Rebuilds the catalog from the tables' logs; `locations` are tables outside of the warehouse.
+
+    A row for each table that it has again, and for each thing that could not be known.
+    """
+    with opened(place) as (lake, _):
+        report = lake.recover(*locations)
+    rows = [{"kind": "table", "what": name} for name in report.tables]
+    rows += [{"kind": "unknown", "what": text} for text in report.unknown]
+    return listed({"kind": "string", "what": "string"}, rows)
+
+
+def _view(place: Place, name: str) -> Result:
+    """What a view of the lake shows now; not one that looks into the tables."""
+    from txlake.protocol.type_text import short_text
+    from txlake.session.views import VIEWS, CatalogEntries
+
+    with catalog_of(place) as catalog:
+        rows = VIEWS[name].look(CatalogEntries(catalog, lambda _: None))
+    columns = {field.name: short_text(field.type) for field in rows.schema.fields}
+    return listed(columns, [dict(zip(columns, row)) for row in rows.rows])
 
 
 def _moment(time_ms: object) -> datetime.datetime | None:

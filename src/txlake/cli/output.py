@@ -112,15 +112,16 @@ class Drawn:
         told = [
             place
             for place in range(len(result.columns))
-            if not result.rows or any(row[place] is not None for row in result.rows)
+            if any(row[place] is not None for row in result.rows)
         ]
         filled = Result(
             columns=tuple(result.columns[place] for place in told),
             rows=[tuple(row[place] for place in told) for row in result.rows],
             total=result.total,
         )
-        self._out.print(_table(filled, self._out.is_terminal))
-        self._out.print(Text(_summary(filled, None), "dim"))
+        if filled.rows:
+            self._out.print(_table(filled, self._out.is_terminal))
+        self._out.print(Text(_summary(result, None), "dim"))
 
     def note(self, text: str) -> None:
         self._err.print(Text(text, "yellow"))

@@ -36,6 +36,7 @@ from txlake.conflict.winner import Winner
 Rule: TypeAlias = Callable[[Footprint, Winner, Context], Conflicted | None]
 
 RULES: tuple[Rule, ...] = (
+    select_not_true,
     table_created_by_both,
     protocol_changed_by_both,
     features_dropped,
@@ -45,7 +46,6 @@ RULES: tuple[Rule, ...] = (
     domain_changed,
     app_id_advanced,
     table_changed_by_both,
-    select_not_true,
     rows_added,
     files_of_old_settings,
     rows_deleted,
@@ -53,5 +53,5 @@ RULES: tuple[Rule, ...] = (
     file_added_by_both,
 )
 
-RULES_AFTER_SELECTS: tuple[Rule, ...] = tuple(rule for rule in RULES if rule is not select_not_true)
+RULES_AFTER_SELECTS: tuple[Rule, ...] = RULES[1:]
 """Those that are left to ask once the SELECTs were checked against every winner of every table."""

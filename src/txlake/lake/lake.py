@@ -91,7 +91,7 @@ def open_session(
     settings = settings or Settings()
     parse_granularity(settings.conflict_granularity)
     warehouse = open_store(location, options)
-    names = _catalog(catalog, warehouse.url, system)
+    names = _catalog(catalog, warehouse.url, system, settings)
     engine = Engine(
         system=system,
         settings=settings,
@@ -105,9 +105,9 @@ def open_session(
     return session
 
 
-def _catalog(url: str | None, warehouse_url: str, system: System) -> Catalog:
+def _catalog(url: str | None, warehouse_url: str, system: System, settings: Settings) -> Catalog:
     if url is not None:
-        return Catalog(url, system)
+        return Catalog(url, system, lease_ms=settings.lease_ms)
     if warehouse_url.startswith(_MEMORY):
         return _catalog_in_memory(warehouse_url)
     folder = local_path(warehouse_url)
@@ -124,7 +124,7 @@ def _catalog(url: str | None, warehouse_url: str, system: System) -> Catalog:
             f"{folder}: a lake can't be made there: {error.strerror}; choose a folder that can be "
             "written"
         ) from error
-    return Catalog(sqlite_url(str(path)), system)
+    return Catalog(sqlite_url(str(path)), system, lease_ms=settings.lease_ms)
 
 
 @functools.cache
@@ -288,8 +288,8 @@ class LakeSession(Statements):
         return self._run(statements[0])
 
     def transactions(self) -> DataFrame:
-        """The lake's open transactions, of all processes: `sys.dm_tran_active_transactions`."""
-        return self._view("sys.dm_tran_active_transactions")
+        """The lake's open transactions, of all processes: the view `txlake.transactions`."""
+        return self._view("txlake.transactions")
 
     def locks(self) -> DataFrame:
         """The locks held and waited for, of all processes: `sys.dm_tran_locks`."""

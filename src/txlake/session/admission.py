@@ -7,14 +7,15 @@ tables take none. Source: DESIGN section 5, "Locks"; Fabric's documentation of t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from txlake.catalog import Catalog, DatabaseEntry, TableEntry
+from txlake.catalog import Catalog, TableEntry
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.errors import InvalidRequest, LockTimeout
 from txlake.session.context import Context
+from txlake.session.engine import Handle
 from txlake.session.locking import TableLock
-from txlake.statements import TableName
+from txlake.statements import Table, TableName
 
 _ORDER = {ResourceType.DATABASE: 0, ResourceType.KEY: 1, ResourceType.OBJECT: 2}
 
@@ -23,10 +24,12 @@ _ORDER = {ResourceType.DATABASE: 0, ResourceType.KEY: 1, ResourceType.OBJECT: 2}
 class _Found:
     """A wanted lock, and what its table's name means now."""
 
+    table: Table
     mode: LockMode
     name: str
-    database: DatabaseEntry
+    database: int
     entry: TableEntry | None
+    handle: Handle | None = field(compare=False)
 
     def requests(self, *, leaves: bool) -> list[LockRequest]:
         """`leaves`: what is there already isn't changed."""
@@ -34,11 +37,10 @@ class _Found:
             return [self._on_object(LockMode.SCH_S if leaves else self.mode)]
         if self.mode is LockMode.SCH_S:
             return []  # a name that means nothing here: a view of Spark's, or a mistake
-        number = self.database.number
         key = Resource(
             type=ResourceType.KEY,
-            database=number,
-            entity=number,
+            database=self.database,
+            entity=self.database,
             description=self.name.lower(),
         )
         name = LockRequest(resource=key, mode=LockMode.X)
@@ -49,9 +51,7 @@ class _Found:
         return LockRequest(resource=_object(self.entry), mode=mode)
 
 
-def admit(
-    context: Context, wanted: Sequence[TableLock], timeout_ms: int, *, leaves: bool = False
-) -> None:
+def admit(context: Context, wanted: Sequence[TableLock], *, leaves: bool = False) -> None:
     """Waits until the transaction holds what the statement needs.
 
     With `leaves` a table that exists is only looked at. A SELECT of its own transaction that nobody
@@ -66,14 +66,15 @@ def admit(
     while requests := _requests(found, leaves=leaves):
         reads_only = all(one.mode in {LockMode.S, LockMode.SCH_S} for one in requests)
         if reads_only and not transaction.explicit and catalog.locks.awaits_nobody(requests):
-            return
+            break
         transaction.make_known()
         number = transaction.session_number()
-        catalog.locks.acquire(number, transaction.id, requests, timeout_ms)
+        catalog.locks.acquire(number, transaction.id, requests, context.lock_timeout_ms)
         again = _look(context, catalog, wanted)
         if again == found:
-            return
+            break
         found = again  # dropped, made or renamed while it waited
+    context.settle({one.table: one.handle for one in found if one.handle is not None})
 
 
 def admit_alone(context: Context, database: str, what: str) -> None:
@@ -86,7 +87,7 @@ def admit_alone(context: Context, database: str, what: str) -> None:
     if catalog is None or entry is None:
         return
     transaction.make_known()
-    request = database_lock(entry, LockMode.X)
+    request = database_lock(entry.number, LockMode.X)
     try:
         catalog.locks.acquire(transaction.session_number(), transaction.id, [request], 0)
     except LockTimeout as error:
@@ -104,11 +105,9 @@ def admit_new(context: Context, entry: TableEntry) -> None:
     catalog.locks.acquire(transaction.session_number(), transaction.id, [request], -1)
 
 
-def database_lock(database: DatabaseEntry, mode: LockMode) -> LockRequest:
+def database_lock(number: int, mode: LockMode) -> LockRequest:
     """A lock on a database: S for who uses it, X for who changes what it is."""
-    resource = Resource(
-        type=ResourceType.DATABASE, database=database.number, entity=database.number
-    )
+    resource = Resource(type=ResourceType.DATABASE, database=number, entity=number)
     return LockRequest(resource=resource, mode=mode)
 
 
@@ -121,15 +120,16 @@ def _look(context: Context, catalog: Catalog, wanted: Sequence[TableLock]) -> li
     found = []
     for table, mode in wanted:
         handle = context.find(table)
-        if handle is not None and handle.entry is not None:
-            owner, name, entry = handle.entry.database, handle.entry.name, handle.entry
-        elif isinstance(table, TableName):
-            (owner, name), entry = context.engine.qualified(table, context.database), None
-        else:
+        if handle is not None and handle.is_new:
             continue
-        database = catalog.database(owner)
-        if database is not None and not (handle is not None and handle.is_new):
-            found.append(_Found(mode, name, database, entry))
+        if handle is not None and handle.entry is not None:
+            entry = handle.entry
+            found.append(_Found(table, mode, entry.name, entry.database_number, entry, handle))
+        elif isinstance(table, TableName):
+            owner, name = context.engine.qualified(table, context.database)
+            database = catalog.database(owner)
+            if database is not None:
+                found.append(_Found(table, mode, name, database.number, None, None))
     return found
 
 

@@ -186,11 +186,17 @@ def _clear(engine: Engine, handle: Handle, *, stays: bool) -> None:
 
 
 def finish(engine: Engine) -> None:
-    """Publishes what a process that was killed had committed, and removes what it had dropped."""
+    """Publishes what a process that was killed had committed, and removes what it had dropped.
+
+    A table where that fails keeps no other from being used: its own statements say what is wrong.
+    """
     ledger = catalog_of(engine).ledger
     for table in ledger.pending_tables():
-        store = open_store(table.location, engine.storage_options)
-        publish(store, ledger, table.pending, table=store.url)
+        try:
+            store = open_store(table.location, engine.storage_options)
+            publish(store, ledger, table.pending, table=store.url)
+        except TxlakeError as error:
+            _logger.warning("%s: its commits aren't published yet: %s", table.location, error)
     for table in ledger.dropped_tables():
         try:
             if table.managed:

@@ -25,6 +25,7 @@ from txlake.session.create import created, proceeds
 from txlake.session.environment import EVERY_ROW, Environment
 from txlake.session.table_metadata import INTERNAL_PROPERTIES, new_table
 from txlake.statements import Clone
+from txlake.transaction.belonging import DOMAIN
 from txlake.transaction.change import Change
 
 # They bind a table to its own log or catalog.
@@ -134,6 +135,9 @@ def _definition(
         )
     clustered = clustered_by(source.schema, source.domains, table=source.table)
     internal = set(INTERNAL_PROPERTIES) - {MAX_ID_PROPERTY}
+    features = (source.features & (READABLE | WRITABLE)) - set(_OWN)
+    if set(source.domains) == {DOMAIN}:  # they came with the catalog
+        features -= {"domainMetadata"}
     return new_table(
         source.schema,
         environment,
@@ -144,7 +148,7 @@ def _definition(
         properties=statement.properties,
         description=source.metadata.description,
         inherited={key: value for key, value in configuration.items() if key not in internal},
-        features=sorted((source.features & (READABLE | WRITABLE)) - set(_OWN)),
+        features=sorted(features),
         defaults=False,
     )
 

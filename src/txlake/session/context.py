@@ -6,6 +6,7 @@ Owns the temporary views that stand for tables in a statement's texts, for as lo
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from zoneinfo import ZoneInfo
 
@@ -46,13 +47,16 @@ class Context:
     Attributes:
         database: what unqualified names belong to.
         writes: whether the statement writes; what it reads then counts as read for its writes.
+        lock_timeout_ms: how long it waits for a lock; -1 is without end.
     """
 
     engine: Engine
     transaction: Transaction
     database: str
     writes: bool = False
+    lock_timeout_ms: int = -1
     _views: list[str] = field(default_factory=list)
+    _meanings: Mapping[Table, Handle] = field(default_factory=dict)
 
     @property
     def spark(self) -> SparkSession:
@@ -67,13 +71,17 @@ class Context:
 
     # Tables
 
+    def settle(self, meanings: Mapping[Table, Handle]) -> None:
+        """What tables mean to the statement from here on: it has its locks."""
+        self._meanings = meanings
+
     def find(self, table: Table) -> Handle | None:
         """The table's place; None for a name that the lake doesn't have."""
         if isinstance(table, TableName) and self.engine.catalog is not None:
             name = self.engine.qualified(table, self.database)
             if self.transaction.knows(name):
                 return self.transaction.named(name)
-        return self.engine.find(table, self.database)
+        return self._meanings.get(table) or self.engine.find(table, self.database)
 
     def exists(self, handle: Handle | None) -> bool:
         """Whether there is a table, in the eyes of the transaction."""
@@ -113,10 +121,18 @@ class Context:
         """
         if travel is None:
             return self.transaction.open(handle).view
+        self.require_history(handle)
         if travel.version is not None:
             return handle.log.snapshot(version=travel.version)
         moment = self.timestamp_ms(travel)
         return handle.log.snapshot(timestamp_ms=moment, newest_if_later=newest_if_later)
+
+    def require_history(self, handle: Handle) -> None:
+        """Raises InvalidRequest for a table that has no version yet."""
+        if handle.is_new:
+            raise InvalidRequest(
+                f"{handle.name} is made by this transaction: it has no versions before COMMIT"
+            )
 
     def timestamp_ms(self, travel: TimeTravel) -> int:
         """The moment of a TIMESTAMP AS OF. Raises InvalidRequest when it is no timestamp."""

@@ -17,11 +17,13 @@ from txlake.errors import InvalidRequest
 from txlake.protocol.actions import Txn
 from txlake.protocol.schema_change import as_table_schema
 from txlake.protocol.types import Struct
+from txlake.session.admission import admit
 from txlake.session.context import Context
 from txlake.session.definitions import adopted, create_from_rows, environment_of, place, register
 from txlake.session.engine import Handle, use_this_python
 from txlake.session.evolution import schema_actions
 from txlake.session.growth import grown, with_schema
+from txlake.session.locking import leaves_existing, locks_of
 from txlake.spark import dml, held, inserts
 from txlake.spark import merge as merging
 from txlake.spark.inserts import Placement, Rows
@@ -41,6 +43,7 @@ from txlake.statements import (
     Source,
     SqlText,
     Table,
+    TableName,
     TimeTravel,
     Truncate,
     Update,
@@ -226,7 +229,12 @@ def _schema_of(rows: DataFrame | pa.Table) -> Struct:
 def write(context: Context, statement: Write) -> Counts:
     """`lake.write`: rows by column name, creating the table where there is none."""
     nothing = {"num_affected_rows": 0, "num_inserted_rows": 0}
-    handle = place(context, statement.table, makes_database=True)
+    rows = source_rows(context, statement.source)
+    assert not isinstance(rows, Values)
+    if context.find(statement.table) is None:
+        as_table_schema(_schema_of(rows))  # what no table can hold has no database made for it
+        _make_database(context, statement)
+    handle = place(context, statement.table)
     exists = context.exists(handle)
     if exists and statement.mode == "ignore":
         return nothing
@@ -234,8 +242,6 @@ def write(context: Context, statement: Write) -> Counts:
         raise InvalidRequest(
             f"{statement.table} exists already; say mode='append', 'overwrite' or 'ignore'"
         )
-    rows = source_rows(context, statement.source)
-    assert not isinstance(rows, Values)
     if exists:
         handle = adopted(context, handle, managed=True)
     else:
@@ -261,6 +267,17 @@ def write(context: Context, statement: Write) -> Counts:
     )
     context.transaction.stage(handle, change)
     return change.affected
+
+
+def _make_database(context: Context, statement: Write) -> None:
+    """Makes the database of a table's name where there is none, then locks the name in it."""
+    table, catalog = statement.table, context.engine.catalog
+    if catalog is None or not isinstance(table, TableName):
+        return
+    owner, _ = context.engine.qualified(table, context.database)
+    if catalog.database(owner) is None:
+        catalog.create_database(owner, if_not_exists=True)
+        admit(context, locks_of(statement), leaves=leaves_existing(statement))
 
 
 def _prepared(

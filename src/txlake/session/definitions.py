@@ -85,13 +85,11 @@ def _type_of(context: Context, text: str, schema: Struct) -> DataType:
         raise InvalidRequest(f"expression {text!r}: {reason}") from error
 
 
-def place(
-    context: Context, table: Table, location: str | None = None, *, makes_database: bool = False
-) -> Handle:
+def place(context: Context, table: Table, location: str | None = None) -> Handle:
     """The table, or where it is to be made: the place given, or a folder of the warehouse.
 
-    With `makes_database` a database that isn't there is no error. A Delta table that lies at the
-    place and has no name yet is answered as a path table: `adopted` makes it one of the lake.
+    A Delta table that lies at the place and has no name yet is answered as a path table: `adopted`
+    makes it one of the lake.
     """
     found = context.find(table)
     if isinstance(table, TablePath):
@@ -107,12 +105,9 @@ def place(
         return found
     owner, name = context.engine.qualified(table, context.database)
     known = catalog_of(context.engine).database(owner)
-    if known is not None:
-        owner = known.name
-    elif makes_database:
-        catalog_of(context.engine).create_database(owner, if_not_exists=True)
-    else:
+    if known is None:
         raise InvalidRequest(f"there is no database {owner!r}; CREATE DATABASE {owner} makes it")
+    owner = known.name
     where = location or context.engine.place_of(owner, name)
     entry = new_entry(context.engine, owner, name, where, managed=location is None)
     there = context.engine.at(where, TableName((owner, name)))
@@ -132,9 +127,13 @@ def register(context: Context, handle: Handle, operation: str) -> None:
 
     `operation`: what made it, as its history says.
     """
-    entry = handle.entry
+    entry, transaction = handle.entry, context.transaction
     if entry is None or not handle.is_new:
         return
+    if transaction.knows((entry.database, entry.name)):
+        known = transaction.named((entry.database, entry.name))
+        if known is not None and known.key == handle.key:
+            return  # the transaction made it before, and replaces it
     named = NewTable(
         id=entry.id,
         database=entry.database,

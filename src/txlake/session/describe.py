@@ -13,7 +13,7 @@ from typing import assert_never
 
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
-from txlake.protocol.features import supported_features
+from txlake.protocol.features import CATALOG_FEATURE, supported_features
 from txlake.protocol.partition_values import parse_value
 from txlake.protocol.schema_rules import column_text
 from txlake.protocol.type_text import (
@@ -44,6 +44,7 @@ from txlake.statements import (
     ShowPartitions,
     ShowProperties,
 )
+from txlake.transaction.belonging import DOMAIN
 from txlake.transaction.history import HISTORY_SCHEMA, HistoryRow
 from txlake.transaction.table_log import TableLog
 
@@ -297,11 +298,10 @@ def create_statement(table: Snapshot, *, location: str) -> str:
         lines.append(f"COMMENT {quoted_text(table.metadata.description)}")
     if not path_table:
         lines.append(f"LOCATION {quoted_text(location)}")
-    given = {
-        key: value
-        for key, value in shown_properties(table).items()
-        if key not in INTERNAL_PROPERTIES
-    }
+    own = {*INTERNAL_PROPERTIES, f"delta.feature.{CATALOG_FEATURE}"}
+    if set(table.domains) == {DOMAIN}:  # it came with the catalog
+        own.add("delta.feature.domainMetadata")
+    given = {key: value for key, value in shown_properties(table).items() if key not in own}
     shown = (f"  {quoted_text(key)} = {quoted_text(value)}" for key, value in given.items())
     lines.append("TBLPROPERTIES (\n" + ",\n".join(shown) + ")")
     return "\n".join(lines)

@@ -5,6 +5,7 @@ Owns wiring and caches; knows no statement.
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from txlake.catalog import DEFAULT_DATABASE, Catalog, TableEntry
-from txlake.errors import InvalidRequest
+from txlake.errors import InvalidRequest, TxlakeError
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store, System
 from txlake.settings import Settings
@@ -25,6 +26,7 @@ from txlake.storage import open_store
 from txlake.transaction.governed import Governed
 from txlake.transaction.table_log import TableLog
 
+_logger = logging.getLogger(__name__)
 _DEFAULT_PYTHON = "python3"
 
 
@@ -75,6 +77,7 @@ class Engine:
     storage_options: Mapping[str, str] = field(default_factory=dict)
     is_closed: bool = field(default=False, init=False)
     lost: str | None = field(default=None, init=False)
+    _sessions: set[int] = field(default_factory=set)
     _logs: dict[str, TableLog] = field(default_factory=dict)
     _spark: SparkSession | None = None
     _manifests: Manifests | None = None
@@ -125,8 +128,34 @@ class Engine:
                 self._manifests = Manifests(self.system, store)
             return self._manifests
 
+    def require_open(self) -> None:
+        """Raises InvalidRequest when the lake is closed."""
+        if self.is_closed:
+            raise InvalidRequest("the lake is closed; open another with txlake.connect(...)")
+
+    def open_session(self) -> int:
+        """A new session's number in the catalog."""
+        assert self.catalog is not None, "where there is no catalog nobody asks"
+        number = self.catalog.sessions.open()
+        with self._lock:
+            self._sessions.add(number)
+        return number
+
+    def close_session(self, number: int) -> None:
+        """Ends a session, its transactions and its locks, unless that was done."""
+        with self._lock:
+            if self.catalog is None or number not in self._sessions:
+                return
+            self._sessions.remove(number)
+        try:
+            self.catalog.sessions.close(number)
+        except TxlakeError as error:
+            _logger.warning("session %d ends when its lease does: %s", number, error)
+
     def close(self) -> None:
         """Releases what the engine holds; Spark stays, it may be another's."""
+        for number in list(self._sessions):
+            self.close_session(number)
         with self._lock:
             self.is_closed = True
             if self._manifests is not None:
@@ -140,10 +169,12 @@ class Engine:
         """The table at a place, whether it exists or not."""
         store = open_store(location, self.storage_options)
         name = str(table) if isinstance(table, TableName) else store.url
-        key = store.url if entry is None else entry.id
+        key = store.url
+        if entry is not None:
+            name, key = str(TableName((entry.database, entry.name))), entry.id
         with self._lock:
             log = self._logs.get(key)
-            if log is None:
+            if log is None or log.name != name:  # a table may have been renamed
                 log = TableLog(
                     store, self.system, self.settings, name=name, governed=self._governed(entry)
                 )

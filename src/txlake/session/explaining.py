@@ -15,6 +15,7 @@ from txlake.conflict.footprint import Read
 from txlake.conflict.granularity import PROPERTY as GRANULARITY
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
+from txlake.errors import InvalidRequest
 from txlake.log.predicates import to_text
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.context import Context
@@ -57,6 +58,12 @@ def explain_conflicts(context: Context, statement: Explained) -> Rows:
     """Rows of SCHEMA: the statement's reads, changes, level and grain, a row for each kind of
     concurrent writer, and advice.
     """
+    handle = context.require(_target(statement))
+    if handle.is_new:
+        raise InvalidRequest(
+            f"EXPLAIN CONFLICTS: {handle.name} is made by this transaction: until COMMIT nobody "
+            "else can write it"
+        )
     apart = Transaction(
         id=context.transaction.id,
         engine=context.engine,

@@ -103,7 +103,7 @@ def leaves_existing(statement: Statement) -> bool:
 def _named(statement: Statement) -> list[TableLock]:
     """The tables that the statement itself names, outside of its texts."""
     match statement:
-        case Insert() | Delete() | Update() | CopyInto() | Optimize() | Reorg():
+        case Insert() | Delete() | Update() | CopyInto() | Optimize() | Reorg() | Vacuum():
             return [(statement.table, LockMode.IX)]
         case Write():
             mode = LockMode.SCH_M if leaves_existing(statement) else LockMode.IX
@@ -140,8 +140,7 @@ def _named(statement: Statement) -> list[TableLock]:
         ):
             return [(statement.table, LockMode.SCH_M)]
         case (
-            Vacuum()
-            | Generate()
+            Generate()
             | DescribeTable()
             | DescribeHistory()
             | DescribeDetail()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from weakref import WeakValueDictionary
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -17,7 +18,7 @@ from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.session.admission import admit, database_lock
-from txlake.session.belongings import catalog_of, refuse_lost
+from txlake.session.belongings import refuse_lost
 from txlake.session.context import Context
 from txlake.session.data import read
 from txlake.session.dispatch import Answer, changes_catalog, run
@@ -74,6 +75,8 @@ class Session:
         self._number: int | None = None
         self._entering = threading.Lock()
         self._current: Transaction | None = None
+        self._begun: WeakValueDictionary[str, Transaction] = WeakValueDictionary()
+        self._is_lost = False
         self._is_closed = False
 
     @property
@@ -85,7 +88,7 @@ class Session:
         """The session's number in the catalog, as the views show it; made on first use."""
         with self._entering:  # transactions of a session may be begun by several threads
             if self._number is None:
-                self._number = catalog_of(self.engine).sessions.open()
+                self._number = self.engine.open_session()
             return self._number
 
     @property
@@ -104,14 +107,14 @@ class Session:
 
         Raises InvalidRequest when the session, or the lake, is closed.
         """
-        if self._is_closed or self.engine.is_closed:
-            closed = "lake" if self.engine.is_closed else "session"
-            raise InvalidRequest(
-                f"the {closed} is closed; open another with "
-                + ("txlake.connect(...)" if self.engine.is_closed else "lake.session()")
-            )
+        self.engine.require_open()
+        if self._is_closed:
+            raise InvalidRequest("the session is closed; open another with lake.session()")
         refuse_lost(self.engine)
-        return Transaction(
+        if self.engine.catalog is not None:
+            for gone in self.engine.catalog.transactions.end_abandoned():
+                self.engine.catalog.locks.ended(gone)
+        made = Transaction(
             id=self.engine.system.new_id(),
             engine=self.engine,
             session_number=self.number,
@@ -119,15 +122,17 @@ class Session:
             read_only=read_only,
             explicit=explicit,
         )
+        self._begun[made.id] = made
+        return made
 
     def close(self) -> None:
-        """Rolls an open transaction back; no other begins."""
+        """Rolls the open transactions back; no other begins."""
         self._is_closed = True
-        if self._current is not None:
-            self._current.rollback()
-            self._current = None
-        if self._number is not None and self.engine.catalog is not None:
-            self.engine.catalog.sessions.close(self._number)
+        for transaction in list(self._begun.values()):
+            transaction.rollback()
+        self._current = None
+        if self._number is not None:
+            self.engine.close_session(self._number)
             self._number = None
 
     def fail(self, cause: BaseException) -> None:
@@ -196,11 +201,15 @@ class Session:
         own = self.begin(explicit=False) if transaction is None else transaction
         own.require_active()
         context = Context(
-            engine=self.engine, transaction=own, database=self.database, writes=writes
+            engine=self.engine,
+            transaction=own,
+            database=self.database,
+            writes=writes,
+            lock_timeout_ms=self.lock_timeout_ms,
         )
         try:
             with spark_errors():
-                admit(context, wanted, self.lock_timeout_ms, leaves=leaves)
+                admit(context, wanted, leaves=leaves)
                 yield context
         except BaseException as error:
             own.fail(error)
@@ -272,7 +281,7 @@ class Session:
             raise InvalidRequest(f"there is no database {name!r}; SHOW DATABASES lists them")
         number = self.number()
         catalog.locks.leave(number)
-        used = database_lock(entry, LockMode.S)
+        used = database_lock(entry.number, LockMode.S)
         catalog.locks.acquire(number, None, [used], self.lock_timeout_ms)
         self.database = name
 
@@ -283,8 +292,7 @@ class Session:
             case Commit():
                 self._commit()
             case Rollback():
-                self._open().rollback()
-                self._current = None
+                self._rollback()
             case Savepoint(name):
                 self._open().savepoint(name)
             case RollbackTo(name):
@@ -367,6 +375,7 @@ class Session:
                 f"a transaction is open already ({self._current.id}); transactions don't nest: "
                 "COMMIT or ROLLBACK it first"
             )
+        self._is_lost = False
         self._current = self.begin(level=level, read_only=read_only)
 
     def _open(self) -> Transaction:
@@ -377,7 +386,19 @@ class Session:
     def _commit(self) -> None:
         transaction = self._open()
         self._current = None
-        transaction.commit()
+        try:
+            transaction.commit()
+        except BaseException:
+            self._is_lost = True
+            raise
+
+    def _rollback(self) -> None:
+        """Ends the transaction; after a COMMIT that failed there is nothing left to do."""
+        if self._current is None and self._is_lost:
+            self._is_lost = False
+            return
+        self._open().rollback()
+        self._current = None
 
     def _atomic(self, statements: tuple[Statement, ...]) -> None:
         self._begin(None, False)

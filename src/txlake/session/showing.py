@@ -5,6 +5,7 @@ Owns what comes from the catalog; what comes from a table's own state is `descri
 
 from __future__ import annotations
 
+from txlake.catalog import TableEntry, matches
 from txlake.errors import InvalidRequest
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session import describe
@@ -35,8 +36,6 @@ def show(
             names = [(entry.name,) for entry in catalog_of(context.engine).databases(pattern)]
             return Rows(schema=_texts("namespace"), rows=names)
         case ShowTables(database=database, pattern=pattern):
-            owner = database or context.database
-            found = catalog_of(context.engine).tables(owner, pattern)
             return Rows(
                 schema=Struct(
                     (
@@ -45,7 +44,11 @@ def show(
                         Field("isTemporary", Primitive("boolean"), False),
                     )
                 ),
-                rows=[(entry.database, entry.name, False) for entry in found],
+                rows=[
+                    (entry.database, entry.name, False)
+                    for entry in _tables(context, database or context.database)
+                    if matches(entry.name, pattern)
+                ],
             )
         case DescribeDatabase(name=name):
             entry = catalog_of(context.engine).database(name)
@@ -66,7 +69,18 @@ def show(
             return schema_rows(context.query(query).schema)
         case _:
             handle = context.require(statement.table)
+            if isinstance(statement, DescribeHistory):
+                context.require_history(handle)
             return describe.describe(statement, context.snapshot(handle), handle.log)
+
+
+def _tables(context: Context, database: str) -> list[TableEntry]:
+    """A database's tables by name, as the transaction sees them."""
+    found = catalog_of(context.engine).tables(database)
+    own = context.transaction.names_in(database)
+    kept = [entry for entry in found if entry.name.lower() not in own]
+    made = [handle.entry for handle in own.values() if handle is not None and handle.entry]
+    return sorted((*kept, *made), key=lambda entry: entry.name.lower())
 
 
 def _texts(*names: str) -> Struct:

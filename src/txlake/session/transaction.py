@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
+from weakref import finalize
 
-from txlake.catalog import DatabaseEntry
+from txlake.catalog import DatabaseEntry, killed
 from txlake.conflict.footprint import ReadKind
 from txlake.conflict.granularity import PROPERTY as GRANULARITY
 from txlake.conflict.granularity import Granularity, coarsest, parse_granularity
@@ -25,6 +26,7 @@ from txlake.session.engine import Engine, Handle
 from txlake.spark.probe import SparkProbe
 from txlake.spark.work import Work
 from txlake.transaction.change import Change
+from txlake.transaction.following import Proposal, check_reads
 from txlake.transaction.lake_commit import Part, commit_together
 from txlake.transaction.table_transaction import TableTransaction, Token
 
@@ -88,6 +90,9 @@ class Transaction:
     begin_ms: int = 0
     _sequence: int | None = None
     _is_known: bool = False
+    _unheld: finalize[[str], Transaction] | None = None
+    # By name; who uses a database keeps others from changing what it is.
+    _databases: dict[str, DatabaseEntry | None] = field(default_factory=dict)
     _tables: dict[str, TableTransaction] = field(default_factory=dict)
     _handles: dict[str, Handle] = field(default_factory=dict)
     _marks: list[_Mark] = field(default_factory=list)
@@ -112,6 +117,7 @@ class Transaction:
             explicit=self.explicit,
         )
         self._is_known = True
+        self._unheld = finalize(self, catalog.transactions.abandon, self.id)
 
     @property
     def sequence(self) -> int | None:
@@ -120,6 +126,7 @@ class Transaction:
 
     def require_active(self) -> None:
         """Raises InvalidRequest unless statements may still run in it."""
+        self.engine.require_open()
         if self.state is State.FAILED:
             raise InvalidRequest(
                 f"transaction {self.id} was rolled back because a statement failed ({self.cause}); "
@@ -155,14 +162,19 @@ class Transaction:
         if catalog is None or handle.entry is None:
             return handle.log.latest_or_none()
         if self._sequence is None:
-            self._sequence = catalog.ledger.sequence()
             if self._is_known and self.explicit:
-                catalog.transactions.pinned(self.id, self._sequence)
+                self._sequence = catalog.transactions.pin(self.id)
+            else:
+                self._sequence = catalog.ledger.sequence()
         return None if handle.is_new else handle.log.at_sequence(self._sequence)
 
     def _database_of(self, handle: Handle) -> DatabaseEntry | None:
         catalog, entry = self.engine.catalog, handle.entry
-        return None if catalog is None or entry is None else catalog.database(entry.database)
+        if catalog is None or entry is None:
+            return None
+        if entry.database not in self._databases:
+            self._databases[entry.database] = catalog.database(entry.database)
+        return self._databases[entry.database]
 
     def _level_in(self, database: DatabaseEntry | None) -> Level | None:
         """The stricter of what the table's database and the transaction ask for."""
@@ -207,11 +219,9 @@ class Transaction:
             )
         others = [self._handles[key] for key, _ in self._written() if key != handle.key]
         if others and not all(other.entry for other in (handle, *others)):
-            raise InvalidRequest(
-                f"this transaction would write {others[0].name} and {handle.name}: a table named "
-                "by its place is committed alone; attach it to the lake (lake.attach), or commit "
-                "them one after the other"
-            )
+            raise _not_alone(others[0].name, handle.name)
+        if handle.entry is None and self._names.changes:
+            raise _not_alone("the lake's names", handle.name)
 
     def _written(self) -> Iterator[tuple[str, TableTransaction]]:
         return ((key, table) for key, table in self._tables.items() if table.has_changes)
@@ -236,6 +246,9 @@ class Transaction:
         """
         if self.read_only:
             raise InvalidRequest("tables can't be named or dropped in a read-only transaction")
+        for key, _ in self._written():
+            if self._handles[key].entry is None:
+                raise _not_alone(self._handles[key].name, "the lake's names")
         self._names = self._names.then(change, meanings)
 
     def knows(self, name: tuple[str, str]) -> bool:
@@ -245,6 +258,11 @@ class Transaction:
     def named(self, name: tuple[str, str]) -> Handle | None:
         """What a name that it knows means."""
         return self._names.meanings[_folded(name)]
+
+    def names_in(self, database: str) -> dict[str, Handle | None]:
+        """What it gave and took in a database, by name in lower case."""
+        meanings = self._names.meanings.items()
+        return {name: handle for (owner, name), handle in meanings if owner == database.lower()}
 
     def after_commit(self, effect: Callable[[], None]) -> None:
         """What is done once the commit stands: folders removed, caches forgotten."""
@@ -297,8 +315,8 @@ class Transaction:
             self._commit()
         except BaseException as error:
             is_open = isinstance(error, OutcomeUnknown)
-            self._end(State.UNKNOWN if is_open else State.ROLLED_BACK)
             self._note(error)
+            self._end(State.UNKNOWN if is_open else State.ROLLED_BACK)
             raise
         self._end(State.COMMITTED)
         for effect in self._effects:
@@ -310,8 +328,12 @@ class Transaction:
             return
         told = self.user_metadata or self.engine.spark_setting(_USER_METADATA, "") or None
         paths = [key for key in written if self._handles[key].entry is None]
+        for key, table in self._tables.items():
+            if key not in written and (paths or self._handles[key].entry is None):
+                check_reads(table.log, self._proposal(key, told))
         if paths:
             [key] = paths
+            self._require_not_killed()
             if any(other.has_read for url, other in self._tables.items() if url != key):
                 written[key].read_elsewhere()
             written[key].commit(user_metadata=told, probe=self._probe(key))
@@ -321,16 +343,7 @@ class Transaction:
         self.make_known()
         gone = {one.id for one in self._names.changes if isinstance(one, DroppedTable)}
         parts = [
-            Part(
-                log=table.log,
-                proposal=table.proposal(
-                    txn_id=self.id,
-                    beside=list(self._tables.values()),
-                    names_change=bool(self._names.changes),
-                    user_metadata=told,
-                    probe=self._probe(key),
-                ),
-            )
+            Part(table.log, self._proposal(key, told))
             for key, table in self._tables.items()
             if self._handles[key].entry is not None and (key in written or key not in gone)
         ]
@@ -342,8 +355,23 @@ class Transaction:
             system=self.engine.system,
             settings=self.engine.settings,
         )
-        self._is_known = False  # its entry in the catalog ended with the ratification
+        self._forget_entry()  # which ended with the ratification
         catalog.locks.ended(self.id)
+
+    def _require_not_killed(self) -> None:
+        """For what isn't ratified. Raises Unavailable."""
+        catalog = self.engine.catalog
+        if catalog is not None and self._is_known and catalog.transactions.is_killed(self.id):
+            raise killed(self.id)
+
+    def _proposal(self, key: str, user_metadata: str | None) -> Proposal:
+        return self._tables[key].proposal(
+            txn_id=self.id,
+            beside=list(self._tables.values()),
+            names_change=bool(self._names.changes),
+            user_metadata=user_metadata,
+            probe=self._probe(key),
+        )
 
     def _probe(self, key: str) -> SparkProbe:
         return SparkProbe(partial(self._work_on, self._handles[key], self._tables[key].base))
@@ -360,28 +388,43 @@ class Transaction:
     def _end(self, state: State) -> None:
         self.state = state
         catalog = self.engine.catalog
-        if not self._is_known or catalog is None:
-            return
-        self._is_known = False
+        if not self._is_known or catalog is None or self.engine.is_closed:
+            return  # closing the lake ended it in the catalog
         try:
             catalog.transactions.end(self.id)
             catalog.locks.ended(self.id)
         except TxlakeError as error:
-            _logger.warning("transaction %s: its locks end with its lease: %s", self.id, error)
+            catalog.transactions.abandon(self.id)
+            _logger.warning("transaction %s: its locks end later: %s", self.id, error)
+        self._forget_entry()
+
+    def _forget_entry(self) -> None:
+        """It has none in the catalog any more."""
+        self._is_known = False
+        if self._unheld is not None:
+            self._unheld.detach()
 
     def _note(self, error: BaseException) -> None:
         """Enters a conflict into the lake's list of them."""
         if isinstance(error, Conflict) and self.engine.catalog is not None:
+            # While the catalog knows it: its number and when it began are noted too.
             self.engine.catalog.journal.met(self.id, self.session_number(), error)
 
     def fail(self, cause: BaseException) -> None:
         """A statement failed: nothing of the transaction will be committed."""
         if self.state is State.ACTIVE:
-            self._end(State.FAILED)
             self._note(cause)
+            self._end(State.FAILED)
             first_line, _, _ = str(cause).partition("\n")
             name = type(cause).__name__
             self.cause = f"{name}: {first_line:.200}" if first_line else name
+
+
+def _not_alone(first: str, second: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"this transaction would write {first} and {second}: a table named by its place is "
+        "committed alone; attach it to the lake (lake.attach), or commit them one after the other"
+    )
 
 
 def _folded(name: tuple[str, str]) -> tuple[str, str]:

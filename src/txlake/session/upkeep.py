@@ -5,7 +5,9 @@ Owns how they run in a session and the rows that they answer with.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
@@ -16,6 +18,7 @@ from txlake.protocol.deletion_vectors import vector_path
 from txlake.protocol.paths import absolute_url
 from txlake.session import convert as converted
 from txlake.session import generate as generated
+from txlake.session.belongings import transaction_of
 from txlake.session.context import Context
 from txlake.session.definitions import environment_of
 from txlake.session.engine import Handle
@@ -34,7 +37,7 @@ from txlake.statements import (
 )
 from txlake.storage import local_path, open_store
 from txlake.transaction.change import Change
-from txlake.transaction.vacuum import plan_vacuum, vacuum
+from txlake.transaction.vacuum import OldestBegin, plan_vacuum, vacuum
 
 _RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 _HOUR_MS = 3_600_000
@@ -158,11 +161,36 @@ def vacuum_table(context: Context, statement: Vacuum) -> list[str]:
     if statement.retain_hours is not None:
         retention_ms = int(statement.retain_hours * _HOUR_MS)
     check = context.engine.spark_setting(_RETENTION_CHECK, "true").lower() != "false"
+    oldest_begin = _oldest_begin(context, handle)
     if statement.dry_run:
-        plan = plan_vacuum(handle.log, retention_ms, retention_check=check)
+        plan = plan_vacuum(
+            handle.log, retention_ms, retention_check=check, oldest_begin=oldest_begin
+        )
         return [absolute_url(handle.store.url, path) for path in plan.paths]
-    vacuum(handle.log, retention_ms, retention_check=check)
+    vacuum(
+        handle.log,
+        retention_ms,
+        retention_check=check,
+        begin=partial(_registered, context),
+        oldest_begin=oldest_begin,
+    )
     return [handle.store.url]
+
+
+def _oldest_begin(context: Context, handle: Handle) -> OldestBegin | None:
+    """Asks for the lake's other transactions; nobody knows who uses a path table."""
+    catalog = context.engine.catalog
+    if catalog is None or handle.entry is None:
+        return None
+    return partial(catalog.transactions.oldest_begin_ms, besides=context.transaction.id)
+
+
+@contextmanager
+def _registered(context: Context) -> Iterator[str]:
+    """The id of a transaction that the catalog knows, for one commit."""
+    with transaction_of(context.engine, context.transaction.session_number) as transaction:
+        transaction.make_known()
+        yield transaction.id
 
 
 def restore_table(context: Context, statement: Restore) -> dict[str, int]:

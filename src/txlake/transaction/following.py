@@ -227,6 +227,21 @@ class Following:
         return found[-1] if found else None
 
 
+def check_reads(log: TableLog, proposal: Proposal) -> None:
+    """Checks what was read of a table whose head can't be part of the commit, as it is now.
+
+    Raises the Conflict. What changes between this and the commit goes unseen.
+    """
+    following = Following(log, proposal)
+    if following.state.version < 0 or not proposal.footprint.depends_on_table(proposal.level):
+        return
+    latest = following.latest()
+    if latest is not None and latest.version > following.state.version:
+        winners = list(following.winners(latest))
+        following.check_selects(winners)
+        following.follow(winners, latest)
+
+
 def wait_after(retry: RetrySettings, system: System, attempt: int, who: str) -> None:
     """Grows from attempt to attempt, jittered, so that writers don't march in step."""
     longest = min(retry.wait_ms_max, retry.wait_ms_min * 2 ** min(attempt, 16))

@@ -34,7 +34,7 @@ from txlake.transaction.belonging import is_governed
 from txlake.transaction.checkpointing import after_commit
 from txlake.transaction.following import Committed, Following, Proposal, wait_after
 from txlake.transaction.governed import Governed
-from txlake.transaction.publication import publish_newest, staged_path
+from txlake.transaction.publication import Newest, publish_newest, staged_path
 from txlake.transaction.table_log import TableLog
 
 _logger = logging.getLogger(__name__)
@@ -121,6 +121,10 @@ class _LakeLoop:
         self._system = system
         self._settings = settings
         tables = {_table_id(part.log): Following(part.log, part.proposal) for part in parts}
+        if len(tables) < len(parts):
+            raise InvalidRequest(
+                f"transaction {transaction_id}: expected one part for each table, found two for one"
+            )
         self._told = frozenset(_table_id(part.log) for part in parts if part.is_told)
         # In one order whoever asks: which conflict is told doesn't hang on chance.
         self._tables = dict(sorted(tables.items(), key=lambda item: (item[1].log.name, item[0])))
@@ -131,6 +135,7 @@ class _LakeLoop:
         """Commits, as `commit_together` promises."""
         with ExitStack() as turns:
             for one in self._written().values():
+                one.log.store.ensure_safe()
                 turns.enter_context(one.log.turn())
             outcome, published = self._run()
         for made in published:
@@ -317,16 +322,16 @@ class _LakeLoop:
 
     def _publish(self, made: Sequence[_Attempt]) -> list[_Attempt]:
         """Those that could be published. Never raises."""
-        return [
-            one
-            for one in made
-            if publish_newest(
+        newest = [
+            Newest(
                 one.following.log.store,
-                self._ledger,
                 replace(one.commit, content=one.content),
-                table=one.following.log.name,
+                one.following.log.name,
             )
+            for one in made
         ]
+        published = publish_newest(self._ledger, newest)
+        return [one for one in made if one.commit.table_id in published]
 
 
 def _table_id(log: TableLog) -> str:

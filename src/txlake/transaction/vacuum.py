@@ -11,6 +11,7 @@ import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import chain
 
 from txlake.conflict.footprint import Footprint
 from txlake.conflict.levels import Level
@@ -36,8 +37,13 @@ from txlake.transaction.table_log import TableLog
 Begin = Callable[[], AbstractContextManager[str]]
 """Begins a transaction of the lake's catalog and gives its id; leaving ends it."""
 
+OldestBegin = Callable[[], int | None]
+"""When the oldest open transaction began that may own or read files; None when there is none."""
+
 _log = logging.getLogger(__name__)
 
+# How far the clocks of hosts, the store and the catalog may be apart.
+_SKEW_MS = 10 * 60_000
 # Folders that are hidden by their name and nevertheless hold files of the table.
 _TABLE_FOLDERS = ("_change_data", "_delta_index")
 _HOUR_MS = 3_600_000
@@ -53,8 +59,9 @@ class VacuumPlan:
         paths: the files, relative to the table, decoded, sorted.
         size_bytes: their size together.
         folders: how many folders were looked into, the table's own included.
-        retention_ms: how long removed files are kept; `before_ms` is the time that it gives: older
-            files that no version since then needs are deleted.
+        retention_ms: how long removed files are kept; `before_ms` is the time that it gives, or
+            an earlier one that open transactions need: older files that no version since then
+            needs are deleted.
         version: the version that the plan was made from.
     """
 
@@ -72,12 +79,16 @@ def plan_vacuum(
     now_ms: int | None = None,
     *,
     retention_check: bool = True,
+    oldest_begin: OldestBegin | None = None,
 ) -> VacuumPlan:
     """The files below the table that no reader of a version within the retention needs.
 
     The retention is `delta.deletedFileRetentionDuration` (a week by default) when None. Files that
     are younger than it are never in the plan, whoever wrote them, nor are hidden files and folders
     (`_x`, `.x`), other than partitions, change data and deletion vectors, nor other tables below.
+
+    Whatever the retention is, what the transactions may have written or may be reading that are
+    open by `oldest_begin` stays: files since then, and those that were removed since.
 
     Raises InvalidRequest when the retention is negative, or shorter than the table's (unless
     `retention_check` is off: then running readers and writers may lose their files), and
@@ -98,8 +109,16 @@ def plan_vacuum(
         )
     before = (log.system.now_ms() if now_ms is None else now_ms) - retention
     candidates, folders = _candidates(log, snapshot, before)
+    # Asked last: who begins after this has later files, and reads this version or a later one.
+    begin = None if oldest_begin is None else oldest_begin()
+    if begin is not None:
+        before = min(before, begin - _SKEW_MS)
+        candidates = {k: item for k, item in candidates.items() if item.modified_ms < before}
     if candidates:
-        for path in _needed(log, snapshot, before, is_longer=retention > least):
+        needed = _needed(log, snapshot, before, is_longer=retention > least)
+        if begin is not None:
+            needed = chain(needed, _removed_since(log, begin - _SKEW_MS))
+        for path in needed:
             candidates.pop(path, None)
     return VacuumPlan(
         paths=tuple(sorted(item.path for item in candidates.values())),
@@ -118,6 +137,7 @@ def vacuum(
     dry_run: bool = False,
     retention_check: bool = True,
     begin: Begin | None = None,
+    oldest_begin: OldestBegin | None = None,
 ) -> VacuumPlan:
     """Deletes what `plan_vacuum` finds, between a VACUUM START and a VACUUM END commit.
 
@@ -126,7 +146,9 @@ def vacuum(
     the store raise, and InvalidRequest for a table that a catalog holds and that was opened by its
     place; when deleting fails, VACUUM END says so.
     """
-    plan = plan_vacuum(log, retention_ms, retention_check=retention_check)
+    plan = plan_vacuum(
+        log, retention_ms, retention_check=retention_check, oldest_begin=oldest_begin
+    )
     if dry_run:
         return plan
     default = log.latest().properties.deleted_file_retention_ms
@@ -211,9 +233,17 @@ def _needed(log: TableLog, snapshot: Snapshot, before_ms: int, *, is_longer: boo
         removes.append(_removes_since(log, before_ms))
     for remove in (remove for some in removes for remove in some):
         if (remove.deletion_timestamp or 0) >= before_ms:
-            yield from _inside(url, remove.path)
-            if remove.deletion_vector is not None:
-                yield from _vector_inside(url, remove.deletion_vector)
+            yield from _files_of(url, remove)
+
+
+def _removed_since(log: TableLog, since_ms: int) -> Iterator[str]:
+    """The canonical paths of all files that commits since then removed.
+
+    A long transaction's commit removes files whose `deletionTimestamp` is from before it: who began
+    meanwhile reads them still.
+    """
+    for remove in _removes_since(log, since_ms):
+        yield from _files_of(log.store.url, remove)
 
 
 def _removes_since(log: TableLog, before_ms: int) -> Iterator[Remove]:
@@ -232,9 +262,13 @@ def _added_since(log: TableLog, version: int) -> Iterator[str]:
     for commit in log.commits(version):
         for action in commit.actions:
             if isinstance(action, Add):
-                yield from _inside(log.store.url, action.path)
-                if action.deletion_vector is not None:
-                    yield from _vector_inside(log.store.url, action.deletion_vector)
+                yield from _files_of(log.store.url, action)
+
+
+def _files_of(url: str, action: Add | Remove) -> Iterator[str]:
+    yield from _inside(url, action.path)
+    if action.deletion_vector is not None:
+        yield from _vector_inside(url, action.deletion_vector)
 
 
 def _inside(table_url: str, path_in_log: str) -> Iterator[str]:

@@ -27,6 +27,7 @@ VIEWS: Mapping[str, View] = {
     "information_schema.columns": standard.COLUMNS,
     "txlake.conflicts": own.CONFLICTS,
     "txlake.commits": own.COMMITS,
+    "txlake.transactions": own.TRANSACTIONS,
 }
 """By folded name, without `pg_catalog`."""
 

@@ -38,6 +38,24 @@ def _conflicts(entries: Entries) -> Iterator[Values]:
         }
 
 
+def _transactions(entries: Entries) -> Iterator[Values]:
+    for one in entries.transactions():
+        if one.explicit:
+            yield {
+                "transaction_id": one.id,
+                "number": one.number,
+                "session_id": one.session_id,
+                "transaction_begin_time": moment(one.begin_ms),
+                "state": one.state,
+                "isolation": one.isolation,
+                "read_only": one.read_only,
+                "sequence": one.sequence,
+                "host": one.host,
+                "process": one.process,
+                "user": one.user_name,
+            }
+
+
 def _commits(entries: Entries) -> Iterator[Values]:
     for one in reversed(entries.commits()):
         yield {
@@ -62,6 +80,17 @@ CONFLICTS = view(
     _conflicts,
 )
 """The newest thousand, the oldest first; `rows` are JSON."""
+
+TRANSACTIONS = view(
+    "txlake",
+    """
+    transaction_id STRING, number BIGINT, session_id BIGINT, transaction_begin_time TIMESTAMP,
+    state STRING, isolation STRING, read_only BOOLEAN, sequence BIGINT, host STRING,
+    process BIGINT, user STRING
+    """,
+    _transactions,
+)
+"""Those begun by BEGIN, `lake.begin` and the like, oldest first; `sequence` is what they read."""
 
 COMMITS = view(
     "txlake",

@@ -1,0 +1,100 @@
+"""VACUUM of a lake's table, beside transactions that are open."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+import txlake
+from tests.lake.rows import number, query
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
+VACUUM = "VACUUM t RETAIN 0 HOURS"
+
+
+@pytest.fixture
+def t(lake: txlake.Lake, spark: SparkSession) -> Iterator[txlake.Lake]:
+    """A lake with a table of two files; VACUUM may remove what was just written."""
+    for first in (1, 3):
+        lake.write(pa.table({"id": [first, first + 1]}), "t", mode="append")
+    spark.conf.set(CHECK, "false")
+    yield lake
+    spark.conf.unset(CHECK)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the table is."""
+    return tmp_path / "warehouse" / "t"
+
+
+def files(folder: Path) -> set[Path]:
+    """The data files of the table, whoever has them."""
+    return set(folder.rglob("*.parquet"))
+
+
+def made_old(*paths: Path) -> None:
+    """Lets files be of long ago."""
+    for path in paths:
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+
+
+def test_what_open_transactions_have_and_read_stays(t: txlake.Lake, folder: Path) -> None:
+    first = files(folder)
+    made_old(*first)
+    reader, writer = t.begin(), t.begin()
+    assert number(reader, "SELECT sum(id) FROM t") == 10
+    writer.sql("INSERT INTO t VALUES (7); UPDATE t SET id = 70 WHERE id = 7")
+    t.sql("DELETE FROM t WHERE id < 3; OPTIMIZE t")
+    orphan = folder / "left-behind.parquet"
+    orphan.touch()
+    made_old(orphan)
+    assert query(t, f"{VACUUM} DRY RUN") == [(orphan.as_uri(),)]
+    t.sql(VACUUM)
+    assert first < files(folder)
+    assert orphan not in files(folder)
+    assert number(reader, "SELECT sum(id) FROM t") == 10
+    reader.commit()
+    writer.commit()
+    assert query(t, "SELECT * FROM t") == [(3,), (4,), (70,)]
+    t.sql(VACUUM)
+    assert len(first & files(folder)) == 1  # what nobody changed
+    assert query(t, "SELECT * FROM t") == [(3,), (4,), (70,)]
+    told = [row.operation for row in t.table("t").history(2).collect()]
+    assert told == ["VACUUM END", "VACUUM START"]
+    assert t.transactions().count() == 0
+
+
+def test_files_of_a_killed_transaction_go(t: txlake.Lake, folder: Path) -> None:
+    kept = files(folder)
+    tx = t.begin()
+    tx.sql("INSERT INTO t VALUES (7)")
+    t.sql(VACUUM)
+    assert kept < files(folder)
+    catalog = t._session.engine.catalog
+    assert catalog is not None
+    catalog.transactions.kill(tx.id)
+    t.sql(VACUUM)
+    assert files(folder) == kept
+    with pytest.raises(txlake.errors.Unavailable, match="killed"):
+        tx.commit()
+
+
+def test_a_restore_waits_until_the_vacuum_is_over(t: txlake.Lake) -> None:
+    tx = t.begin()
+    tx.sql("RESTORE TABLE t TO VERSION AS OF 0")  # its files may be those that VACUUM removes
+    with t.session() as other:
+        other.sql("SET LOCK_TIMEOUT 0")
+        with pytest.raises(txlake.errors.LockTimeout, match="1222"):
+            other.sql(VACUUM)
+    tx.commit()
+    t.sql(VACUUM)
+    assert query(t, "SELECT * FROM t") == [(1,), (2,)]

@@ -115,7 +115,10 @@ def _run(suite: str, arguments: argparse.Namespace) -> SuiteRun:
                         f"{suite}, round {number + 1} of {arguments.rounds}: "
                         f"{process}, {TITLES[engine]}"
                     )
-                    _add(run, engine, _measured(suite, process, engine, arguments))
+                    measured = _measured(suite, process, engine, arguments)
+                    for work, reason in measured.left_out.items():
+                        NOTE.print(f"{work} was left out: {reason}", markup=False)
+                    _add(run, engine, measured)
     return run
 
 
@@ -131,7 +134,7 @@ def make_data(suite: str, data: Path, sizes: Sizes) -> None:
         log_of_commits(data, sizes.log_files)
         log_with_checkpoint(data, sizes.log_files)
         log_with_checkpoint(data, sizes.large_log_files)
-    else:
+    elif suite == "tpch":
         tpch(data, sizes.scale)
 
 

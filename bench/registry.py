@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bench.stage import Stage
-from bench.suites import contention, logs, rows, tpch
+from bench.suites import contention, lake, logs, rows, tpch
 
 SPARK, DELTA, RS, TXLAKE = "spark", "delta-spark", "delta-rs", "txlake"
 ALL = (SPARK, DELTA, RS, TXLAKE)
 TABLES = (DELTA, RS, TXLAKE)
 LOGS = (RS, TXLAKE)
+ALONE = (TXLAKE,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +158,38 @@ WORKS = (
     Work(
         "rf2", "tpch", "tpch", "RF2: delete 0.1 % of them by key",
         tpch.delete_orders, 3, TABLES, Target(0.5, DELTA),
+    ),
+    Work(
+        "ratify-sqlite", "lake", "ledger", "ratify a commit of 2 tables, 8 threads, SQLite",
+        lake.ratify("SQLite"), 1, ALONE, Target(1.0, None), unit="ms",
+    ),
+    Work(
+        "ratify-postgresql", "lake", "ledger", "same, PostgreSQL",
+        lake.ratify("PostgreSQL"), 1, ALONE, Target(1.0, None), unit="ms",
+    ),
+    Work(
+        "commit-sqlite", "lake", "ledger", "same and publish it, SQLite",
+        lake.commit("SQLite"), 1, ALONE, Target(1.0, None), unit="ms",
+    ),
+    Work(
+        "commit-postgresql", "lake", "ledger", "same and publish it, PostgreSQL",
+        lake.commit("PostgreSQL"), 1, ALONE, Target(1.0, None), unit="ms",
+    ),
+    Work(
+        "lock-two", "lake", "ledger", "lock 2 tables that nobody uses",
+        lake.two_locks, 1, ALONE, Target(5.0, None), unit="ms",
+    ),
+    Work(
+        "beside-short", "lake", "ledger", "commit {staged_files} files beside 4 quick writers",
+        lake.beside_short_ones, 1, ALONE, Target(6.0, None), unit="attempts",
+    ),
+    Work(
+        "two-rows", "lake", "rows", "transaction: append 1 row to 2 tables, median",
+        lake.two_rows, 1, ALONE, Target(40.0, None), unit="ms",
+    ),
+    Work(
+        "order", "lake", "sql", "BEGIN; INSERT 1 row; UPDATE 1 row; COMMIT, median",
+        lake.order_by_sql, 1, ALONE, Target(40.0, None), unit="ms",
     ),
 )  # fmt: skip
 

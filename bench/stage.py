@@ -27,6 +27,10 @@ class Held:
     total: Total
 
 
+class NotHere(Exception):
+    """What a work needs isn't on this machine: it is left out, and the bench says why."""
+
+
 class WrongAnswer(Exception):
     """An engine came to another answer than the one expected: the bench has failed."""
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
 from bench.registry import WORKS, Work
 from bench.sizes import WARM_UP, Sizes
-from bench.stage import Stage, engine_maker
+from bench.stage import NotHere, Stage, engine_maker
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -30,10 +32,11 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct):
-    """What it found: by work, the value of each repeat; and details by name."""
+    """What it found: by work, the value of each repeat, or why it was left out; details by name."""
 
     samples: dict[str, list[float]]
     details: dict[str, float]
+    left_out: dict[str, str] = {}
 
 
 def works_of(task: Task) -> list[Work]:
@@ -55,16 +58,28 @@ def measure(task: Task) -> Measured:
     engine = engine_maker(task.engine, scratch / "engine")
     works = works_of(task)
     warm_up = Stage(task.engine, engine, WARM_UP, data, scratch / "warm-up")
+    left_out: dict[str, str] = {}
     if task.warm_up:
         for work in works:
             if work.warms_up:
-                _repeat(work, warm_up, 1)
+                with _noted(work, left_out):
+                    _repeat(work, warm_up, 1)
     stage = Stage(task.engine, engine, task.sizes, data, scratch / "measured")
     samples = {}
     for work in works:
         os.sync()  # what earlier works have written isn't this one's to wait for
-        samples[work.name] = _repeat(work, stage, work.repeats)
-    return Measured(samples, stage.details)
+        with _noted(work, left_out):
+            samples[work.name] = _repeat(work, stage, work.repeats)
+    return Measured(samples, stage.details, left_out)
+
+
+@contextmanager
+def _noted(work: Work, left_out: dict[str, str]) -> Iterator[None]:
+    """Goes on where a work's needs aren't met."""
+    try:
+        yield
+    except NotHere as error:
+        left_out[work.name] = str(error)
 
 
 def _repeat(work: Work, stage: Stage, repeats: int) -> list[float]:

@@ -255,6 +255,6 @@ class Ledger(Protocol):
         """
         ...
 
-    def publishes(self, table_id: str, version: int) -> None:
-        """Notes that the table's commits are published up to a version."""
+    def publishes(self, versions: Mapping[str, int]) -> None:
+        """Notes up to which version tables' commits are published, by table id."""
         ...

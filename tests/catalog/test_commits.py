@@ -163,7 +163,7 @@ def test_published_commits_lose_their_bytes(user: User, url: str) -> None:
     for number in (1, 2):
         user.write(version("a", number))
     ledger = user.catalog.ledger
-    ledger.publishes("a", 1)
+    ledger.publishes({"a": 1})
     assert ledger.head("a") == Head(version=2, pending=(version("a", 2),))
     content = "SELECT version, content IS NULL FROM txlake_commits WHERE table_id = 'a' ORDER BY 1"
     assert [bool(row[1]) for row in selected(url, content)] == [True, True, False]
@@ -172,10 +172,10 @@ def test_published_commits_lose_their_bytes(user: User, url: str) -> None:
         "file:///a", True, False, (version("a", 2),),
     )  # fmt: skip
     assert (b.table_id, b.pending) == ("b", (version("b", 0),))
-    ledger.publishes("a", 0)  # late, and nothing goes back
-    ledger.publishes("a", 99)
-    ledger.publishes("b", 0)
-    ledger.publishes("nowhere", 1)
+    ledger.publishes({"a": 0})  # late, and nothing goes back
+    ledger.publishes({"a": 99})
+    ledger.publishes({"b": 0})
+    ledger.publishes({"nowhere": 1})
     assert ledger.head("a") == Head(version=2)
     assert ledger.pending_tables() == []
     user.write(version("a", 3))
@@ -186,7 +186,7 @@ def test_the_newest_commits_are_listed(user: User) -> None:
     first = user.create("a")
     second = user.create("b")
     third = user.write(version("a", 1), version("b", 1))
-    user.catalog.ledger.publishes("a", 0)
+    user.catalog.ledger.publishes({"a": 0})
     listed = user.catalog.ledger.commits_listed()
     assert [(entry.sequence, entry.table, entry.version) for entry in listed] == [
         (3, "default.a", 1), (3, "default.b", 1), (2, "default.b", 0), (1, "default.a", 0),

@@ -63,11 +63,12 @@ def test_transactions_are_listed_by_all(user: User, other: User) -> None:
         "x", user.session, name="n" * 300, isolation="snapshot", read_only=True, explicit=False
     )
     later = other.begin()
-    transactions.pinned("x", 7)
+    other.create("a")
+    assert transactions.pin("x") == 1
     transactions.failed("x")
     first, second = other.catalog.transactions.listed()
     assert (first.id, first.number, first.session_id) == ("x", number, user.session)
-    assert (first.name, first.isolation, first.sequence) == ("n" * 255, "snapshot", 7)
+    assert (first.name, first.isolation, first.sequence) == ("n" * 255, "snapshot", 1)
     assert (first.read_only, first.explicit, first.state) == (True, False, "failed")
     assert (first.process, first.host) == (os.getpid(), socket.gethostname())
     assert (second.id, second.number, second.state) == (later, number + 1, "active")
@@ -89,7 +90,7 @@ def test_a_transaction_lives_until_it_is_ended_or_killed(user: User, other: User
     assert here.is_killed(killed)
     assert not here.is_alive(killed)
     here.failed(killed)
-    here.pinned(killed, 3)
+    assert here.pin(killed) == here.pin("nobody") == 0
     assert [(entry.state, entry.sequence) for entry in here.listed()] == [("killed", None)]
     assert not there.kill("nobody")
 

@@ -40,8 +40,7 @@ def write():
             heads = {"a": heads["a"] + 1, "b": heads["b"] + 1}
             sys.stdout.write(f"{made.sequence} {heads['a']} {heads['b']}\\n")
             sys.stdout.flush()
-            user.catalog.ledger.publishes("a", heads["a"])
-            user.catalog.ledger.publishes("b", heads["b"])
+            user.catalog.ledger.publishes(heads)
         else:
             heads.update(made.heads)
 

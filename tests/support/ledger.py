@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from txlake.errors import InvalidRequest
@@ -159,10 +159,11 @@ class SimulatedLedger:
         self.hook("reserve done")
         return True
 
-    def publishes(self, table_id: str, version: int) -> None:
+    def publishes(self, versions: Mapping[str, int]) -> None:
         self._request("publishes")
-        table = self.tables[table_id]
-        table.published = max(table.published, version)
+        for table_id, version in versions.items():
+            table = self.tables[table_id]
+            table.published = max(table.published, version)
         self.hook("publishes done")
 
     def end(self, transaction_id: str) -> None:

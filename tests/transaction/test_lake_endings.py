@@ -175,11 +175,28 @@ def test_what_a_thread_of_this_process_commits_is_left_to_it_to_publish() -> Non
 def test_a_ledger_that_is_away_after_the_ratification_fails_nothing() -> None:
     lake = lake_of()
     tx = write_both(lake)
-    when(lake, "publishes", failing(Unavailable("away")), failing(Unavailable("away")))
+    when(lake, "publishes", failing(Unavailable("away")))
     assert tx.commit().sequence == 2
     assert lake.ledger.tables["a"].published == 0
     assert paths(lake, "a") == ["a1"]
     assert lake.ledger.tables["a"].published == 1
+
+
+def test_all_tables_of_a_transaction_are_noted_as_published_at_once() -> None:
+    lake = lake_of()
+    del lake.ledger.requests[:]
+    write_both(lake).commit()
+    assert lake.ledger.requests.count("publishes") == 1
+    assert [lake.ledger.tables[name].published for name in BOTH] == [1, 1]
+
+
+def test_a_table_that_cannot_be_published_keeps_no_other_from_it() -> None:
+    lake = lake_of()
+    tx = write_both(lake)
+    lake.fake("a").failing.add(commit_path(1))
+    assert tx.commit().sequence == 2
+    assert [lake.ledger.tables[name].published for name in BOTH] == [0, 1]
+    assert commit_path(1) in lake.fake("b").files
 
 
 def test_a_checkpoint_comes_after_the_publication_alone() -> None:

@@ -42,6 +42,23 @@ _PENDING = (
 )
 _OF_PENDING = (commits.c.table_id == tables.c.id) & (commits.c.version > tables.c.published)
 
+_HEAD = _PENDING.outerjoin(commits, _OF_PENDING).where(
+    tables.c.id == sa.bindparam("of"),
+    tables.c.dropped_sequence.is_(None),
+    tables.c.head.is_not(None),
+)
+_VERSION = (
+    sa.select(commits.c.version)
+    .where(commits.c.table_id == sa.bindparam("of"), commits.c.sequence <= sa.bindparam("at"))
+    .order_by(commits.c.version.desc())
+    .limit(1)
+)
+_STANDING = (
+    sa.select(tables.c.id, tables.c.published, tables.c.head)
+    .where(tables.c.id.in_(sa.bindparam("ids", expanding=True)))
+    .order_by(tables.c.id)
+    .with_for_update()
+)
 _CLEAR = (
     sa.update(commits)
     .where(
@@ -93,31 +110,20 @@ class CommitLedger:
         self._on = on
         self._ratifier = Ratifier(on)
         self._ratifying: Group[Ratification, Ratified | Moved | Reserved] = Group(self._ratified)
-        self._publishing: Group[tuple[str, int], bool] = Group(self._published)
+        self._publishing: Group[Mapping[str, int], bool] = Group(self._published)
 
     def sequence(self) -> int:
         with self._on.reading() as connection:
             return names.newest_sequence(connection)
 
     def head(self, table_id: str) -> Head | None:
-        query = _PENDING.outerjoin(commits, _OF_PENDING).where(
-            tables.c.id == table_id,
-            tables.c.dropped_sequence.is_(None),
-            tables.c.head.is_not(None),
-        )
         with self._on.reading() as connection:
-            rows = connection.execute(query).all()
+            rows = connection.execute(_HEAD, {"of": table_id}).all()
         return Head(version=rows[0].head, pending=_commits_of(rows)) if rows else None
 
     def version_at(self, table_id: str, sequence: int) -> int | None:
-        query = (
-            sa.select(commits.c.version)
-            .where(commits.c.table_id == table_id, commits.c.sequence <= sequence)
-            .order_by(commits.c.version.desc())
-            .limit(1)
-        )
         with self._on.reading() as connection:
-            return connection.execute(query).scalar()
+            return connection.execute(_VERSION, {"of": table_id, "at": sequence}).scalar()
 
     def ratify(self, request: Ratification) -> Ratified | Moved | Reserved:
         while True:
@@ -163,10 +169,10 @@ class CommitLedger:
                 connection.execute(sa.insert(locks).values(rows))
         return True
 
-    def publishes(self, table_id: str, version: int) -> None:
+    def publishes(self, versions: Mapping[str, int]) -> None:
         while True:
             try:
-                self._publishing.ask((table_id, version))
+                self._publishing.ask(versions)
             except Interrupted:
                 continue  # noting it twice is as good as once
             return
@@ -266,14 +272,13 @@ class CommitLedger:
                 wait_ms *= 2
         raise AssertionError("the last look returns or raises")
 
-    def _published(self, noted: Sequence[tuple[str, int]]) -> Sequence[bool]:
+    def _published(self, noted: Sequence[Mapping[str, int]]) -> Sequence[bool]:
         newest: dict[str, int] = {}
-        for table_id, version in noted:
-            newest[table_id] = max(version, newest.get(table_id, version))
-        query = sa.select(tables.c.id, tables.c.published, tables.c.head)
-        query = query.where(tables.c.id.in_(newest)).order_by(tables.c.id).with_for_update()
+        for versions in noted:
+            for table_id, version in versions.items():
+                newest[table_id] = max(version, newest.get(table_id, version))
         with self._on.noting() as connection:
-            known = connection.execute(query).all()
+            known = connection.execute(_STANDING, {"ids": sorted(newest)}).all()
             steps = [
                 {"of": row.id, "before": row.published, "until": min(newest[row.id], row.head)}
                 for row in known

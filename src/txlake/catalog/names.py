@@ -22,6 +22,18 @@ LOCK = "lock"
 SEQUENCE = "sequence"
 _OBJECT = "object"
 
+NEWEST_SEQUENCE = sa.select(counters.c.value).where(counters.c.name == SEQUENCE)
+_SET_SEQUENCE = (
+    sa.update(counters).where(counters.c.name == SEQUENCE).values(value=sa.bindparam("new"))
+)
+_NUMBERED = (
+    sa.update(counters)
+    .where(counters.c.name == sa.bindparam("counter"))
+    .values(value=counters.c.value + sa.bindparam("count"))
+    .returning(counters.c.value)
+)
+_DATABASE = sa.select(databases).where(databases.c.folded_name == sa.bindparam("named"))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseEntry:
@@ -60,37 +72,28 @@ class TableEntry:
 
 def newest_sequence(connection: Connection) -> int:
     """The lake's newest instant."""
-    query = sa.select(counters.c.value).where(counters.c.name == SEQUENCE)
-    return int(connection.execute(query).scalar_one())
+    return int(connection.execute(NEWEST_SEQUENCE).scalar_one())
 
 
 def lock_sequence(connection: Connection) -> int:
     """The lake's newest instant, which nobody else advances until the transaction ends."""
-    query = sa.select(counters.c.value).where(counters.c.name == SEQUENCE).with_for_update()
-    return int(connection.execute(query).scalar_one())
+    return int(connection.execute(NEWEST_SEQUENCE.with_for_update()).scalar_one())
 
 
 def set_sequence(connection: Connection, sequence: int) -> None:
     """Advances the sequence that was locked."""
-    changed = sa.update(counters).where(counters.c.name == SEQUENCE)
-    connection.execute(changed.values(value=sequence))
+    connection.execute(_SET_SEQUENCE, {"new": sequence})
 
 
 def next_number(connection: Connection, counter: str, count: int = 1) -> int:
     """The first of so many new numbers of a counter; others wait for them until the end."""
-    given = (
-        sa.update(counters)
-        .where(counters.c.name == counter)
-        .values(value=counters.c.value + count)
-        .returning(counters.c.value)
-    )
-    return int(connection.execute(given).scalar_one()) - count + 1
+    given = connection.execute(_NUMBERED, {"counter": counter, "count": count})
+    return int(given.scalar_one()) - count + 1
 
 
 def database(connection: Connection, name: str) -> DatabaseEntry | None:
     """The database of that name; letter case doesn't count."""
-    query = sa.select(databases).where(databases.c.folded_name == name.lower())
-    row = connection.execute(query).first()
+    row = connection.execute(_DATABASE, {"named": name.lower()}).first()
     return None if row is None else database_entry(row)
 
 

@@ -20,6 +20,10 @@ ACTIVE = "active"
 FAILED = "failed"
 KILLED = "killed"
 
+_IDS: sa.BindParameter[object] = sa.bindparam("ids", expanding=True)
+_END = sa.delete(transactions).where(transactions.c.id.in_(_IDS))
+_RELEASE = sa.delete(locks).where(locks.c.transaction_id.in_(_IDS))
+
 
 def reap(on: Database, connection: Connection) -> tuple[int, ...]:
     """Removes the sessions whose lease is over and gives their numbers."""
@@ -41,10 +45,10 @@ def end_sessions(connection: Connection, session_ids: Collection[int]) -> None:
 def end_transactions(connection: Connection, transaction_ids: Collection[str]) -> None:
     """Removes transactions with their locks and reservations."""
     if transaction_ids:
-        connection.execute(sa.delete(transactions).where(transactions.c.id.in_(transaction_ids)))
+        connection.execute(_END, {"ids": list(transaction_ids)})
         release_locks(connection, transaction_ids)
 
 
 def release_locks(connection: Connection, transaction_ids: Collection[str]) -> None:
     """Removes transactions' locks and reservations."""
-    connection.execute(sa.delete(locks).where(locks.c.transaction_id.in_(transaction_ids)))
+    connection.execute(_RELEASE, {"ids": list(transaction_ids)})

@@ -15,13 +15,19 @@ import sqlalchemy as sa
 
 from txlake.catalog.database import Database
 from txlake.catalog.grouping import Group, Interrupted
-from txlake.catalog.names import next_number
+from txlake.catalog.names import NEWEST_SEQUENCE, newest_sequence, next_number
 from txlake.catalog.owners import ACTIVE, FAILED, KILLED, end_transactions, reap, release_locks
 from txlake.catalog.sessions import Sessions
 from txlake.catalog.tables import sessions, transactions
 
 _COUNTER = "transaction"
 _NAME_LENGTH = 255
+_PIN = (
+    sa.update(transactions)
+    .where(transactions.c.id == sa.bindparam("which"), transactions.c.state != KILLED)
+    .values(sequence=NEWEST_SEQUENCE.scalar_subquery())
+    .returning(transactions.c.sequence)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +93,11 @@ class Transactions:
             except Interrupted:
                 self.end(transaction_id)  # where it was noted all the same
 
-    def pinned(self, transaction_id: str, sequence: int) -> None:
-        """Notes the instant that a transaction reads; nothing for one that isn't there."""
-        self._change(transaction_id, sequence=sequence)
+    def pin(self, transaction_id: str) -> int:
+        """The lake's newest instant, noted as what the transaction reads, if it is there."""
+        with self._on.noting() as connection:
+            noted = connection.execute(_PIN, {"which": transaction_id}).scalar()
+            return newest_sequence(connection) if noted is None else int(noted)
 
     def failed(self, transaction_id: str) -> None:
         """Notes that a statement failed: the transaction can only be rolled back now."""

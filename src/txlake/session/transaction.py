@@ -91,6 +91,8 @@ class Transaction:
     _sequence: int | None = None
     _is_known: bool = False
     _unheld: finalize[[str], Transaction] | None = None
+    # By name; who uses a database keeps others from changing what it is.
+    _databases: dict[str, DatabaseEntry | None] = field(default_factory=dict)
     _tables: dict[str, TableTransaction] = field(default_factory=dict)
     _handles: dict[str, Handle] = field(default_factory=dict)
     _marks: list[_Mark] = field(default_factory=list)
@@ -160,14 +162,19 @@ class Transaction:
         if catalog is None or handle.entry is None:
             return handle.log.latest_or_none()
         if self._sequence is None:
-            self._sequence = catalog.ledger.sequence()
             if self._is_known and self.explicit:
-                catalog.transactions.pinned(self.id, self._sequence)
+                self._sequence = catalog.transactions.pin(self.id)
+            else:
+                self._sequence = catalog.ledger.sequence()
         return None if handle.is_new else handle.log.at_sequence(self._sequence)
 
     def _database_of(self, handle: Handle) -> DatabaseEntry | None:
         catalog, entry = self.engine.catalog, handle.entry
-        return None if catalog is None or entry is None else catalog.database(entry.database)
+        if catalog is None or entry is None:
+            return None
+        if entry.database not in self._databases:
+            self._databases[entry.database] = catalog.database(entry.database)
+        return self._databases[entry.database]
 
     def _level_in(self, database: DatabaseEntry | None) -> Level | None:
         """The stricter of what the table's database and the transaction ask for."""

@@ -34,7 +34,7 @@ from txlake.transaction.belonging import is_governed
 from txlake.transaction.checkpointing import after_commit
 from txlake.transaction.following import Committed, Following, Proposal, wait_after
 from txlake.transaction.governed import Governed
-from txlake.transaction.publication import publish_newest, staged_path
+from txlake.transaction.publication import Newest, publish_newest, staged_path
 from txlake.transaction.table_log import TableLog
 
 _logger = logging.getLogger(__name__)
@@ -322,16 +322,16 @@ class _LakeLoop:
 
     def _publish(self, made: Sequence[_Attempt]) -> list[_Attempt]:
         """Those that could be published. Never raises."""
-        return [
-            one
-            for one in made
-            if publish_newest(
+        newest = [
+            Newest(
                 one.following.log.store,
-                self._ledger,
                 replace(one.commit, content=one.content),
-                table=one.following.log.name,
+                one.following.log.name,
             )
+            for one in made
         ]
+        published = publish_newest(self._ledger, newest)
+        return [one for one in made if one.commit.table_id in published]
 
 
 def _table_id(log: TableLog) -> str:

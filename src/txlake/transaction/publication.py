@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from txlake.errors import CorruptTable, TxlakeError, Unavailable
 from txlake.ports import Head, Ledger, PutOutcome, Store, TableCommit
@@ -37,6 +38,15 @@ def content_of(store: Store, commit: TableCommit) -> bytes:
         return store.get(commit_path(commit.version))
 
 
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """A table's newest commit, which was just ratified; `table` is what messages call it."""
+
+    store: Store
+    commit: TableCommit
+    table: str
+
+
 def publish(store: Store, ledger: Ledger, commits: Sequence[TableCommit], *, table: str) -> None:
     """Makes the files of a table's ratified commits, in the order of their versions.
 
@@ -46,32 +56,43 @@ def publish(store: Store, ledger: Ledger, commits: Sequence[TableCommit], *, tab
     """
     for commit in commits:
         _publish(store, commit, table)
-    if not commits:
-        return
-    ledger.publishes(commits[-1].table_id, commits[-1].version)
-    staged = [staged_path(commit.staged) for commit in commits if commit.staged is not None]
-    if staged:
-        store.delete(staged)
+    if commits:
+        ledger.publishes({commits[-1].table_id: commits[-1].version})
+        _tidy(store, commits)
 
 
-def publish_newest(store: Store, ledger: Ledger, commit: TableCommit, *, table: str) -> bool:
-    """Publishes a commit that was just ratified, after those before it that aren't published.
+def publish_newest(ledger: Ledger, newest: Sequence[Newest]) -> frozenset[str]:
+    """Publishes what a transaction ratified, after what came before it and isn't published yet.
 
-    Whether it is published. Never raises: the commit stands, what fails is logged, and whoever
-    meets the commit next publishes it.
+    The ids of the tables on which that was done, all noted at once. Never raises: the commits
+    stand, what fails is logged, and whoever meets a commit next publishes it.
     """
-    commits: Sequence[TableCommit] = (commit,)
+    made: list[tuple[Newest, Sequence[TableCommit]]] = []
+    for one in newest:
+        commits: Sequence[TableCommit] = (one.commit,)
+        try:
+            commits = _with_those_before(ledger, one)
+            for commit in commits:
+                _publish(one.store, commit, one.table)
+        except Exception as error:
+            _log_unpublished(one.table, commits, error)
+        else:
+            if commits:
+                made.append((one, commits))
+    if not made:
+        return frozenset()
     try:
-        if commit.version > 0 and store.head(commit_path(commit.version - 1)) is None:
-            head = ledger.head(commit.table_id)
-            if head is None:
-                return False  # dropped since
-            commits = head.pending
-        publish(store, ledger, commits, table=table)
+        ledger.publishes({one.commit.table_id: commits[-1].version for one, commits in made})
     except Exception as error:
-        _log_unpublished(table, commits, error)
-        return False
-    return True
+        for one, commits in made:
+            _log_unpublished(one.table, commits, error)
+        return frozenset()
+    for one, commits in made:
+        try:
+            _tidy(one.store, commits)
+        except Exception as error:
+            _log.info("%s: a staged commit was left behind: %s", one.table, error)
+    return frozenset(one.commit.table_id for one, _ in made)
 
 
 def publish_pending(store: Store, ledger: Ledger, table_id: str, *, table: str) -> Head | None:
@@ -91,6 +112,22 @@ def publish_pending(store: Store, ledger: Ledger, table_id: str, *, table: str) 
         _log_unpublished(table, head.pending, error)
         return head
     return Head(version=head.version)
+
+
+def _with_those_before(ledger: Ledger, newest: Newest) -> Sequence[TableCommit]:
+    """The commit and those before it that aren't published; none when the table was dropped."""
+    commit = newest.commit
+    if commit.version == 0 or newest.store.head(commit_path(commit.version - 1)) is not None:
+        return (commit,)
+    head = ledger.head(commit.table_id)
+    return () if head is None else head.pending
+
+
+def _tidy(store: Store, commits: Sequence[TableCommit]) -> None:
+    """Deletes what commits that are published now were staged in."""
+    staged = [staged_path(commit.staged) for commit in commits if commit.staged is not None]
+    if staged:
+        store.delete(staged)
 
 
 def _log_unpublished(table: str, commits: Sequence[TableCommit], error: Exception) -> None:

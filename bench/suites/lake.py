@@ -1,0 +1,337 @@
+"""The works on transactions over many tables of a lake, which no other engine here has.
+
+What a commit costs on its own, with others and beside a long one. Every work checks that as many
+versions as were committed are there. Except for those by SQL, no Spark is started.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+import txlake
+from bench.engines.spark import Txlake
+from bench.sources.lakes import ROW, StagedLake, StagedTransaction, data_file, staged_lake
+from bench.stage import Stage
+from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
+from txlake.errors import Unavailable
+from txlake.ports import Moved, Ratification, Ratified, TableCommit
+from txlake.protocol.file_names import commit_path
+from txlake.settings import RetrySettings, Settings
+from txlake.storage import open_store
+from txlake.transaction.table_log import TableLog
+
+THREADS = 8
+SHORT_WRITERS = 4
+MEDIAN_PART = 80
+"""Of the sizes' transactions, of which the median is taken."""
+_OUT_OF_REACH = 1_000_000
+_LONG_ATTEMPTS_MAX = 40
+_ROWS = ("orders", "payments")
+_ORDER = """
+BEGIN;
+INSERT INTO orders VALUES ('o', {number});
+UPDATE payments SET n = n + 1 WHERE k = 'first';
+COMMIT
+"""
+
+
+def ratify(database: str) -> Callable[[Stage, int], float]:
+    """Milliseconds for each commit of two tables by the catalog alone: threads that have tables of
+    their own; among the details the same where all have the same two.
+
+    The transactions were begun and their bytes made before, those of a commit of one file.
+    """
+
+    def run(stage: Stage, number: int) -> float:
+        share = stage.sizes.transactions // THREADS
+        folder = stage.scratch / f"ratify {database} {number}"
+        with staged_lake(folder, database, 2 * THREADS + 2) as lake:
+            content = _content_of_one_file(lake, 2 * THREADS)
+            rates = {}
+            for name, of_same, each in (("", False, share), (", same tables", True, share // 8)):
+                before = lake.catalog.ledger.sequence()
+                begun = [[lake.begin() for _ in range(each)] for _ in range(THREADS)]
+                works = [
+                    partial(_ratify, lake, content, _pair(own, of_same), ids)
+                    for own, ids in enumerate(begun)
+                ]
+                rates[name] = THREADS * each / _together(works)
+                made = lake.catalog.ledger.sequence() - before
+                stage.expect(made, THREADS * each, "instants")
+                stage.details[f"ratified a second, {database}{name}"] = rates[name]
+            _expect_heads(stage, lake, share, same=THREADS * (share // 8) + 1)
+        return 1_000 / rates[""]
+
+    return run
+
+
+def commit(database: str) -> Callable[[Stage, int], float]:
+    """Milliseconds for each whole commit of two tables, from its begin to its publication, by
+    threads that have tables of their own; among the details the same where all have the same two.
+    """
+
+    def run(stage: Stage, number: int) -> float:
+        share = stage.sizes.transactions // THREADS // 8
+        folder = stage.scratch / f"commit {database} {number}"
+        with staged_lake(folder, database, 2 * THREADS + 2) as lake:
+            values = []
+            for name, of_same in (("", False), (", same tables", True)):
+                same = lake.logs(*_pair(0, of_same=True))
+                logs = [
+                    same if of_same else lake.logs(*_pair(own, of_same)) for own in range(THREADS)
+                ]
+                took: list[float] = []
+                seconds = _together([partial(_commits, lake, pair, share, took) for pair in logs])
+                title = f"commits, {database}{name}"
+                stage.details[f"{title}: a second"] = THREADS * share / seconds
+                _tell(stage, title, took)
+                values.append(1_000 * seconds / (THREADS * share))
+            _expect_heads(stage, lake, share, same=THREADS * share)
+            stage.expect(lake.catalog.ledger.pending_tables(), [], "what isn't published")
+        return values[0]
+
+    return run
+
+
+def two_rows(stage: Stage, number: int) -> float:
+    """The median of a transaction's milliseconds that appends a row to each of two tables, from
+    `begin` to the end of its commit; its 95th percentile is among the details.
+    """
+    row = pa.table({"k": ["o"], "n": pa.array([number], pa.int64())})
+    with txlake.connect(str(stage.scratch / f"rows {number}")) as lake:
+        _create(lake)
+
+        def one() -> None:
+            with lake.transaction() as tx:
+                for name in _ROWS:
+                    tx.write(row, name, mode="append")
+
+        return _alone(stage, "two rows", one, stage.scratch / f"rows {number}")
+
+
+def order_by_sql(stage: Stage, number: int) -> float:
+    """The median of the milliseconds of an INSERT and an UPDATE of one row each, on two tables,
+    between BEGIN and COMMIT; the 95th percentile is among the details.
+    """
+    engine = stage.engine
+    assert isinstance(engine, Txlake)
+    folder = stage.scratch / f"sql {number}"
+    with txlake.connect(str(folder), spark=engine.spark) as lake:
+        _create(lake)
+        median = _alone(
+            stage, "an order by SQL", lambda: lake.sql(_ORDER.format(number=number)), folder
+        )
+        [(changes,)] = lake.sql("SELECT n FROM payments WHERE k = 'first'").collect()
+        stage.expect(changes, stage.sizes.transactions // MEDIAN_PART, "changes")
+    return median
+
+
+def beside_short_ones(stage: Stage, number: int) -> float:
+    """How often a transaction over two tables has to try, each attempt of which takes long, while
+    others commit small changes of other rows of the same tables as fast as they can.
+
+    Among the details the same where it gets no turn however often it loses.
+    """
+    values = {}
+    for name, reserve_after in (
+        ("", RetrySettings().reserve_after),
+        (", without a turn", _OUT_OF_REACH),
+    ):
+        settings = Settings(
+            retry=RetrySettings(reserve_after=reserve_after, commit_attempts_max=_LONG_ATTEMPTS_MAX)
+        )
+        folder = stage.scratch / f"long {number}{name}"
+        with staged_lake(folder, "SQLite", 2, settings) as lake:
+            ended = _long_beside_short(lake, stage.sizes.staged_files)
+            made = ended.is_committed + ended.short
+            stage.expect([_head(lake, each) for each in (0, 1)], [made] * 2, "versions")
+        title = f"a long transaction{name}"
+        stage.details[f"{title}: lost"] = float(ended.attempts - ended.is_committed)
+        stage.details[f"{title}: committed"] = float(ended.is_committed)
+        stage.details[f"{title}: seconds"] = ended.seconds
+        stage.details[f"{title}: short ones a second"] = ended.short / ended.seconds
+        values[name] = float(ended.attempts)
+    return values[""]
+
+
+def two_locks(stage: Stage, number: int) -> float:
+    """The median of the milliseconds in which a transaction has locks on two tables that nobody
+    else asks for.
+    """
+    took = []
+    with staged_lake(stage.scratch / f"locks {number}", "SQLite", 2) as lake:
+        wanted = [
+            LockRequest(
+                resource=Resource(
+                    type=ResourceType.OBJECT, database=entry.database_number, entity=entry.number
+                ),
+                mode=LockMode.IX,
+            )
+            for entry in lake.tables
+        ]
+        locks = lake.catalog.locks
+        for _ in range(stage.sizes.transactions // 10):
+            transaction_id = lake.begin()
+            start = time.perf_counter()
+            locks.acquire(lake.session, transaction_id, wanted, -1)
+            took.append(time.perf_counter() - start)
+            lake.catalog.transactions.end(transaction_id)
+            locks.ended(transaction_id)
+        stage.expect(locks.listed(), [], "locks")
+    return _tell(stage, "two locks", took)
+
+
+# Threads
+
+
+def _together(works: Sequence[Callable[[], None]]) -> float:
+    """The seconds until all have ended that began at once, each in a thread."""
+    start = threading.Barrier(len(works) + 1)
+
+    def one(work: Callable[[], None]) -> None:
+        start.wait()
+        work()
+
+    with ThreadPoolExecutor(len(works)) as pool:
+        running = [pool.submit(one, work) for work in works]
+        start.wait()
+        began = time.perf_counter()
+        for each in running:
+            each.result()
+    return time.perf_counter() - began
+
+
+def _pair(own: int, of_same: bool) -> tuple[int, int]:
+    """The two tables of a thread; the last two are everybody's."""
+    return (2 * THREADS, 2 * THREADS + 1) if of_same else (own, own + THREADS)
+
+
+def _ratify(
+    lake: StagedLake, content: bytes, pair: tuple[int, int], transaction_ids: Sequence[str]
+) -> None:
+    ids = [lake.tables[number].id for number in pair]
+    heads = {lake.tables[number].id: _head(lake, number) for number in pair}
+    for transaction_id in transaction_ids:
+        while True:
+            commits = tuple(
+                TableCommit(
+                    table_id=each, version=heads[each] + 1, content=content, operation="WRITE"
+                )
+                for each in ids
+            )
+            answer = lake.catalog.ledger.ratify(
+                Ratification(transaction_id=transaction_id, commits=commits)
+            )
+            match answer:
+                case Ratified():
+                    heads = {one.table_id: one.version for one in commits}
+                    break
+                case Moved():
+                    heads = {**heads, **answer.heads}
+                case _:
+                    raise AssertionError("nobody asks for a turn")
+
+
+def _commits(lake: StagedLake, logs: Sequence[TableLog], count: int, took: list[float]) -> None:
+    for _ in range(count):
+        start = time.perf_counter()
+        tx = StagedTransaction(lake)
+        tx.append(logs, [data_file("short")])
+        tx.commit()
+        took.append(time.perf_counter() - start)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """How a long transaction ended, and how many short ones were committed meanwhile."""
+
+    attempts: int
+    is_committed: bool
+    seconds: float
+    short: int
+
+
+def _long_beside_short(lake: StagedLake, files: int) -> _Ended:
+    over = threading.Event()
+
+    def short(own: int) -> int:
+        logs, count = lake.logs(0, 1), 0  # as in a process of its own
+        while not over.is_set():
+            tx = StagedTransaction(lake)
+            tx.append(logs, [data_file(f"short {own}")], f"k = 'short {own}'")
+            tx.commit()
+            count += 1
+        return count
+
+    long = StagedTransaction(lake)
+    long.append(lake.logs(0, 1), [data_file("long") for _ in range(files)], "k = 'long'")
+    with ThreadPoolExecutor(SHORT_WRITERS) as pool:
+        running = [pool.submit(short, own) for own in range(SHORT_WRITERS)]
+        began = time.perf_counter()
+        try:
+            attempts, is_committed = long.commit().attempts, True
+        except Unavailable:  # it has lost as often as it may
+            attempts, is_committed = _LONG_ATTEMPTS_MAX, False
+        finally:
+            seconds = time.perf_counter() - began
+            over.set()
+    return _Ended(attempts, is_committed, seconds, sum(each.result() for each in running))
+
+
+# What is measured and checked
+
+
+def _create(lake: txlake.Lake) -> None:
+    with lake.transaction() as tx:
+        for name in _ROWS:
+            tx.write(ROW, name)
+
+
+def _alone(stage: Stage, title: str, one: Callable[[], object], folder: Path) -> float:
+    """The median of one transaction's milliseconds after another, each a version of two tables."""
+    took = []
+    count = stage.sizes.transactions // MEDIAN_PART
+    for _ in range(count):
+        start = time.perf_counter()
+        one()
+        took.append(time.perf_counter() - start)
+    for name in _ROWS:
+        for version, is_there in ((count, True), (count + 1, False)):
+            path = folder / name / commit_path(version)
+            stage.expect(path.exists(), is_there, path)
+    return _tell(stage, title, took)
+
+
+def _tell(stage: Stage, title: str, took: Sequence[float]) -> float:
+    """Keeps the percentiles of some durations; gives their median, milliseconds."""
+    median, late = (1_000 * float(np.percentile(took, percent)) for percent in (50, 95))
+    stage.details[f"{title}: p50 ms"] = median
+    stage.details[f"{title}: p95 ms"] = late
+    return median
+
+
+def _content_of_one_file(lake: StagedLake, table: int) -> bytes:
+    """The bytes of a commit of one file, which the table's first one is."""
+    tx = StagedTransaction(lake)
+    tx.append(lake.logs(table, table + 1), [data_file("short")])
+    tx.commit()
+    return open_store(lake.tables[table].location).get(commit_path(1))
+
+
+def _head(lake: StagedLake, table: int) -> int:
+    found = lake.catalog.ledger.head(lake.tables[table].id)
+    return -1 if found is None else found.version
+
+
+def _expect_heads(stage: Stage, lake: StagedLake, each: int, *, same: int) -> None:
+    heads = [_head(lake, number) for number in range(2 * THREADS + 2)]
+    stage.expect(heads, [each] * (2 * THREADS) + [same] * 2, "versions")

@@ -1,0 +1,92 @@
+"""The bench's works on transactions of a lake, on next to nothing: checked, or left out and why."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from bench import worker
+from bench.registry import WORKS
+from bench.results import Machine, Results, SuiteRun, lines
+from bench.sizes import WARM_UP
+from bench.stage import NotHere, WrongAnswer
+from bench.worker import Measured, Task, measure
+
+pytestmark = pytest.mark.no_interop("the bench checks its answers itself")
+
+FEW = dataclasses.replace(WARM_UP, transactions=64, staged_files=5)
+
+
+def run(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, process: str, *names: str, warm_up: bool = False
+) -> Measured:
+    """Measures some works of a process."""
+    monkeypatch.setattr(
+        worker, "works_of", lambda task: [work for work in WORKS if work.name in names]
+    )
+    task = Task("txlake", "lake", process, FEW, str(folder), str(folder), "", warm_up=warm_up)
+    return measure(task)
+
+
+def test_what_a_lake_does_is_measured_and_checked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    names = ("ratify-sqlite", "commit-sqlite", "lock-two", "beside-short")
+    measured = run(monkeypatch, tmp_path, "ledger", *names)
+    assert tuple(measured.samples) == names
+    assert all(value > 0 for values in measured.samples.values() for value in values)
+    assert measured.left_out == {}
+    details = measured.details
+    assert details["ratified a second, SQLite, same tables"] > 0
+    assert details["commits, SQLite: p50 ms"] <= details["commits, SQLite: p95 ms"]
+    assert details["a long transaction: committed"] == 1
+    assert measured.samples["beside-short"] == [1 + details["a long transaction: lost"]]
+
+
+def test_a_transaction_of_rows_is_measured_without_spark(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("txlake.lake.lake.local_spark", lambda: pytest.fail("Spark was started"))
+    monkeypatch.setattr("bench.suites.lake.MEDIAN_PART", 32)
+    measured = run(monkeypatch, tmp_path, "rows", "two-rows")
+    assert measured.samples["two-rows"] == [measured.details["two rows: p50 ms"]]
+
+
+def test_a_version_that_is_missing_fails_the_bench(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("bench.suites.lake._head", lambda lake, table: 1)
+    with pytest.raises(WrongAnswer, match="versions"):
+        run(monkeypatch, tmp_path, "ledger", "commit-sqlite")
+
+
+@pytest.mark.parametrize("warm_up", [False, True])
+def test_without_a_server_its_works_are_left_out_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, warm_up: bool
+) -> None:
+    def missing() -> None:
+        raise NotHere("a PostgreSQL server: there is none")
+
+    monkeypatch.setattr("bench.sources.lakes._postgresql", missing)
+    names = ("ratify-postgresql", "lock-two")
+    measured = run(monkeypatch, tmp_path, "ledger", *names, warm_up=warm_up)
+    assert list(measured.samples) == ["lock-two"]
+    assert measured.left_out == {"ratify-postgresql": "a PostgreSQL server: there is none"}
+
+
+def test_what_was_left_out_has_no_row() -> None:
+    samples: dict[str, dict[str, list[list[float]]]] = {
+        work.name: {} for work in WORKS if work.suite == "lake"
+    }
+    suite = SuiteRun(
+        date="2026-01-01",
+        rounds=1,
+        sizes=FEW,
+        machine=Machine(2, 24, "A", "Linux"),
+        versions={},
+        samples={**samples, "lock-two": {"txlake": [[1.0]]}},
+        details={},
+    )
+    assert [line.work.name for line in lines(Results({"lake": suite}))] == ["lock-two"]

@@ -11,7 +11,7 @@ import pytest
 
 import txlake
 from tests.lake.rows import rows
-from txlake.errors import Conflict
+from txlake.errors import Conflict, InvalidRequest
 
 ROWS = pa.table({"id": [1, 2], "v": ["a", "b"]})
 
@@ -76,6 +76,21 @@ def test_who_is_forgotten_ends(lake: txlake.Lake) -> None:
     assert open_transactions(lake) == []
     assert lake.locks().collect() == []
     lake.sql("DROP TABLE t")  # nobody is waited for
+
+
+def test_a_session_that_is_forgotten_ends(lake: txlake.Lake) -> None:
+    lake.sql("CREATE DATABASE d")
+    forgotten = lake.session()
+    forgotten.sql("USE d")
+    tx = forgotten.begin()
+    del forgotten
+    gc.collect()
+    with pytest.raises(InvalidRequest, match="other sessions use database 'd'"):
+        lake.sql("DROP DATABASE d")
+    tx.rollback()
+    del tx
+    gc.collect()
+    lake.sql("DROP DATABASE d")
 
 
 def test_locks_are_listed(lake: txlake.Lake, tmp_path: Path) -> None:

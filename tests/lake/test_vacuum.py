@@ -73,6 +73,18 @@ def test_what_open_transactions_have_and_read_stays(t: txlake.Lake, folder: Path
     assert t.transactions().count() == 0
 
 
+def test_what_an_open_transaction_has_in_a_path_table_stays(t: txlake.Lake, tmp_path: Path) -> None:
+    place, rows = tmp_path / "place", pa.table({"id": [1]})
+    t.write(rows, str(place))
+    tx = t.begin()
+    tx.write(rows, str(place), mode="append")
+    t.sql(f"VACUUM delta.`{place}` RETAIN 0 HOURS")
+    tx.commit()
+    assert query(t, f"SELECT * FROM delta.`{place}`") == [(1,), (1,)]
+    t.sql(f"VACUUM delta.`{place}` RETAIN 0 HOURS")
+    assert len(files(place)) == 2
+
+
 def test_files_of_a_killed_transaction_go(t: txlake.Lake, folder: Path) -> None:
     kept = files(folder)
     tx = t.begin()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -78,6 +79,7 @@ class Engine:
     is_closed: bool = field(default=False, init=False)
     lost: str | None = field(default=None, init=False)
     _sessions: set[int] = field(default_factory=set)
+    _abandoned: deque[int] = field(default_factory=deque)
     _logs: dict[str, TableLog] = field(default_factory=dict)
     _spark: SparkSession | None = None
     _manifests: Manifests | None = None
@@ -140,6 +142,22 @@ class Engine:
         with self._lock:
             self._sessions.add(number)
         return number
+
+    def abandon_session(self, number: int) -> None:
+        """Notes that nobody holds a session any more; `end_abandoned` ends it.
+
+        Touches no database: Python may find that out at any moment, in any thread.
+        """
+        self._abandoned.append(number)
+
+    def end_abandoned(self) -> None:
+        """Ends the sessions and the transactions that nobody holds any more."""
+        if self.catalog is None:
+            return
+        for gone in self.catalog.transactions.end_abandoned():
+            self.catalog.locks.ended(gone)
+        while self._abandoned:
+            self.close_session(self._abandoned.popleft())
 
     def close_session(self, number: int) -> None:
         """Ends a session, its transactions and its locks, unless that was done."""

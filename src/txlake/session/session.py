@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, finalize
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -73,6 +73,7 @@ class Session:
         self.level = level
         self.lock_timeout_ms = -1
         self._number: int | None = None
+        self._unheld: finalize[[int], Session] | None = None
         self._entering = threading.Lock()
         self._current: Transaction | None = None
         self._begun: WeakValueDictionary[str, Transaction] = WeakValueDictionary()
@@ -89,6 +90,7 @@ class Session:
         with self._entering:  # transactions of a session may be begun by several threads
             if self._number is None:
                 self._number = self.engine.open_session()
+                self._unheld = finalize(self, self.engine.abandon_session, self._number)
             return self._number
 
     @property
@@ -111,9 +113,7 @@ class Session:
         if self._is_closed:
             raise InvalidRequest("the session is closed; open another with lake.session()")
         refuse_lost(self.engine)
-        if self.engine.catalog is not None:
-            for gone in self.engine.catalog.transactions.end_abandoned():
-                self.engine.catalog.locks.ended(gone)
+        self.engine.end_abandoned()
         made = Transaction(
             id=self.engine.system.new_id(),
             engine=self.engine,
@@ -134,6 +134,8 @@ class Session:
         if self._number is not None:
             self.engine.close_session(self._number)
             self._number = None
+        if self._unheld is not None:
+            self._unheld.detach()
 
     def fail(self, cause: BaseException) -> None:
         """A statement could not even be read: it fails the open transaction all the same."""

@@ -161,7 +161,7 @@ def vacuum_table(context: Context, statement: Vacuum) -> list[str]:
     if statement.retain_hours is not None:
         retention_ms = int(statement.retain_hours * _HOUR_MS)
     check = context.engine.spark_setting(_RETENTION_CHECK, "true").lower() != "false"
-    oldest_begin = _oldest_begin(context, handle)
+    oldest_begin = _oldest_begin(context)
     if statement.dry_run:
         plan = plan_vacuum(
             handle.log, retention_ms, retention_check=check, oldest_begin=oldest_begin
@@ -177,10 +177,10 @@ def vacuum_table(context: Context, statement: Vacuum) -> list[str]:
     return [handle.store.url]
 
 
-def _oldest_begin(context: Context, handle: Handle) -> OldestBegin | None:
-    """Asks for the lake's other transactions; nobody knows who uses a path table."""
+def _oldest_begin(context: Context) -> OldestBegin | None:
+    """Asks for the lake's other transactions: they may write path tables too."""
     catalog = context.engine.catalog
-    if catalog is None or handle.entry is None:
+    if catalog is None:
         return None
     return partial(catalog.transactions.oldest_begin_ms, besides=context.transaction.id)
 

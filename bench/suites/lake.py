@@ -34,7 +34,7 @@ SHORT_WRITERS = 4
 MEDIAN_PART = 80
 """Of the sizes' transactions, of which the median is taken."""
 _OUT_OF_REACH = 1_000_000
-_LONG_ATTEMPTS_MAX = 40
+_LONG_ATTEMPTS_MAX = 20
 _ROWS = ("orders", "payments")
 _ORDER = """
 BEGIN;

@@ -16,7 +16,7 @@ from bench.worker import Measured, Task, measure
 
 pytestmark = pytest.mark.no_interop("the bench checks its answers itself")
 
-FEW = dataclasses.replace(WARM_UP, transactions=64, staged_files=5)
+FEW = dataclasses.replace(WARM_UP, transactions=128, staged_files=5)
 
 
 def run(
@@ -49,7 +49,7 @@ def test_a_transaction_of_rows_is_measured_without_spark(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("txlake.lake.lake.local_spark", lambda: pytest.fail("Spark was started"))
-    monkeypatch.setattr("bench.suites.lake.MEDIAN_PART", 32)
+    monkeypatch.setattr("bench.suites.lake.MEDIAN_PART", 64)
     measured = run(monkeypatch, tmp_path, "rows", "two-rows")
     assert measured.samples["two-rows"] == [measured.details["two rows: p50 ms"]]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench import worker
+from bench.__main__ import make_data
 from bench.registry import WORKS
 from bench.results import Machine, Results, SuiteRun, lines
 from bench.sizes import WARM_UP
@@ -74,6 +75,11 @@ def test_without_a_server_its_works_are_left_out_with_the_reason(
     measured = run(monkeypatch, tmp_path, "ledger", *names, warm_up=warm_up)
     assert list(measured.samples) == ["lock-two"]
     assert measured.left_out == {"ratify-postgresql": "a PostgreSQL server: there is none"}
+
+
+def test_it_needs_no_data_but_a_folder(tmp_path: Path) -> None:
+    make_data("lake", tmp_path / "data", FEW)
+    assert list((tmp_path / "data").iterdir()) == []
 
 
 def test_what_was_left_out_has_no_row() -> None:

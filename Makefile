@@ -56,7 +56,7 @@ check: setup-python ## format, lint, types, and the layers
 	$(PYTHON) -m mypy
 	.venv/bin/lint-imports --cache-dir .cache/import-linter
 
-bench: setup ## txlake beside the other engines, and the README's table of it: seventy minutes
+bench: setup ## txlake beside the other engines, and the README's table of it: seventy-five minutes
 	@tools/delta_jars.sh
 	@$(PYTHON) -m bench --readme $(BENCH_ARGS)
 
@@ -66,7 +66,7 @@ soak: setup ## three engines write shared tables, killed now and then, for MINUT
 	@$(PYTHON) -m tests.shared_tables.soak --minutes $(MINUTES) --seed $(SEED)
 
 .PHONY: bench-quick
-bench-quick: setup ## the same on less data, without contention: seven minutes
+bench-quick: setup ## the same on less data, without contention: eight minutes
 	@tools/delta_jars.sh
 	@$(PYTHON) -m bench --quick $(BENCH_ARGS)
 

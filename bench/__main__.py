@@ -123,7 +123,8 @@ def _run(suite: str, arguments: argparse.Namespace) -> SuiteRun:
 
 
 def make_data(suite: str, data: Path, sizes: Sizes) -> None:
-    """Makes what a suite works on, unless it is there."""
+    """Makes what a suite works on, unless it is there, and the folder."""
+    data.mkdir(parents=True, exist_ok=True)
     if suite in ("rows", "contention"):
         large_rows(data, sizes.rows, sizes.row_files)
         if suite == "contention":

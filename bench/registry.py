@@ -164,15 +164,15 @@ WORKS = (
         lake.ratify("SQLite"), 1, ALONE, Target(1.0, None), unit="ms",
     ),
     Work(
-        "ratify-postgresql", "lake", "ledger", "same, PostgreSQL",
+        "ratify-postgresql", "lake", "ledger", "ratify a commit of 2 tables, 8 threads, PostgreSQL",
         lake.ratify("PostgreSQL"), 1, ALONE, Target(1.0, None), unit="ms",
     ),
     Work(
-        "commit-sqlite", "lake", "ledger", "same and publish it, SQLite",
+        "commit-sqlite", "lake", "ledger", "begin, ratify, publish it, 8 threads, SQLite",
         lake.commit("SQLite"), 1, ALONE, Target(1.0, None), unit="ms",
     ),
     Work(
-        "commit-postgresql", "lake", "ledger", "same and publish it, PostgreSQL",
+        "commit-postgresql", "lake", "ledger", "begin, ratify, publish it, 8 threads, PostgreSQL",
         lake.commit("PostgreSQL"), 1, ALONE, Target(1.0, None), unit="ms",
     ),
     Work(

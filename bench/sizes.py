@@ -31,7 +31,7 @@ class Sizes:
     scale: float
     queries: int = 22
     transactions: int = 8_000
-    staged_files: int = 5_000
+    staged_files: int = 2_000
 
     def words(self) -> dict[str, str]:
         """What the titles of works call the amounts by."""

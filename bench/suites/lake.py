@@ -34,7 +34,7 @@ SHORT_WRITERS = 4
 MEDIAN_PART = 80
 """Of the sizes' transactions, of which the median is taken."""
 _OUT_OF_REACH = 1_000_000
-_LONG_ATTEMPTS_MAX = 40
+_LONG_ATTEMPTS_MAX = 15
 _ROWS = ("orders", "payments")
 _ORDER = """
 BEGIN;
@@ -80,22 +80,23 @@ def commit(database: str) -> Callable[[Stage, int], float]:
     """
 
     def run(stage: Stage, number: int) -> float:
-        share = stage.sizes.transactions // THREADS // 8
+        share = stage.sizes.transactions // THREADS // 16
+        few = share // 4 + 1
         folder = stage.scratch / f"commit {database} {number}"
         with staged_lake(folder, database, 2 * THREADS + 2) as lake:
             values = []
-            for name, of_same in (("", False), (", same tables", True)):
+            for name, of_same, each in (("", False, share), (", same tables", True, few)):
                 same = lake.logs(*_pair(0, of_same=True))
                 logs = [
                     same if of_same else lake.logs(*_pair(own, of_same)) for own in range(THREADS)
                 ]
                 took: list[float] = []
-                seconds = _together([partial(_commits, lake, pair, share, took) for pair in logs])
+                seconds = _together([partial(_commits, lake, pair, each, took) for pair in logs])
                 title = f"commits, {database}{name}"
-                stage.details[f"{title}: a second"] = THREADS * share / seconds
+                stage.details[f"{title}: a second"] = THREADS * each / seconds
                 _tell(stage, title, took)
-                values.append(1_000 * seconds / (THREADS * share))
-            _expect_heads(stage, lake, share, same=THREADS * share)
+                values.append(1_000 * seconds / (THREADS * each))
+            _expect_heads(stage, lake, share, same=THREADS * few)
             stage.expect(lake.catalog.ledger.pending_tables(), [], "what isn't published")
         return values[0]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench import worker
+from bench.__main__ import make_data
 from bench.registry import WORKS
 from bench.results import Machine, Results, SuiteRun, lines
 from bench.sizes import WARM_UP
@@ -16,7 +17,7 @@ from bench.worker import Measured, Task, measure
 
 pytestmark = pytest.mark.no_interop("the bench checks its answers itself")
 
-FEW = dataclasses.replace(WARM_UP, transactions=64, staged_files=5)
+FEW = dataclasses.replace(WARM_UP, transactions=128, staged_files=5)
 
 
 def run(
@@ -49,7 +50,7 @@ def test_a_transaction_of_rows_is_measured_without_spark(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("txlake.lake.lake.local_spark", lambda: pytest.fail("Spark was started"))
-    monkeypatch.setattr("bench.suites.lake.MEDIAN_PART", 32)
+    monkeypatch.setattr("bench.suites.lake.MEDIAN_PART", 64)
     measured = run(monkeypatch, tmp_path, "rows", "two-rows")
     assert measured.samples["two-rows"] == [measured.details["two rows: p50 ms"]]
 
@@ -74,6 +75,11 @@ def test_without_a_server_its_works_are_left_out_with_the_reason(
     measured = run(monkeypatch, tmp_path, "ledger", *names, warm_up=warm_up)
     assert list(measured.samples) == ["lock-two"]
     assert measured.left_out == {"ratify-postgresql": "a PostgreSQL server: there is none"}
+
+
+def test_it_needs_no_data_but_a_folder(tmp_path: Path) -> None:
+    make_data("lake", tmp_path / "data", FEW)
+    assert list((tmp_path / "data").iterdir()) == []
 
 
 def test_what_was_left_out_has_no_row() -> None:

@@ -41,6 +41,11 @@ _NO_METADATA = Metadata(id="")
 _schema_of = lru_cache(maxsize=256)(parse_schema)
 
 
+@lru_cache(maxsize=256)
+def _properties_of(configuration: tuple[tuple[str, str], ...], table: str) -> TableProperties:
+    return TableProperties.parse(dict(configuration), table=table)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Snapshot:
     """The state of a table at one version, possibly with a transaction's own changes on top.
@@ -109,7 +114,7 @@ class Snapshot:
     @cached_property
     def properties(self) -> TableProperties:
         """The table's properties, typed."""
-        return TableProperties.parse(self.metadata.configuration, table=self.table)
+        return _properties_of(tuple(self.metadata.configuration.items()), self.table)
 
     @property
     def partition_columns(self) -> tuple[str, ...]:

@@ -42,7 +42,10 @@ def pinned() -> dict[str, str]:
             found = distribution(name)
         except PackageNotFoundError as error:
             raise SystemExit(f"{name}, which {parent} needs, isn't installed") from error
-        pins[name] = f"{found.metadata['Name']}=={found.version}"
+        pin = f"{found.metadata['Name']}=={found.version}"
+        # What not every Python has, as far as pyproject.toml says so.
+        of_python = parent == "pyproject.toml" and requirement.marker is not None
+        pins[name] = f"{pin}; {requirement.marker}" if of_python else pin
         for extra in {"", *requirement.extras}:
             if (name, extra) in seen:
                 continue

@@ -94,6 +94,7 @@ def test_a_catalog_that_stops_and_comes_back(tmp_path: Path, spark: SparkSession
         for table in ("one", "two"):
             tx.sql(f"INSERT INTO {table} VALUES (2)")
 
+    pytest.importorskip("pgserver", reason="there is no PostgreSQL server for this Python")
     with postgres_server(tmp_path / "its own") as server:
         url = make_url(server.make_schema("lake")).set(password=PASSWORD)
         catalog = url.render_as_string(hide_password=False)

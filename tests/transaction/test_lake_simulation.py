@@ -7,9 +7,9 @@ instants: each must have read what it would have read then.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from statistics import median
 
 import pytest
 
@@ -336,10 +336,12 @@ def losses(seed: int, reserve_after: int) -> int:
 
 
 def test_who_lost_often_has_the_next_turn() -> None:
-    # While another has its turn, one that waits for its own may lose once more.
     seeds = range(5)
-    assert median(losses(seed, reserve_after=2) for seed in seeds) <= 3
-    assert median(losses(seed, reserve_after=1_000) for seed in seeds) > 3
+    with_turns = [losses(seed, reserve_after=2) for seed in seeds]
+    without = [losses(seed, reserve_after=1_000) for seed in seeds]
+    # While another has its turn, who waits for his own may lose to it once or twice more.
+    assert max(with_turns) <= 4
+    assert min(map(operator.sub, without, with_turns)) >= 1
 
 
 def test_a_seed_replays() -> None:

@@ -263,8 +263,11 @@ def test_a_sessions_own_locks(process: Process) -> None:
     ]
     assert process.locks.held_by_others(a.session, "a", wants("X")) == []
     assert process.locks.held_by_others(b.session, "b", wants("S")) == []
-    process.locks.leave(a.session)
+    [kept] = wants("S", 2)
+    process.locks.acquire(a.session, None, [kept], 0)
+    process.locks.leave(a.session, kept.resource)
     assert process.locks.held_by_others(b.session, "b", wants("X")) == []
+    assert process.locks.held_by_others(b.session, "b", wants("X", 2)) != []
     b.takes("Sch-M", timeout_ms=0)
     with pytest.raises(LockTimeout):
         process.locks.acquire(a.session, None, wants("S"), 0)

@@ -11,7 +11,9 @@ import pytest
 import txlake
 from tests.lake.rows import number, query
 from txlake.catalog import locks as locks_module
+from txlake.conflict.locking import LockMode
 from txlake.errors import Deadlock, InvalidRequest, LockTimeout
+from txlake.session.admission import database_lock
 
 Session = txlake.LakeSession
 
@@ -239,6 +241,30 @@ def test_a_database_in_use_keeps_its_level(t: txlake.Lake) -> None:
     shown = query(t, "SELECT db_name, isolation_level FROM stv_db_isolation_level")
     assert ("d", "Serializable") in shown
     t.sql("DROP DATABASE d CASCADE")
+
+
+def test_a_database_that_cannot_be_used_leaves_the_one_in_use(t: txlake.Lake) -> None:
+    t.sql("CREATE DATABASE one; CREATE DATABASE two")
+    catalog = t._session.engine.catalog
+    assert catalog is not None
+    two = catalog.database("two")
+    assert two is not None
+    in_use = (
+        "SELECT name FROM sys.databases JOIN sys.dm_tran_locks "
+        "ON database_id = resource_database_id WHERE request_owner_type = 'SESSION'"
+    )
+    with t.session() as session:
+        session.sql("USE one")
+        owner = catalog.sessions.open()
+        catalog.transactions.begin("owner", owner)
+        catalog.locks.acquire(owner, "owner", [database_lock(two.number, LockMode.X)], 0)
+        session.sql("SET LOCK_TIMEOUT 0")
+        with pytest.raises(LockTimeout):
+            session.sql("USE two")
+        assert query(t, in_use) == [("one",)]
+        catalog.sessions.close(owner)
+        session.sql("USE two")
+        assert query(t, in_use) == [("two",)]
 
 
 def test_path_tables_take_none(t: txlake.Lake, tmp_path: object) -> None:

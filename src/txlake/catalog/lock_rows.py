@@ -151,10 +151,13 @@ def withdraw(connection: Connection, owner: Owner) -> None:
     )
 
 
-def leave(connection: Connection, session_id: int) -> None:
-    """Removes the locks that are a session's own."""
+def leave(connection: Connection, session_id: int, kept: Resource) -> None:
+    """Removes the locks that are a session's own, but for those on a thing that is kept."""
+    is_kept = (locks.c.resource_type == kept.type.value) & (locks.c.entity == kept.entity)
     connection.execute(
-        sa.delete(locks).where(locks.c.session_id == session_id, locks.c.transaction_id.is_(None))
+        sa.delete(locks).where(
+            locks.c.session_id == session_id, locks.c.transaction_id.is_(None), ~is_kept
+        )
     )
 
 

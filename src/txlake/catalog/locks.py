@@ -112,11 +112,12 @@ class Locks:
             release_locks(connection, [transaction_id])
         self.ended(transaction_id)
 
-    def leave(self, session_id: int) -> None:
-        """Gives up the locks that are a session's own."""
+    def leave(self, session_id: int, kept: Resource) -> None:
+        """Gives up the locks that are a session's own, but for those on a thing that is kept."""
         with self._on.noting() as connection:
-            lock_rows.leave(connection, session_id)
-        self._held.pop(session_id, None)
+            lock_rows.leave(connection, session_id, kept)
+        held = self._held.get(session_id, {})
+        self._held[session_id] = {one: mode for one, mode in held.items() if one == kept}
         self._bell.ring()
 
     def ended(self, transaction_id: str) -> None:

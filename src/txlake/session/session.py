@@ -282,9 +282,9 @@ class Session:
         if catalog is None or entry is None:
             raise InvalidRequest(f"there is no database {name!r}; SHOW DATABASES lists them")
         number = self.number()
-        catalog.locks.leave(number)
         used = database_lock(entry.number, LockMode.S)
         catalog.locks.acquire(number, None, [used], self.lock_timeout_ms)
+        catalog.locks.leave(number, used.resource)
         self.database = name
 
     def _control(self, statement: Statement) -> DataFrame:

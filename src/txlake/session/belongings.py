@@ -18,7 +18,6 @@ from txlake.ports import DroppedTable, NewTable
 from txlake.session.engine import Engine, Handle
 from txlake.session.transaction import Transaction
 from txlake.statements import TableName, TablePath
-from txlake.storage import open_store
 from txlake.transaction.belonging import (
     ATTACH,
     DETACH,
@@ -193,14 +192,14 @@ def finish(engine: Engine) -> None:
     ledger = catalog_of(engine).ledger
     for table in ledger.pending_tables():
         try:
-            store = open_store(table.location, engine.storage_options)
+            store = engine.store_at(table.location)
             publish(store, ledger, table.pending, table=store.url)
         except TxlakeError as error:
             _logger.warning("%s: its commits aren't published yet: %s", table.location, error)
     for table in ledger.dropped_tables():
         try:
             if table.managed:
-                store = open_store(table.location, engine.storage_options)
+                store = engine.store_at(table.location)
                 store.delete([stored.path for stored in store.list("")])
             ledger.forget(table.table_id)
         except TxlakeError as error:

@@ -29,7 +29,7 @@ from txlake.spark.types import delta_schema, quote, spark_schema
 from txlake.spark.work import Work
 from txlake.spark.writing import VIOLATION, VIOLATION_ROW
 from txlake.statements import CopyInto
-from txlake.storage import join_url, open_store
+from txlake.storage import join_url
 from txlake.transaction.change import Change
 
 _File: TypeAlias = tuple[str, StoredObject]
@@ -130,13 +130,12 @@ def _files(context: Context, statement: CopyInto) -> list[_File]:
     """The files that the statement names, by URL."""
     folder, pattern = statement.location, statement.pattern
     head, _, tail = folder.rstrip("/").rpartition("/")
-    options = context.engine.storage_options
     if _GLOB & set(tail):
         folder, pattern = head, tail
-    store = open_store(folder, options)
+    store = context.engine.store_at(folder)
     found = {one.path: one for one in store.list("") if not _is_hidden(one.path)}
     if not found and head:
-        parent = open_store(head, options)
+        parent = context.engine.store_at(head)
         single = parent.head(unquote(tail) if "://" in head else tail)
         if single is not None:
             store, found = parent, {single.path: single}

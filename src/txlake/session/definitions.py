@@ -43,7 +43,6 @@ from txlake.statements import (
     TablePath,
     Write,
 )
-from txlake.storage import open_store
 from txlake.transaction.belonging import belonging_of
 from txlake.transaction.change import Change
 
@@ -242,7 +241,7 @@ def _copy(context: Context, handle: Handle, copies: Sequence[Copy]) -> None:
 
     def one(copy: Copy) -> None:
         folder, _, name = copy.source.rpartition("/")
-        source = open_store(folder, context.engine.storage_options)
+        source = context.engine.store_at(folder)
         handle.store.put(copy.target, source.get(unquote(name)))
 
     with ThreadPoolExecutor(_COPIERS) as pool:

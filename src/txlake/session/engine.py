@@ -67,6 +67,7 @@ class Engine:
         warehouse: the store of the lake's own folder; None where only places are known.
         catalog: the names; None where only places are known.
         make_spark: gives the Spark session when the first statement needs one.
+        open_store: gives the store at a place, with the storage options.
         lost: the id of the lake whose warehouse this is, where the catalog isn't that lake's.
     """
 
@@ -76,6 +77,7 @@ class Engine:
     warehouse: Store | None = None
     catalog: Catalog | None = None
     storage_options: Mapping[str, str] = field(default_factory=dict)
+    open_store: Callable[[str, Mapping[str, str]], Store] = open_store
     is_closed: bool = field(default=False, init=False)
     lost: str | None = field(default=None, init=False)
     _sessions: set[int] = field(default_factory=set)
@@ -126,7 +128,7 @@ class Engine:
         with self._lock:
             if self._manifests is None:
                 scratch = self.settings.scratch_url
-                store = None if scratch is None else open_store(scratch, self.storage_options)
+                store = None if scratch is None else self.store_at(scratch)
                 self._manifests = Manifests(self.system, store)
             return self._manifests
 
@@ -134,6 +136,10 @@ class Engine:
         """Raises InvalidRequest when the lake is closed."""
         if self.is_closed:
             raise InvalidRequest("the lake is closed; open another with txlake.connect(...)")
+
+    def store_at(self, location: str) -> Store:
+        """The store at a folder or URL."""
+        return self.open_store(location, self.storage_options)
 
     def open_session(self) -> int:
         """A new session's number in the catalog."""
@@ -185,7 +191,7 @@ class Engine:
         self, location: str, table: Table, entry: TableEntry | None = None, *, is_new: bool = False
     ) -> Handle:
         """The table at a place, whether it exists or not."""
-        store = open_store(location, self.storage_options)
+        store = self.store_at(location)
         name = str(table) if isinstance(table, TableName) else store.url
         key = store.url
         if entry is not None:

@@ -182,10 +182,14 @@ class Session:
                 self._use(statement.name)
                 return nothing
             with progress(statement):
-                answer = run(context, statement)
+                answer = self._run(context, statement)
                 if transaction is None:
                     context.transaction.commit()
                 return answer
+
+    def _run(self, context: Context, statement: Statement) -> Answer:
+        """What a statement does, once it may."""
+        return run(context, statement)
 
     @contextmanager
     def _within(

@@ -35,7 +35,7 @@ from txlake.statements import (
     TablePath,
     Vacuum,
 )
-from txlake.storage import local_path, open_store
+from txlake.storage import local_path
 from txlake.transaction.change import Change
 from txlake.transaction.vacuum import OldestBegin, plan_vacuum, vacuum
 
@@ -233,4 +233,4 @@ def convert(context: Context, statement: ConvertToDelta) -> None:
 
 def _exists(context: Context, url: str) -> bool:
     folder, _, name = url.rpartition("/")
-    return open_store(folder, context.engine.storage_options).head(unquote(name)) is not None
+    return context.engine.store_at(folder).head(unquote(name)) is not None

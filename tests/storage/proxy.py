@@ -20,15 +20,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import BaseServer
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-_OF_ONE_HOP = {
-    "host",
-    "connection",
-    "keep-alive",
-    "transfer-encoding",
-    "content-length",
-    "date",
-    "server",
-}
+_OF_ONE_HOP = {"host", "connection", "keep-alive", "transfer-encoding", "content-length"}
+_OF_THE_PROXY = _OF_ONE_HOP | {"date", "server"}
+_LISTS = re.compile(r"list-type=2|comp=list")
+_WHERE_A_LIST_STARTS = re.compile(r"&?(start-after|startFrom|marker|continuation-token)=[^&]*")
 _LATE_AFTER_REQUESTS = 6
 
 
@@ -40,8 +35,16 @@ class Request:
     body: bytes
 
     @property
-    def writes(self) -> bool:
-        return self.method in {"PUT", "POST", "DELETE"}
+    def text(self) -> str:
+        """The target, decoded."""
+        return unquote(self.target)
+
+    @property
+    def listing(self) -> str | None:
+        """What is listed, wherever the list starts; None for other requests."""
+        if self.method != "GET" or _LISTS.search(self.target) is None:
+            return None
+        return _WHERE_A_LIST_STARTS.sub("", self.target)
 
 
 @dataclass(frozen=True)
@@ -81,15 +84,29 @@ Plan = Callable[[Request], Fault | None]
 
 
 def by_chance(seed: int, share: float, faults: tuple[Fault, ...], of: str = "") -> Plan:
-    """Faults for a share of the requests whose target has the pattern `of`."""
+    """A share of the requests whose target has the pattern `of` meet the faults, one by one."""
     chance, pattern = random.Random(seed), re.compile(of)
+    rest: list[Fault] = []
 
     def plan(request: Request) -> Fault | None:
-        if pattern.search(request.target) is None or chance.random() >= share:
+        if pattern.search(request.text) is None or chance.random() >= share:
             return None
-        return chance.choice(faults)
+        if not rest:
+            rest.extend(chance.sample(faults, len(faults)))
+        suiting = [each for each in rest if suits(each, request)]
+        if not suiting:
+            return None
+        rest.remove(suiting[0])
+        return suiting[0]
 
     return plan
+
+
+def suits(fault: Fault, request: Request) -> bool:
+    """Whether the fault means something for such a request."""
+    if fault in {Fault.LIES, Fault.LIES_WITHOUT_ETAG}:
+        return request.method == "PUT"
+    return fault is not Fault.STALE or request.method in {"GET", "HEAD"}
 
 
 @contextmanager
@@ -114,7 +131,7 @@ class Proxy:
         self.upstream = urlsplit(upstream).netloc
         self.address = ""
         self._late: list[tuple[int, Request]] = []
-        self._said: dict[tuple[str, str], list[Answer]] = {}
+        self._listed: dict[str, Answer] = {}
         self._count = 0
         self._lock = threading.Lock()
 
@@ -123,10 +140,10 @@ class Proxy:
         connection = http.client.HTTPConnection(self.upstream, timeout=60)
         try:
             headers = {k: v for k, v in request.headers.items() if k.lower() not in _OF_ONE_HOP}
-            connection.request(request.method, request.target, request.body, headers)
+            body = request.body or (b"" if request.method in {"PUT", "POST"} else None)
+            connection.request(request.method, request.target, body, headers)
             response = connection.getresponse()
-            body = response.read()
-            return Answer(response.status, dict(response.headers), body)
+            return Answer(response.status, dict(response.headers), response.read())
         finally:
             connection.close()
 
@@ -137,18 +154,8 @@ class Proxy:
             due = [late for when, late in self._late if when <= self._count]
             self._late = [each for each in self._late if each[0] > self._count]
             fault = self.plan(request)
-            if (
-                fault is Fault.STALE
-                and len(self._said.get((request.method, request.target), ())) < 1
-            ):
-                fault = None
-            if fault in {Fault.LIES, Fault.LIES_WITHOUT_ETAG} and request.method != "PUT":
-                fault = None
             if fault is Fault.LATE:
-                if not request.writes:
-                    fault = Fault.CUT
-                else:
-                    self._late.append((self._count + _LATE_AFTER_REQUESTS, request))
+                self._late.append((self._count + _LATE_AFTER_REQUESTS, request))
             if fault is not None:
                 self.met[fault] += 1
         for late in due:
@@ -162,13 +169,17 @@ class Proxy:
         for _, late in due:
             self.answer(late)
 
-    def said(self, request: Request, answer: Answer | None = None) -> Answer:
-        """Notes an answer; without one, the first that the request ever had."""
-        with self._lock:
-            answers = self._said.setdefault((request.method, request.target), [])
-            if answer is not None:
-                answers.append(answer)
-            return answers[0]
+    def note(self, request: Request, answer: Answer) -> None:
+        """Remembers what was listed."""
+        if (listing := request.listing) is not None:
+            self._listed[listing] = answer
+
+    def before(self, request: Request) -> Answer:
+        """What was true before: the list that was given last, and no object."""
+        listing = request.listing
+        if listing is None:
+            return Answer(404)
+        return self._listed.get(listing) or self.answer(request)
 
 
 @contextmanager
@@ -214,9 +225,9 @@ class _Handler(BaseHTTPRequestHandler):
             case Fault.LIES_WITHOUT_ETAG:
                 return self._say(Answer(200, {}, b"<html>welcome to this network</html>"))
             case Fault.STALE:
-                return self._say(self.proxy.said(request))
+                return self._say(self.proxy.before(request))
         answer = self.proxy.answer(request)
-        self.proxy.said(request, answer)
+        self.proxy.note(request, answer)
         match fault:
             case Fault.DONE_AND_500 | Fault.DONE_AND_503:
                 return self._say(Answer(int(fault.name[-3:])))
@@ -247,7 +258,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _say(self, answer: Answer, *, half: bool = False) -> None:
         self.send_response(answer.status)
-        headers = {k: v for k, v in answer.headers.items() if k.lower() not in _OF_ONE_HOP}
+        headers = {k: v for k, v in answer.headers.items() if k.lower() not in _OF_THE_PROXY}
         length = str(len(answer.body))
         if self.command == "HEAD":
             kept = {k.lower(): v for k, v in answer.headers.items()}
@@ -286,9 +297,9 @@ class GoogleFront(Proxy):
         if request.method == "POST" and "uploads" in query:
             number = str(len(self._parts))
             self._parts[number] = {}
-            body = "<InitiateMultipartUploadResult><Bucket>b</Bucket><Key>k</Key><UploadId>"
-            body += f"{number}</UploadId></InitiateMultipartUploadResult>"
-            return Answer(200, {}, body.encode())
+            begun = "<InitiateMultipartUploadResult><Bucket>b</Bucket><Key>k</Key><UploadId>"
+            begun += f"{number}</UploadId></InitiateMultipartUploadResult>"
+            return Answer(200, {}, begun.encode())
         if request.method == "PUT" and "uploadId" in query:
             self._parts[query["uploadId"][0]][int(query["partNumber"][0])] = request.body
             return Answer(200, {"ETag": '"part"'})
@@ -296,8 +307,8 @@ class GoogleFront(Proxy):
             uploaded = self._parts.pop(query["uploadId"][0])
             body = b"".join(data for _, data in sorted(uploaded.items()))
             made = self._upload(parts.path, replace(request, body=body))
-            body = b"<CompleteMultipartUploadResult><ETag>e</ETag></CompleteMultipartUploadResult>"
-            return made if made.status != 200 else Answer(200, {}, body)
+            done = b"<CompleteMultipartUploadResult><ETag>e</ETag></CompleteMultipartUploadResult>"
+            return made if made.status != 200 else Answer(200, {}, done)
         if request.method == "PUT":
             return self._upload(parts.path, request)
         return super().answer(request)

@@ -106,14 +106,13 @@ def node() -> Iterator[NameNode]:
                 self._finish(b"")
                 return
             script.asked.append(operation)
-            status, answer = script.answers.get(operation, (200, None))
+            answer: Any = script.answers.get(operation)
             if answer is None:
                 try:
                     answer = script.carry_out(operation, path, query, body)
                 except KeyError:
                     answer = 404, _failure("FileNotFoundException")
-                if isinstance(answer, tuple):
-                    status, answer = answer
+            status, answer = answer if isinstance(answer, tuple) else (200, answer)
             self.send_response(status)
             self._finish(answer if isinstance(answer, bytes) else json.dumps(answer).encode())
 

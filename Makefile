@@ -32,6 +32,7 @@ test: test-local test-connect test-cluster test-versions ## all tests
 
 test-local: setup ## all tests on a local Spark, in parallel processes
 	@tools/delta_jars.sh
+	@tools/judge.sh
 	@$(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 test-connect: setup ## those for every Spark, on a Spark Connect server; the client without Java too

@@ -66,6 +66,10 @@ soak: setup ## three engines write shared tables, killed now and then, for MINUT
 	@tools/delta_jars.sh
 	@$(PYTHON) -m tests.shared_tables.soak --minutes $(MINUTES) --seed $(SEED)
 
+.PHONY: hermitage
+hermitage: setup ## Hermitage's anomalies at every level, and docs/hermitage.md of it: two minutes
+	@$(PYTHON) -m tests.hermitage.page
+
 .PHONY: bench-quick
 bench-quick: setup ## the same on less data, without contention: eight minutes
 	@tools/delta_jars.sh

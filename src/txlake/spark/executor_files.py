@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
+from txlake.azure import account_options
 from txlake.webhdfs import SCHEMES, client_of, path_of
 
 if TYPE_CHECKING:
@@ -122,5 +123,5 @@ def _place(url: str, options: Options) -> tuple[ObjectStore, str]:
     if parts.scheme == "gs":
         return GCSStore(parts.netloc, config=config), key  # type: ignore[arg-type]
     container, _, host = parts.netloc.partition("@")
-    account = {"azure_storage_account_name": host.partition(".")[0]} if host else {}
-    return AzureStore(container, config={**account, **config}), key  # type: ignore[arg-type]
+    config = account_options(host) | config
+    return AzureStore(container, config=config), key  # type: ignore[arg-type]

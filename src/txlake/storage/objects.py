@@ -20,6 +20,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, GenericError
 from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
+from txlake.azure import account_options
 from txlake.errors import InvalidRequest
 from txlake.ports import PutOutcome, StoredObject
 from txlake.storage.locations import Place, checked_path, join_url, joined
@@ -267,21 +268,8 @@ def _client(base: str, options: dict[str, str], retries: int) -> ObjectStore:
             return GCSStore(bucket, config=cast("GCSConfig", options), retry_config=retry)
         case _:
             container, _, host = bucket.partition("@")
-            config = cast("AzureConfig", _account_options(host) | options)
+            config = cast("AzureConfig", account_options(host) | options)
             return AzureStore(container, config=config, retry_config=retry)
-
-
-def _account_options(host: str) -> dict[str, str]:
-    """What the host in an abfss URL says: `account.dfs.core.windows.net`, Fabric's, or another."""
-    if not host:
-        return {}
-    account, _, domain = host.partition(".")
-    options = {"azure_storage_account_name": account}
-    if domain == "dfs.fabric.microsoft.com":
-        options["azure_use_fabric_endpoint"] = "true"
-    elif domain not in {"", "dfs.core.windows.net", "blob.core.windows.net"}:
-        options["azure_endpoint"] = f"https://{account}.{domain.replace('dfs.', 'blob.', 1)}"
-    return options
 
 
 def _modified_ms(found: ObjectMeta) -> int:

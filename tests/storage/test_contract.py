@@ -134,6 +134,8 @@ def test_listing_is_sorted_recursive_and_of_the_folder_alone(store: Store) -> No
 
 
 def test_more_objects_than_a_page(store: Store) -> None:
+    if store.url.startswith("az:"):
+        pytest.skip("its pages are of 5,000 objects")
     names = [f"log/{number:05}" for number in range(1100)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda name: store.put(name, b""), names))

@@ -133,18 +133,6 @@ def test_listing_is_sorted_recursive_and_of_the_folder_alone(store: Store) -> No
         assert _paths(store, "a", start) == [each for each in below if each > start]
 
 
-def test_more_objects_than_a_page(store: Store) -> None:
-    if store.url.startswith("az:"):
-        pytest.skip("its pages are of 5,000 objects")
-    names = [f"log/{number:05}" for number in range(1100)]
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda name: store.put(name, b""), names))
-    assert _paths(store, "log") == names
-    assert _paths(store, "log", "log/01050") == names[1051:]
-    store.delete(names[1:])
-    assert _paths(store) == names[:1]
-
-
 # What a store can't keep as it is, it refuses.
 REFUSED = {"hdfs": ":", "az": "\\"}
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import http.client
 import json
 import posixpath
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -31,6 +32,17 @@ _TIMEOUT_S_DEFAULT = 60.0
 _PORT, _TLS_PORT = 9870, 9871
 _ROOT = "/webhdfs/v1"
 _ERROR_BYTES_MAX = 1 << 16
+_FIRST_WAIT_S, _WAIT_S_MAX = 0.1, 5.0
+# What was not carried out and won't be; of answers without a kind, these statuses.
+REFUSALS = frozenset(
+    {
+        *("AccessControlException", "DSQuotaExceededException", "FileAlreadyExistsException"),
+        *("IllegalArgumentException", "InvalidPathException", "NSQuotaExceededException"),
+        *("ParentNotDirectoryException", "PathComponentTooLongException", "SecurityException"),
+        "UnsupportedOperationException",
+    }
+)
+REFUSING_STATUSES = frozenset({400, 401, 403, 404, 405, 501})
 _NOT_ACTIVE = frozenset({"StandbyException", "RetriableException", "SafeModeException"})
 
 
@@ -47,7 +59,12 @@ class WebHdfsError(OSError):
         super().__init__(text)
         self.kind = kind
         self.status = status
-        self.may_be_done = may_be_done
+        self.may_be_done = may_be_done and not self.is_refused
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether it was not carried out and won't be. In doubt it may pass by itself."""
+        return self.kind in REFUSALS if self.kind else self.status in REFUSING_STATUSES
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +258,20 @@ def client_of(url: str, options: Mapping[str, str]) -> WebHdfs:
             f"the storage option {TIMEOUT} is a number of seconds, not {own[TIMEOUT]!r}"
         )
     return WebHdfs(endpoints, own.get(USER), own.get(TOKEN), timeout_s)
+
+
+def patiently(work: Callable[[], T], retries: int) -> T:
+    """What `work` gives, which is repeated while its failures may pass by themselves."""
+    wait_s = _FIRST_WAIT_S
+    for _ in range(retries):
+        try:
+            return work()
+        except WebHdfsError as error:
+            if error.is_refused:
+                raise
+        threading.Event().wait(wait_s)
+        wait_s = min(2 * wait_s, _WAIT_S_MAX)
+    return work()
 
 
 def path_of(url: str) -> str:

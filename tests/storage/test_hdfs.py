@@ -20,7 +20,14 @@ from txlake.errors import InvalidRequest, TxlakeError, Unavailable
 from txlake.ports import PutOutcome, Store
 from txlake.storage import open_store
 from txlake.storage.hdfs import HdfsStore, translated
-from txlake.webhdfs import WebHdfs, WebHdfsError, client_of, path_of
+from txlake.webhdfs import (
+    REFUSALS,
+    REFUSING_STATUSES,
+    WebHdfs,
+    WebHdfsError,
+    client_of,
+    path_of,
+)
 
 CREATED, EXISTS, UNKNOWN = PutOutcome.CREATED, PutOutcome.EXISTS, PutOutcome.UNKNOWN
 
@@ -332,6 +339,17 @@ def test_each_error(
     found = translated(error, "write", "hdfs://c/t/x")
     assert type(found) is expected
     assert re.fullmatch(rf"can't write hdfs://c/t/x: .*reason more; .*{advice}.*", str(found))
+
+
+def test_each_refusal_has_its_advice() -> None:
+    for kind in REFUSALS:
+        error = WebHdfsError(kind, kind=kind, status=403, may_be_done=True)
+        assert not error.may_be_done
+        assert isinstance(translated(error, "write", "hdfs://c/t/x"), InvalidRequest)
+    for status in REFUSING_STATUSES:
+        error = WebHdfsError("", status=status, may_be_done=True)
+        assert not error.may_be_done
+        assert isinstance(translated(error, "write", "hdfs://c/t/x"), InvalidRequest)
 
 
 def test_a_file_where_a_folder_is_needed(node: NameNode) -> None:

@@ -14,13 +14,14 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 
 from txlake.azure import account_options
-from txlake.webhdfs import SCHEMES, client_of, path_of
+from txlake.webhdfs import SCHEMES, client_of, path_of, patiently
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 Options = Mapping[str, str]
 _LOCAL = "file://"
+_RETRIES = 6  # of requests to HDFS; buckets' clients repeat theirs
 _HDFS = tuple(f"{scheme}://" for scheme in SCHEMES)
 
 
@@ -36,7 +37,8 @@ def create(url: str) -> pa.NativeFile:
 def finish(sink: pa.NativeFile, url: str, options: Options) -> None:
     """Makes a written file durable, and visible in a bucket or in HDFS."""
     if url.startswith(_HDFS):
-        client_of(url, options).create(path_of(url), sink.getvalue().to_pybytes())
+        client, data = client_of(url, options), sink.getvalue().to_pybytes()
+        patiently(lambda: client.create(path_of(url), data), _RETRIES)
         return
     if not url.startswith(_LOCAL):
         import obstore
@@ -69,7 +71,8 @@ def open_file(url: str, options: Options) -> pa.NativeFile:
     if url.startswith(_LOCAL):
         return pa.OSFile(local_path(url), "rb")
     if url.startswith(_HDFS):
-        return pa.BufferReader(client_of(url, options).read(path_of(url)))
+        client = client_of(url, options)
+        return pa.BufferReader(patiently(lambda: client.read(path_of(url)), _RETRIES))
     import obstore
 
     return pa.BufferReader(obstore.get(*_place(url, options)).bytes().to_bytes())
@@ -82,7 +85,8 @@ def read_range(url: str, offset: int, length: int, options: Options) -> bytes:
             file.seek(offset)
             return file.read(length)
     if url.startswith(_HDFS):
-        return client_of(url, options).read_range(path_of(url), offset, length)
+        client = client_of(url, options)
+        return patiently(lambda: client.read_range(path_of(url), offset, length), _RETRIES)
     import obstore
 
     return obstore.get_range(*_place(url, options), start=offset, length=length).to_bytes()

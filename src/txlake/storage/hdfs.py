@@ -9,8 +9,8 @@ from __future__ import annotations
 import errno
 import functools
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -21,11 +21,11 @@ from txlake.storage.locations import Kind, Place, checked_path, join_url, joined
 from txlake.storage.options import retries_of
 from txlake.storage.proof import PROBE_FOLDER, Proof
 from txlake.storage.temporary import is_temporary, temporary_name
-from txlake.webhdfs import FileStatus, WebHdfs, WebHdfsError, client_of, path_of
+from txlake.webhdfs import FileStatus, WebHdfs, WebHdfsError, client_of, path_of, patiently
 
 T = TypeVar("T")
 
-_FIRST_WAIT_S, _WAIT_S_MAX = 0.1, 5.0
+_DELETERS = 8
 _ADVICE = {
     "AccessControlException": "give this user (webhdfs_user) the permission, or use another folder",
     "DSQuotaExceededException": "free space or raise the folder's quota",
@@ -40,7 +40,7 @@ _ADVICE = {
 }
 # Of answers that don't say what happened.
 _ADVICE_ELSE = "correct the location or webhdfs_endpoint"
-_ADVICE_BY_STATUS = {
+_ADVICE_BY_STATUS: dict[int | None, str] = {
     400: _ADVICE_ELSE,
     401: "give a delegation token in webhdfs_token, or a webhdfs_user",
     403: "give a delegation token in webhdfs_token, or a webhdfs_user",
@@ -146,7 +146,7 @@ class HdfsStore:
                 created = self._client.rename(temporary, file)
             except WebHdfsError as error:
                 self._drop(temporary)
-                if _may_be_done(error):
+                if error.may_be_done:
                     return PutOutcome.UNKNOWN
                 raise
         if created:
@@ -156,8 +156,10 @@ class HdfsStore:
         return PutOutcome.UNKNOWN if self.head(path) is None else PutOutcome.EXISTS
 
     def delete(self, paths: Iterable[str]) -> None:
-        for path in paths:
-            self._delete(path, self._file(path))
+        files = [(path, self._file(path)) for path in paths]
+        with ThreadPoolExecutor(_DELETERS) as pool:
+            for _ in pool.map(lambda each: self._delete(*each), files):
+                pass
 
     def sweep(self, prefix: str, before_ms: int) -> None:
         for each in self._listed(prefix.rstrip("/"), ""):
@@ -242,18 +244,8 @@ class HdfsStore:
             self._client.delete(temporary)
 
     def _patient(self, action: str, path: str, work: Callable[[], T]) -> T:
-        """What `work` gives, which is repeated while its failures may pass by themselves."""
         with _translating(action, self._url_of(path)):
-            wait_s = _FIRST_WAIT_S
-            for _ in range(self._cluster.retries):
-                try:
-                    return work()
-                except WebHdfsError as error:
-                    if _is_refused(error):
-                        raise
-                threading.Event().wait(wait_s)
-                wait_s = min(2 * wait_s, _WAIT_S_MAX)
-            return work()
+            return patiently(work, self._cluster.retries)
 
 
 @functools.lru_cache(maxsize=64)
@@ -277,19 +269,10 @@ def _translating(action: str, url: str) -> Iterator[None]:
 def translated(error: WebHdfsError, action: str, url: str) -> TxlakeError:
     """Our error for one of WebHDFS's, after a failed `action` on the file or folder at `url`."""
     begin = f"can't {action} {url}: {' '.join(str(error).split())[:_REASON_CHARACTERS_MAX]}"
-    if _is_refused(error):
-        advice = _ADVICE.get(error.kind) or _ADVICE_BY_STATUS[error.status or 0]
+    if error.is_refused:
+        advice = _ADVICE[error.kind] if error.kind else _ADVICE_BY_STATUS[error.status]
         return InvalidRequest(f"{begin}; {advice}")
     return Unavailable(f"{begin}; try again when HDFS answers")
-
-
-def _is_refused(error: WebHdfsError) -> bool:
-    """Whether it was not carried out and won't be. In doubt it may pass by itself."""
-    return error.kind in _ADVICE or (not error.kind and error.status in _ADVICE_BY_STATUS)
-
-
-def _may_be_done(error: Exception) -> bool:
-    return isinstance(error, WebHdfsError) and error.may_be_done and not _is_refused(error)
 
 
 def _stored(path: str, found: FileStatus) -> StoredObject:

@@ -409,6 +409,11 @@ class History:
             else file
             for file in footprint.added
         ]
+        paths = {file.path: file for file in footprint.added}
+        for path, positions in footprint.unwritten.items():
+            assert path in paths, f"a vector of {path}, which isn't listed"
+            assert positions != self.disk.deleted(paths[path]), f"{path} has that vector already"
+            assert len(positions) < len(self.disk.files[path]), f"no row of {path} is left"
         version = self.newest.version + 1
         actions: tuple[Action, ...] = (
             CommitInfo({"isBlindAppend": blind}),

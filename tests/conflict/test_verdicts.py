@@ -10,10 +10,11 @@ import pytest
 
 from tests.conflict.cases import SCHEMA, TABLE, add, gone, read, winner
 from txlake.conflict import verdicts
-from txlake.conflict.check import check_all
+from txlake.conflict.check import check_all, check_selects
 from txlake.conflict.context import Context
 from txlake.conflict.evidence import Fine
-from txlake.conflict.footprint import Footprint
+from txlake.conflict.footprint import Footprint, ReadKind
+from txlake.conflict.levels import Level
 from txlake.conflict.verdicts import Verdicts
 from txlake.log.skipping import may_match
 
@@ -42,6 +43,19 @@ def test_a_hundred_winners_are_judged_at_one_go(judged: list[int]) -> None:
     ]
     assert isinstance(check_all(ours, winners, context), Fine)
     assert judged == [100, 100]  # a time for each read
+
+
+def test_a_select_is_asked_about_a_hundred_winners_at_one_go(judged: list[int]) -> None:
+    context = Context(
+        base=TABLE, metadata=TABLE.metadata, protocol=TABLE.protocol, level=Level.SERIALIZABLE
+    )
+    select = read("id = 5", ReadKind.PLAIN)
+    ours = Footprint(read_version=5, added=(add("ours"),), reads=(select,))
+    winners = [
+        winner(6 + number, added=(add(f"w{number}", "1", (50, 60)),)) for number in range(100)
+    ]
+    assert check_selects(ours, winners, context) is None
+    assert judged == [100]
 
 
 def test_a_winner_of_many_files_is_judged_when_it_is_asked_about(judged: list[int]) -> None:

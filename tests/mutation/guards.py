@@ -1,7 +1,7 @@
 """Which guards there are: a walk over the syntax trees of the folders that decide and commit.
 
-Owns what counts as a guard, the ways to switch one off, and the names that both have in guards.toml.
-Nothing is run here; `switching` makes a mutant real.
+Owns what counts as a guard, the ways to switch one off, and the names that these have in
+guards.toml. Nothing is run here; `switching` makes a mutant real.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import assert_never
 
 SOURCES = Path(__file__).parents[2] / "src" / "txlake"
 
@@ -136,7 +137,9 @@ def walk(module: str, source: str) -> list[Mutant]:
 
 def _lines(node: ast.AST) -> tuple[int, int]:
     match node:
-        case ast.If(test=first) | ast.While(test=first) | ast.ExceptHandler(type=ast.expr() as first):
+        case (
+            ast.If(test=first) | ast.While(test=first) | ast.ExceptHandler(type=ast.expr() as first)
+        ):
             last = first.end_lineno
         case ast.With(items=items):
             last = items[-1].context_expr.end_lineno
@@ -154,7 +157,9 @@ def _sites(tree: ast.Module) -> Iterator[_Site]:
     yield from _wheres(tree, "")
     for function, body in _functions(tree, ""):
         # Such a raise is switched off with its condition.
-        in_ifs = {id(child) for node in ast.walk(body) if isinstance(node, ast.If) for child in node.body}
+        in_ifs = {
+            id(child) for node in ast.walk(body) if isinstance(node, ast.If) for child in node.body
+        }
         for node in _own_nodes(body):
             for how, text, mutate in _ways(node, in_if=id(node) in in_ifs):
                 yield function, node, how, text, mutate
@@ -193,7 +198,7 @@ def _ways(
             yield from _operands(test, "while")
         case ast.Return(value=ast.BoolOp() as value):
             yield from _operands(value, "return")
-        case ast.Expr(value=ast.Call() as call) if not _is_logging(call):
+        case ast.Expr(value=ast.Call() as call) if not _is_nothing(call):
             yield "without", ast.unparse(call), _drop
         case ast.Raise(exc=error) if not in_if:
             yield "without", f"raise {'' if error is None else _called(error)}", _drop
@@ -263,7 +268,7 @@ def _tables(tree: ast.Module) -> Iterator[_Site]:
         match table:
             case ast.Dict(keys=keys) if len(keys) > 1:
                 entries = keys
-            case (ast.Tuple(elts=elements) | ast.Set(elts=elements)) if len(elements) > 1:
+            case ast.Tuple(elts=elements) | ast.Set(elts=elements) if len(elements) > 1:
                 entries = list(elements)
             case _:
                 continue
@@ -375,9 +380,14 @@ def _entry(index: int) -> Callable[[ast.Module, ast.AST], None]:
 # Names
 
 
-def _is_logging(call: ast.Call) -> bool:
-    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-    return isinstance(owner, ast.Name) and owner.id in _LOGGERS
+def _is_nothing(call: ast.Call) -> bool:
+    """Whether it is a line for the log, or what a type checker knows to be unreachable."""
+    match call.func:
+        case ast.Attribute(value=ast.Name(id=owner)):
+            return owner in _LOGGERS
+        case ast.Name(id=name):
+            return name == assert_never.__name__
+    return False
 
 
 def _called(error: ast.expr) -> str:

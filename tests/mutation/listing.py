@@ -44,10 +44,7 @@ def known() -> dict[str, Known]:
 def every_mutant() -> list[Mutant]:
     """All mutants, in the order of the list."""
     return [
-        mutant
-        for folder in MODULES
-        for module in modules(folder)
-        for mutant in mutants_of(module)
+        mutant for folder in MODULES for module in modules(folder) for mutant in mutants_of(module)
     ]
 
 

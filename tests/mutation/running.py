@@ -38,6 +38,8 @@ _ARGUMENTS = (
     "ignore",
 )
 
+# Parts of the names of tests of many histories, and of those that need a server.
+_NEVER = ("histories", "simulation", "processes", "[server", "postgresql")
 _CALLS_TRACED = 500
 
 
@@ -80,6 +82,8 @@ class _Session:
 
 
 def _may_kill(item: pytest.Item) -> bool:
+    if any(kind in item.nodeid for kind in _NEVER):
+        return False
     names = getattr(item, "fixturenames", ())
     is_repeated = hasattr(getattr(item, "function", None), "hypothesis")
     return not is_repeated and not {"spark", "golden", "postgres"} & set(names)

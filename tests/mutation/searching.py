@@ -1,12 +1,11 @@
 """Finds a test for each mutant that has none: tries those that run its lines, the plainest first.
 
-Owns the choice among tests that would do: one of the module's own tests before others, one that runs
-little before one that runs much, one that fails for what it checks before one that breaks.
+Owns the choice among tests that would do: one of the module's own tests before others, one that
+runs little before one that runs much, one that fails for what it checks before one that breaks.
 """
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,9 @@ from tests.mutation.listing import Known
 from tests.mutation.running import Outcome, run, traced, with_tests
 
 FOLDERS = ("tests/conflict", "tests/transaction", "tests/catalog", "tests/session", "tests/storage")
+SECONDS_MAX = 1.0
+"""A test that takes longer, traced, isn't named as a killer."""
+
 _BREAKS = {
     "AttributeError",
     "Hung",
@@ -55,11 +57,8 @@ def search(
         tests: list[_Test] = []
         for item in items:
             outcome, lines = traced(item, files)
-            if outcome.seconds > 1 or not outcome.passed:
-                print(f"{outcome.seconds:.1f} s {outcome.error} {item.nodeid}", file=sys.stderr)
-            if outcome.passed and outcome.seconds < 3:
+            if outcome.passed and outcome.seconds < SECONDS_MAX:
                 tests.append(_Test(item, outcome.seconds, lines))
-        print(f"{len(tests)} tests, {sum(test.seconds for test in tests):.0f} s", file=sys.stderr)
         for mutant in mutants:
             killer = _killer(mutant, tests, tries)
             found(mutant, None if killer is None else Known(killer))

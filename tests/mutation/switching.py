@@ -1,12 +1,10 @@
-"""Makes a mutant real in memory: the function's code, or the module's table, is exchanged for a while.
+"""Makes a mutant real in memory: a function's code, or a module's table, is exchanged for a while.
 
 Owns the exchange alone. No file changes, and nothing in txlake knows of it: functions keep their
 identity, so that whoever imported them runs the mutant's code.
 """
 
 from __future__ import annotations
-
-import __future__
 
 import ast
 import importlib
@@ -28,8 +26,7 @@ def switched_off(mutant: Mutant) -> Iterator[None]:
     mutant.apply(tree)
     if mutant.function:
         around = [one for one in tree.body if one.lineno <= mutant.line <= (one.end_lineno or 0)]
-        flags = __future__.annotations.compiler_flag
-        compiled = compile(ast.Module(around, []), str(path), "exec", flags, dont_inherit=True)
+        compiled = compile(ast.Module(around, []), str(path), "exec")
         function = _function(module, mutant.function)
         kept = function.__code__
         function.__code__ = _code(compiled, mutant.function)
@@ -86,7 +83,9 @@ def _constants(module: ModuleType, tree: ast.Module, line: int) -> Iterator[None
         if not (node.lineno <= line <= (node.end_lineno or 0) or read & changed):
             continue
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        names = {one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)}
+        names = {
+            one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)
+        }
         exec(compile(ast.Module([node], []), module.__file__ or "", "exec"), scratch)
         changed |= names
     undo: list[tuple[object, object]] = []

@@ -1,4 +1,4 @@
-"""What is left of a transaction that met others in its files: no more, and no less, than its own."""
+"""What is left of a transaction that met others in its files: its own, no more and no less."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import msgspec
 import pytest
 from pyroaring import BitMap64
 
@@ -248,6 +249,12 @@ def test_a_feature_of_rows_that_comes_into_force(feature: str) -> None:
     assert isinstance(outcome, Conflicted)
     assert outcome.evidence.rule == "feature_came_into_force"
     assert feature in outcome.finding
+
+
+def test_a_file_listed_again_with_its_vector_brings_no_row() -> None:
+    again = winner(removed=(gone(D),), added=(msgspec.structs.replace(D, base_row_id=7),))
+    for context in (context_of(ours()), by_rows(ours(), Vectors({2: [1, 2]}))):
+        assert isinstance(check(ours(reads=(read("id = 15"),)), again, context), Fine)
 
 
 def test_what_is_adopted_is_told() -> None:

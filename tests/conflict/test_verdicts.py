@@ -74,6 +74,7 @@ def test_a_file_is_judged_once_and_anew_when_it_changed(judged: list[int]) -> No
     known, five = Verdicts(), read("id = 5")
     assert known.of(five, [NEAR, FAR], TABLE) == [True, False]
     assert known.of(five, [FAR, NEAR], TABLE) == [False, True]
+    assert known.of(five, [msgspec.structs.replace(NEAR)], TABLE) == [True]
     assert judged == [2]
     assert known.of(five, [msgspec.structs.replace(FAR, stats=NEAR.stats)], TABLE) == [True]
     assert judged == [2, 1]

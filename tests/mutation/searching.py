@@ -14,11 +14,14 @@ import pytest
 
 from tests.mutation.guards import Mutant, path_of
 from tests.mutation.listing import Known
-from tests.mutation.running import Outcome, run, traced, with_tests
+from tests.mutation.running import Hung, Outcome, run, traced, with_tests
 
 FOLDERS = ("tests/conflict", "tests/transaction", "tests/catalog", "tests/session", "tests/storage")
-SECONDS_MAX = 1.0
+SECONDS_MAX = 4.0
 """A test that takes longer, traced, isn't named as a killer."""
+
+HANGS_S, HANGS_MAX = 2.0, 2
+"""After how long a test hangs, and how many that do are tried for one mutant."""
 
 _BREAKS = {
     "AttributeError",
@@ -76,13 +79,17 @@ def _killer(mutant: Mutant, tests: Sequence[_Test], tries: int) -> str | None:
 
     own = [test for test in tests if _runs(test, mutant, asked)]
     poor: str | None = None
+    hung = 0
     for test in _in_turn(sorted(own, key=order))[:tries]:
-        outcome = run(test.item, mutant)
+        outcome = run(test.item, mutant, limit_s=HANGS_S)
         if outcome.passed or not run(test.item).passed:
             continue
         if not _breaks(outcome):
             return test.item.nodeid
         poor = poor or test.item.nodeid
+        hung += outcome.error == Hung.__name__
+        if hung > HANGS_MAX:
+            break
     return poor
 
 

@@ -65,6 +65,10 @@ soak: setup ## three engines write shared tables, killed now and then, for MINUT
 	@tools/delta_jars.sh
 	@$(PYTHON) -m tests.shared_tables.soak --minutes $(MINUTES) --seed $(SEED)
 
+.PHONY: guards
+guards: setup-python ## the list of guards as the code is now, and tests for those that are new
+	@PYTHONPATH=src:. $(PYTHON) -m tests.mutation search
+
 .PHONY: bench-quick
 bench-quick: setup ## the same on less data, without contention: eight minutes
 	@tools/delta_jars.sh

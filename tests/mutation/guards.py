@@ -34,36 +34,6 @@ MODULES = {
         "verdicts",
         "winner",
     ),
-    "transaction": (
-        "belonging",
-        "commit",
-        "following",
-        "governed",
-        "in_commit_time",
-        "lake_commit",
-        "log_cleanup",
-        "publication",
-        "settings_rules",
-        "table_transaction",
-        "vacuum",
-        "validation",
-    ),
-    "catalog": (
-        "catalog",
-        "commits",
-        "database",
-        "grouping",
-        "heartbeat",
-        "lock_rows",
-        "locks",
-        "names",
-        "owners",
-        "ratifying",
-        "sessions",
-        "transactions",
-    ),
-    "session": ("admission", "attachment", "belongings", "isolation", "opening", "recovery"),
-    "storage": ("proof",),
 }
 """By folder of txlake the modules whose guards are listed."""
 
@@ -273,9 +243,15 @@ def _tables(tree: ast.Module) -> Iterator[_Site]:
             case _:
                 continue
         for index, entry in enumerate(entries):
-            if entry is not None:
+            if entry is not None and not _is_column(entry):
                 text = f"{name}[{ast.unparse(entry)}]"
                 yield "", table, "without", text, _entry(index)
+
+
+def _is_column(entry: ast.expr) -> bool:
+    """Whether it is a column of a relation: what a query gives is no table of rules."""
+    owner = entry.value if isinstance(entry, ast.Attribute) else None
+    return isinstance(owner, ast.Attribute) and owner.attr == "c"
 
 
 # The changes

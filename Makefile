@@ -32,6 +32,7 @@ test: test-local test-connect test-cluster test-versions ## all tests
 
 test-local: setup ## all tests on a local Spark, in parallel processes
 	@tools/delta_jars.sh
+	@tools/judge.sh
 	@$(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 test-connect: setup ## those for every Spark, on a Spark Connect server; the client without Java too
@@ -68,6 +69,10 @@ soak: setup ## three engines write shared tables, killed now and then, for MINUT
 .PHONY: guards
 guards: setup-python ## the list of guards as the code is now, and tests for those that are new
 	@PYTHONPATH=src:. $(PYTHON) -m tests.mutation search
+
+.PHONY: hermitage
+hermitage: setup ## Hermitage's anomalies at every level, and docs/hermitage.md of it: two minutes
+	@$(PYTHON) -m tests.hermitage.page
 
 .PHONY: bench-quick
 bench-quick: setup ## the same on less data, without contention: eight minutes

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from functools import cache
 from typing import Any
 
 from txlake.errors import CorruptTable, InvalidRequest
@@ -170,6 +171,7 @@ def exact(operation: Callable[[Context, Decimal, Decimal], Decimal]) -> Callable
     return lambda left, right: operation(_EXACT, Decimal(left), Decimal(right))
 
 
+@cache
 def cast(source: DataType, target: DataType) -> Convert:
     """How a value of one type becomes one of another; NULL stays NULL.
 
@@ -294,12 +296,15 @@ def text_of(value: Value, kind: DataType) -> str:
             return text_or_none
 
 
+_storable = cache(can_store)
+
+
 def assignment(source: DataType, target: Field, table: str) -> Convert:
     """How a value becomes one of the column, by ANSI store assignment.
 
     Raises InvalidRequest for types that don't go together; what it gives, for a value too large.
     """
-    if not can_store(source, target.type):
+    if not _storable(source, target.type):
         raise InvalidRequest(
             f"{table}: column {target.name!r} is {type_text(target.type)}, the value is "
             f"{type_text(source)}, which can't be stored there; cast it"

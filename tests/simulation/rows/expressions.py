@@ -252,7 +252,9 @@ def _literal(node: exp.Literal) -> Typed:
     if node.is_string:
         return constant(text, STRING)
     if text.isdecimal():
-        return constant(int(text), values.type_of_integer(int(text)))
+        number = int(text)
+        digits = values.decimal_type(len(text), 0)
+        return Typed(values.type_of_integer(number), lambda _: number, digits)
     if "e" in text.lower():
         return constant(float(text), DOUBLE)
     return constant(Decimal(text), values.type_of_decimal(Decimal(text)))

@@ -284,7 +284,10 @@ def checked(kind: DataType, operation: Callable[..., Any]) -> Callable[..., Any]
 
 def arithmetic(operator: str, left: Typed, right: Typed) -> Typed:
     """`left operator right`, the operator one of + - * / %."""
-    kind = values.arithmetic(operator, left.type, right.type)
+    kinds = [one.type for one in (left, right)]
+    if any(map(is_decimal, kinds)):
+        kinds = [one.literal or one.type for one in (left, right)]
+    kind = values.arithmetic(operator, *kinds)
     if is_decimal(kind):
         operation = values.exact(_DECIMAL[operator])
         sides = [one if is_number(one.type) else converted(one, kind) for one in (left, right)]

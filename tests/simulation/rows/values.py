@@ -97,8 +97,7 @@ def common(left: DataType, right: DataType) -> DataType:
         return max(left, right, key=lambda kind: BITS[kind.name])
     if is_number(left) and is_number(right):
         if is_float(left) or is_float(right):
-            both = {left, right}
-            return FLOAT if both <= {FLOAT} | set(map(Primitive, BITS)) else DOUBLE
+            return DOUBLE  # one of 32 bits doesn't hold every whole number
         (p, s), (q, t) = as_decimal(left), as_decimal(right)
         return decimal_type(min(_PRECISION_MAX, max(p - s, q - t) + max(s, t)), max(s, t))
     if isinstance(left, Array) and isinstance(right, Array):
@@ -127,7 +126,7 @@ def arithmetic(operator: str, left: DataType, right: DataType) -> DataType:
     if VOID in (left, right):
         left = right = left if right == VOID else right
         if left == VOID:
-            left = right = INTEGER
+            left = right = DOUBLE
     known = is_number(left) and is_number(right)
     assert known, f"{type_text(left)} {operator} {type_text(right)} isn't known here"
     if is_float(left) or is_float(right):

@@ -6,15 +6,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tests.simulation.rows import changes, merging, queries
 from tests.simulation.rows.definitions import environment_of
 from tests.simulation.rows.engine import RowContext
 from tests.simulation.rows.scopes import Name, Rows
 from txlake.errors import InvalidRequest
+from txlake.protocol.schema_change import as_table_schema
 from txlake.protocol.types import from_arrow_schema
+from txlake.session import copying, upkeep
 from txlake.session import data as of_data
-from txlake.session import upkeep
+from txlake.session import definitions as of_definitions
 from txlake.session.dispatch import Answer
 from txlake.session.engine import Handle
 from txlake.session.evolution import schema_actions
@@ -24,7 +30,9 @@ from txlake.spark.inserts import Placement
 from txlake.spark.rows import unknown_column
 from txlake.spark.work import Work
 from txlake.statements import (
+    CopyInto,
     Delete,
+    Expression,
     Insert,
     Merge,
     NativeFrame,
@@ -38,6 +46,7 @@ from txlake.statements import (
     Truncate,
     Update,
     Values,
+    Write,
 )
 from txlake.transaction.change import Change
 
@@ -74,7 +83,7 @@ def merge(context: RowContext, statement: Merge) -> Mapping[str, int]:
     handle = context.require(statement.target)
     removes = any(not isinstance(clause, NotMatchedInsert) for clause in statement.clauses)
     work = context.work(handle, removes_rows=removes)
-    source, _ = _source_rows(context, statement.source)
+    source = _source_rows(context, statement.source)
     environment = environment_of(context)
     evolve = partial(schema_actions, work.snapshot, environment=environment)
     change = merging.merge(work, context.text_of, statement, source, evolve)
@@ -89,7 +98,7 @@ def insert(context: RowContext, statement: Insert) -> Mapping[str, int]:
     if isinstance(statement.source, Values) and statement.partition is None:
         rows, placement = _values(work, statement.source, placement)
     else:
-        rows, _ = _source_rows(context, statement.source)
+        rows = _source_rows(context, statement.source)
         if statement.schema_evolution:
             work = grown(context, handle, work, rows.schema)
     condition = statement.replace_where
@@ -102,37 +111,110 @@ def insert(context: RowContext, statement: Insert) -> Mapping[str, int]:
             condition = SqlText(" AND ".join(map(of_data._equals, static)))
         if statement.if_not_exists and of_data._has_rows(work, condition):
             return {"num_affected_rows": 0, "num_inserted_rows": 0}
-    if condition is not None:
-        change = changes.replace_where(work, context.text_of, rows, placement, condition)
-    elif dynamic:
-        change = changes.overwrite_partitions(work, rows, placement)
-    elif statement.overwrite:
-        change = changes.overwrite(work, rows, placement)
-    else:
-        change = changes.insert(work, rows, placement)
+    change = _placed(context, work, rows, placement, condition, statement.overwrite, dynamic)
     return _staged(context, handle, change)
 
 
-def _source_rows(context: RowContext, source: Source) -> tuple[Rows, bool]:
-    """The rows of a statement's source, and whether they are constants."""
+def _placed(
+    context: RowContext,
+    work: Work,
+    rows: Rows,
+    placement: Placement,
+    condition: Expression | None,
+    overwrite: bool,
+    dynamic: bool,
+) -> Change:
+    if condition is not None:
+        return changes.replace_where(work, context.text_of, rows, placement, condition)
+    if dynamic:
+        return changes.overwrite_partitions(work, rows, placement)
+    if overwrite:
+        return changes.overwrite(work, rows, placement)
+    return changes.insert(work, rows, placement)
+
+
+def write(context: RowContext, statement: Write) -> Mapping[str, int]:
+    """`lake.write` of rows that this process holds, creating the table where there is none."""
+    nothing = {"num_affected_rows": 0, "num_inserted_rows": 0}
+    table = held.as_arrow(statement.source.frame)
+    assert table is not None, "only rows that this process holds are known here"
+    if context.find(statement.table) is None:
+        of_data._make_database(context, statement)
+    handle = of_definitions.place(context, statement.table)
+    exists = context.exists(handle)
+    if exists and statement.mode == "ignore":
+        return nothing
+    if exists and statement.mode == "error":
+        raise InvalidRequest(f"{statement.table} exists already")
+    if exists:
+        handle = of_definitions.adopted(context, handle, managed=True)
+    else:
+        schema = as_table_schema(held.schema_of(table))
+        of_definitions.create_from_rows(context, handle, statement, schema)
+        of_definitions.register(context, handle, "WRITE")
+    if of_data._written_before(context, handle, statement):
+        return nothing
+    work = of_data._prepared(context, handle, statement, table, exists)
+    change = _placed(
+        context,
+        work,
+        _rows_of(table),
+        Placement(by_name=True),
+        statement.replace_where,
+        statement.mode == "overwrite",
+        statement.dynamic_partition_overwrite,
+    )
+    return _staged(context, handle, change)
+
+
+def copy_into(context: RowContext, statement: CopyInto) -> Mapping[str, int]:
+    """COPY INTO from Parquet files."""
+    form = (statement.file_format, statement.select, statement.validate_rows)
+    assert form == ("PARQUET", None, None), f"this COPY INTO isn't known here: {form}"
+    handle = context.require(statement.table)
+    new = copying._new_files(context, handle, statement)
+    if not new:
+        return {"num_affected_rows": 0, "num_inserted_rows": 0, "num_skipped_corrupt_files": 0}
+    tables = []
+    for url, _ in new:
+        folder, _, name = url.rpartition("/")
+        data = context.engine.store_at(folder).get(unquote(name))
+        tables.append(pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False))
+    rows = _rows_of(pa.concat_tables(tables))
+    work = context.work(handle)
+    if copying._is_on(statement, "mergeSchema"):
+        work = grown(context, handle, work, rows.schema)
+    change = changes.insert(work, rows, copying._placement(statement))
+    context.transaction.stage(handle, copying._with_files(context, change, new))
+    return {**change.affected, "num_skipped_corrupt_files": 0}
+
+
+def _source_rows(context: RowContext, source: Source) -> Rows:
+    """The rows of a statement's source."""
     match source:
         case Query(sql):
             frame: Any = context.query(sql)
-            return frame.found, False
+            found: Rows = frame.found
+            return found
         case Values():
             names = [f"col{place}" for place in range(1, len(source.rows[0]) + 1)]
-            return _constants(source, names), True
-        case NativeFrame():
-            raise AssertionError("frames aren't known here")
+            return _constants(source, names)
+        case NativeFrame(frame):
+            table = held.as_arrow(frame)
+            assert table is not None, "only rows that this process holds are known here"
+            return _rows_of(table)
+
+
+def _rows_of(table: pa.Table) -> Rows:
+    columns = [column.to_pylist() for column in table.columns]
+    names = tuple(Name(item.name, item.type) for item in from_arrow_schema(table.schema))
+    return Rows(names, list(zip(*columns, strict=True)))
 
 
 def _constants(source: Values, names: list[str]) -> Rows:
     table, defaults = held.table_of_values(source, names, lambda: "UTC")
     assert not defaults
-    schema = from_arrow_schema(table.schema)
-    columns = [column.to_pylist() for column in table.columns]
-    kinds = tuple(Name(item.name, item.type) for item in schema)
-    return Rows(kinds, list(zip(*columns, strict=True)))
+    return _rows_of(table)
 
 
 def _values(work: Work, source: Values, placement: Placement) -> tuple[Rows, Placement]:

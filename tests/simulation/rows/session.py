@@ -99,7 +99,11 @@ class RowSession(Session):
             case _ if _changes_table(statement):
                 definitions.alter_table(ours, statement)
                 return _nothing
-            case Write() | CopyInto() | SparkCommand():
+            case Write():
+                return _counts(data.write(ours, statement))
+            case CopyInto():
+                return _counts(data.copy_into(ours, statement))
+            case SparkCommand():
                 raise AssertionError(f"{type(statement).__name__} isn't known here")
             case Select(query):
                 frame = ours.query(query)

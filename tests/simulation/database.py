@@ -1,0 +1,146 @@
+"""The catalog's database of the simulated world: SQLite in memory, behind replies that get lost.
+
+Each process has a `SimulatedDatabase`, and all have one SQLite connection. A transaction is one step:
+the scheduler has its say before and after, never within. Owns what a power cut takes: the last
+transactions that weren't durable.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.engine import Connection
+from sqlalchemy.pool import StaticPool
+
+from tests.simulation.luck import Misfortune as M
+from txlake.catalog.database import CommitUnsettled, Database
+from txlake.errors import Unavailable
+
+if TYPE_CHECKING:
+    from tests.simulation.process import Process
+
+URL = "sqlite://simulated/"
+
+
+class Disk:
+    """The one database, of one run after the other: so SQLAlchemy compiles its statements once."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self._durable = b""
+        self._connection: sqlite3.Connection | None = None
+        self.engine = sa.create_engine("sqlite://", poolclass=StaticPool, creator=self._connect)
+        event.listen(self.engine, "begin", _begin)
+
+    def load(self, content: bytes) -> None:
+        """Starts over with the bytes of a database; empty ones make a new one."""
+        self.engine.dispose()
+        connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+        if content:
+            connection.deserialize(content)
+        connection.create_function("txlake_now_ms", 0, lambda: self.now_ms)
+        connection.execute("PRAGMA foreign_keys=ON")
+        self._connection = connection
+        self.make_durable()
+
+    def content(self) -> bytes:
+        """The bytes of the database."""
+        assert self._connection is not None
+        return bytes(self._connection.serialize())
+
+    def make_durable(self) -> None:
+        """What is there outlives a power cut."""
+        self._durable = self.content()
+
+    def lose_power(self) -> None:
+        """What was noted since the last durable transaction is gone."""
+        self.load(self._durable)
+
+    def _connect(self) -> sqlite3.Connection:
+        assert self._connection is not None
+        return self._connection
+
+
+@cache
+def disk() -> Disk:
+    """The one of this Python process."""
+    return Disk()
+
+
+def _begin(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN")
+
+
+class SimulatedDatabase(Database):
+    """`Database` of one simulated process."""
+
+    def __init__(self, process: Process, **given: Any) -> None:
+        self._process = process
+        self._is_reading = False
+        super().__init__("sqlite://", process.system, **given)
+
+    @property
+    def is_in_memory(self) -> bool:
+        return False  # it outlives the process
+
+    @property
+    def shown(self) -> str:
+        return URL
+
+    def reading(self) -> AbstractContextManager[Connection]:
+        return self._once("read", is_durable=False)
+
+    def writing(self) -> AbstractContextManager[Connection]:
+        return self._once("write", is_durable=True)
+
+    def noting(self) -> AbstractContextManager[Connection]:
+        return self._once("note", is_durable=False)
+
+    def close(self) -> None:
+        pass
+
+    def _warn_of_network(self) -> None:
+        pass
+
+    def _engine(self, *, is_durable: bool) -> sa.Engine:
+        return disk().engine
+
+    @contextmanager
+    def _once(self, kind: str, *, is_durable: bool) -> Iterator[Connection]:
+        process, world = self._process, self._process.world
+        process.step(kind, "database")
+        if process.hits(M.DATABASE_AWAY, kind):
+            process.sleep(world.luck.random() * 200)
+            raise Unavailable(f"catalog {URL}: it can't be reached; try again")
+        disk().now_ms = int(world.scheduler.now_ms)
+        process.is_in_database = True
+        try:
+            with self._transaction(self._durable, self._writing_turn) as connection:
+                yield connection
+                if process.hits(M.REPLY_LOST, kind):
+                    raise _Lost
+        except _Lost:
+            raise self._unsettled(kind) from None
+        finally:
+            process.is_in_database = False
+        if is_durable and M.POWER_LOSS in world.luck.kinds:
+            disk().make_durable()
+        if process.hits(M.REPLY_UNANSWERED, kind):
+            raise self._unsettled(kind)
+        process.step(f"{kind} done", "database")
+
+    def _unsettled(self, kind: str) -> Unavailable:
+        what = f"catalog {URL}: the connection was lost"
+        return Unavailable(what) if kind == "read" else CommitUnsettled(what)
+
+
+class _Lost(Exception):
+    """Rolls a transaction back whose caller isn't told."""
+
+

@@ -37,6 +37,8 @@ def some(seeds: Iterable[int]) -> list[tuple[int, tuple[str, Counter[str]] | str
     logging.disable(logging.CRITICAL)
     found = [(seed, one(seed)) for seed in seeds]
     gc.collect()
+    if not gc.get_freeze_count():
+        gc.freeze()  # the modules: nobody looks through them again
     return found
 
 

@@ -1,8 +1,8 @@
 """Whether what transactions were told and what they read is what the books say, level by level.
 
 Owns the promises that hold for every program: nothing lost, nothing doubled, all or nothing, reads
-of one snapshot, and for each level what it promises. Each transaction is run again, on the rows that
-it read and on those before its place in the order, by `statements`' own arithmetic.
+of one snapshot, and for each level what it promises. Each transaction is run again, on the rows
+that it read and on those before its place in the order, by `statements`' own arithmetic.
 """
 
 from __future__ import annotations

@@ -6,13 +6,13 @@ deletion vectors is used. The catalog is asked in SQL.
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import sqlite3
 from collections.abc import Mapping
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.simulation.history import Books, Doubt
@@ -39,12 +39,15 @@ class LogBook:
         self.rows: dict[int, Rows] = {}
         self.transactions: dict[int, str] = {}
         live: dict[str, tuple[Row, ...]] = {}
+        self._adds: dict[str, dict[str, Any]] = {}
         version = 0
         while (item := storage.items.get(_NAME.format(root, version))) is not None:
             actions = [json.loads(line) for line in item.data.splitlines() if line.strip()]
             self._apply(version, actions, live)
             self.rows[version] = tuple(sorted(row for rows in live.values() for row in rows))
             version += 1
+        for key in live:
+            self._require(self._adds[key])
         for key in storage.below(f"{root}/_delta_log/", _NAME.format(root, version)):
             if _COMMIT.fullmatch(key.removeprefix(f"{root}/_delta_log/")):
                 raise Doubt(f"{name}: version {version} is missing, and {key} is there")
@@ -66,6 +69,7 @@ class LogBook:
                 if key in live:
                     raise Doubt(f"{self._name} version {version}: {key} is added twice")
                 live[key] = self._rows_of(action["add"], key)
+                self._adds[key] = action["add"]
         paths = [key.partition("\n")[0] for key in live]
         if len(set(paths)) < len(paths):
             raise Doubt(f"{self._name} version {version}: a file is there twice: {sorted(paths)}")
@@ -74,10 +78,8 @@ class LogBook:
         found = self._known.get((self._root, key))
         if found is None:
             path = f"{self._root}/{decode_path(add['path'])}"
-            item = self._storage.items.get(path)
-            if item is None:
-                raise Doubt(f"{self._name}: the data file {path} is gone")
-            table = pq.read_table(io.BytesIO(item.data), partitioning=None)
+            parquet = pq.ParquetFile(pa.BufferReader(self._storage.ever[path]))
+            table = parquet.read(use_threads=False)
             columns = {name: table.column(name).to_pylist() for name in table.column_names}
             for name, value in add["partitionValues"].items():
                 columns[name] = [int(value)] * len(table)
@@ -90,23 +92,33 @@ class LogBook:
     def _deleted(self, given: dict[str, Any] | None) -> set[int]:
         if given is None:
             return set()
-        vector = DeletionVector(
-            storage_type=given["storageType"],
-            path_or_inline_dv=given["pathOrInlineDv"],
-            offset=given.get("offset"),
-            size_in_bytes=given["sizeInBytes"],
-            cardinality=given["cardinality"],
-        )
+        vector = _vector(given)
         if vector.storage_type == "i":
             return set(decode_inline(vector))
         path = f"{self._root}/{vector_path(vector, 'memory://simulated')}"
-        item = self._storage.items.get(path)
-        if item is None:
-            raise Doubt(f"{self._name}: the deletion vectors {path} are gone")
-        return set(read_from_file(item.data, vector, file=path))
+        return set(read_from_file(self._storage.ever[path], vector, file=path))
+
+    def _require(self, add: dict[str, Any]) -> None:
+        """Raises Doubt when a file that the newest version needs is gone."""
+        paths = [decode_path(add["path"])]
+        if (given := add.get("deletionVector")) is not None and given["storageType"] == "u":
+            paths.append(vector_path(_vector(given), "memory://simulated"))
+        for path in paths:
+            if f"{self._root}/{path}" not in self._storage.items:
+                raise Doubt(f"{self._name}: the newest version needs {path}, which is gone")
 
 
 Cache = dict[tuple[str, str], tuple[Row, ...]]
+
+
+def _vector(given: dict[str, Any]) -> DeletionVector:
+    return DeletionVector(
+        storage_type=given["storageType"],
+        path_or_inline_dv=given["pathOrInlineDv"],
+        offset=given.get("offset"),
+        size_in_bytes=given["sizeInBytes"],
+        cardinality=given["cardinality"],
+    )
 
 
 def _file_key(action: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""One run's choices: everything about it follows from its seed, less what a smaller case leaves out."""
+"""One run's choices: all follow from its seed, less what a smaller case leaves out."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Shape:
 def shape_of(case: Case) -> Shape:
     """The world of a case. Equal cases have equal worlds, whatever ran before."""
     chance = random.Random(f"world {case.seed}")
-    has_catalog = chance.random() < 0.65
+    has_catalog = chance.random() < 0.55
     is_disk = chance.random() < 0.4
     tables = TABLES[: chance.randint(1, 3)] if has_catalog else TABLES[:1]
     plan = chance.choice(programs.OF_LAKES if has_catalog else programs.KINDS)(chance, tables)
@@ -80,7 +80,7 @@ def shape_of(case: Case) -> Shape:
     while left > 0:
         sessions.append(min(left, chance.randint(1, 3)))
         left -= sessions[-1]
-    properties = [("delta.checkpointInterval", chance.choice(["2", "3", "10"]))]
+    properties = [("delta.checkpointInterval", chance.choice(["3", "10", "10"]))]
     if chance.random() < 0.25:
         properties.append(("delta.enableDeletionVectors", "false"))
     if chance.random() < 0.2:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tests.simulation.history import Record, Step, Told
-from tests.simulation.luck import Misfortune as M
+from tests.simulation.luck import Misfortune
 from tests.simulation.process import Interrupted, Process
 from tests.simulation.programs import Program
 from tests.simulation.rows import RowSession
@@ -40,9 +40,7 @@ class NotedSession(RowSession):
 class Client:
     """Its programs, those that are left."""
 
-    def __init__(
-        self, world: World, name: str, programs: Sequence[Program], level: Level
-    ) -> None:
+    def __init__(self, world: World, name: str, programs: Sequence[Program], level: Level) -> None:
         self.name = name
         self.process: Process | None = None
         self._world = world
@@ -142,7 +140,7 @@ class _Attempt:
         except Interrupted as error:
             self._failed(Told.UNKNOWN, error)
         except (InvalidRequest, CorruptTable) as error:
-            if M.LISTING_STALE not in world.luck.kinds and "no space" not in str(error):
+            if Misfortune.LISTING_STALE not in world.luck.kinds and "no space" not in str(error):
                 raise
             self._failed(Told.REFUSED, error)
         record.ended = world.scheduler.turns
@@ -168,9 +166,7 @@ class _Attempt:
 
     def _note_pins(self, made: Transaction) -> None:
         """What it reads, by table."""
-        by_key = {
-            table_id or key: name for name, (table_id, key) in self._world.tables.items()
-        }
+        by_key = {table_id or key: name for name, (table_id, key) in self._world.tables.items()}
         for key, table in made._tables.items():
             name = by_key.get(key.removeprefix("memory://simulated/"))
             if name is not None:

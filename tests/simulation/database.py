@@ -1,8 +1,8 @@
 """The catalog's database of the simulated world: SQLite in memory, behind replies that get lost.
 
-Each process has a `SimulatedDatabase`, and all have one SQLite connection. A transaction is one step:
-the scheduler has its say before and after, never within. Owns what a power cut takes: the last
-transactions that weren't durable.
+Each process has a `SimulatedDatabase`, and all have one SQLite connection. A transaction is one
+step: the scheduler has its say before and after, never within. Owns what a power cut takes: the
+last transactions that weren't durable.
 """
 
 from __future__ import annotations
@@ -14,17 +14,20 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy import event
 from sqlalchemy.engine import Connection
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
-from tests.simulation.luck import Misfortune as M
+from tests.simulation.luck import Misfortune
 from txlake.catalog.database import CommitUnsettled, Database
+from txlake.catalog.translation import translated
 from txlake.errors import Unavailable
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process
 
+# A lost reply matters where the transaction does.
+_WEIGHTS = {"read": 0.3, "note": 1.0, "write": 8.0}
 URL = "sqlite://simulated/"
 
 
@@ -35,11 +38,17 @@ class Disk:
         self.now_ms = 0
         self._durable = b""
         self._connection: sqlite3.Connection | None = None
-        self.engine = sa.create_engine("sqlite://", poolclass=StaticPool, creator=self._connect)
-        event.listen(self.engine, "begin", _begin)
+        # No events: SQLAlchemy takes a slow way through everything for them.
+        self.engine = sa.create_engine(
+            "sqlite://", poolclass=StaticPool, pool_reset_on_return=None, creator=self._connect
+        )
+        self.engine.dialect.do_begin = _begin  # type: ignore[method-assign]
+        self._opened: Connection | None = None
 
     def load(self, content: bytes) -> None:
         """Starts over with the bytes of a database; empty ones make a new one."""
+        if self._opened is not None:
+            self._opened.close()
         self.engine.dispose()
         connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
         if content:
@@ -47,7 +56,14 @@ class Disk:
         connection.create_function("txlake_now_ms", 0, lambda: self.now_ms)
         connection.execute("PRAGMA foreign_keys=ON")
         self._connection = connection
+        self._opened = self.engine.connect()
         self.make_durable()
+
+    @property
+    def opened(self) -> Connection:
+        """The one connection, with no transaction open."""
+        assert self._opened is not None
+        return self._opened
 
     def content(self) -> bytes:
         """The bytes of the database."""
@@ -73,8 +89,8 @@ def disk() -> Disk:
     return Disk()
 
 
-def _begin(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN")
+def _begin(connection: Any) -> None:
+    connection.execute("BEGIN")
 
 
 class SimulatedDatabase(Database):
@@ -114,24 +130,28 @@ class SimulatedDatabase(Database):
     @contextmanager
     def _once(self, kind: str, *, is_durable: bool) -> Iterator[Connection]:
         process, world = self._process, self._process.world
+        weight = _WEIGHTS[kind]
         process.step(kind, "database")
-        if process.hits(M.DATABASE_AWAY, kind):
+        if process.hits(Misfortune.DATABASE_AWAY, kind):
             process.sleep(world.luck.random() * 200)
             raise Unavailable(f"catalog {URL}: it can't be reached; try again")
         disk().now_ms = int(world.scheduler.now_ms)
         process.is_in_database = True
         try:
-            with self._transaction(self._durable, self._writing_turn) as connection:
+            connection = disk().opened
+            with connection.begin():
                 yield connection
-                if process.hits(M.REPLY_LOST, kind):
+                if process.hits(Misfortune.REPLY_LOST, kind, weight):
                     raise _Lost
         except _Lost:
             raise self._unsettled(kind) from None
+        except SQLAlchemyError as error:
+            raise translated(error, self.url) from error
         finally:
             process.is_in_database = False
-        if is_durable and M.POWER_LOSS in world.luck.kinds:
+        if is_durable and Misfortune.POWER_LOSS in world.luck.kinds:
             disk().make_durable()
-        if process.hits(M.REPLY_UNANSWERED, kind):
+        if process.hits(Misfortune.REPLY_UNANSWERED, kind, weight):
             raise self._unsettled(kind)
         process.step(f"{kind} done", "database")
 
@@ -142,5 +162,3 @@ class SimulatedDatabase(Database):
 
 class _Lost(Exception):
     """Rolls a transaction back whose caller isn't told."""
-
-

@@ -1,7 +1,7 @@
 """The misfortunes of one run: which there are, how likely each is, and which ones happened.
 
-Owns the chance that they come from, which is apart from the schedule's and the programs': a run with
-one misfortune less is otherwise as it was, as far as that can be.
+Owns the chance that they come from, which is apart from the schedule's and the programs': a run
+with one misfortune less is otherwise as it was, as far as that can be.
 """
 
 from __future__ import annotations
@@ -42,36 +42,35 @@ class Misfortune(Enum):
     CLOCK_JUMP = "a process's clock jumps by minutes"
 
 
-M = Misfortune
 _LIKELIHOOD: Mapping[Misfortune, float] = {
-    M.PUT_LOST: 0.05,
-    M.PUT_UNANSWERED: 0.06,
-    M.PUT_LATE: 0.05,
-    M.PUT_TWICE: 0.06,
-    M.DELETE_LATE: 0.2,
-    M.STORE_AWAY: 0.01,
-    M.LISTING_STALE: 0.2,
-    M.WRITE_TORN: 0.01,
-    M.DISK_FULL: 0.01,
-    M.POWER_LOSS: 0.002,
-    M.REPLY_LOST: 0.02,
-    M.REPLY_UNANSWERED: 0.03,
-    M.DATABASE_AWAY: 0.01,
-    M.CRASH: 0.006,
-    M.STALL: 0.004,
-    M.INTERRUPT: 0.006,
-    M.SLOW: 0.02,
-    M.CLOCK_WRONG: 0.5,
-    M.CLOCK_JUMP: 0.02,
+    Misfortune.PUT_LOST: 0.05,
+    Misfortune.PUT_UNANSWERED: 0.06,
+    Misfortune.PUT_LATE: 0.05,
+    Misfortune.PUT_TWICE: 0.06,
+    Misfortune.DELETE_LATE: 0.2,
+    Misfortune.STORE_AWAY: 0.01,
+    Misfortune.LISTING_STALE: 0.2,
+    Misfortune.WRITE_TORN: 0.02,
+    Misfortune.DISK_FULL: 0.02,
+    Misfortune.POWER_LOSS: 0.002,
+    Misfortune.REPLY_LOST: 0.015,
+    Misfortune.REPLY_UNANSWERED: 0.02,
+    Misfortune.DATABASE_AWAY: 0.01,
+    Misfortune.CRASH: 0.006,
+    Misfortune.STALL: 0.004,
+    Misfortune.INTERRUPT: 0.006,
+    Misfortune.SLOW: 0.02,
+    Misfortune.CLOCK_WRONG: 0.5,
+    Misfortune.CLOCK_JUMP: 0.02,
 }
 OF_BUCKETS = {
-    M.PUT_LOST,
-    M.PUT_UNANSWERED,
-    M.PUT_LATE,
-    M.PUT_TWICE,
-    M.DELETE_LATE,
-    M.STORE_AWAY,
-    M.LISTING_STALE,
+    Misfortune.PUT_LOST,
+    Misfortune.PUT_UNANSWERED,
+    Misfortune.PUT_LATE,
+    Misfortune.PUT_TWICE,
+    Misfortune.DELETE_LATE,
+    Misfortune.STORE_AWAY,
+    Misfortune.LISTING_STALE,
 }
 OF_DISKS = {M.WRITE_TORN, M.DISK_FULL, M.POWER_LOSS}
 _CALM = 0.15  # of the runs nothing goes wrong
@@ -113,11 +112,11 @@ class Luck:
         self.is_quiet = False
         self.struck: list[Struck] = []
 
-    def strikes(self, kind: Misfortune, where: str) -> bool:
-        """Whether it happens, here and now."""
+    def strikes(self, kind: Misfortune, where: str, weight: float = 1.0) -> bool:
+        """Whether it happens, here and now; `weight`: how much likelier than elsewhere."""
         if self.is_quiet or kind not in self.kinds or len(self.struck) >= _MOST:
             return False
-        if self._chance.random() >= _LIKELIHOOD[kind] * self._strength:
+        if self._chance.random() >= _LIKELIHOOD[kind] * self._strength * weight:
             return False
         self._drawn += 1
         if kind in self._without_kinds or self._drawn in self._without_numbers:

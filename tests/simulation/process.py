@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.simulation.database import SimulatedDatabase
-from tests.simulation.luck import Misfortune as M
+from tests.simulation.luck import Misfortune
 from tests.simulation.rows import RowEngine, RowSession
 from tests.simulation.scheduler import Killed
 from tests.simulation.stores import SimulatedStore, key_of
@@ -28,6 +28,9 @@ _MINUTES_MS = 60_000
 _LATENCY_MS = 2.0
 _SLOW_MS = 8_000
 _STALL_MS = 90_000
+# Where a death or a lost reply matters most, they are so much likelier.
+_COMMITS = {"write", "write done", "create", "created"}
+_AT_COMMITS = 4.0
 
 
 class Interrupted(BaseException):
@@ -43,7 +46,7 @@ class ProcessSystem:
 
     def now_ms(self) -> int:
         process = self._process
-        if process.hits(M.CLOCK_JUMP, "clock"):
+        if process.hits(Misfortune.CLOCK_JUMP, "clock"):
             self.skew_ms = round((process.world.luck.random() - 0.5) * 10 * _MINUTES_MS)
         return int(process.world.scheduler.now_ms) + self.skew_ms
 
@@ -75,7 +78,7 @@ class Process:
         self.is_dead = False
         self.is_in_database = False
         self.system = ProcessSystem(self)
-        if self.hits(M.CLOCK_WRONG, "clock"):
+        if self.hits(Misfortune.CLOCK_WRONG, "clock"):
             self.system.skew_ms = round((world.luck.random() - 0.5) * 10 * _MINUTES_MS)
         self.engine: Engine | None = None
 
@@ -124,22 +127,23 @@ class Process:
         scheduler, luck = world.scheduler, world.luck
         if scheduler.current is None:
             return
-        if self.hits(M.SLOW, kind):
+        if self.hits(Misfortune.SLOW, kind):
             scheduler.sleep(luck.random() * _SLOW_MS)
         elif scheduler.chance.random() < 0.3:
             scheduler.sleep(scheduler.chance.random() * _LATENCY_MS)
         else:
             scheduler.pause()
-        if self.hits(M.STALL, kind):
+        if self.hits(Misfortune.STALL, kind):
             self.note("stands still")
             scheduler.stall(self, luck.random() * _STALL_MS)
             scheduler.pause()
-        if self.hits(M.CRASH, kind):
+        weight = _AT_COMMITS if kind in _COMMITS else 1.0
+        if self.hits(Misfortune.CRASH, kind, weight):
             self.die(kind)
-        if world.storage.is_disk and self.hits(M.POWER_LOSS, kind):
+        if world.storage.is_disk and self.hits(Misfortune.POWER_LOSS, kind):
             world.lose_power()
             raise Killed
-        if not scheduler.current.is_daemon and self.hits(M.INTERRUPT, kind):
+        if not scheduler.current.is_daemon and self.hits(Misfortune.INTERRUPT, kind, weight):
             self.note("interrupted")
             raise Interrupted
 
@@ -149,9 +153,11 @@ class Process:
             raise Killed
         self.world.scheduler.sleep(duration_ms)
 
-    def hits(self, kind: M, where: str) -> bool:
+    def hits(self, kind: Misfortune, where: str, weight: float = 1.0) -> bool:
         """Whether something goes wrong."""
-        return not self.is_dead and self.world.luck.strikes(kind, f"{self} {where}")
+        if self.is_dead or kind not in self.world.luck.kinds:
+            return False
+        return self.world.luck.strikes(kind, f"{self} {where}", weight)
 
     def note(self, *what: object) -> None:
         """Adds a line to the trace."""

@@ -1,7 +1,7 @@
 """What the clients of a run do: banks, counters, lists, sets, skews, scans, upkeep, and anything.
 
-A program is a function of a `Runner`: it is carried out by the engine, with decisions made from what
-it reads. Each kind also says what has to be true of the rows at the end.
+A program is a function of a `Runner`: it is carried out by the engine, with decisions made from
+what it reads. Each kind also says what has to be true of the rows at the end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from tests.simulation.statements import (
     Copy,
     Delete,
     Insert,
-
     Rows,
     Select,
     State,
@@ -102,9 +101,7 @@ def _read(runner: Runner, table: str, *keys: int) -> Rows:
 
 
 def _accounts(tables: Sequence[str], keys: int, value: int) -> dict[str, Rows]:
-    return {
-        table: tuple((key, value, f"{table}{key}") for key in range(keys)) for table in tables
-    }
+    return {table: tuple((key, value, f"{table}{key}") for key in range(keys)) for table in tables}
 
 
 # The kinds
@@ -383,6 +380,4 @@ def _any_level(chance: random.Random) -> Level:
 
 
 def _clients(chance: random.Random, program: Callable[[], Program]) -> list[list[Program]]:
-    return [[program() for _ in range(chance.randint(1, 3))] for _ in range(chance.randint(2, 4))]
-
-
+    return [[program() for _ in range(chance.randint(1, 2))] for _ in range(chance.randint(2, 4))]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tests.simulation.luck import Misfortune as M
+from tests.simulation.luck import Misfortune
 from txlake.errors import InvalidRequest, Unavailable
 from txlake.ports import PutOutcome, StoredObject
 from txlake.storage import join_url
@@ -47,13 +47,17 @@ class Storage:
 
     Attributes:
         is_disk: a local file system, else a bucket.
+        is_seen_late: whether listings may miss the newest objects.
+        ever: what was written last under each key, whether it is there or not.
         late: requests that are still on their way.
         ghosts: deleted objects that a power cut may bring back, or a stale listing still shows.
     """
 
     def __init__(self, *, is_disk: bool) -> None:
         self.is_disk = is_disk
+        self.is_seen_late = False
         self.items: dict[str, Item] = {}
+        self.ever: dict[str, bytes] = {}
         self.keys: list[str] = []
         self.late: list[Callable[[], None]] = []
         self.ghosts: dict[str, Item] = {}
@@ -62,7 +66,7 @@ class Storage:
     def copy(self, *, is_disk: bool) -> Storage:
         """Another with the same objects."""
         made = Storage(is_disk=is_disk)
-        made.items, made.keys = dict(self.items), list(self.keys)
+        made.items, made.keys, made.ever = dict(self.items), list(self.keys), dict(self.ever)
         return made
 
     def write(self, key: str, item: Item) -> None:
@@ -70,6 +74,7 @@ class Storage:
         if key not in self.items:
             insort(self.keys, key)
         self.items[key] = item
+        self.ever[key] = item.data
         self.ghosts.pop(key, None)
 
     def remove(self, key: str) -> None:
@@ -140,7 +145,7 @@ class SimulatedStore:
             key: self._storage.items[key]
             for key in self._storage.below(f"{folder}/" if folder else "", after)
         }
-        if M.LISTING_STALE in self._process.world.luck.kinds:
+        if self._storage.is_seen_late:
             now = self._process.world.scheduler.now_ms
             found = {key: item for key, item in found.items() if item.seen_ms <= now}
         start = len(self._root) + 1 if self._root else 0
@@ -160,15 +165,15 @@ class SimulatedStore:
             storage.write(key, replace(self._item(data, is_durable=False), before=before))
             self._make_durable(key)
             return
-        if hits(M.PUT_LOST, key):
+        if hits(Misfortune.PUT_LOST, key):
             raise Unavailable(f"{key}: no reply")
-        if hits(M.PUT_LATE, key):
+        if hits(Misfortune.PUT_LATE, key):
             storage.late.append(lambda: storage.write(key, self._item(data)))
             raise Unavailable(f"{key}: no reply")
         storage.write(key, self._item(data))
-        if hits(M.PUT_TWICE, key):
+        if hits(Misfortune.PUT_TWICE, key):
             storage.late.append(lambda: storage.write(key, self._item(data)))
-        if hits(M.PUT_UNANSWERED, key):
+        if hits(Misfortune.PUT_UNANSWERED, key):
             raise Unavailable(f"{key}: no reply")
         self._process.step("put", key)
 
@@ -182,16 +187,16 @@ class SimulatedStore:
             storage.write(key, self._item(data, is_durable=False))
             self._make_durable(key)
             return PutOutcome.CREATED
-        if hits(M.PUT_LOST, key):
+        if hits(Misfortune.PUT_LOST, key):
             return PutOutcome.UNKNOWN
-        if hits(M.PUT_LATE, key):
+        if hits(Misfortune.PUT_LATE, key):
             storage.late.append(lambda: self._create(key, data) and None)
             return PutOutcome.UNKNOWN
         outcome = self._create(key, data)
         self._process.note("create", key, outcome.value)
-        if hits(M.PUT_TWICE, key):
+        if hits(Misfortune.PUT_TWICE, key):
             outcome = self._create(key, data)
-        if hits(M.PUT_UNANSWERED, key):
+        if hits(Misfortune.PUT_UNANSWERED, key):
             outcome = PutOutcome.UNKNOWN
         self._process.step("created", key)
         return outcome
@@ -200,7 +205,7 @@ class SimulatedStore:
         for path in paths:
             key = self._request("delete", path)
             self._storage.remove(key)
-            if not self._storage.is_disk and self._process.hits(M.DELETE_LATE, key):
+            if not self._storage.is_disk and self._process.hits(Misfortune.DELETE_LATE, key):
                 self._storage.late.append(lambda key=key: self._storage.remove(key))  # type: ignore[misc]
 
     def sweep(self, prefix: str, before_ms: int) -> None:
@@ -227,7 +232,7 @@ class SimulatedStore:
         luck = process.world.luck
         while storage.late and (luck.random() < 0.3 or luck.is_quiet):
             storage.late.pop(int(luck.random() * len(storage.late)))()
-        if not storage.is_disk and process.hits(M.STORE_AWAY, key):
+        if not storage.is_disk and process.hits(Misfortune.STORE_AWAY, key):
             process.sleep(luck.random() * 100)
             raise Unavailable(f"{key}: the store is away")
         return key
@@ -235,7 +240,7 @@ class SimulatedStore:
     def _item(self, data: bytes, *, is_durable: bool = True) -> Item:
         scheduler, luck = self._process.world.scheduler, self._process.world.luck
         seen_ms = 0.0
-        if not self._storage.is_disk and self._process.hits(M.LISTING_STALE, "listing"):
+        if not self._storage.is_disk and self._process.hits(Misfortune.LISTING_STALE, "listing"):
             seen_ms = scheduler.now_ms + luck.random() * _SEEN_LATER_MS
         return Item(data, int(scheduler.now_ms), is_durable, seen_ms)
 
@@ -248,9 +253,9 @@ class SimulatedStore:
     def _write_aside(self, key: str) -> None:
         """The first half of a local write: what a death leaves has a name that nobody reads."""
         process = self._process
-        if process.hits(M.DISK_FULL, key):
+        if process.hits(Misfortune.DISK_FULL, key):
             raise InvalidRequest(f"can't write {key}: no space left; free space and try again")
-        if process.hits(M.WRITE_TORN, key):
+        if process.hits(Misfortune.WRITE_TORN, key):
             folder = key.rpartition("/")[0]
             self._storage.temporaries.add(f"{folder}/{_TEMPORARY.format(len(self._storage.keys))}")
             process.die("in the middle of a write")

@@ -119,7 +119,8 @@ class _Condition:
             self._lock.__exit__()
             try:
                 is_notified = self._threads.wait_until(
-                    lambda heard=heard: self._notices != heard, left_s  # type: ignore[misc]
+                    lambda heard=heard: self._notices != heard,
+                    left_s,  # type: ignore[misc]
                 )
             finally:
                 self._lock.__enter__()

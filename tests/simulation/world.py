@@ -20,7 +20,7 @@ from tests.simulation.clients import Client
 from tests.simulation.database import disk
 from tests.simulation.history import Books, Doubt, Record
 from tests.simulation.luck import Luck, Struck
-from tests.simulation.luck import Misfortune as M
+from tests.simulation.luck import Misfortune
 from tests.simulation.process import WAREHOUSE, Interrupted, Process
 from tests.simulation.programs import Plan
 from tests.simulation.rows import RowSession
@@ -31,6 +31,7 @@ from tests.simulation.threads import simulated_threads
 from txlake.catalog import Catalog
 from txlake.errors import InvalidRequest, OutcomeUnknown, Unavailable
 from txlake.session.recovery import recover
+from txlake.settings import Settings
 
 _REBOOT_MS = 3_000
 _OPENINGS_MAX = 30
@@ -90,7 +91,7 @@ class World:
         self.case = case
         self.shape: Shape = shape_of(case)
         self.plan: Plan = self.shape.plan
-        self.settings = self.shape.settings
+        self.settings = Settings()
         self.scheduler = Scheduler(random.Random("schedule"))
         self.luck = Luck(
             case.seed,
@@ -98,7 +99,7 @@ class World:
             without_kinds=case.without_kinds,
             without_numbers=case.without_numbers,
         )
-        self.storage = Storage(is_disk=self.shape.is_disk)
+        self.storage = Storage(is_disk=False)
         self.records: list[Record] = []
         self.processes: list[Process] = []
         self.crashes = 0
@@ -206,7 +207,9 @@ class World:
             _patiently(process.open)
             for client in clients:
                 self.scheduler.start(
-                    f"{process} {client.name}", lambda client=client: client.run(process), group=process  # type: ignore[misc]
+                    f"{process} {client.name}",
+                    lambda client=client: client.run(process),
+                    group=process,  # type: ignore[misc]
                 )
 
         self.scheduler.start(f"{process} boot", boot, group=process)
@@ -244,14 +247,16 @@ class World:
             self._alone(self._make_tables)
             found = _Made(
                 disk().content() if shape.has_catalog else b"",
-                self.storage.copy(is_disk=shape.is_disk),
+                self.storage.copy(is_disk=False),
                 self.tables,
                 self._since,
                 self._ids,
                 self.scheduler.now_ms,
             )
             _made[key] = found
+        self.settings = shape.settings
         self.storage = found.storage.copy(is_disk=shape.is_disk)
+        self.storage.is_seen_late = Misfortune.LISTING_STALE in self.luck.kinds
         self.tables, self._since, self._ids = found.tables, found.since, found.ids
         if shape.has_catalog:
             disk().load(found.catalog)
@@ -292,7 +297,7 @@ class World:
         while self.storage.late:
             self.storage.late.pop(0)()
         self.storage.ghosts.clear()
-        self.luck.kinds.discard(M.LISTING_STALE)
+        self.storage.is_seen_late = False
         self.scheduler.now_ms += _SETTLED_MS
 
     def _read_all(self) -> State:
@@ -321,7 +326,7 @@ class World:
             if rows != newest:
                 raise Doubt(f"{name}: a reader sees {rows}, and the published log says {newest}")
         audit = Audit(self.records, books, self._since, is_lake=self.shape.has_catalog)
-        audit.check(is_fresh=M.LISTING_STALE not in self.luck.kinds)
+        audit.check(is_fresh=Misfortune.LISTING_STALE not in self.luck.kinds)
         self.plan.check(final, self.records)
 
     def _recover(self, final: State) -> None:

@@ -3,12 +3,12 @@ PYTHON := .venv/bin/python
 TEST_PROCESSES ?= 2
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
-# Of the soak: how long, and the seed of its first round.
+# Of the soak: how long; its first round has the seed SEED, 1 without one.
 MINUTES ?= 30
 # Of the simulation: how many seeds from which one on; SEED is one of them alone.
 SEEDS ?= 10000
 FROM ?= 1
-SIM_ARGS = $(if $(filter command line environment,$(origin SEED)),--seed $(SEED),--seeds $(SEEDS) --from $(FROM) --processes $(TEST_PROCESSES))
+SIM_ARGS = $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --from $(FROM) --processes $(TEST_PROCESSES))
 # The older releases that the tests know, and the client of the one in requirements.lock.
 SPARK_OLDER := 4.0.5 4.1.4
 SPARK_CLIENT := 4.2.0

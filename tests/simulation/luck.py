@@ -72,7 +72,7 @@ OF_BUCKETS = {
     Misfortune.STORE_AWAY,
     Misfortune.LISTING_STALE,
 }
-OF_DISKS = {M.WRITE_TORN, M.DISK_FULL, M.POWER_LOSS}
+OF_DISKS = {Misfortune.WRITE_TORN, Misfortune.DISK_FULL, Misfortune.POWER_LOSS}
 _CALM = 0.15  # of the runs nothing goes wrong
 _KINDS_EACH = 0.3
 _MOST = 12  # so that a run comes to something

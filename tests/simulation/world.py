@@ -19,8 +19,7 @@ from tests.simulation.case import TABLES, Case, Shape, shape_of
 from tests.simulation.clients import Client
 from tests.simulation.database import disk
 from tests.simulation.history import Books, Doubt, Record
-from tests.simulation.luck import Luck, Struck
-from tests.simulation.luck import Misfortune
+from tests.simulation.luck import Luck, Misfortune, Struck
 from tests.simulation.process import WAREHOUSE, Interrupted, Process
 from tests.simulation.programs import Plan
 from tests.simulation.rows import RowSession

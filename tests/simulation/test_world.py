@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.__main__ import main, some, table
+from tests.simulation.__main__ import main
 from tests.simulation.case import Case
 from tests.simulation.luck import Misfortune
+from tests.simulation.many import some, table
 from tests.simulation.shrinking import shrunk
 from tests.simulation.world import Failure, World
 from txlake.catalog.ratifying import _Book

@@ -143,6 +143,17 @@ def path_books(storage: Storage, roots: Mapping[str, str]) -> Books:
     return Books(instants, versions, {name: log.rows for name, log in logs.items()})
 
 
+def instants_of(database: sqlite3.Connection) -> dict[str, int]:
+    """The instants of the lake by transaction, as its catalog has them."""
+    found: dict[str, int] = {}
+    for relation in ("txlake_commits", "txlake_bare_ratifications"):
+        query = f"SELECT DISTINCT transaction_id, sequence FROM {relation}"
+        for transaction, sequence in database.execute(query):
+            if found.setdefault(transaction, sequence) != sequence:
+                raise Doubt(f"transaction {transaction} stands at two instants")
+    return found
+
+
 def lake_books(
     storage: Storage, database: sqlite3.Connection, roots: Mapping[str, tuple[str, str]]
 ) -> Books:
@@ -150,26 +161,19 @@ def lake_books(
     known: Cache = {}
     logs = {name: LogBook(storage, root, name, known) for name, (_, root) in roots.items()}
     names = {table_id: name for name, (table_id, _) in roots.items()}
-    instants: dict[str, int] = {}
-    versions: dict[str, dict[str, int]] = {}
-    query = "SELECT transaction_id, sequence, table_id, version FROM txlake_commits"
+    instants = instants_of(database)
+    versions: dict[str, dict[str, int]] = {transaction: {} for transaction in instants}
+    query = "SELECT transaction_id, table_id, version FROM txlake_commits"
     newest: dict[str, int] = {}
-    for transaction, sequence, table_id, version in database.execute(query):
-        instants.setdefault(transaction, sequence)
-        if instants[transaction] != sequence:
-            raise Doubt(f"transaction {transaction} stands at two instants")
+    for transaction, table_id, version in database.execute(query):
         if table_id in names:
             name = names[table_id]
-            if name in versions.setdefault(transaction, {}):
+            if name in versions[transaction]:
                 raise Doubt(f"{name}: transaction {transaction} was committed twice")
             versions[transaction][name] = version
             newest[name] = max(version, newest.get(name, -1))
             if logs[name].transactions.get(version, transaction) != transaction:
                 raise Doubt(f"{name}: version {version} isn't what was ratified")
-    query = "SELECT transaction_id, sequence FROM txlake_bare_ratifications"
-    for transaction, sequence in database.execute(query):
-        instants[transaction] = sequence
-        versions.setdefault(transaction, {})
     for name, log in logs.items():
         if max(log.rows, default=-1) != newest.get(name, -1):
             raise Doubt(

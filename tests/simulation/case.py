@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from tests.simulation import programs
+from tests.simulation import definitions, programs
 from tests.simulation.luck import OF_BUCKETS, OF_DISKS, Misfortune
 from tests.simulation.programs import Plan
 from txlake.settings import RetrySettings, Settings
@@ -66,7 +66,8 @@ def shape_of(case: Case) -> Shape:
     has_catalog = chance.random() < 0.55
     is_disk = chance.random() < 0.4
     tables = TABLES[: chance.randint(1, 3)] if has_catalog else TABLES[:1]
-    plan = chance.choice(programs.OF_LAKES if has_catalog else programs.KINDS)(chance, tables)
+    kinds = (*programs.OF_LAKES, definitions.definitions) if has_catalog else programs.KINDS
+    plan = chance.choice(kinds)(chance, tables)
     clients = [
         [
             program
@@ -111,5 +112,5 @@ def shape_of(case: Case) -> Shape:
         settings,
         tuple(properties),
         frozenset(possible),
-        has_catalog and chance.random() < 0.1,
+        has_catalog and plan.kind != definitions.KIND and chance.random() < 0.1,
     )

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.history import Record, Step, Told
 from tests.simulation.luck import Misfortune
-from tests.simulation.process import Interrupted, Process
+from tests.simulation.process import WAREHOUSE, Interrupted, Process
 from tests.simulation.programs import Program
 from tests.simulation.rows import RowSession
 from tests.simulation.statements import Select, Statement
+from tests.simulation.stores import ROOT
 from txlake.conflict.levels import Level
 from txlake.errors import Conflict, CorruptTable, InvalidRequest, OutcomeUnknown, Unavailable
+from txlake.session.attachment import attach, detach
 from txlake.session.transaction import State, Transaction
 
 if TYPE_CHECKING:
@@ -123,6 +125,12 @@ class _Attempt:
     def rest(self, duration_ms: float) -> None:
         self._world.scheduler.sleep(duration_ms)
 
+    def attach(self, name: str) -> None:
+        attach(self._session, f"{ROOT}/{WAREHOUSE}/{name}", name)
+
+    def detach(self, name: str) -> None:
+        detach(self._session, name)
+
     def run(self) -> Told:
         record, world = self._record, self._world
         record.begun = world.scheduler.turns
@@ -140,7 +148,9 @@ class _Attempt:
         except Interrupted as error:
             self._failed(Told.UNKNOWN, error)
         except (InvalidRequest, CorruptTable) as error:
-            if Misfortune.LISTING_STALE not in world.luck.kinds and "no space" not in str(error):
+            is_expected = world.plan.may_be_refused and isinstance(error, InvalidRequest)
+            is_stale = Misfortune.LISTING_STALE in world.luck.kinds
+            if not is_expected and not is_stale and "no space" not in str(error):
                 raise
             self._failed(Told.REFUSED, error)
         record.ended = world.scheduler.turns

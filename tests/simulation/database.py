@@ -70,6 +70,12 @@ class Disk:
         assert self._connection is not None
         return bytes(self._connection.serialize())
 
+    def copy(self) -> sqlite3.Connection:
+        """Another database with the same content."""
+        made = sqlite3.connect(":memory:")
+        made.deserialize(self.content())
+        return made
+
     def make_durable(self) -> None:
         """What is there outlives a power cut."""
         self._durable = self.content()

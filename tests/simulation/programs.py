@@ -7,8 +7,8 @@ what it reads. Each kind also says what has to be true of the rows at the end.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, cast
 
 from tests.simulation.history import Doubt, Record, Told
@@ -52,6 +52,14 @@ class Runner(Protocol):
         """Does nothing for a while."""
         ...
 
+    def attach(self, name: str) -> None:
+        """Makes the table in the warehouse's folder of that name one of the lake."""
+        ...
+
+    def detach(self, name: str) -> None:
+        """Makes a table of the lake a path table."""
+        ...
+
 
 Body = Callable[[Runner], None]
 
@@ -82,6 +90,7 @@ class Plan:
         clients: each client's programs, in order.
         level: of those that ask for none in particular.
         check: raises Doubt unless the rows at the end are right, given what stands.
+        may_be_refused: whether a statement may find its table gone, or another one.
     """
 
     kind: str
@@ -89,11 +98,11 @@ class Plan:
     clients: Sequence[Sequence[Program]]
     level: Level
     check: Callable[[State, Sequence[Record]], None]
-    properties: Mapping[str, str] = field(default_factory=dict)
+    may_be_refused: bool = False
 
 
-def _nothing(state: State, records: Sequence[Record]) -> None:
-    pass
+def unchecked(state: State, records: Sequence[Record]) -> None:
+    """What holds for all programs is enough."""
 
 
 def _read(runner: Runner, table: str, *keys: int) -> Rows:
@@ -138,14 +147,14 @@ def bank(chance: random.Random, tables: Sequence[str]) -> Plan:
         if found != total:
             raise Doubt(f"the bank ends with {found}, expected {total}")
 
-    return Plan("bank", initial, _clients(chance, one_program), _any_level(chance), check)
+    return Plan("bank", initial, _clients(chance, one_program), any_level(chance), check)
 
 
 def skew(chance: random.Random, tables: Sequence[str]) -> Plan:
     """Each takes from one account as long as both together allow it."""
     initial: State = {table: ((0, 50, f"{table}0"), (1, 50, f"{table}1")) for table in tables}
     places = [(table, key) for table in tables for key in (0, 1)]
-    level = _any_level(chance)
+    level = any_level(chance)
     least = 80
 
     def withdraw() -> Program:
@@ -168,7 +177,7 @@ def skew(chance: random.Random, tables: Sequence[str]) -> Plan:
 def lists(chance: random.Random, tables: Sequence[str]) -> Plan:
     """Each appends to a list what it finds to be the next place."""
     initial: State = dict.fromkeys(tables, ())
-    level = _any_level(chance)
+    level = any_level(chance)
 
     def append() -> Program:
         key, table = chance.randrange(2), chance.choice(tables)
@@ -210,7 +219,7 @@ def sets(chance: random.Random, tables: Sequence[str]) -> Plan:
         if lost:
             raise Doubt(f"an insert without a read lost: {lost[0].error}")
 
-    return Plan("set-add", initial, _clients(chance, add), _any_level(chance), check)
+    return Plan("set-add", initial, _clients(chance, add), any_level(chance), check)
 
 
 def counters(chance: random.Random, tables: Sequence[str]) -> Plan:
@@ -229,7 +238,7 @@ def counters(chance: random.Random, tables: Sequence[str]) -> Plan:
 
         return Program("increment", body, alone=chance.random() < 0.4, attempts=4)
 
-    return Plan("counters", initial, _clients(chance, increment), _any_level(chance), _nothing)
+    return Plan("counters", initial, _clients(chance, increment), any_level(chance), unchecked)
 
 
 def scans(chance: random.Random, tables: Sequence[str]) -> Plan:
@@ -251,7 +260,7 @@ def scans(chance: random.Random, tables: Sequence[str]) -> Plan:
         return _anything(chance, tables)
 
     clients = _clients(chance, one_program)
-    return Plan("long scans", initial, clients, _any_level(chance), _nothing)
+    return Plan("long scans", initial, clients, any_level(chance), unchecked)
 
 
 def compactors(chance: random.Random, tables: Sequence[str]) -> Plan:
@@ -276,7 +285,7 @@ def compactors(chance: random.Random, tables: Sequence[str]) -> Plan:
         return Program("change", body, alone=chance.random() < 0.5)
 
     clients = _clients(chance, one_program)
-    return Plan("compactors", initial, clients, _any_level(chance), _nothing)
+    return Plan("compactors", initial, clients, any_level(chance), unchecked)
 
 
 def anything(chance: random.Random, tables: Sequence[str]) -> Plan:
@@ -286,7 +295,7 @@ def anything(chance: random.Random, tables: Sequence[str]) -> Plan:
     def one_program() -> Program:
         return _upkeep(chance, tables) if chance.random() < 0.1 else _anything(chance, tables)
 
-    return Plan("anything", initial, _clients(chance, one_program), _any_level(chance), _nothing)
+    return Plan("anything", initial, _clients(chance, one_program), any_level(chance), unchecked)
 
 
 def vacuums(chance: random.Random, tables: Sequence[str]) -> Plan:
@@ -304,7 +313,7 @@ def vacuums(chance: random.Random, tables: Sequence[str]) -> Plan:
         return _anything(chance, tables)
 
     clients = _clients(chance, one_program)
-    return Plan("vacuum", initial, clients, _any_level(chance), _nothing)
+    return Plan("vacuum", initial, clients, any_level(chance), unchecked)
 
 
 KINDS: Sequence[Callable[[random.Random, Sequence[str]], Plan]] = (
@@ -375,7 +384,7 @@ def _statement(chance: random.Random, tables: Sequence[str]) -> Callable[[str], 
     return chance.choice(kinds)
 
 
-def _any_level(chance: random.Random) -> Level:
+def any_level(chance: random.Random) -> Level:
     return chance.choice(list(Level))
 
 

@@ -9,13 +9,15 @@ import gc
 import hashlib
 import random
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from tests.simulation import definitions
 from tests.simulation.audit import Audit
-from tests.simulation.books import lake_books, path_books
-from tests.simulation.case import TABLES, Case, Shape, shape_of
+from tests.simulation.books import instants_of, lake_books, path_books
+from tests.simulation.case import Case, Shape, shape_of
 from tests.simulation.clients import Client
 from tests.simulation.database import disk
 from tests.simulation.history import Books, Doubt, Record
@@ -29,8 +31,10 @@ from tests.simulation.stores import ROOT, Storage
 from tests.simulation.threads import simulated_threads
 from txlake.catalog import Catalog
 from txlake.errors import InvalidRequest, OutcomeUnknown, Unavailable
+from txlake.session.attachment import attach
 from txlake.session.recovery import recover
 from txlake.settings import Settings
+from txlake.statements import TableName
 
 _REBOOT_MS = 3_000
 _OPENINGS_MAX = 30
@@ -177,6 +181,9 @@ class World:
         self.scheduler.run()
         self.luck.is_quiet = True
         self._settle()
+        if self.plan.kind == definitions.KIND:
+            self._judge_names()
+            return
         final = self._read_all()
         books = self._books()
         self._judge(books, final)
@@ -232,8 +239,8 @@ class World:
     def names(self) -> dict[str, str]:
         """What the tables are called in SQL."""
         if self.shape.has_catalog:
-            return {name: name for name in TABLES}
-        return {name: f"delta.`{ROOT}/{WAREHOUSE}/{name}`" for name in TABLES}
+            return {name: name for name in self.plan.initial}
+        return {name: f"delta.`{ROOT}/{WAREHOUSE}/{name}`" for name in self.plan.initial}
 
     def _set_up(self) -> None:
         """The tables as they are made by a process of their own; once for all equal ones."""
@@ -315,9 +322,7 @@ class World:
     def _books(self) -> Books:
         if not self.shape.has_catalog:
             return path_books(self.storage, {name: key for name, (_, key) in self.tables.items()})
-        database = sqlite3.connect(":memory:")
-        database.deserialize(disk().content())
-        return lake_books(self.storage, database, self.tables)
+        return lake_books(self.storage, disk().copy(), self.tables)
 
     def _judge(self, books: Books, final: State) -> None:
         for name, rows in final.items():
@@ -327,6 +332,26 @@ class World:
         audit = Audit(self.records, books, self._since, is_lake=self.shape.has_catalog)
         audit.check(is_fresh=Misfortune.LISTING_STALE not in self.luck.kinds)
         self.plan.check(final, self.records)
+
+    def _judge_names(self) -> None:
+        """The names and what they mean at the end, after the table that was given away is back."""
+        final: dict[str, definitions.Found] = {}
+
+        def read(session: RowSession) -> None:
+            catalog = session.engine.catalog
+            assert catalog is not None
+            if catalog.find("default", definitions.GIVEN_AWAY) is None:
+                place = f"{ROOT}/{WAREHOUSE}/{definitions.GIVEN_AWAY}"
+                attach(session, place, definitions.GIVEN_AWAY)
+            for entry in catalog.tables("default"):
+                rows = session.rows(f"SELECT tag FROM {entry.name}")
+                columns = session.snapshot(TableName((entry.name,))).schema.names
+                tags = Counter(str(row["tag"]) for row in rows)
+                final[entry.name] = definitions.Found(tags, tuple(columns))
+
+        self._alone(read)
+        instants = instants_of(disk().copy())
+        definitions.check(self.records, instants, self.plan.initial, final)
 
     def _recover(self, final: State) -> None:
         """The catalog is lost, and rebuilt from the logs."""

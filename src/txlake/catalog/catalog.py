@@ -228,6 +228,11 @@ class Catalog:
         with self._on.reading() as connection:
             return names.table_at(connection, location)
 
+    def is_cleared(self, location: str) -> bool:
+        """Whether a dropped table's folder was, or is still to be, cleared away there."""
+        with self._on.reading() as connection:
+            return names.is_cleared(connection, location)
+
     def unattached(self) -> list[TableEntry]:
         """The tables that an older txlake named, whose commits the catalog doesn't have yet."""
         with self._on.reading() as connection:

@@ -7,6 +7,7 @@ free stays free, and the lake's instants have an order.
 from __future__ import annotations
 
 import fnmatch
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from txlake.catalog.tables import counters, databases, tables
+from txlake.catalog.tables import counters, databases, facts, tables
 from txlake.errors import InvalidRequest
 
 LOCK = "lock"
@@ -32,6 +33,7 @@ _NUMBERED = (
     .values(value=counters.c.value + sa.bindparam("count"))
     .returning(counters.c.value)
 )
+_CLEARED = sa.select(facts.c.name).where(facts.c.name == sa.bindparam("named"))
 _DATABASE = sa.select(databases).where(databases.c.folded_name == sa.bindparam("named"))
 
 
@@ -252,8 +254,36 @@ def drop_table(
     if stays:
         kept = sa.update(tables).where(tables.c.id == table_id)
         connection.execute(kept.values(managed=False))
+    else:
+        _note_cleared(connection, table_id)
     # A name alone leaves nothing to publish or to clean.
     connection.execute(sa.delete(tables).where(tables.c.id == table_id, tables.c.head.is_(None)))
+
+
+def is_cleared(connection: Connection, location: str) -> bool:
+    """Whether a table of the lake's own folder was dropped there: now, or at any time before.
+
+    Whoever clears such a folder away may still be about to, from a list that it made before.
+    """
+    dropped = (tables.c.location == location) & tables.c.dropped_sequence.is_not(None)
+    return _is_there(connection, dropped & tables.c.managed) or _is_noted(connection, location)
+
+
+def _note_cleared(connection: Connection, table_id: str) -> None:
+    found = sa.select(tables.c.location).where(tables.c.id == table_id, tables.c.managed)
+    location = connection.scalar(found)
+    if location is not None and not _is_noted(connection, location):
+        named = _cleared_name(location)
+        connection.execute(sa.insert(facts).values(name=named, value=location))
+
+
+def _is_noted(connection: Connection, location: str) -> bool:
+    return connection.execute(_CLEARED, {"named": _cleared_name(location)}).first() is not None
+
+
+def _cleared_name(location: str) -> str:
+    digest = hashlib.sha256(location.encode("utf-8", "surrogateescape")).hexdigest()
+    return f"cleared:{digest[:24]}"
 
 
 def forget_table(connection: Connection, table_id: str) -> None:
@@ -278,11 +308,15 @@ def attach_table(
     Raises InvalidRequest when the lake has that table already, or another one at that location.
     """
     ours = (tables.c.location == location) & (tables.c.id != table_id)
-    in_use = tables.c.dropped_sequence.is_(None) | (tables.c.published < tables.c.head)
+    in_use = (
+        tables.c.dropped_sequence.is_(None)
+        | (tables.c.published < tables.c.head)
+        | tables.c.managed  # its folder is about to be cleared away
+    )
     if _is_there(connection, ours & tables.c.head.is_not(None) & in_use):
         raise InvalidRequest(
-            f"the lake has another table at {location}, or the last commits of a dropped one there "
-            "aren't published yet; use that table, or open the lake again"
+            f"the lake has another table at {location}, or a dropped one there isn't published and "
+            "cleared away yet; use that table, or open the lake again"
         )
     attached = connection.execute(
         _live_update(table_id)

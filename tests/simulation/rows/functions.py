@@ -166,7 +166,8 @@ def _contains(items: list[Any], wanted: object) -> bool | None:
     return None if None in items else False
 
 
-def _distinct(items: Iterable[Any]) -> list[Any]:
+def distinct(items: Iterable[Any]) -> list[Any]:
+    """The items without those that were there before."""
     found: list[Any] = []
     for one in items:
         if one not in found:
@@ -219,15 +220,15 @@ FUNCTIONS: dict[str, Function] = {
     "array": _array,
     "array_append": _with_element("array", lambda items, one: [*items, one]),
     "array_contains": _with_element("boolean", _contains),
-    "array_distinct": _on_arrays(_distinct),
-    "array_except": _on_arrays(lambda one, other: _distinct(x for x in one if x not in other)),
+    "array_distinct": _on_arrays(distinct),
+    "array_except": _on_arrays(lambda one, other: distinct(x for x in one if x not in other)),
     "array_max": lambda a: _strict(
         _element(a), lambda x: max((one for one in x if one is not None), default=None), a
     ),
     "array_remove": _with_element("array", lambda items, one: [x for x in items if x != one]),
     "array_size": lambda args: _strict(INTEGER, len, args),
     "array_sort": _on_arrays(lambda x: sorted(x, key=lambda one: (one is None, one))),
-    "array_union": _on_arrays(lambda one, other: _distinct([*one, *other])),
+    "array_union": _on_arrays(lambda one, other: distinct([*one, *other])),
     "bigint": _to(LONG),
     "boolean": _to(BOOLEAN),
     "cardinality": lambda args: _strict(INTEGER, len, args),
@@ -283,7 +284,10 @@ def checked(kind: DataType, operation: Callable[..., Any]) -> Callable[..., Any]
 
 def arithmetic(operator: str, left: Typed, right: Typed) -> Typed:
     """`left operator right`, the operator one of + - * / %."""
-    kind = values.arithmetic(operator, left.type, right.type)
+    kinds = [one.type for one in (left, right)]
+    if any(map(is_decimal, kinds)):
+        kinds = [one.literal or one.type for one in (left, right)]
+    kind = values.arithmetic(operator, *kinds)
     if is_decimal(kind):
         operation = values.exact(_DECIMAL[operator])
         sides = [one if is_number(one.type) else converted(one, kind) for one in (left, right)]
@@ -369,7 +373,7 @@ def aggregate(name: str, kind: DataType) -> tuple[DataType, Aggregate]:
         case "collect_list" | "array_agg":
             return Array(kind, False), list
         case "collect_set":
-            return Array(kind, False), _distinct
+            return Array(kind, False), distinct
         case "any_value" | "first":
             return kind, lambda found: found[0] if found else None
         case "bool_and" | "every":

@@ -17,10 +17,15 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """An expression: its type, and its value for a row."""
+    """An expression: its type, and its value for a row.
+
+    `literal`: the type that a whole number written down has among decimals: as few digits as it
+    needs.
+    """
 
     type: DataType
     of: Callable[[Row], Any]
+    literal: DataType | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ test: test-local sim test-connect test-cluster test-versions ## all tests
 
 test-local: setup ## all tests on a local Spark, in parallel processes
 	@tools/delta_jars.sh
+	@tools/servers.sh
 	@tools/judge.sh
 	@$(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 

@@ -72,16 +72,13 @@ class _Query:
 
     def inner(self, node: exp.Expression, scope: Scope) -> tuple[tuple[DataType, ...], Subquery]:
         """A query inside of an expression: its columns' types, and its rows for a row outside."""
-        names = self.rows(node, scope, (None,) * scope.end).names
-        before: dict[Row, Rows] = {}
-
-        def rows(outer: Row) -> Rows:
-            key = tuple(map(repr, outer))
-            if key not in before:
-                before[key] = self.rows(node, scope, outer)
-            return before[key]
-
-        return tuple(one.type for one in names), rows
+        asked: list[str] = []
+        within = Scope(scope.names, scope.outer, asked)
+        first = self.rows(node, within, (None,) * scope.end)
+        types = tuple(one.type for one in first.names)
+        if not asked:  # it depends on no row outside
+            return types, lambda _: first
+        return types, lambda outer: self.rows(node, within, outer)
 
     def rows(self, node: exp.Expression, scope: Scope, outer: Row) -> Rows:
         """The query's rows, where it stands inside a row of the scope."""

@@ -98,6 +98,10 @@ class HdfsStore:
     def url(self) -> str:
         return self._url
 
+    @property
+    def is_prompt(self) -> bool:
+        return False
+
     def get(self, path: str) -> bytes:
         file = self._file(path)
         return self._read(path, lambda: self._client.read(file))

@@ -58,6 +58,10 @@ class LocalStore:
     def url(self) -> str:
         return self._url
 
+    @property
+    def is_prompt(self) -> bool:
+        return True
+
     def get(self, path: str) -> bytes:
         with _reading(self._file(path)) as file, open(file, "rb") as stream:
             return stream.read()

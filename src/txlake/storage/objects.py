@@ -23,7 +23,7 @@ from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 from txlake.azure import account_options
 from txlake.errors import InvalidRequest
 from txlake.ports import PutOutcome, StoredObject
-from txlake.storage.locations import Place, checked_path, join_url, joined
+from txlake.storage.locations import Kind, Place, checked_path, join_url, joined
 from txlake.storage.options import RETRIES, retries_of
 from txlake.storage.proof import Proof
 from txlake.storage.translation import (
@@ -99,6 +99,10 @@ class BucketStore:
     @property
     def url(self) -> str:
         return self._url
+
+    @property
+    def is_prompt(self) -> bool:
+        return self._place.kind is Kind.MEMORY
 
     def get(self, path: str) -> bytes:
         key = self._key(path)

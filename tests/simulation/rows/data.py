@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.simulation.rows import changes, merging, queries
+from tests.simulation.rows import changes, merging, values
 from tests.simulation.rows.definitions import environment_of
 from tests.simulation.rows.engine import RowContext
 from tests.simulation.rows.scopes import Name, Rows
@@ -264,7 +264,7 @@ def _with_partition(
             continue
         constant = _constants(Values(((one.value,),)), ["value"])
         source = constant.names[0].type
-        value = queries.values.cast(source, item.type)(constant.rows[0][0])
+        value = values.cast(source, item.type)(constant.rows[0][0])
         columns.append(Name(item.name, item.type))
         made = [(*row, value) for row in made]
     return Rows(tuple(columns), made), Placement(by_name=True)

@@ -5,7 +5,7 @@ Owns what the engine would give to Spark, or to other threads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -111,7 +111,7 @@ def clone_table(context: RowContext, statement: Clone) -> Mapping[str, int]:
     origin = context.require(statement.source)
     handle = definitions.place(context, statement.table, statement.location)
 
-    def copy(copies: list[Copy]) -> None:
+    def copy(copies: Sequence[Copy]) -> None:
         handle.store.ensure_safe()
         for one in copies:
             folder, _, name = one.source.rpartition("/")

@@ -28,6 +28,7 @@ from tests.simulation.rows.values import (
 )
 from txlake.errors import InvalidRequest
 from txlake.protocol.types import Array, DataType, Primitive
+from txlake.spark.rows import type_text
 
 Function = Callable[[Sequence[Typed]], Typed]
 
@@ -42,7 +43,8 @@ def converted(one: Typed, wanted: DataType) -> Typed:
 
 def widest(types: Iterable[DataType]) -> DataType:
     """The type that holds values of all of them."""
-    return reduce(common, types, VOID)
+    start: DataType = VOID
+    return reduce(common, types, start)
 
 
 def call(name: str, args: Sequence[Typed]) -> Typed:
@@ -271,7 +273,7 @@ def checked(kind: DataType, operation: Callable[..., Any]) -> Callable[..., Any]
         def whole(*given: object) -> object:
             made = operation(*given)
             if not values.fits(made, kind):
-                raise InvalidRequest(f"ARITHMETIC_OVERFLOW: {made} is no {values.type_text(kind)}")
+                raise InvalidRequest(f"ARITHMETIC_OVERFLOW: {made} is no {type_text(kind)}")
             return made
 
         return whole

@@ -37,9 +37,11 @@ _UNKNOWN_CLAUSES = ("windows", "qualify", "laterals", "cluster", "distribute", "
 @lru_cache(maxsize=4096)
 def _tree(text: str) -> exp.Expression:
     try:
-        return parse_one(text, dialect=DIALECT)
+        tree = parse_one(text, dialect=DIALECT)
     except SqlglotError as error:
         raise InvalidRequest(f"not a query: {text!r}: {error}") from error
+    assert isinstance(tree, exp.Expression)
+    return tree
 
 
 def run(text: str, tables: Tables) -> Rows:
@@ -70,16 +72,13 @@ class _Query:
 
     def inner(self, node: exp.Expression, scope: Scope) -> tuple[tuple[DataType, ...], Subquery]:
         """A query inside of an expression: its columns' types, and its rows for a row outside."""
-        names = self.rows(node, scope, (None,) * scope.end).names
-        before: dict[Row, Rows] = {}
-
-        def rows(outer: Row) -> Rows:
-            key = tuple(map(repr, outer))
-            if key not in before:
-                before[key] = self.rows(node, scope, outer)
-            return before[key]
-
-        return tuple(one.type for one in names), rows
+        asked: list[str] = []
+        within = Scope(scope.names, scope.outer, asked)
+        first = self.rows(node, within, (None,) * scope.end)
+        types = tuple(one.type for one in first.names)
+        if not asked:  # it depends on no row outside
+            return types, lambda _: first
+        return types, lambda outer: self.rows(node, within, outer)
 
     def rows(self, node: exp.Expression, scope: Scope, outer: Row) -> Rows:
         """The query's rows, where it stands inside a row of the scope."""
@@ -340,9 +339,10 @@ class _Select:
             groups.setdefault(tuple(map(hashed, key)), (key, []))[1].append(full)
         if not keys and not groups:
             groups[()] = ((), [])
+        of_calls = [one.type for one in calls]
         names = tuple(
-            Name(f"__g{place}", one.type, hidden=True)
-            for place, one in enumerate([*key_values, *calls])
+            Name(f"__g{place}", kind, hidden=True)
+            for place, kind in enumerate([one.type for one in key_values] + of_calls)
         )
         rows = [(*key, *(call.of(members) for call in calls)) for key, members in groups.values()]
         start = len(self._outer)
@@ -350,10 +350,10 @@ class _Select:
             one: Typed(name.type, taken(start + place))
             for place, (one, name) in enumerate(zip([*keys, *wanted], names, strict=True))
         }
-        for place, key in enumerate(keys):
-            if isinstance(key, exp.Column):  # however it is qualified elsewhere
+        for place, group in enumerate(keys):
+            if isinstance(group, exp.Column):  # however it is qualified elsewhere
                 for column in node.find_all(exp.Column):
-                    if self._same_column(column, key, found):
+                    if self._same_column(column, group, found):
                         known[column] = Typed(names[place].type, taken(start + place))
         grouped = Rows(names, rows)
         after = self._compiler(grouped, known)

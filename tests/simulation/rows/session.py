@@ -6,7 +6,8 @@ engine's own: transactions, locks, names, footprints, commits, recovery.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, TypeGuard
 
@@ -18,6 +19,7 @@ from tests.simulation.rows.values import LONG
 from txlake.protocol.types import Struct
 from txlake.session.context import Context
 from txlake.session.dispatch import Answer, run
+from txlake.session.locking import TableLock
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction
 from txlake.sql import parse
@@ -74,41 +76,53 @@ class RowSession(Session):
             found = frame.dicts()
         return found
 
+    @contextmanager
+    def _within(
+        self,
+        transaction: Transaction | None,
+        wanted: Sequence[TableLock],
+        *,
+        leaves: bool = False,
+        writes: bool = False,
+    ) -> Iterator[Context]:
+        with super()._within(transaction, wanted, leaves=leaves, writes=writes) as context:
+            yield RowContext.of(context)
+
     def _run(self, context: Context, statement: Statement) -> Answer:
-        ours = RowContext.of(context)
+        assert isinstance(context, RowContext)
         match statement:
             case Delete():
-                return _counts(data.delete(ours, statement))
+                return _counts(data.delete(context, statement))
             case Update():
-                return _counts(data.update(ours, statement))
+                return _counts(data.update(context, statement))
             case Insert():
-                return _counts(data.insert(ours, statement))
+                return _counts(data.insert(context, statement))
             case Merge():
-                return _counts(data.merge(ours, statement))
+                return _counts(data.merge(context, statement))
             case Truncate():
-                data.truncate(ours, statement)
+                data.truncate(context, statement)
                 return _nothing
             case Optimize() | Reorg():
-                return data.optimize(ours, statement)
+                return data.optimize(context, statement)
             case CreateTable():
-                definitions.create_table(ours, statement)
+                definitions.create_table(context, statement)
                 return _nothing
             case Clone():
-                counts = definitions.clone_table(ours, statement)
+                counts = definitions.clone_table(context, statement)
                 return _counts(counts) if counts else _nothing
             case _ if _changes_table(statement):
-                definitions.alter_table(ours, statement)
+                definitions.alter_table(context, statement)
                 return _nothing
             case Write():
-                return _counts(data.write(ours, statement))
+                return _counts(data.write(context, statement))
             case CopyInto():
-                return _counts(data.copy_into(ours, statement))
+                return _counts(data.copy_into(context, statement))
             case SparkCommand():
                 raise AssertionError(f"{type(statement).__name__} isn't known here")
             case Select(query):
-                frame = ours.query(query)
+                frame = context.query(query)
                 return lambda _: frame
-        return run(ours, statement)
+        return run(context, statement)
 
 
 def _changes_table(statement: Statement) -> TypeGuard[AlterStatement]:

@@ -16,7 +16,7 @@ from txlake.conflict.levels import Level
 from txlake.errors import ConcurrentAppendException, ConcurrentDeleteDeleteException, InvalidRequest
 from txlake.ports import Store
 from txlake.settings import Settings
-from txlake.statements import NativeFrame, TableName, Write
+from txlake.statements import NativeFrame, SqlText, TableName, Write
 from txlake.storage import open_store
 from txlake.system import System
 
@@ -133,6 +133,11 @@ def test_rows_given_with_an_application_version_are_written_once(session: RowSes
         )
         session.carry_out(None, write)
     assert session.rows("SELECT n FROM t WHERE id = 7") == [{"n": 70}, {"n": 70}]
+
+
+def test_a_table_is_read_by_name(session: RowSession) -> None:
+    frame = session.read(TableName(("t",)), None, SqlText("n > 10 OR n IS NULL"), ["p", "id"])
+    assert frame.collect() == [("b", 2), (None, 3)]
 
 
 def test_a_file_is_copied_once(session: RowSession, engine: RowEngine) -> None:

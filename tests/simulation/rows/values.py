@@ -46,6 +46,11 @@ def is_integer(kind: DataType) -> bool:
     return isinstance(kind, Primitive) and kind.name in BITS
 
 
+def _bits(kind: DataType) -> int:
+    assert isinstance(kind, Primitive)
+    return BITS[kind.name]
+
+
 def is_decimal(kind: DataType) -> bool:
     return isinstance(kind, Primitive) and kind.decimal is not None
 
@@ -94,7 +99,7 @@ def common(left: DataType, right: DataType) -> DataType:
     if right == VOID:
         return left
     if is_integer(left) and is_integer(right):
-        return max(left, right, key=lambda kind: BITS[kind.name])
+        return left if _bits(left) > _bits(right) else right
     if is_number(left) and is_number(right):
         if is_float(left) or is_float(right):
             return DOUBLE  # one of 32 bits doesn't hold every whole number

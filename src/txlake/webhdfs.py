@@ -27,7 +27,7 @@ ENDPOINT, USER, TOKEN, TIMEOUT = (
     "webhdfs_token",
     "webhdfs_timeout",
 )
-_PREFIX = "webhdfs_"
+OPTIONS_PREFIX = "webhdfs_"
 _TIMEOUT_S_DEFAULT = 60.0
 _PORT, _TLS_PORT = 9870, 9871
 _ROOT = "/webhdfs/v1"
@@ -235,7 +235,9 @@ def client_of(url: str, options: Mapping[str, str]) -> WebHdfs:
         ValueError: an option is not known, or its value can't be used.
     """
     own = {
-        name.lower(): value for name, value in options.items() if name.lower().startswith(_PREFIX)
+        name.lower(): value
+        for name, value in options.items()
+        if name.lower().startswith(OPTIONS_PREFIX)
     }
     if unknown := sorted(own.keys() - {ENDPOINT, USER, TOKEN, TIMEOUT}):
         known = f"{ENDPOINT}, {USER}, {TOKEN} and {TIMEOUT}"

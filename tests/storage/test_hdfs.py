@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
-from tests.storage.conftest import Placed
+from tests.storage.conftest import Placed, Scripted
 from tests.storage.proxy import Fault, Proxy, Request, proxying, serving
 from txlake.errors import InvalidRequest, TxlakeError, Unavailable
 from txlake.ports import PutOutcome, Store
@@ -411,6 +411,12 @@ def test_options_that_cannot_be_used(options: dict[str, str], message: str) -> N
 )
 def test_where_the_name_node_is(url: str, endpoint: str) -> None:
     assert client_of(url, {"aws_region": "of another store"}) == WebHdfs((endpoint,))
+
+
+def test_a_bucket_takes_no_notice_of_them(scripted: Scripted) -> None:
+    store = open_store("s3://bucket/t", {**scripted.options, "WebHDFS_user": "ann"})
+    store.put("x", b"1")
+    assert store.get("x") == b"1"
 
 
 def test_who_asks(node: NameNode) -> None:

@@ -271,6 +271,13 @@ def test_a_name_node_that_is_not_active_is_asked_again(node: NameNode, kind: str
         _store(node).put_if_absent("y", b"")
 
 
+def test_a_redirect_to_nowhere(node: NameNode) -> None:
+    node.files["/t/x"] = b"1"
+    real, node.address = node.address, "http://nowhere:port"
+    with pytest.raises(Unavailable, match="nowhere:port can't be reached"):
+        open_store("hdfs://c/t", {"webhdfs_endpoint": real, "max_retries": "0"}).get("x")
+
+
 def test_nobody_there(closed_port: int) -> None:
     options = {"webhdfs_endpoint": f"http://127.0.0.1:{closed_port}", "max_retries": "0"}
     store = open_store("hdfs://cluster/t", options)
@@ -387,6 +394,8 @@ def test_sweeping(node: NameNode) -> None:
         ({"webhdfs_endpoint": "h:9870"}, "is like http://host:9870"),
         ({"webhdfs_endpoint": "http://h:9870/webhdfs/v1"}, "is like http://host:9870"),
         ({"webhdfs_endpoint": "http://h:9870,"}, "is like http://host:9870"),
+        ({"webhdfs_endpoint": "http://h:port"}, "is like http://host:9870"),
+        ({"webhdfs_endpoint": "http://ann:word@h:9870"}, r"not 'http://\*\*\*@h:9870'"),
         ({"webhdfs_timeout": "soon"}, "is a number of seconds, not 'soon'"),
         ({"webhdfs_timeout": "0"}, "is a number of seconds"),
         ({"webhdfs_timeout": "inf"}, "is a number of seconds"),

@@ -8,7 +8,7 @@ from tests.hermitage.expected import Key
 from tests.hermitage.running import Level, Place
 from tests.hermitage.scripts import SCRIPTS
 
-_LEFT, _TOP, _SIDE, _GAP, _BETWEEN = 150, 84, 20, 4, 26
+_LEFT, _TOP, _SIDE, _GAP, _BETWEEN = 150, 72, 28, 4, 34
 _LABEL = "Hermitage's anomalies at each level of txlake"
 _STYLE = """\
 text { font: 11px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f2328; }
@@ -41,7 +41,7 @@ def picture(
     """The cells as squares; each says in its title what it is."""
     step = _SIDE + _GAP
     width_of_place = step * len(Level) + _BETWEEN
-    width = _LEFT + width_of_place * len(Place) + 12
+    width = _LEFT + width_of_place * len(Place) + 20
     height = _TOP + step * len(SCRIPTS) + 34
     size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
     lines = [
@@ -59,7 +59,7 @@ def picture(
             )
     for row, script in enumerate(SCRIPTS):
         y = _TOP + row * step
-        name = f'<text x="{_LEFT - 10}" y="{y + 14}" text-anchor="end">{script.name}</text>'
+        name = f'<text x="{_LEFT - 10}" y="{y + 18}" text-anchor="end">{script.name}</text>'
         lines.append(name)
         for column, place in enumerate(Place):
             for number, level in enumerate(Level):
@@ -76,7 +76,7 @@ def picture(
         y = height - 20
         lines.append(f'<rect class="{kind}" x="{x}" y="{y}" width="10" height="10" rx="2"/>')
         lines.append(f'<text x="{x + 15}" y="{y + 9}">{meaning}</text>')
-        x += 32 + 6 * len(meaning)
+        x += 32 + 7 * len(meaning)
     return "\n".join((*lines, "</svg>", ""))
 
 

@@ -296,7 +296,9 @@ def _place(
     for option in options or []:
         key, sign, value = option.partition("=")
         if not sign or not key:
-            raise typer.BadParameter(f"--storage-option {option}: expected KEY=VALUE")
+            raise typer.BadParameter(
+                "--storage-option: expected KEY=VALUE, found no '=' after a key"
+            )
         named[key] = value
     return Place(location=lake, catalog=catalog, isolation=isolation, storage_options=named)
 

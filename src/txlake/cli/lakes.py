@@ -55,7 +55,7 @@ class Place:
     location: str | None
     catalog: str | None = None
     isolation: str | None = None
-    storage_options: Mapping[str, str] = field(default_factory=dict)
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from pyspark import cloudpickle
 
-from txlake import errors
+from txlake import errors, redaction
 from txlake.protocol import deletion_vectors, paths
 from txlake.spark import executor, executor_compact, executor_files, executor_reads
 
@@ -18,6 +18,7 @@ SHIPPED = (
     paths,
     deletion_vectors,
     errors,
+    redaction,
 )
 
 T = TypeVar("T")

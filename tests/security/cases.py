@@ -367,6 +367,5 @@ PARQUET: dict[str, Case] = {
         f, _adds(_one(), partitionValues=_many_values(25_000_000))
     ),
     "one sidecar, 100,000 times": _same_sidecar,
-    "no rows": lambda f: _checkpoint(f, _adds(pa.array([], pa.string()))),
     "no Parquet": lambda f: _commit(f, b"PAR1" * 1000, 2),
 }

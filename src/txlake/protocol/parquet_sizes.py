@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,6 +24,7 @@ _BY_DICTIONARY = {2, 8}
 _TYPE, _BYTES_DECODED, _BYTES_STORED = 1, 2, 3
 _ABOUT = {_DATA: (5, 2), _DICTIONARY: (7, 2), _DATA_V2: (8, 4)}  # (header, its encoding)
 _COUNT = 1
+_LEVELS_V2, _IS_COMPRESSED_V2 = (5, 6), 7
 _DEPTH_MAX = 8
 
 Fields = dict[int, object]
@@ -46,7 +46,8 @@ def require_bounded(data: bytes, metadata: pq.FileMetaData, columns: Iterable[st
     for group in range(metadata.num_row_groups):
         chunks = metadata.row_group(group)
         for place in places:
-            for page_values, page_bytes in _chunk(data, chunks.column(place), size_max):
+            column = _Column(data, chunks.column(place), paths.column(place), size_max)
+            for page_values, page_bytes in column.pages():
                 values += page_values
                 size += page_bytes
                 if values > values_max or size > size_max:
@@ -58,66 +59,111 @@ def require_bounded(data: bytes, metadata: pq.FileMetaData, columns: Iterable[st
         raise ValueError(f"{metadata.num_rows} rows are said to be in {values} values")
 
 
-def _chunk(data: bytes, column: pq.ColumnChunkMetaData, size_max: int) -> Iterator[tuple[int, int]]:
-    """Of each page of a column, at most how many values and bytes it becomes."""
-    start = column.data_page_offset
-    dictionary = column.dictionary_page_offset
-    if dictionary is not None and 0 < dictionary < start:
-        start = dictionary
-    end = start + column.total_compressed_size
-    if not 0 <= start <= end <= len(data):
-        raise ValueError(f"column {column.path_in_schema}: its pages are beyond the file's end")
-    is_text = column.physical_type == "BYTE_ARRAY"
-    known = _Dictionary(column.compression)
-    while start < end:
-        header, start = _fields(data, start, 0)
-        kind, stored = _number(header, _TYPE), _number(header, _BYTES_STORED)
-        decoded = _number(header, _BYTES_DECODED)
-        if start + stored > end or (kind in _ABOUT and _ABOUT[kind][0] not in header):
-            raise ValueError(f"column {column.path_in_schema}: a page is beyond its end")
-        if kind in _ABOUT:
-            place, encoding_at = _ABOUT[kind]
-            about = header[place]
-            assert isinstance(about, dict)
-            count, encoding = _number(about, _COUNT), _number(about, encoding_at)
-            if kind == _DICTIONARY:
-                known = _Dictionary(
-                    column.compression, data[start : start + stored], decoded, count
-                )
-                yield count, decoded
-            elif encoding in _BY_DICTIONARY and is_text:
-                yield count, decoded + known.at_most(count, size_max)
-            else:
-                yield count, max(decoded, count * _VALUE_BYTES)
-        start += stored
+class _Column:
+    """The pages of one column in one row group."""
+
+    def __init__(
+        self,
+        data: bytes,
+        chunk: pq.ColumnChunkMetaData,
+        schema: pq.ColumnSchema,
+        size_max: int,
+    ) -> None:
+        self._data = data
+        self._chunk = chunk
+        self._levels = (schema.max_repetition_level > 0) + (schema.max_definition_level > 0)
+        self._size_max = size_max
+        self._is_text = chunk.physical_type == "BYTE_ARRAY"
+        self._dictionary = (b"", 0, 0)  # as stored, its size decoded, its number of texts
+        self._longest: int | None = None
+
+    def pages(self) -> Iterator[tuple[int, int]]:
+        """Of each page, at most how many values and bytes it becomes."""
+        start, dictionary = self._chunk.data_page_offset, self._chunk.dictionary_page_offset
+        if dictionary is not None and dictionary > 0 and (dictionary < start or not start):
+            start = dictionary  # an empty column has no other page
+        end = start + self._chunk.total_compressed_size
+        if not 0 <= start <= end <= len(self._data):
+            raise self._error("its pages are beyond the file's end")
+        while start < end:
+            header, start = _fields(self._data, start, 0)
+            stored = self._data[start : start + _number(header, _BYTES_STORED)]
+            start += _number(header, _BYTES_STORED)
+            if start > end:
+                raise self._error("a page is beyond its end")
+            kind, decoded = _number(header, _TYPE), _number(header, _BYTES_DECODED)
+            if kind in _ABOUT:
+                place, encoding_at = _ABOUT[kind]
+                about = header.get(place)
+                if not isinstance(about, dict):
+                    raise self._error("a page's header isn't whole")
+                yield self._page(kind, about, _number(about, encoding_at), stored, decoded)
+
+    def _page(
+        self, kind: int, about: Fields, encoding: int, stored: bytes, decoded: int
+    ) -> tuple[int, int]:
+        count = _number(about, _COUNT)
+        if kind == _DICTIONARY:
+            self._dictionary, self._longest = (stored, decoded, count), None
+        elif encoding in _BY_DICTIONARY and self._is_text:
+            return count, decoded + self._of_dictionary(kind, about, count, stored, decoded)
+        return count, max(decoded, count * _VALUE_BYTES)
+
+    def _of_dictionary(
+        self, kind: int, about: Fields, count: int, stored: bytes, decoded: int
+    ) -> int:
+        """How many bytes the texts of a page are, at most: looked at only where it matters."""
+        rough = count * self._dictionary[1]
+        if rough <= self._size_max // 1024:
+            return rough
+        if self._longest is None:
+            content, size, texts = self._dictionary
+            self._longest = _longest(self._decompressed(content, size), texts)
+        if count * self._longest <= self._size_max // 1024:
+            return count * self._longest
+        return self._present(kind, about, stored, decoded) * self._longest
+
+    def _present(self, kind: int, about: Fields, stored: bytes, decoded: int) -> int:
+        """How many values of a page aren't null: of a column like `metaData` all but one are."""
+        if kind == _DATA_V2:
+            levels = _number(about, _LEVELS_V2[0]) + _number(about, _LEVELS_V2[1])
+            content, start = stored[levels:], 0
+            if about.get(_IS_COMPRESSED_V2, True):
+                content = self._decompressed(content, decoded - levels)
+        else:
+            content, start = self._decompressed(stored, decoded), 0
+            for _ in range(self._levels):
+                (length,) = struct.unpack_from("<I", content, start)
+                start += 4 + length
+        return _indices(content, start)
+
+    def _decompressed(self, content: bytes, size: int) -> bytes:
+        if not 0 <= size <= self._size_max:
+            raise self._error(f"a page of {size} bytes")
+        if self._chunk.compression == "UNCOMPRESSED" or not size:
+            return content
+        name = {"LZ4": "lz4_raw"}.get(self._chunk.compression, self._chunk.compression.lower())
+        result: bytes = pa.Codec(name).decompress(content, size, asbytes=True)
+        return result
+
+    def _error(self, problem: str) -> ValueError:
+        return ValueError(f"column {self._chunk.path_in_schema}: {problem}")
 
 
-@dataclass(slots=True)
-class _Dictionary:
-    """A dictionary of texts, looked into only where its whole size isn't bound enough."""
-
-    compression: str
-    stored: bytes = b""
-    decoded: int = 0
-    count: int = 0
-    longest: int | None = None
-
-    def at_most(self, values: int, size_max: int) -> int:
-        """How many bytes so many values of it are, at most."""
-        if values * self.decoded <= size_max // 1024:
-            return values * self.decoded
-        if self.longest is None:
-            self.longest = _longest(self._content(size_max), self.count)
-        return values * self.longest
-
-    def _content(self, size_max: int) -> bytes:
-        if self.decoded > size_max:
-            raise ValueError(f"a dictionary of {self.decoded} bytes")
-        if self.compression == "UNCOMPRESSED":
-            return self.stored
-        name = {"LZ4": "lz4_raw"}.get(self.compression, self.compression.lower())
-        content: bytes = pa.Codec(name).decompress(self.stored, self.decoded, asbytes=True)
-        return content
+def _indices(content: bytes, start: int) -> int:
+    """How many indices of a dictionary the runs name that follow the width of an index."""
+    if start >= len(content):
+        return 0
+    width, start, count = content[start], start + 1, 0
+    while start < len(content):
+        run, start = _unsigned(content, start)
+        if run & 1:
+            count += (run >> 1) * 8
+            start += (run >> 1) * width
+        else:
+            count += run >> 1
+            start += (width + 7) // 8
+    return count
 
 
 def _longest(content: bytes, count: int) -> int:

@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 TEST_PROCESSES ?= 2
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
-# Of the soak: how long, and the seed of its first round.
+# Of the soak and of fuzz: how long, and the first seed.
 MINUTES ?= 30
 SEED ?= 1
 # The older releases that the tests know, and the client of the one in requirements.lock.
@@ -69,6 +69,10 @@ soak: setup ## three engines write shared tables, killed now and then, for MINUT
 .PHONY: hermitage
 hermitage: setup ## Hermitage's anomalies at every level, and docs/hermitage.md of it: two minutes
 	@$(PYTHON) -m tests.hermitage.page
+
+.PHONY: fuzz
+fuzz: setup-python ## logs made hostile by chance are read, for MINUTES=30 from SEED=1
+	@PYTHONPATH=src:. $(PYTHON) -m tests.security.fuzz --minutes $(MINUTES) --seed $(SEED)
 
 .PHONY: bench-quick
 bench-quick: setup ## the same on less data, without contention: eight minutes

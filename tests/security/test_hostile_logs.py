@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.security import cases
+from tests.security.fuzz import batch
+from tests.security.mutations import good_table
 
 ROOT = Path(__file__).resolve().parents[2]
 # What is read all the same: the damage is in something that only tunes, or that nobody needs.
@@ -67,3 +69,13 @@ def test_reading_ends_in_an_error_of_ours(tmp_path: Path, group: str) -> None:
     good = ("CorruptTable", "UnsupportedFeature")
     assert {name: end for name, end in found.items() if name not in READ and end not in good} == {}
     assert {name: end for name, end in found.items() if name in READ and end != "read"} == {}
+
+
+@pytest.mark.no_interop("the logs are damaged")
+def test_tables_made_hostile_by_chance_end_in_errors_of_ours(tmp_path: Path) -> None:
+    """A short `make fuzz`."""
+    good = good_table(tmp_path / "good")
+    ends, wrong = batch(good, 1, 60)
+    assert wrong == []
+    assert ends["read"]
+    assert ends["CorruptTable"]

@@ -12,7 +12,9 @@ _CONFIDENTIAL_OPTION = re.compile(r"key|secret|token|password|credential|sas", r
 _HIDDEN = "***"
 _CONFIDENTIAL = (
     # Query parts of signed URLs (S3, GCS, Azure).
-    re.compile(r"(?i)((?:sig|signature|x-(?:amz|goog)-[a-z-]+|awsaccesskeyid)=)[^&\s\"'<>]+"),
+    re.compile(
+        r"(?i)((?:sig|signature|delegation|x-(?:amz|goog)-[a-z-]+|awsaccesskeyid)=)[^&\s\"'<>]+"
+    ),
     # What S3 repeats in its error documents.
     re.compile(
         r"(?is)(<(AWSAccessKeyId|StringToSign\w*|SignatureProvided|CanonicalRequest\w*|Token"

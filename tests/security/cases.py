@@ -17,7 +17,7 @@ from txlake.protocol.deletion_vectors import encode_bitmap, z85_encode
 
 Case = Callable[[Path], object]
 _DEEP = 200_000
-_BIG = 300_000_000
+_BIG = 100_000_000
 
 
 def _log(folder: Path) -> Path:
@@ -246,7 +246,7 @@ HINTS: dict[str, Case] = {
     "hint nested deeply, with a checksum": lambda f: _hint(
         f, b'{"version":1,"checksum":"x","x":' + b"[" * 900 + b"]" * 900 + b"}"
     ),
-    "hint of 300 MB": lambda f: _hint(f, b" " * _BIG),
+    "hint of 100 MB": lambda f: _hint(f, b" " * _BIG),
     "hint beyond a long": lambda f: _hint(f, b'{"version":' + b"9" * 300 + b',"size":1}'),
     "hint with half a character": lambda f: _hint(
         f, b'{"version":1,"checksum":"x","\\ud800":"\\ud800"}'
@@ -254,7 +254,7 @@ HINTS: dict[str, Case] = {
     "checksum nested deeply": lambda f: _checksum(
         f, b'{"tableSizeBytes":1,"numFiles":1,"x":' + b"[" * _DEEP
     ),
-    "checksum of 300 MB": lambda f: _checksum(f, b" " * _BIG),
+    "checksum of 100 MB": lambda f: _checksum(f, b" " * _BIG),
     "checksum with huge numbers": lambda f: _checksum(
         f, b'{"tableSizeBytes":' + b"9" * 400 + b',"numFiles":-1}'
     ),

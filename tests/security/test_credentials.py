@@ -165,7 +165,7 @@ def _no_spark() -> Any:
 @pytest.mark.parametrize("url", CATALOGS)
 def test_the_terminal_shows_no_password(tmp_path: Path, url: str) -> None:
     for more in ([], ["--json"]):
-        shown = CliRunner().invoke(app, ["tables", "-l", str(tmp_path), "--catalog", url, *more])
+        shown = CliRunner().invoke(app, ["locks", "-l", str(tmp_path), "--catalog", url, *more])
         assert shown.exit_code
         assert SENTINEL not in shown.output + shown.stderr
         assert shown.exception is None or isinstance(shown.exception, SystemExit)
@@ -173,7 +173,7 @@ def test_the_terminal_shows_no_password(tmp_path: Path, url: str) -> None:
 
 @pytest.mark.parametrize("option", [SECRET, f"={SECRET}", f"secret:{SENTINEL}"])
 def test_the_terminal_shows_no_option(tmp_path: Path, option: str) -> None:
-    arguments = ["tables", "-l", "s3://bucket/wh", "--storage-option", option]
+    arguments = ["locks", "-l", "s3://bucket/wh", "--storage-option", option]
     shown = CliRunner().invoke(app, arguments)
     assert shown.exit_code
     assert SENTINEL not in shown.output + shown.stderr

@@ -33,11 +33,11 @@ READ = {
     "commitInfo with numbers beyond all",
     "hint nested deeply",
     "hint nested deeply, with a checksum",
-    "hint of 300 MB",
+    "hint of 100 MB",
     "hint beyond a long",
     "hint with half a character",
     "checksum nested deeply",
-    "checksum of 300 MB",
+    "checksum of 100 MB",
     "checksum with huge numbers",
 }
 

@@ -13,6 +13,8 @@ import pytest
 
 import txlake
 from tests.security import hostile
+from txlake.cli.app import _place
+from txlake.cli.lakes import opened
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.protocol.actions import DeletionVector
 from txlake.protocol.deletion_vectors import relative_vector
@@ -279,6 +281,17 @@ def test_an_allowed_folder_is_read(tmp_path: Path, spark: SparkSession) -> None:
         pytest.raises(InvalidRequest, match="outside of the table's folder"),
     ):
         lake.read(str(folder)).count()
+
+
+def test_the_command_line_is_told_by_its_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TXLAKE_ALLOW_OUTSIDE_PATHS", "/data/a,s3://b/c")
+    place = _place(str(tmp_path), None, None, None)
+    with opened(place) as (_, session):
+        assert session.engine.settings.allow_outside_paths == ("/data/a", "s3://b/c")
+    monkeypatch.delenv("TXLAKE_ALLOW_OUTSIDE_PATHS")
+    assert _place(str(tmp_path), None, None, None).allow_outside_paths == ()
 
 
 # --- shallow clones ---------------------------------------------------------------------------

@@ -107,8 +107,9 @@ def place(context: Context, table: Table, location: str | None = None) -> Handle
     if known is None:
         raise InvalidRequest(f"there is no database {owner!r}; CREATE DATABASE {owner} makes it")
     owner = known.name
-    where = context.engine.place_of(owner, name)
-    if location is not None:
+    if location is None:
+        where = context.engine.place_of(owner, name)
+    else:
         where = context.engine.store_at(location).url
     entry = new_entry(context.engine, owner, name, where, managed=location is None)
     there = context.engine.at(where, TableName((owner, name)))

@@ -23,6 +23,7 @@ from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 from txlake.azure import account_options
 from txlake.errors import InvalidRequest
 from txlake.ports import PutOutcome, StoredObject
+from txlake.redaction import secrets_of
 from txlake.storage.locations import Kind, Place, checked_path, join_url, joined
 from txlake.storage.options import RETRIES, retries_of
 from txlake.storage.proof import Proof
@@ -33,7 +34,6 @@ from txlake.storage.translation import (
     http_status,
     is_missing_object,
     reason_of,
-    secrets_of,
     translated,
     verdict_of,
 )
@@ -60,9 +60,9 @@ class Backend:
         proof: whether put-if-absent was tried here.
     """
 
-    patient: ObjectStore
-    once: ObjectStore
-    secrets: frozenset[str] = frozenset()
+    patient: ObjectStore = field(repr=False)
+    once: ObjectStore = field(repr=False)
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
     proof: Proof = field(default_factory=Proof)
 
 

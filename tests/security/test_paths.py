@@ -311,20 +311,34 @@ def test_tables_of_a_lake_share_files_and_others_do_not(
         lake.sql(f"CREATE TABLE d LOCATION '{place}' AS SELECT id FROM range(3)")
         lake.sql("CREATE TABLE e SHALLOW CLONE d")
         assert lake.read("e").count() == 3
-        # What the clone would need isn't allowed: it isn't made.
+
+
+def test_a_lake_remembers_the_clones_that_it_made(tmp_path: Path, spark: SparkSession) -> None:
+    def place(name: str) -> str:
+        return f"delta.`{tmp_path / name}`"
+
+    with txlake.connect(str(tmp_path / "lake"), spark=spark) as lake:
+        lake.sql(f"CREATE TABLE {place('a')} AS SELECT id FROM range(4)")
+        lake.sql(f"CREATE TABLE b SHALLOW CLONE {place('a')}; DELETE FROM b WHERE id = 1")
+        lake.sql(f"CREATE TABLE {place('c')} SHALLOW CLONE b")
+        lake.sql(f"INSERT INTO {place('c')} VALUES (9)")
+        lake.sql(f"CREATE TABLE {place('d')} SHALLOW CLONE {place('c')}")
+    with txlake.connect(str(tmp_path / "lake"), spark=spark) as lake:
+        counts = [lake.read(at).count() for at in ("b", str(tmp_path / "c"), str(tmp_path / "d"))]
+        assert counts == [3, 4, 4]
+        # A folder that one clone reads is no other table's.
+        shutil.copytree(tmp_path / "d", tmp_path / "e")
         with pytest.raises(InvalidRequest, match="allow_outside_paths"):
-            lake.sql(f"CREATE TABLE delta.`{tmp_path / 'clone'}` SHALLOW CLONE a")
-        assert not (tmp_path / "clone").exists()
-    allowed = Settings(allow_outside_paths=(str(tmp_path / "warehouse"),))
-    with txlake.connect(str(tmp_path / "second"), spark=spark, settings=allowed) as lake:
-        lake.sql(f"CREATE TABLE f SHALLOW CLONE delta.`{tmp_path / 'warehouse' / 'a'}`")
-        lake.sql(f"CREATE TABLE delta.`{tmp_path / 'clone'}` SHALLOW CLONE f")
-        assert lake.read("f").count() == lake.read(str(tmp_path / "clone")).count() == 3
-    with (
-        txlake.connect(str(tmp_path / "second"), spark=spark) as lake,
-        pytest.raises(InvalidRequest, match="allow_outside_paths"),
-    ):
-        lake.read("f").count()
+            lake.read(str(tmp_path / "e")).count()
+    with txlake.connect(str(tmp_path / "other"), spark=spark) as lake:
+        with pytest.raises(InvalidRequest, match="allow_outside_paths"):
+            lake.read(str(tmp_path / "c")).count()
+        with pytest.raises(InvalidRequest, match="allow_outside_paths"):
+            lake.sql(f"CREATE TABLE f SHALLOW CLONE {place('c')}")
+    allowed = Settings(allow_outside_paths=(str(tmp_path),))
+    with txlake.connect(str(tmp_path / "other"), spark=spark, settings=allowed) as lake:
+        lake.sql(f"CREATE TABLE g SHALLOW CLONE {place('c')}")
+        assert lake.read("g").count() == 4
 
 
 def test_where_tables_have_no_names_the_spark_session_says_what_is_allowed(
@@ -334,13 +348,12 @@ def test_where_tables_have_no_names_the_spark_session_says_what_is_allowed(
     with txlake.connect(str(tmp_path / "warehouse"), spark=spark) as lake:
         lake.write(spark.range(3), source)
     table = txlake.DeltaTable.forPath(spark, source)
+    assert table.clone(clone, isShallow=True).toDF().count() == 3  # who makes it may read it
+    again = txlake.DeltaTable.forPath(spark, str(shutil.copytree(clone, tmp_path / "again")))
     with pytest.raises(InvalidRequest, match=r"spark\.txlake\.allowOutsidePaths"):
-        table.clone(clone, isShallow=True)
+        again.toDF().count()
     spark.conf.set("spark.txlake.allowOutsidePaths", f"/nowhere, {source}")
     try:
-        assert table.clone(clone, isShallow=True).toDF().count() == 3
+        assert again.toDF().count() == 3
     finally:
         spark.conf.unset("spark.txlake.allowOutsidePaths")
-    again = shutil.copytree(clone, tmp_path / "again")
-    with pytest.raises(InvalidRequest, match=r"spark\.txlake\.allowOutsidePaths"):
-        txlake.DeltaTable.forPath(spark, str(again)).toDF().count()

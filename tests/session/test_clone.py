@@ -56,7 +56,8 @@ def cloned(
         existing,
         environment(),
         origin=Reach(SOURCE, lambda: (ANYWHERE,)),
-        target=Reach(TARGET, lambda: (ANYWHERE,)),
+        target_url=TARGET,
+        share=lambda _: None,
         copy=copies.extend,
     )
     assert change is not None
@@ -184,7 +185,8 @@ def test_what_cannot_be_cloned() -> None:
             start,
             environment(),
             origin=Reach(SOURCE),
-            target=Reach(TARGET, lambda: (ANYWHERE,)),
+            target_url=TARGET,
+            share=lambda _: None,
             copy=lambda copies: None,
         )
         is None
@@ -196,7 +198,8 @@ def test_what_cannot_be_cloned() -> None:
             None,
             environment(),
             origin=Reach(SOURCE),
-            target=Reach(SOURCE),
+            target_url=SOURCE,
+            share=lambda _: None,
             copy=lambda copies: None,
         )
     unmapped = Clone(

@@ -7,12 +7,12 @@ share a catalog.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from txlake.catalog import names
+from txlake.catalog import names, places
 from txlake.catalog.commits import CommitLedger
 from txlake.catalog.database import Database
 from txlake.catalog.journal import Journal
@@ -231,7 +231,18 @@ class Catalog:
     def is_cleared(self, location: str) -> bool:
         """Whether a dropped table's folder was, or is still to be, cleared away there."""
         with self._on.reading() as connection:
-            return names.is_cleared(connection, location)
+            return places.is_cleared(connection, location)
+
+    def share(self, location: str, others: Collection[str]) -> None:
+        """Allows the table at a location to have files in these places: a shallow clone's."""
+        with self._on.writing() as connection:
+            names.lock_sequence(connection)
+            places.share(connection, location, others)
+
+    def shared_with(self, location: str) -> tuple[str, ...]:
+        """In which other places the table at a location may have files."""
+        with self._on.reading() as connection:
+            return places.shared_with(connection, location)
 
     def unattached(self) -> list[TableEntry]:
         """The tables that an older txlake named, whose commits the catalog doesn't have yet."""

@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from txlake.catalog import names
+from txlake.catalog import names, places
 from txlake.catalog.database import CommitUnsettled, Database
 from txlake.catalog.grouping import Group, Interrupted
 from txlake.catalog.owners import KILLED, reap
@@ -197,7 +197,7 @@ class CommitLedger:
         """
         with self._on.writing() as connection:
             names.lock_sequence(connection)
-            return names.note_clearing(connection, table_id)
+            return places.note_clearing(connection, table_id)
 
     def forget(self, table_id: str) -> None:
         """Removes a dropped table's row once all of its commits are noted as published.

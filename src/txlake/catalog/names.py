@@ -7,7 +7,6 @@ free stays free, and the lake's instants have an order.
 from __future__ import annotations
 
 import fnmatch
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from txlake.catalog.tables import counters, databases, facts, tables
+from txlake.catalog.tables import counters, databases, tables
 from txlake.errors import InvalidRequest
 
 LOCK = "lock"
@@ -33,7 +32,6 @@ _NUMBERED = (
     .values(value=counters.c.value + sa.bindparam("count"))
     .returning(counters.c.value)
 )
-_CLEARED = sa.select(facts.c.name).where(facts.c.name == sa.bindparam("named"))
 _DATABASE = sa.select(databases).where(databases.c.folded_name == sa.bindparam("named"))
 
 
@@ -256,37 +254,6 @@ def drop_table(
         connection.execute(kept.values(managed=False))
     # A name alone leaves nothing to publish or to clean.
     connection.execute(sa.delete(tables).where(tables.c.id == table_id, tables.c.head.is_(None)))
-
-
-def is_cleared(connection: Connection, location: str) -> bool:
-    """Whether somebody may still be clearing a dropped table's folder away there."""
-    dropped = (tables.c.location == location) & tables.c.dropped_sequence.is_not(None)
-    return _is_there(connection, dropped & tables.c.managed) or _is_noted(connection, location)
-
-
-def note_clearing(connection: Connection, table_id: str) -> bool:
-    """Notes for ever that a dropped table's folder is cleared away; False when that was done.
-
-    No other table comes there any more: what is sent to a store may arrive late, and of two who
-    clear a folder away one may go on, from its list, when the other is done.
-    """
-    dropped = (tables.c.id == table_id) & tables.c.dropped_sequence.is_not(None)
-    location = connection.scalar(sa.select(tables.c.location).where(dropped))
-    if location is None:
-        return False
-    if not _is_noted(connection, location):
-        named = _cleared_name(location)
-        connection.execute(sa.insert(facts).values(name=named, value=location))
-    return True
-
-
-def _is_noted(connection: Connection, location: str) -> bool:
-    return connection.execute(_CLEARED, {"named": _cleared_name(location)}).first() is not None
-
-
-def _cleared_name(location: str) -> str:
-    digest = hashlib.sha256(location.encode("utf-8", "surrogateescape")).hexdigest()
-    return f"cleared:{digest[:24]}"
 
 
 def forget_table(connection: Connection, table_id: str) -> None:

@@ -26,8 +26,8 @@ REVISION = "0003"
 
 metadata = MetaData()
 
-# What the lake is, as texts: `lake` (its id, which the warehouse's marker has too), and
-# `cleared:...`, a folder that a dropped table had.
+# What the lake is, as texts: `lake` (its id, which the warehouse's marker has too); `cleared:...`,
+# a folder that a dropped table had; `shared:...`, the places that a shallow clone reads.
 facts = Table(
     "txlake_facts",
     metadata,

@@ -51,7 +51,7 @@ class Reach:
             )
         url = absolute_url(self.root, path_in_log)
         if is_absolute(path_in_log):
-            self._require(url)
+            self.place_of(url)
         return url
 
     def vector(self, vector: DeletionVector) -> str:
@@ -66,12 +66,16 @@ class Reach:
         self.url(encode_path(path))
         return path
 
-    def _require(self, url: str) -> None:
-        """Raises InvalidRequest when nothing allows the place."""
+    def place_of(self, url: str) -> str:
+        """The table's own folder or the place allowed in which a file, an encoded URL, lies.
+
+        Raises InvalidRequest when nothing allows it.
+        """
         if is_below(url, self.root):
-            return
-        if any(place == ANYWHERE or is_below(url, place) for place in self.allowed()):
-            return
+            return self.root
+        for place in self.allowed():
+            if place == ANYWHERE or is_below(url, place):
+                return place
         raise InvalidRequest(
             f"{self.root}: the log names the file {url}, which is outside of the table's folder: "
             "expected a place that is allowed. If you trust who wrote the table (it may be a "

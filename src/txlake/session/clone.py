@@ -7,7 +7,7 @@ start anew. Source: PROTOCOL.md, "Add File and Remove File", "Deletion Vector De
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -19,7 +19,7 @@ from txlake.protocol.column_mapping import MAX_ID_PROPERTY, MODE_PROPERTY
 from txlake.protocol.deletion_vectors import relative_file_name, relative_vector
 from txlake.protocol.features import CATALOG_FEATURE, READABLE, WRITABLE
 from txlake.protocol.paths import decode_path, encode_path, is_absolute
-from txlake.protocol.reach import Reach
+from txlake.protocol.reach import ANYWHERE, Reach
 from txlake.protocol.schema_rules import column_text
 from txlake.session.clustering import clustered_by
 from txlake.session.create import created, proceeds
@@ -60,7 +60,8 @@ def clone(
     environment: Environment,
     *,
     origin: Reach,
-    target: Reach,
+    target_url: str,
+    share: Callable[[Collection[str]], None],
     copy: Callable[[Sequence[Copy]], None],
 ) -> Change | None:
     """The change that makes a table a clone of a snapshot.
@@ -70,7 +71,9 @@ def clone(
         source: the snapshot that is cloned.
         existing: the table that is there, None or version -1 when there is none.
         environment: time and ids.
-        origin, target: where the files of the source may lie, and those of the clone.
+        origin: where the files of the source may lie.
+        target_url: where the clone is.
+        share: is told in which places a shallow clone has its files; called before this returns.
         copy: copies files, for a deep clone; called before this returns.
 
     Returns:
@@ -87,12 +90,12 @@ def clone(
     existing = created(existing)
     if not proceeds(statement.mode, existing, table):
         return None
-    if origin.root == target.root:
+    if origin.root == target_url:
         raise InvalidRequest(f"{table}: a table can't be cloned onto itself; RESTORE goes back")
     actions = _definition(statement, source, existing, environment, table)
     if statement.shallow:
         cloned = _shallow(source, origin)
-        _require_readable(cloned.adds, target)
+        share({place for place in _places(cloned.adds, origin) if place != ANYWHERE})
     else:
         cloned = _deep(source, origin, environment)
         copy(cloned.copies)
@@ -169,12 +172,12 @@ def _fresh(add: Add, path: str, vector: DeletionVector | None) -> Add:
     )
 
 
-def _require_readable(adds: Iterable[Add], target: Reach) -> None:
+def _places(adds: Iterable[Add], origin: Reach) -> Iterator[str]:
     for add in adds:
-        target.url(add.path)
+        yield origin.place_of(add.path)
         vector = add.deletion_vector
         if vector is not None and vector.storage_type != "i":
-            target.vector(vector)
+            yield origin.place_of(_vector_url(vector, origin))
 
 
 def _shallow(source: Snapshot, origin: Reach) -> _Cloned:

@@ -230,7 +230,8 @@ def clone_table(context: Context, statement: Clone) -> Mapping[str, int]:
         _existing(context, handle),
         environment_of(context),
         origin=context.engine.reach(origin),
-        target=context.engine.reach(handle),
+        target_url=handle.store.url,
+        share=partial(context.engine.share, handle),
         copy=partial(_copy, context, handle),
     )
     if change is None:

@@ -9,9 +9,9 @@ import logging
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 
 from pyspark.sql import SparkSession
 
@@ -90,6 +90,7 @@ class Engine:
     _sessions: set[int] = field(default_factory=set)
     _abandoned: deque[int] = field(default_factory=deque)
     _logs: dict[str, TableLog] = field(default_factory=dict)
+    _shared: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _spark: SparkSession | None = None
     _manifests: Manifests | None = None
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -120,19 +121,40 @@ class Engine:
     def reach(self, handle: Handle) -> Reach:
         """Where the files may lie that a table's log names.
 
-        In its own folder, and where the settings allow it. A table that the lake knows by its name
-        also shares files with the lake's other tables, as shallow clones do.
+        In its own folder, and where the settings allow it; a shallow clone that this lake made also
+        where its source has them. A table that the lake knows by its name shares files with the
+        lake's other tables.
         """
         is_named = handle.entry is not None or isinstance(handle.table, TableName)
-        return Reach(handle.store.url, partial(self._allowed, is_named=is_named))
+        return Reach(handle.store.url, cache(partial(self._allowed, handle.store.url, is_named)))
 
-    def _allowed(self, *, is_named: bool) -> Iterator[str]:
+    def share(self, handle: Handle, places: Collection[str]) -> None:
+        """Allows a table, which is made a shallow clone here, to have files in these places.
+
+        A lake remembers it; where there is none it holds for this engine.
+        """
+        with self._lock:
+            self._shared[handle.store.url] = self._shared.get(handle.store.url, ()) + tuple(places)
+        if self.catalog is not None:
+            self.catalog.share(handle.store.url, places)
+
+    def _allowed(self, root: str, is_named: bool) -> tuple[str, ...]:
+        return tuple(self._places(root, is_named))
+
+    def _places(self, root: str, is_named: bool) -> Iterator[str]:
+        with self._lock:
+            yield from self._shared.get(root, ())
         places = self.settings.allow_outside_paths
         if self.catalog is None:
-            places += tuple(filter(None, self.spark.conf.get(_ALLOW_OUTSIDE, "").split(",")))
+            places += tuple(
+                filter(None, (self.spark.conf.get(_ALLOW_OUTSIDE, "") or "").split(","))
+            )
         for place in places:
             yield place if place == ANYWHERE else canonical_url(place.strip())
-        if self.catalog is None or not is_named:
+        if self.catalog is None:
+            return
+        yield from self.catalog.shared_with(root)
+        if not is_named:
             return
         if self.warehouse is not None:
             yield self.warehouse.url

@@ -122,8 +122,9 @@ def clone_table(context: RowContext, statement: Clone) -> Mapping[str, int]:
         context.snapshot(origin, statement.travel),
         definitions._existing(context, handle),
         environment_of(context),
-        source_url=origin.store.url,
+        origin=context.engine.reach(origin),
         target_url=handle.store.url,
+        share=partial(context.engine.share, handle),
         copy=copy,
     )
     if change is None:

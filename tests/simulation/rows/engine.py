@@ -61,6 +61,7 @@ class RowEngine(Engine):
             store=handle.store,
             storage_options=self.storage_options,
             column_of=_column_of,
+            allowed=self.reach(handle).allowed,
             name=handle.qualifier,
             store_at=self.store_at,
         )

@@ -1,0 +1,76 @@
+"""What the lake remembers of places: folders that were cleared away, and what a clone reads.
+
+Owns those entries in the lake's facts. The functions run inside a transaction of the caller, which
+has locked the sequence where they write.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from txlake.catalog.tables import facts, tables
+
+_FACT = sa.select(facts.c.value).where(facts.c.name == sa.bindparam("named"))
+
+
+def is_cleared(connection: Connection, location: str) -> bool:
+    """Whether somebody may still be clearing a dropped table's folder away there."""
+    dropped = (tables.c.location == location) & tables.c.dropped_sequence.is_not(None)
+    query = sa.select(tables.c.id).where(dropped & tables.c.managed).limit(1)
+    if connection.execute(query).first() is not None:
+        return True
+    return _fact(connection, _cleared(location)) is not None
+
+
+def note_clearing(connection: Connection, table_id: str) -> bool:
+    """Notes for ever that a dropped table's folder is cleared away; False when that was done.
+
+    No other table comes there any more: what is sent to a store may arrive late, and of two who
+    clear a folder away one may go on, from its list, when the other is done.
+    """
+    dropped = (tables.c.id == table_id) & tables.c.dropped_sequence.is_not(None)
+    location = connection.scalar(sa.select(tables.c.location).where(dropped))
+    if location is None:
+        return False
+    _set(connection, _cleared(location), location)
+    return True
+
+
+def share(connection: Connection, location: str, places: Iterable[str]) -> None:
+    """Notes that the table at a location may have files in these places, as its shallow clone."""
+    known = shared_with(connection, location)
+    _set(connection, _shared(location), json.dumps(sorted({*known, *places})))
+
+
+def shared_with(connection: Connection, location: str) -> tuple[str, ...]:
+    """In which other places the table at a location may have files."""
+    found = _fact(connection, _shared(location))
+    return () if found is None else tuple(json.loads(found))
+
+
+def _fact(connection: Connection, name: str) -> str | None:
+    found: str | None = connection.scalar(_FACT, {"named": name})
+    return found
+
+
+def _set(connection: Connection, name: str, value: str) -> None:
+    changed = connection.execute(sa.update(facts).where(facts.c.name == name).values(value=value))
+    if changed.rowcount == 0:
+        connection.execute(sa.insert(facts).values(name=name, value=value))
+
+
+def _cleared(location: str) -> str:
+    return f"cleared:{_short(location)}"
+
+
+def _shared(location: str) -> str:
+    return f"shared:{_short(location)}"
+
+
+def _short(location: str) -> str:
+    return hashlib.sha256(location.encode("utf-8", "surrogateescape")).hexdigest()[:24]

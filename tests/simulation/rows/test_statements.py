@@ -24,7 +24,7 @@ _BOUNDED = settings(
     derandomize=True,
     database=None,
     deadline=None,
-    max_examples=8,
+    max_examples=6,
     suppress_health_check=list(HealthCheck),
 )
 _ROWS = "(0, 'a', 7), (1, 'a', 10), (2, 'b', NULL), (3, NULL, 50), (4, 'c', 3)"

@@ -14,7 +14,7 @@ from pyroaring import BitMap64
 
 from tests.simulation.rows import fitting
 from tests.simulation.rows.expressions import parsed
-from tests.simulation.rows.files import live_rows, write_rows
+from tests.simulation.rows.files import columns_of, live_rows, write_rows
 from tests.simulation.rows.queries import compiler
 from tests.simulation.rows.scopes import Row, Rows, Scope, Typed
 from txlake.errors import InvalidRequest
@@ -44,7 +44,7 @@ class Seen:
 
     def __init__(self, work: Work, texts: Texts, alias: str | None) -> None:
         self._texts = texts
-        self.scope = Scope(fitting.names_of(work.snapshot, alias or work.name))
+        self.scope = Scope(columns_of(work, alias or work.name))
 
     def condition(self, one: Expression | None) -> Callable[[Row], bool]:
         """Whether a condition is true of a row; of every one where there is none."""
@@ -165,7 +165,15 @@ def updated(work: Work, rows: Sequence[Row], given: Mapping[str, fitting.Value])
     }
     images = fitting.filled(rows, {**kept, **given}, work.snapshot)
     fitting.check(images, work.snapshot, given)
-    return images
+    return moved(work, rows, images)
+
+
+def moved(work: Work, rows: Sequence[Row], images: Sequence[Row]) -> list[Row]:
+    """The new images of rows, which keep the rows' ids where the table tracks them."""
+    if not work.tracks_rows:
+        return list(images)
+    place = len(work.snapshot.schema.fields)
+    return [(*image, row[place], None) for row, image in zip(rows, images, strict=True)]
 
 
 def _taken(place: int) -> fitting.Value:
@@ -180,7 +188,6 @@ def delete_positions(work: Work, files: pa.Table, replaced: Mapping[int, BitMap6
 
     As `spark.deletions` does it, but that nothing is read or written by other threads.
     """
-    assert not work.tracks_rows, "row tracking isn't known here"
     every = adds_of(files)
     adds = {ordinal: every[ordinal] for ordinal in sorted(replaced)}
     if work.uses_vectors:
@@ -308,7 +315,6 @@ def _written(
 
 def compact(work: Work, where: Expression | None, *, purge: bool) -> Change:
     """Packs small files, and files with many deleted rows, as `spark.compact` chooses them."""
-    assert not work.tracks_rows, "row tracking isn't known here"
     candidates = compacting._candidates(work, where)
     if purge:
         bins = [compacting.Bin((a,)) for a in candidates if a.deletion_vector is not None]

@@ -49,7 +49,7 @@ def _violating_row(
     holds = queries.condition(condition, Scope(frame.alias(work.name or "").found.names), {})
     for row in frame.found.rows:
         if not holds(row):
-            return dict(zip(frame.columns, row, strict=True))
+            return dict(zip(work.snapshot.schema.names, row, strict=False))
     return None
 
 

@@ -6,7 +6,7 @@ Owns the wiring: what the engine asks of Spark is answered by `frames`, scans by
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -52,19 +52,9 @@ class RowEngine(Engine):
 
     def work(self, handle: Handle, snapshot: Snapshot) -> Work:
         """The means to read and write a table's rows as they were at a snapshot."""
-        return RowWork(
-            start=lambda: self.spark,
-            manifests=self.manifests,
-            system=self.system,
-            settings=self.settings,
-            snapshot=snapshot,
-            store=handle.store,
-            storage_options=self.storage_options,
-            column_of=_column_of,
-            allowed=self.reach(handle).allowed,
-            name=handle.qualifier,
-            store_at=self.store_at,
-        )
+        work = super().work(handle, snapshot)
+        given = {one.name: getattr(work, one.name) for one in fields(work)}
+        return RowWork(**{**given, "column_of": _column_of, "store_at": self.store_at})
 
 
 def _column_of(expression: Expression) -> Any:

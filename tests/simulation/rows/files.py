@@ -2,12 +2,15 @@
 
 Owns the bytes of the row plane: real Parquet, real statistics, real deletion vectors. Everything
 goes through the table's `Store`, one request after the other.
+
+Where the table tracks rows, a row that was read has two values more behind its columns: its id and
+the version of its last change. Written with them, it keeps them; None is given anew.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +31,7 @@ from txlake.protocol.actions import Add
 from txlake.protocol.partition_values import format_value, parse_value
 from txlake.protocol.types import Field
 from txlake.spark.reading import FILE, ROW
+from txlake.spark.scan import ROW_ID, ROW_VERSION
 from txlake.spark.types import parquet_field
 from txlake.spark.vectors import load_vector
 from txlake.spark.work import Work
@@ -51,7 +55,7 @@ class RowWork(Work):
         deleted: Mapping[int, BitMap64] | None = None,
         where: Predicate | None = None,
     ) -> Any:
-        names = [Name(item.name, item.type) for item in self.snapshot.schema]
+        names = list(columns_of(self))
         if positions:
             names += [Name(FILE, LONG, hidden=True), Name(ROW, LONG, hidden=True)]
         rows: list[Row] = []
@@ -61,6 +65,14 @@ class RowWork(Work):
                 if hidden is None or position not in hidden:
                     rows.append((*row, place, position) if positions else row)
         return RowFrame(Rows(tuple(names), rows))
+
+
+def columns_of(work: Work, qualifier: str | None = None) -> tuple[Name, ...]:
+    """The columns of rows that are read, as expressions see them."""
+    names = [Name(item.name, item.type, qualifier) for item in work.snapshot.schema]
+    if work.tracks_rows:
+        names += [Name(ROW_ID, LONG, hidden=True), Name(ROW_VERSION, LONG, hidden=True)]
+    return tuple(names)
 
 
 def live_rows(work: Work, add: Add) -> list[tuple[int, Row]]:
@@ -73,9 +85,25 @@ def live_rows(work: Work, add: Add) -> list[tuple[int, Row]]:
 
 
 def rows_of(work: Work, add: Add) -> tuple[Row, ...]:
-    """All rows of a file, in its order, as the table's columns."""
+    """All rows of a file, in its order."""
     snapshot = work.snapshot
-    physical = _decoded(_bytes(work, add.path), snapshot)
+    data = _bytes(work, add.path)
+    rows = _with_partition(snapshot, add, _decoded(data, _layout(snapshot)))
+    if not work.tracks_rows:
+        return rows
+    kept = _decoded(data, _tracking(snapshot))
+    assert add.base_row_id is not None, f"{add.path} has no row ids"
+    return tuple(
+        (
+            *row,
+            add.base_row_id + position if row_id is None else row_id,
+            add.default_row_commit_version if version is None else version,
+        )
+        for position, (row, (row_id, version)) in enumerate(zip(rows, kept, strict=True))
+    )
+
+
+def _with_partition(snapshot: Snapshot, add: Add, physical: tuple[Row, ...]) -> tuple[Row, ...]:
     values = add.partition_values
     partition = {
         item.name: parse_value(values.get(item.physical_name), item.type)
@@ -92,11 +120,12 @@ def rows_of(work: Work, add: Add) -> tuple[Row, ...]:
 
 
 def _bytes(work: Work, path: str) -> bytes:
+    url = work.reach.url(path)
     try:
         if not paths.is_absolute(path):
             return work.store.get(paths.decode_path(path))
         assert isinstance(work, RowWork)
-        folder, _, name = paths.absolute_url(work.store.url, path).rpartition("/")
+        folder, _, name = url.rpartition("/")
         return work.store_at(folder).get(paths.decode_path(name))
     except FileNotFoundError as error:
         raise CorruptTable(
@@ -106,10 +135,9 @@ def _bytes(work: Work, path: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """What the data files of a schema look like; `text` is the schema as the log has it."""
+    """What the data files of a schema hold, or some of it; `key` is like no other's."""
 
-    text: str
-    partitions: tuple[str, ...]
+    key: Hashable
     fields: tuple[Field, ...]
     schema: pa.Schema
 
@@ -123,22 +151,31 @@ def _layout(snapshot: Snapshot) -> _Layout:
     key = text, tuple(snapshot.partition_columns)
     if key not in _LAYOUTS:
         fields = tuple(data_fields(snapshot))
-        _LAYOUTS[key] = _Layout(*key, fields, pa.schema([parquet_field(item) for item in fields]))
+        _LAYOUTS[key] = _Layout(key, fields, pa.schema([parquet_field(item) for item in fields]))
     return _LAYOUTS[key]
 
 
+def _tracking(snapshot: Snapshot) -> _Layout:
+    """The hidden columns of a table that tracks rows, as far as its files have them."""
+    properties = snapshot.properties
+    names = (
+        properties.materialized_row_id_column,
+        properties.materialized_row_commit_version_column,
+    )
+    return _Layout(names, (), pa.schema([(name, pa.int64()) for name in names if name]))
+
+
 _KNOWN_MAX = 4096
-_known: dict[tuple[bytes, str, tuple[str, ...]], tuple[Row, ...]] = {}
+_known: dict[tuple[bytes, Hashable], tuple[Row, ...]] = {}
 
 
-def _decoded(data: bytes, snapshot: Snapshot) -> tuple[Row, ...]:
-    """The rows of a file's bytes, as the columns that data files hold; read once."""
-    layout = _layout(snapshot)
-    key = (data, layout.text, layout.partitions)
+def _decoded(data: bytes, layout: _Layout) -> tuple[Row, ...]:
+    """The rows of a file's bytes, the layout's columns of them; read once."""
+    key = data, layout.key
     if key not in _known:
         table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
         columns = []
-        for _item, wanted in zip(layout.fields, layout.schema, strict=True):
+        for wanted in layout.schema:
             if wanted.name in table.column_names:
                 columns.append(table.column(wanted.name).cast(wanted.type).to_pylist())
             else:
@@ -147,7 +184,7 @@ def _decoded(data: bytes, snapshot: Snapshot) -> tuple[Row, ...]:
     return _known[key]
 
 
-def _remember(key: tuple[bytes, str, tuple[str, ...]], rows: tuple[Row, ...]) -> None:
+def _remember(key: tuple[bytes, Hashable], rows: tuple[Row, ...]) -> None:
     if len(_known) >= _KNOWN_MAX:
         _known.clear()
     _known[key] = rows
@@ -157,7 +194,7 @@ def _remember(key: tuple[bytes, str, tuple[str, ...]], rows: tuple[Row, ...]) ->
 
 
 def write_rows(work: Work, rows: Sequence[Row], *, data_change: bool = True) -> tuple[Add, ...]:
-    """Writes rows of the table's columns as new data files, one a partition; their actions."""
+    """Writes rows as new data files, one a partition; their actions."""
     if not rows:
         return ()
     snapshot = work.snapshot
@@ -167,6 +204,10 @@ def write_rows(work: Work, rows: Sequence[Row], *, data_change: bool = True) -> 
     names = snapshot.schema.names
     places = [names.index(item.name) for item in partitions]
     data_places = [names.index(item.name) for item in layout.fields]
+    schema, is_tracked = layout.schema, len(rows[0]) > len(names)
+    if is_tracked:
+        schema = pa.schema([*schema, *_tracking(snapshot).schema])
+        data_places += [len(names), len(names) + 1]
     groups: dict[tuple[str | None, ...], list[Row]] = {}
     for row in rows:
         key = tuple(
@@ -182,9 +223,10 @@ def write_rows(work: Work, rows: Sequence[Row], *, data_change: bool = True) -> 
         folder = paths.partition_folder(list(zip(physical, values, strict=True)))
         path = f"{folder}/{name}" if folder else name
         cells = tuple(tuple(row[place] for place in data_places) for row in members)
-        data, footer = _encoded(layout.schema, cells)
+        data, footer = _encoded(schema, cells)
         work.store.put(path, data)
-        _remember((data, layout.text, layout.partitions), cells)
+        if not is_tracked:
+            _remember((data, layout.key), cells)
         adds.append(
             add_of(
                 target,

@@ -14,9 +14,9 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from tests.simulation.rows import fitting, values
-from tests.simulation.rows.changes import Texts, delete_positions
+from tests.simulation.rows.changes import Texts, delete_positions, moved
 from tests.simulation.rows.expressions import parsed
-from tests.simulation.rows.files import live_rows, write_rows
+from tests.simulation.rows.files import columns_of, live_rows, write_rows
 from tests.simulation.rows.queries import compiler
 from tests.simulation.rows.scopes import Name, Row, Rows, Scope, Typed
 from txlake.errors import InvalidRequest
@@ -25,7 +25,7 @@ from txlake.protocol.actions import Action
 from txlake.protocol.types import Struct, to_arrow_type
 from txlake.spark import dml
 from txlake.spark import merge as of_spark
-from txlake.spark.executor import DELETE, DELETE_BY_SOURCE, INSERT, UPDATE, UPDATE_BY_SOURCE
+from txlake.spark.executor import INSERT, UPDATE, UPDATE_BY_SOURCE
 from txlake.spark.merge_job import _ACTIONS
 from txlake.spark.merge_source import HeldSource, _gives_the_time_twice, keys_in_target
 from txlake.spark.rows import GENERATION_EXPRESSION
@@ -133,8 +133,7 @@ class _Job:
     def __init__(self, work: Work, texts: Texts, statement: Merge, source: Rows) -> None:
         self._work, self._texts = work, texts
         self._statement, self._source = statement, source
-        snapshot = work.snapshot
-        target = fitting.names_of(snapshot, statement.target_alias or work.name)
+        target = columns_of(work, statement.target_alias or work.name)
         self._width = len(target)
         self._both = Scope((*target, *source.names))
         # In the clauses of one side alone the other side's columns have no names.
@@ -187,15 +186,12 @@ class _Job:
 
     def images(self, *, changed: bool) -> list[Row]:
         """The new rows: of those that were changed, or of those that are inserted."""
-        images: list[Row] = []
-        for clause, row in self._taken:
-            if clause.action in (DELETE, DELETE_BY_SOURCE):
-                continue
-            if (clause.action != INSERT) == changed:
-                assert clause.action in (INSERT, UPDATE, UPDATE_BY_SOURCE)
-                images += fitting.filled([row], clause.given, self._work.snapshot)
-        fitting.check(images, self._work.snapshot)
-        return images
+        wanted = (UPDATE, UPDATE_BY_SOURCE) if changed else (INSERT,)
+        taken = [(clause, row) for clause, row in self._taken if clause.action in wanted]
+        snapshot = self._work.snapshot
+        images = [fitting.filled([row], clause.given, snapshot)[0] for clause, row in taken]
+        fitting.check(images, snapshot)
+        return moved(self._work, [row for _, row in taken], images) if changed else images
 
     def _ambiguous(self, number: int, row: Row) -> InvalidRequest:
         table, names = self._work.snapshot.table, self._work.snapshot.schema.names

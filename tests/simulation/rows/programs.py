@@ -169,16 +169,10 @@ queries = st.sampled_from(
         "SELECT id, n FROM {t} VERSION AS OF 1 WHERE id > 0",
     ]
 )
-statements = st.one_of(
-    inserts(),
-    inserts(),
-    updates(),
-    updates(),
-    deletes(),
-    merges(),
-    merges(),
-    upkeep,
-    others,
-    queries,
+shared = st.one_of(
+    inserts(), inserts(), updates(), updates(), deletes(), merges(), merges(), upkeep, queries
 )
-"""One statement, in which the table's name is to be put for {t}."""
+"""One statement beside which others may write, with the table's name to be put for {t}."""
+
+statements = st.one_of(shared, shared, shared, shared, others)
+"""One statement of any kind."""

@@ -44,7 +44,7 @@ CAST(i AS STRING)|CAST(b AS STRING)|CAST(m AS STRING)|CAST(o AS STRING)|CAST(y A
 CAST(w AS STRING)|CAST(d AS BIGINT)|CAST(m AS INT)|CAST(i AS DOUBLE)|CAST(i AS DECIMAL(12, 3))
 CAST(o AS INT)|CAST(i AS BOOLEAN)|CAST(y AS TIMESTAMP)|CAST(w AS DATE)|CAST(f AS DOUBLE)
 TRY_CAST(s AS INT)|TRY_CAST(s AS DOUBLE)|TRY_CAST(s AS DATE)|CAST(' 7 ' AS INT)
-CAST('1e2' AS DOUBLE)|int(d)|bigint(i)|string(i)|double(m)|boolean(i)
+CAST('1e2' AS DOUBLE)|CAST('-Infinity' AS DOUBLE)|int(d)|bigint(i)|string(i)|double(m)|boolean(i)
 array(i, b)|array(1, 2.5)|size(array(i, 1))|array_contains(a, 1)
 array_append(a, i)|array_distinct(array(1, 1, NULL))|array_union(array(1), a)
 array_except(a, array(1))

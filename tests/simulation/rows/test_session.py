@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +17,7 @@ from txlake.conflict.levels import Level
 from txlake.errors import ConcurrentAppendException, ConcurrentDeleteDeleteException, InvalidRequest
 from txlake.ports import Store
 from txlake.settings import Settings
+from txlake.spark.scan import ROW_ID, ROW_VERSION
 from txlake.statements import NativeFrame, SqlText, TableName, Write
 from txlake.storage import open_store
 from txlake.system import System
@@ -157,6 +159,44 @@ def test_a_file_is_copied_once(session: RowSession, engine: RowEngine) -> None:
 def test_a_query_that_is_not_known_says_so(session: RowSession) -> None:
     with pytest.raises(AssertionError, match="soundex"):
         session.rows("SELECT soundex(p) FROM t")
+
+
+@pytest.mark.parametrize("vectors", ["true", "false"])
+def test_rows_keep_their_ids(session: RowSession, vectors: str) -> None:
+    session.rows(
+        "CREATE TABLE r (k INT, v INT) TBLPROPERTIES ('delta.enableRowTracking' = 'true', "
+        f"'delta.enableDeletionVectors' = '{vectors}')"
+    )
+    session.rows("INSERT INTO r VALUES (0, 0), (1, 1), (2, 2)")
+    session.rows("INSERT INTO r VALUES (3, 3), (4, 4)")
+    session.rows("UPDATE r SET v = v + 1 WHERE k IN (1, 3)")
+    session.rows(
+        "MERGE INTO r USING (VALUES (4, 9), (7, 7)) s ON r.k = s.col1 "
+        "WHEN MATCHED THEN UPDATE SET v = s.col2 WHEN NOT MATCHED THEN INSERT (k) VALUES (s.col1)"
+    )
+    before = _ids(session)
+    assert {key: row_id for key, (row_id, _) in before.items() if key < 7} == {
+        key: key for key in range(5)
+    }
+    assert {key: version for key, (_, version) in before.items()} == {
+        0: 1,
+        1: 3,
+        2: 1,
+        3: 3,
+        4: 4,
+        7: 4,
+    }
+    session.rows("OPTIMIZE r")
+    assert _ids(session) == before
+
+
+def _ids(session: RowSession) -> dict[int, tuple[int, int]]:
+    """Each row's id, and the version of its last change, by key."""
+    snapshot = session.snapshot(TableName(("r",)))
+    handle = session.engine.find(TableName(("r",)), "default")
+    assert handle is not None
+    frame: Any = session.engine.work(handle, snapshot).scan(snapshot.select(None), positions=True)
+    return {row[0]: row[1:] for row in frame.select("k", ROW_ID, ROW_VERSION).collect()}
 
 
 def test_tables_are_any_readers_tables(tmp_path: Path) -> None:

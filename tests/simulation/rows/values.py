@@ -39,6 +39,7 @@ _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 20}
 _EXACT = Context(prec=80, rounding=ROUND_HALF_UP)
 _PRECISION_MAX = 38
 _WHOLE = re.compile(r"\s*[+-]?\d+\s*")
+_NOT_FINITE = re.compile(r"nan|[+-]?inf(inity)?", re.IGNORECASE)
 _NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*")
 
 
@@ -263,6 +264,8 @@ def _parser(target: Primitive) -> Convert:
         if is_number(target) and target.name not in BITS and _NUMBER.fullmatch(text):
             made = float(text) if is_float(target) else Decimal(text)
             return _number_converter(target)(made)
+        if is_float(target) and _NOT_FINITE.fullmatch(text):
+            return float(text)
         if target == BOOLEAN and text.lower() in _BOOLEANS:
             return _BOOLEANS[text.lower()]
         if target.name in {"date", "timestamp", "timestamp_ntz"}:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from txlake.azure import account_options
 from txlake.redaction import redacted, secrets_of
-from txlake.webhdfs import SCHEMES, client_of, path_of, patiently
+from txlake.webhdfs import OPTIONS_PREFIX, SCHEMES, client_of, path_of, patiently
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -141,7 +141,11 @@ def _place(url: str, options: Options) -> tuple[ObjectStore, str]:
     from obstore.store import AzureStore, GCSStore, S3Store
 
     parts = urlsplit(url)
-    config = {name: value for name, value in options.items() if name != "max_retries"}
+    config = {
+        name: value
+        for name, value in options.items()
+        if name != "max_retries" and not name.lower().startswith(OPTIONS_PREFIX)
+    }
     key = unquote(parts.path.lstrip("/"))
     if parts.scheme == "s3":
         return S3Store(parts.netloc, config=config), key  # type: ignore[arg-type]

@@ -37,6 +37,7 @@ from txlake.storage.translation import (
     translated,
     verdict_of,
 )
+from txlake.webhdfs import OPTIONS_PREFIX
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -77,12 +78,13 @@ def cloud_backend(base: str, storage_options: Mapping[str, str]) -> Backend:
 
     `storage_options` are obstore's, for the store and for its HTTP client (`aws_access_key_id`,
     `endpoint`, `allow_http`, `timeout`, ...; capitals don't matter), and `max_retries`: how often a
-    failed read or plain write is repeated.
+    failed read or plain write is repeated. Options of HDFS are not looked at.
 
     Raises:
         InvalidRequest: an option is not known, or its value can't be used.
     """
-    return _cloud_backend(base, tuple(sorted(storage_options.items())))
+    own = ((k, v) for k, v in storage_options.items() if not k.lower().startswith(OPTIONS_PREFIX))
+    return _cloud_backend(base, tuple(sorted(own)))
 
 
 class BucketStore:

@@ -29,6 +29,7 @@ from txlake.statements import Table, TableName, TablePath
 from txlake.storage import canonical_url, open_store
 from txlake.transaction.governed import Governed
 from txlake.transaction.table_log import TableLog
+from txlake.transaction.vectors import Elsewhere
 
 _logger = logging.getLogger(__name__)
 # Of the Spark session, where tables are named by their place alone: folders by commas.
@@ -123,8 +124,11 @@ class Engine:
         In its own folder, and where the settings allow it. A table that the lake knows by its name
         also shares files with the lake's other tables, as shallow clones do.
         """
-        is_named = handle.entry is not None or isinstance(handle.table, TableName)
-        return Reach(handle.store.url, partial(self._allowed, is_named=is_named))
+        return self._reach(handle.store, handle.table, handle.entry)
+
+    def _reach(self, store: Store, table: Table, entry: TableEntry | None) -> Reach:
+        is_named = entry is not None or isinstance(table, TableName)
+        return Reach(store.url, partial(self._allowed, is_named=is_named))
 
     def _allowed(self, *, is_named: bool) -> Iterator[str]:
         places = self.settings.allow_outside_paths
@@ -231,7 +235,12 @@ class Engine:
             log = self._logs.get(key)
             if log is None or log.name != name:  # a table may have been renamed
                 log = TableLog(
-                    store, self.system, self.settings, name=name, governed=self._governed(entry)
+                    store,
+                    self.system,
+                    self.settings,
+                    name=name,
+                    governed=self._governed(entry),
+                    elsewhere=Elsewhere(self._reach(store, table, entry), self.store_at),
                 )
                 self._logs[key] = log
         return Handle(table=table, name=name, log=log, store=store, entry=entry, is_new=is_new)

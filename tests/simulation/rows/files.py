@@ -68,7 +68,7 @@ def live_rows(work: Work, add: Add) -> list[tuple[int, Row]]:
     rows = list(enumerate(rows_of(work, add)))
     if add.deletion_vector is None:
         return rows
-    deleted = load_vector(work.store, add.deletion_vector, work.storage_options)
+    deleted = load_vector(work.store, work.reach, add.deletion_vector, work.storage_options)
     return [(position, row) for position, row in rows if position not in deleted]
 
 
@@ -96,7 +96,7 @@ def _bytes(work: Work, path: str) -> bytes:
         if not paths.is_absolute(path):
             return work.store.get(paths.decode_path(path))
         assert isinstance(work, RowWork)
-        folder, _, name = paths.absolute_url(work.store.url, path).rpartition("/")
+        folder, _, name = work.reach.url(path).rpartition("/")
         return work.store_at(folder).get(paths.decode_path(name))
     except FileNotFoundError as error:
         raise CorruptTable(

@@ -297,7 +297,7 @@ _SCHEMA = pa.schema(
 def _checkpoint(folder: Path, *parts: pa.StructArray) -> None:
     """A table of a checkpoint alone, which lists these files."""
     protocol = {"minReaderVersion": 1, "minWriterVersion": 2}
-    metadata = {"partitionColumns": [], "configuration": []}
+    metadata: dict[str, object] = {"partitionColumns": [], "configuration": []}
     metadata |= {"id": "t", "schemaString": hostile.SCHEMA}
     first = pa.Table.from_pylist([{"protocol": protocol}, {"metaData": metadata}], schema=_SCHEMA)
     _log(folder).mkdir(parents=True)

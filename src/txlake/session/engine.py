@@ -133,7 +133,8 @@ class Engine:
     def _allowed(self, *, is_named: bool) -> Iterator[str]:
         places = self.settings.allow_outside_paths
         if self.catalog is None:
-            places += tuple(filter(None, self.spark.conf.get(_ALLOW_OUTSIDE, "").split(",")))
+            asked = self.spark.conf.get(_ALLOW_OUTSIDE, "") or ""
+            places += tuple(filter(None, asked.split(",")))
         for place in places:
             yield place if place == ANYWHERE else canonical_url(place.strip())
         if self.catalog is None or not is_named:

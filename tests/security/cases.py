@@ -17,7 +17,7 @@ from txlake.protocol.deletion_vectors import encode_bitmap, z85_encode
 
 Case = Callable[[Path], object]
 _DEEP = 200_000
-_BIG = 100_000_000
+_BIG = 20_000_000
 
 
 def _log(folder: Path) -> Path:
@@ -129,9 +129,9 @@ JSON: dict[str, Case] = {
     "path of 1 MB": lambda f: _commit(f, _changed(ADD, path="a/" * 500_000 + "b")),
     "key twice": lambda f: _commit(f, '{"add":{"path":1,"path":"a"}}'),
     "list": lambda f: _commit(f, "[" + "1," * 1_000_000 + "1]"),
-    "only white space": lambda f: _commit(f, b" " * 50_000_000),
-    "white space, then damage": lambda f: _commit(f, b" " * 50_000_000 + b"{"),
-    "a million lines of nothing": lambda f: _commit(f, b"{}\n" * 3_000_000),
+    "only white space": lambda f: _commit(f, b" " * 10_000_000),
+    "white space, then damage": lambda f: _commit(f, b" " * 10_000_000 + b"{"),
+    "a million lines of nothing": lambda f: _commit(f, b"{}\n" * 1_000_000),
     "statistics nested deeply": lambda f: _commit(
         f, _changed(ADD, stats='{"minValues":' + '{"id":' * _DEEP + "1" + "}" * _DEEP + "}")
     ),
@@ -210,7 +210,7 @@ VECTORS: dict[str, Case] = {
     "vector of 2^40 bytes": lambda f: _vector(f, sizeInBytes=2**40),
     "vector with a negative count": lambda f: _vector(f, cardinality=-1),
     "vector of all rows": lambda f: _vector(f, **_bitmap(_filled(1), 2**32)),
-    "vector of all rows of many": lambda f: _vector(f, **_bitmap(_filled(1000), 1000 * 2**32)),
+    "vector of all rows of many": lambda f: _vector(f, **_bitmap(_filled(2), 2 * 2**32)),
     "vector of a row that is far away": lambda f: _vector(
         f, **_bitmap(encode_bitmap(BitMap64([2**62])), 1)
     ),
@@ -246,7 +246,7 @@ HINTS: dict[str, Case] = {
     "hint nested deeply, with a checksum": lambda f: _hint(
         f, b'{"version":1,"checksum":"x","x":' + b"[" * 900 + b"]" * 900 + b"}"
     ),
-    "hint of 100 MB": lambda f: _hint(f, b" " * _BIG),
+    "hint of 20 MB": lambda f: _hint(f, b" " * _BIG),
     "hint beyond a long": lambda f: _hint(f, b'{"version":' + b"9" * 300 + b',"size":1}'),
     "hint with half a character": lambda f: _hint(
         f, b'{"version":1,"checksum":"x","\\ud800":"\\ud800"}'
@@ -254,7 +254,7 @@ HINTS: dict[str, Case] = {
     "checksum nested deeply": lambda f: _checksum(
         f, b'{"tableSizeBytes":1,"numFiles":1,"x":' + b"[" * _DEEP
     ),
-    "checksum of 100 MB": lambda f: _checksum(f, b" " * _BIG),
+    "checksum of 20 MB": lambda f: _checksum(f, b" " * _BIG),
     "checksum with huge numbers": lambda f: _checksum(
         f, b'{"tableSizeBytes":' + b"9" * 400 + b',"numFiles":-1}'
     ),
@@ -297,7 +297,7 @@ _SCHEMA = pa.schema(
 def _checkpoint(folder: Path, *parts: pa.StructArray) -> None:
     """A table of a checkpoint alone, which lists these files."""
     protocol = {"minReaderVersion": 1, "minWriterVersion": 2}
-    metadata = {"partitionColumns": [], "configuration": []}
+    metadata: dict[str, object] = {"partitionColumns": [], "configuration": []}
     metadata |= {"id": "t", "schemaString": hostile.SCHEMA}
     first = pa.Table.from_pylist([{"protocol": protocol}, {"metaData": metadata}], schema=_SCHEMA)
     _log(folder).mkdir(parents=True)

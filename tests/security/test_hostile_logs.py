@@ -29,15 +29,16 @@ READ = {
     "statistics with an endless number",
     "statistics that aren't numbers",
     "statistics with half a character",
+    "partitioned by nothing that exists",
     "commit time beyond all",
     "commitInfo with numbers beyond all",
     "hint nested deeply",
     "hint nested deeply, with a checksum",
-    "hint of 100 MB",
+    "hint of 20 MB",
     "hint beyond a long",
     "hint with half a character",
     "checksum nested deeply",
-    "checksum of 100 MB",
+    "checksum of 20 MB",
     "checksum with huge numbers",
 }
 

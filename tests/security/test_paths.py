@@ -21,6 +21,8 @@ from txlake.protocol.deletion_vectors import relative_vector
 from txlake.protocol.file_names import sidecar_path
 from txlake.protocol.reach import ANYWHERE, Reach
 from txlake.settings import Settings
+from txlake.storage import open_store
+from txlake.transaction.vectors import Elsewhere, StoredVectors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -142,6 +144,28 @@ def test_vectors_are_the_tables_own_too() -> None:
     # An absolute prefix is none of the table's.
     with pytest.raises(InvalidRequest, match="allow_outside_paths"):
         reach.vector(relative_vector(hostile.UUID, "/data/u", 1, 40, 2))
+
+
+def test_the_rules_of_conflict_read_vectors_where_they_may(tmp_path: Path) -> None:
+    sizes = hostile.write_vector(tmp_path / "source" / "some where" / hostile.VECTOR_NAME)
+    url = f"{(tmp_path / 'source').as_uri()}/some%20where/{hostile.VECTOR_NAME}"
+    vector = DeletionVector(
+        storage_type="p",
+        path_or_inline_dv=url,
+        size_in_bytes=sizes["sizeInBytes"],
+        cardinality=sizes["cardinality"],
+        offset=sizes["offset"],
+    )
+    store = open_store(tmp_path / "clone")
+    allowed = Elsewhere(Reach(store.url, lambda: ((tmp_path / "source").as_uri(),)), open_store)
+    assert list(StoredVectors(store, allowed).of(vector)) == [1]
+    assert list(StoredVectors(store, allowed).of_id(vector.unique_id)) == [1]
+    for elsewhere in (None, Elsewhere(Reach(store.url), open_store)):
+        refused = StoredVectors(store, elsewhere)
+        with pytest.raises(InvalidRequest, match="allow_outside_paths"):
+            refused.of(vector)
+        with pytest.raises(InvalidRequest, match="allow_outside_paths"):
+            refused.of_id(vector.unique_id)
 
 
 @pytest.mark.parametrize("path", ["", ".", "..", "a/..", "/", "file:///x/..", "a\0b"])
@@ -302,11 +326,19 @@ def test_tables_of_a_lake_share_files_and_others_do_not(
 ) -> None:
     place = tmp_path / "place"
     with txlake.connect(str(tmp_path / "warehouse"), spark=spark) as lake:
-        lake.sql("CREATE TABLE a AS SELECT id FROM range(4); DELETE FROM a WHERE id = 2")
+        lake.sql("CREATE TABLE a AS SELECT id FROM range(0, 4, 1, 1); DELETE FROM a WHERE id = 2")
         lake.sql("CREATE TABLE b SHALLOW CLONE a; DELETE FROM b WHERE id = 1")
         assert lake.read("b").count() == 2
         lake.sql("CREATE TABLE c SHALLOW CLONE b; UPDATE c SET id = 9 WHERE id = 0")
         assert sorted(row.id for row in lake.read("c").collect()) == [3, 9]
+        # The clone's transactions meet on rows of a file that has the source's vector.
+        lake.sql("CREATE TABLE f SHALLOW CLONE a")
+        first, second = lake.begin(), lake.begin()
+        first.sql("DELETE FROM f WHERE id = 0")
+        second.sql("DELETE FROM f WHERE id = 3")
+        first.commit()
+        second.commit()
+        assert [row.id for row in lake.read("f").collect()] == [1]
         # A table of the lake that lies elsewhere is one of them, in both directions.
         lake.sql(f"CREATE TABLE d LOCATION '{place}' AS SELECT id FROM range(3)")
         lake.sql("CREATE TABLE e SHALLOW CLONE d")

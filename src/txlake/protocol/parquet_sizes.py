@@ -34,29 +34,50 @@ def require_bounded(data: bytes, metadata: pq.FileMetaData, columns: Iterable[st
     """Raises ValueError when the columns would become far larger than files of that size do.
 
     `columns` are beginnings of paths of the file's columns (`add.path`, `protocol.`): those that
-    are about to be read. Each byte may become 64 values and 64 bytes, beyond a first 20 million
-    values and 512 MiB for any file.
+    are about to be read.
     """
-    values, size = 0, 0
-    values_max = _VALUES + _VALUES_A_BYTE * len(data)
-    size_max = _BYTES + _BYTES_A_BYTE * len(data)
-    wanted = tuple(columns)
-    paths = metadata.schema
-    places = [at for at in range(len(paths)) if paths.column(at).path.startswith(wanted)]
+    budget = Budget(data, metadata, columns)
     for group in range(metadata.num_row_groups):
-        chunks = metadata.row_group(group)
-        for place in places:
-            column = _Column(data, chunks.column(place), paths.column(place), size_max)
-            for page_values, page_bytes in column.pages():
-                values += page_values
-                size += page_bytes
-                if values > values_max or size > size_max:
+        budget.spend(group)
+    budget.require_rows(metadata.num_rows)
+
+
+class Budget:
+    """What a file may become, for who reads its row groups one by one.
+
+    Each byte may become 64 values and 64 bytes, beyond a first 20 million values and 512 MiB for
+    any file. `columns` are as in `require_bounded`.
+    """
+
+    def __init__(self, data: bytes, metadata: pq.FileMetaData, columns: Iterable[str]) -> None:
+        self._data = data
+        self._metadata = metadata
+        wanted, self._schema = tuple(columns), metadata.schema
+        names = [self._schema.column(at).path for at in range(len(self._schema))]
+        self._places = [at for at, name in enumerate(names) if name.startswith(wanted)]
+        self._values_max = _VALUES + _VALUES_A_BYTE * len(data)
+        self._bytes_max = _BYTES + _BYTES_A_BYTE * len(data)
+        self._values = self._bytes = 0
+
+    def spend(self, group: int) -> None:
+        """Counts a row group before it is decoded. Raises ValueError when it is too much."""
+        chunks = self._metadata.row_group(group)
+        for place in self._places:
+            schema = self._schema.column(place)
+            column = _Column(self._data, chunks.column(place), schema, self._bytes_max)
+            for values, size in column.pages():
+                self._values += values
+                self._bytes += size
+                if self._values > self._values_max or self._bytes > self._bytes_max:
                     raise ValueError(
-                        f"{len(data)} bytes would become more than {values_max} values or "
-                        f"{size_max} bytes"
+                        f"{len(self._data)} bytes would become more than {self._values_max} "
+                        f"values or {self._bytes_max} bytes"
                     )
-    if places and metadata.num_rows > values:
-        raise ValueError(f"{metadata.num_rows} rows are said to be in {values} values")
+
+    def require_rows(self, rows: int) -> None:
+        """Raises ValueError when there are fewer values than rows. All groups are counted."""
+        if self._places and rows > self._values:
+            raise ValueError(f"{rows} rows are said to be in {self._values} values")
 
 
 class _Column:

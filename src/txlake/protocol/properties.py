@@ -59,6 +59,8 @@ def interval_ms(text: str) -> int:
         rest = rest[match.end() :].lstrip(" ,")
     if total < 0:
         raise ValueError(f"a negative interval: {text!r}")
+    if total >= 2**63:
+        raise ValueError(f"an interval without an end: {text[:80]!r}")
     return int(total)
 
 

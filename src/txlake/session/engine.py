@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -29,6 +29,7 @@ from txlake.statements import Table, TableName, TablePath
 from txlake.storage import canonical_url, open_store
 from txlake.transaction.governed import Governed
 from txlake.transaction.table_log import TableLog
+from txlake.transaction.vectors import Elsewhere
 
 _logger = logging.getLogger(__name__)
 # Of the Spark session, where tables are named by their place alone: folders by commas.
@@ -125,8 +126,11 @@ class Engine:
         where its source has them. A table that the lake knows by its name shares files with the
         lake's other tables.
         """
-        is_named = handle.entry is not None or isinstance(handle.table, TableName)
-        return Reach(handle.store.url, cache(partial(self._allowed, handle.store.url, is_named)))
+        return self._reach(handle.store, handle.table, handle.entry)
+
+    def _reach(self, store: Store, table: Table, entry: TableEntry | None) -> Reach:
+        is_named = entry is not None or isinstance(table, TableName)
+        return Reach(store.url, partial(self._allowed, store.url, is_named=is_named))
 
     def share(self, handle: Handle, places: Collection[str]) -> None:
         """Allows a table, which is made a shallow clone here, to have files in these places.
@@ -138,22 +142,18 @@ class Engine:
         if self.catalog is not None:
             self.catalog.share(handle.store.url, places)
 
-    def _allowed(self, root: str, is_named: bool) -> tuple[str, ...]:
-        return tuple(self._places(root, is_named))
-
-    def _places(self, root: str, is_named: bool) -> Iterator[str]:
-        with self._lock:
-            yield from self._shared.get(root, ())
+    def _allowed(self, root: str, *, is_named: bool) -> Iterator[str]:
+        yield from self._shared.get(root, ())
         places = self.settings.allow_outside_paths
         if self.catalog is None:
-            places += tuple(
-                filter(None, (self.spark.conf.get(_ALLOW_OUTSIDE, "") or "").split(","))
-            )
+            asked = self.spark.conf.get(_ALLOW_OUTSIDE, "") or ""
+            places += tuple(filter(None, asked.split(",")))
         for place in places:
             yield place if place == ANYWHERE else canonical_url(place.strip())
         if self.catalog is None:
             return
-        yield from self.catalog.shared_with(root)
+        shared = self._shared[root] = self.catalog.shared_with(root)
+        yield from shared
         if not is_named:
             return
         if self.warehouse is not None:
@@ -253,7 +253,12 @@ class Engine:
             log = self._logs.get(key)
             if log is None or log.name != name:  # a table may have been renamed
                 log = TableLog(
-                    store, self.system, self.settings, name=name, governed=self._governed(entry)
+                    store,
+                    self.system,
+                    self.settings,
+                    name=name,
+                    governed=self._governed(entry),
+                    elsewhere=Elsewhere(self._reach(store, table, entry), self.store_at),
                 )
                 self._logs[key] = log
         return Handle(table=table, name=name, log=log, store=store, entry=entry, is_new=is_new)

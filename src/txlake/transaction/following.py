@@ -96,7 +96,7 @@ class Following:
         self.state = proposal.base
         self.footprint = proposal.footprint
         self.checked: list[int] = []
-        vectors = StoredVectors(log.store)
+        vectors = StoredVectors(log.store, log.elsewhere)
         self._context = Context(
             base=proposal.base,
             metadata=proposal.base.metadata,

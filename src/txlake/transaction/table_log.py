@@ -32,6 +32,7 @@ from txlake.transaction.commit_times import CommitTimes
 from txlake.transaction.governed import Governed, GovernedFiles, LogFiles, came_later
 from txlake.transaction.history import HistoryRow, history_row
 from txlake.transaction.log_reading import LogReader
+from txlake.transaction.vectors import Elsewhere
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +56,8 @@ class TableLog:
     """The log of the table that lies at a store's root. The latest snapshot is kept and refreshed.
 
     A `governed` table's versions are those that its ledger has ratified, and no others: each that
-    isn't published yet is published when it is met, or else read from the ledger.
+    isn't published yet is published when it is met, or else read from the ledger. `elsewhere` reads
+    what its files have outside of its folder.
 
     Every method that reads state raises InvalidRequest when there is no Delta table, CorruptTable
     naming the file when the log is damaged, UnsupportedFeature when its protocol is beyond us, and
@@ -70,6 +72,7 @@ class TableLog:
         *,
         name: str | None = None,
         governed: Governed | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         self.store = store
         self.system = system
@@ -81,6 +84,7 @@ class TableLog:
         self._old: Mapping[int, Snapshot] = {}
         self._turn = threading.Lock()
         self.governed = governed
+        self.elsewhere = elsewhere
         self._governed: GovernedFiles | None = None
         if governed is not None:
             self._governed = GovernedFiles(store, governed, self.name, self._turn.locked)

@@ -6,7 +6,8 @@ business.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from pyroaring import BitMap64
 
@@ -14,22 +15,48 @@ from txlake.errors import CorruptTable
 from txlake.ports import Store, System
 from txlake.protocol import deletion_vectors as codec
 from txlake.protocol.actions import DeletionVector
+from txlake.protocol.paths import decode_path, is_absolute
 from txlake.protocol.reach import Reach
 
 _SIZE_BYTES = 4
 
 
-def load_vector(store: Store, vector: DeletionVector) -> BitMap64:
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """How vectors are read that lie outside of their table's folder, as shallow clones have them.
+
+    Attributes:
+        reach: where they may lie.
+        store_at: the store of a folder, an encoded URL.
+    """
+
+    reach: Reach
+    store_at: Callable[[str], Store]
+
+
+def load_vector(
+    store: Store, vector: DeletionVector, elsewhere: Elsewhere | None = None
+) -> BitMap64:
     """The deleted positions that one descriptor names.
 
     Raises CorruptTable naming the vector's file when it is gone or damaged, and InvalidRequest
-    for one that lies outside of the table's folder.
+    for one that lies where it may not: without `elsewhere` outside of the table's folder.
     """
     if vector.storage_type == "i":
         return codec.decode_inline(vector)
-    path = Reach(store.url).vector(vector)
+    store, path = _found(store, vector, elsewhere)
     offset, length = codec.slice_range(vector)
     return codec.read_from_file(_range(store, path, offset, length), vector, file=path)
+
+
+def _found(store: Store, vector: DeletionVector, elsewhere: Elsewhere | None) -> tuple[Store, str]:
+    """In which store a vector's file is, and its path there."""
+    reach = Reach(store.url) if elsewhere is None else elsewhere.reach
+    path = reach.vector(vector)
+    if elsewhere is None or not is_absolute(path):
+        return store, path
+    folder, _, name = path.rpartition("/")
+    return elsewhere.store_at(folder), decode_path(name)
 
 
 def _range(store: Store, path: str, offset: int, length: int) -> bytes:
@@ -57,27 +84,29 @@ def write_vectors(
 class StoredVectors:
     """A table's vectors, each read once: what the rules of conflict ask for."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, elsewhere: Elsewhere | None = None) -> None:
         self._store = store
+        self._elsewhere = elsewhere
         self._known: dict[str, BitMap64] = {}
 
     def of(self, vector: DeletionVector) -> BitMap64:
         """The deleted positions that a descriptor names."""
         key = vector.unique_id
         if key not in self._known:
-            self._known[key] = load_vector(self._store, vector)
+            self._known[key] = load_vector(self._store, vector, self._elsewhere)
         return self._known[key]
 
     def of_id(self, vector_id: str) -> BitMap64:
         """The deleted positions of the vector with that id, whose size nobody tells."""
         if vector_id not in self._known:
-            self._known[vector_id] = self._found(codec.place_of(vector_id))
+            self._known[vector_id] = self._unsized(codec.place_of(vector_id))
         return self._known[vector_id]
 
-    def _found(self, place: DeletionVector) -> BitMap64:
+    def _unsized(self, place: DeletionVector) -> BitMap64:
         if place.storage_type == "i":
             return codec.inline_positions(place.path_or_inline_dv, file="inline deletion vector")
-        path, offset = Reach(self._store.url).vector(place), place.offset or 0
-        size = codec.framed_size(_range(self._store, path, offset, _SIZE_BYTES), file=path)
-        frame = _range(self._store, path, offset, codec.framed_length(size))
+        store, path = _found(self._store, place, self._elsewhere)
+        offset = place.offset or 0
+        size = codec.framed_size(_range(store, path, offset, _SIZE_BYTES), file=path)
+        frame = _range(store, path, offset, codec.framed_length(size))
         return codec.read_framed(frame, file=f"{path}: deletion vector at {offset}")

@@ -14,11 +14,11 @@ from tests.lake.rows import number, query
 from txlake.errors import ConcurrentAppendException, Conflict
 
 MERGE = (
-    "MERGE INTO {t} AS t USING (SELECT 5 AS id, '{by}' AS by, '{day}' AS day) AS s ON t.id = s.id "
-    "WHEN MATCHED THEN UPDATE SET by = s.by WHEN NOT MATCHED THEN INSERT *"
+    "MERGE INTO {t} AS t USING (SELECT 5 AS id, '{by}' AS who, '{day}' AS day) AS s ON t.id = s.id "
+    "WHEN MATCHED THEN UPDATE SET who = s.who WHEN NOT MATCHED THEN INSERT *"
 )
 UNLESS_THERE = (
-    "INSERT INTO {t} SELECT s.* FROM (SELECT 5 AS id, '{by}' AS by, '{day}' AS day) AS s "
+    "INSERT INTO {t} SELECT s.* FROM (SELECT 5 AS id, '{by}' AS who, '{day}' AS day) AS s "
     "LEFT ANTI JOIN {t} AS t ON t.id = s.id"
 )
 DELETE_INSERT = "DELETE FROM {t} WHERE id = 5; INSERT INTO {t} VALUES (5, '{by}', '{day}')"
@@ -48,27 +48,27 @@ def one_key(lake: txlake.Lake, t: Made, program: str) -> None:
 
 def test_iceberg_12653_merges_that_match_nothing(lake: txlake.Lake, make: Maker) -> None:
     """A MERGE that finds no match is committed as a plain append, which conflicts with nothing."""
-    t = make("id INT, by STRING, day STRING")
+    t = make("id INT, who STRING, day STRING")
     lake.sql(f"INSERT INTO {t.sql} VALUES (1, 'seed', 'd0')")
     one_key(lake, t, MERGE)
 
 
 def test_trino_31072_merges_into_different_partitions(lake: txlake.Lake, make: Maker) -> None:
     """The commit is checked against the partitions that it writes, not those that it read."""
-    t = make("id INT, by STRING, day STRING", "PARTITIONED BY (day)")
+    t = make("id INT, who STRING, day STRING", "PARTITIONED BY (day)")
     lake.sql(f"INSERT INTO {t.sql} VALUES (1, 'seed', 'd0')")
     one_key(lake, t, MERGE)
 
 
 def test_hudi_9831_inserts_of_what_is_not_there(lake: txlake.Lake, make: Maker) -> None:
     """INSERT unless it is there: each looked before the other had committed."""
-    t = make("id INT, by STRING, day STRING")
+    t = make("id INT, who STRING, day STRING")
     one_key(lake, t, UNLESS_THERE)
 
 
 def test_ducklake_1393_a_delete_of_nothing_then_an_insert(lake: txlake.Lake, make: Maker) -> None:
     """A DELETE that matches no row leaves no trace, so that the upsert is a plain insert."""
-    t = make("id INT, by STRING, day STRING")
+    t = make("id INT, who STRING, day STRING")
     one_key(lake, t, DELETE_INSERT)
 
 
@@ -77,7 +77,7 @@ def test_delta_rs_3622_overwrites_of_the_same_rows(
     lake: txlake.Lake, make: Maker, level: str
 ) -> None:
     """The second overwrite looks for the files to remove at its commit: the first one's."""
-    t = make("id INT, by STRING, day STRING", "PARTITIONED BY (day)")
+    t = make("id INT, who STRING, day STRING", "PARTITIONED BY (day)")
     lake.sql(f"INSERT INTO {t.sql} VALUES (1, 'seed', 'd1'), (2, 'seed', 'd2')")
     first, second = lake.begin(isolation=level), lake.begin(isolation=level)
     for tx, by in ((first, "one"), (second, "two")):

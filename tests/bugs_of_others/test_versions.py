@@ -84,8 +84,8 @@ def test_delta_1410_a_catalog_that_forgot_overwrites_no_version(
         slow.commit()
         assert _commit(warehouse / "t", 1).read_bytes() == before
         with (
-            txlake.connect(str(warehouse), spark=spark) as fresh,
             pytest.raises(CorruptTable, match="holds another commit"),
+            txlake.connect(str(warehouse), spark=spark) as fresh,
         ):
             fresh.sql("SELECT * FROM t").collect()
 

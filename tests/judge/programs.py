@@ -196,17 +196,15 @@ def _elements(rows: Sequence[Mapping[str, Any]]) -> list[int]:
 # What the logs say
 
 
-def orders(
-    tables: Mapping[str, str], options: Mapping[str, str] | None = None
-) -> dict[str, list[int]]:
+def orders(tables: Mapping[str, str]) -> dict[str, list[int]]:
     """In which order the rows of each key came, as delta-rs reads version after version.
 
     Args:
-        tables: the places by their names in keys.
+        tables: the folders by their names in keys.
     """
     found: dict[str, list[int]] = {}
     for name, place in tables.items():
-        last = DeltaTable(place, storage_options=dict(options or {}))
+        last = DeltaTable(place)
         for version in range(last.version() + 1):
             last.load_as_version(version)
             rows = QueryBuilder().register("t", last)

@@ -44,7 +44,7 @@ class Client(Protocol):
 
     def begin(self, level: str) -> Any: ...
 
-    def rows(self, transaction: Any | None, sql: str) -> list[Mapping[str, Any]]:
+    def rows(self, transaction: Any | None, sql: str) -> Sequence[Mapping[str, Any]]:
         """What a statement answers, in the transaction or as one of its own."""
         ...
 
@@ -131,7 +131,9 @@ def carried_out(
             yield
             name, _, k = key.partition(".")
             ask = _Asking(client, transaction, places[name], k, plan.number)
-            seen = ask.read(len(done)) if kind == "rfw" else ask.list() if kind == "r" else element
+            seen = (
+                ask.read(len(done)) if kind == "rfw" else ask.elements() if kind == "r" else element
+            )
             if kind in ("append", "insert"):
                 ask.append(element)
             done.append((kind, key, seen))
@@ -155,10 +157,10 @@ class _Asking:
     k: str
     number: int
 
-    def _rows(self, sql: str) -> list[Mapping[str, Any]]:
+    def _rows(self, sql: str) -> Sequence[Mapping[str, Any]]:
         return self.client.rows(self.transaction, sql)
 
-    def list(self) -> list[int]:
+    def elements(self) -> list[int]:
         if self.k in IN_A_ROW:
             return _elements(self._rows(f"SELECT list FROM {self.table} WHERE k = '{self.k}'"))
         rows = self._rows(f"SELECT v FROM {self.table} WHERE k = '{self.k}'")

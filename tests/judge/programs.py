@@ -130,13 +130,15 @@ def carried_out(
         for kind, key, element in plan.accesses:
             yield
             name, _, k = key.partition(".")
-            ask = _Asking(client, transaction, places[name], k, plan.number)
-            seen = (
-                ask.read(len(done)) if kind == "rfw" else ask.elements() if kind == "r" else element
-            )
-            if kind in ("append", "insert"):
-                ask.append(element)
-            done.append((kind, key, seen))
+            statements = _Statements(client, transaction, places[name], k, plan.number)
+            match kind:
+                case "r":
+                    done.append((kind, key, statements.select()))
+                case "rfw":
+                    done.append((kind, key, statements.insert_select(len(done))))
+                case _:
+                    statements.add(element)
+                    done.append((kind, key, element))
         yield
         if transaction is not None:
             recorder.asked_to_commit()
@@ -150,7 +152,7 @@ def carried_out(
 
 
 @dataclass(frozen=True)
-class _Asking:
+class _Statements:
     client: Client
     transaction: Held | None
     table: str
@@ -160,13 +162,13 @@ class _Asking:
     def _rows(self, sql: str) -> Sequence[Mapping[str, Any]]:
         return self.client.rows(self.transaction, sql)
 
-    def elements(self) -> list[int]:
+    def select(self) -> list[int]:
         if self.k in IN_A_ROW:
             return _elements(self._rows(f"SELECT list FROM {self.table} WHERE k = '{self.k}'"))
         rows = self._rows(f"SELECT v FROM {self.table} WHERE k = '{self.k}'")
         return sorted(row["v"] for row in rows)
 
-    def append(self, element: int) -> None:
+    def add(self, element: int) -> None:
         table, k = self.table, self.k
         if k in IN_ROWS:
             self._rows(f"INSERT INTO {table} VALUES ('{k}', {element}, NULL)")
@@ -178,7 +180,7 @@ class _Asking:
                 "ON t.k = s.k WHEN MATCHED THEN UPDATE SET list = array_append(t.list, s.v)"
             )
 
-    def read(self, place: int) -> list[int]:
+    def insert_select(self, place: int) -> list[int]:
         own = f"seen:{self.number}:{place}"
         self._rows(
             f"INSERT INTO {self.table} SELECT '{own}', v, list FROM {self.table} "

@@ -28,7 +28,7 @@ from txlake.transaction import following
 
 WRITE_SERIALIZABLE = "write-serializable"
 SEEDS = 2
-TRANSACTIONS = 36
+TRANSACTIONS = 30
 pytestmark = pytest.mark.no_interop(
     "delta-rs has read every version when a history is put in order"
 )

@@ -46,8 +46,10 @@ pub enum Access {
     },
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Transaction {
+    /// Its place among those of the history, by when they began.
+    pub number: u64,
     pub level: Option<Level>,
     pub outcome: Outcome,
     pub accesses: Vec<Access>,
@@ -55,6 +57,42 @@ pub struct Transaction {
     /// When its end was asked for, where somebody said.
     pub commit_asked: Option<i64>,
     pub ended: i64,
+}
+
+impl Transaction {
+    /// It inserts and does nothing else.
+    pub fn is_blind_append(&self) -> bool {
+        let inserts = |one| {
+            matches!(
+                one,
+                &Access::Append {
+                    same_row: false,
+                    ..
+                }
+            )
+        };
+        !self.accesses.is_empty() && self.accesses.iter().all(inserts)
+    }
+}
+
+/// The history as if there had been no blind appends: nobody did them, nobody saw them.
+pub fn without_blind_appends(transactions: &[Transaction]) -> Vec<Transaction> {
+    let mut blind = HashSet::new();
+    let (appends, mut others): (Vec<_>, Vec<_>) = transactions
+        .iter()
+        .cloned()
+        .partition(Transaction::is_blind_append);
+    for access in appends.iter().flat_map(|one| &one.accesses) {
+        if let Access::Append { key, element, .. } = access {
+            blind.insert((key.as_str(), *element));
+        }
+    }
+    for access in others.iter_mut().flat_map(|one| &mut one.accesses) {
+        if let Access::Read { key, list, .. } = access {
+            list.retain(|element| !blind.contains(&(key.as_str(), *element)));
+        }
+    }
+    others
 }
 
 struct Line {
@@ -91,6 +129,7 @@ pub fn parse(lines: &[String]) -> Result<Vec<Transaction>, String> {
                     ));
                 }
                 transactions.push(Transaction {
+                    number: transactions.len() as u64,
                     level: one.level,
                     outcome: Outcome::Unknown,
                     accesses: accesses(&one.value, Outcome::Unknown)?,

@@ -1,9 +1,12 @@
 //! The verdict: each level, and whether the history keeps it.
 //!
 //! - `serializable`, `snapshot`, `write-serializable`: every transaction is held to that level;
+//! - `write-serializable-beside-appends`: the writes have a serial order if what blind appends
+//!   added, and who saw it, is left out. It is what remains of write-serializable where a
+//!   transaction that missed the rows of a blind append may commit after it;
 //! - `strict-...`: and to the order of time: what ended before another began is before it;
-//! - `promised`: each transaction is held to its own level, and all to the order of time. Null where
-//!   a transaction doesn't say its level.
+//! - `promised`: each transaction is held to its own level (WriteSerializable: beside appends), and
+//!   all to the order of time. Null where a transaction doesn't say its level.
 //!
 //! Every level includes what even Snapshot promises: no aborted, intermediate, made-up or doubled
 //! element is read, and a transaction reads its own writes.
@@ -14,7 +17,7 @@ use std::time::Duration;
 use adya::{check, History, Opts, Report, Valid, Workload};
 use serde_json::{json, Value as Json};
 
-use crate::history::{Access, Level, Outcome, Transaction};
+use crate::history::{without_blind_appends, Access, Level, Outcome, Transaction};
 use crate::parts::{history, Parts};
 
 const SEARCH_LIMIT: Duration = Duration::from_secs(20);
@@ -31,28 +34,29 @@ struct Finding {
 pub fn judged(transactions: &[Transaction]) -> Json {
     let floor = floor(transactions);
     let mut levels: BTreeMap<String, Json> = BTreeMap::new();
-    for (name, level) in [
-        ("serializable", Level::Serializable),
-        ("write-serializable", Level::WriteSerializable),
-        ("snapshot", Level::Snapshot),
+    for (name, level, beside_appends) in [
+        ("serializable", Level::Serializable, false),
+        ("write-serializable", Level::WriteSerializable, false),
+        (
+            "write-serializable-beside-appends",
+            Level::WriteSerializable,
+            true,
+        ),
+        ("snapshot", Level::Snapshot, false),
     ] {
         for (prefix, in_time) in [("", false), ("strict-", true)] {
-            let mut found = found(transactions, |_| level, in_time);
+            let mut found = found(transactions, |_| level, in_time, beside_appends);
             if level == Level::Snapshot && !inserts(transactions) {
                 // adya's own notion of it, on whole transactions: both have to agree.
-                let model = if in_time {
-                    "strong-snapshot-isolation"
-                } else {
-                    "snapshot-isolation"
-                };
-                found.add(&check_for(&history(transactions, |_| Parts::Whole), model));
+                let whole = history(transactions, |_| Parts::Whole);
+                found.add(&check_for(&whole, SNAPSHOT[usize::from(in_time)]));
             }
             levels.insert(format!("{prefix}{name}"), found.verdict(&floor));
         }
     }
     let promised = if transactions.iter().all(|one| one.level.is_some()) {
         let own = |one: &Transaction| one.level.unwrap_or(Level::Serializable);
-        found(transactions, own, true).verdict(&floor)
+        found(transactions, own, true, true).verdict(&floor)
     } else {
         Json::Null
     };
@@ -82,9 +86,14 @@ pub fn judged(transactions: &[Transaction]) -> Json {
     })
 }
 
+/// adya's names of models, without and with the order of time.
+const SERIALIZABLE: [&str; 2] = ["serializable", "strict-serializable"];
+const SNAPSHOT: [&str; 2] = ["snapshot-isolation", "strong-snapshot-isolation"];
+const READS_OF_COMMITTED_AND_OWN: &str = "causal-cerone";
+
 fn inserts(transactions: &[Transaction]) -> bool {
-    let accesses = transactions.iter().flat_map(|one| &one.accesses);
-    accesses.into_iter().any(|access| {
+    let mut accesses = transactions.iter().flat_map(|one| &one.accesses);
+    accesses.any(|access| {
         matches!(
             access,
             Access::Append {
@@ -98,17 +107,15 @@ fn inserts(transactions: &[Transaction]) -> bool {
 /// What no level allows.
 fn floor(transactions: &[Transaction]) -> Finding {
     let mut floor = Finding::default();
-    floor.add(&check_for(
-        &history(transactions, |_| Parts::Whole),
-        "causal-cerone",
-    ));
+    let whole = history(transactions, |_| Parts::Whole);
+    floor.add(&check_for(&whole, READS_OF_COMMITTED_AND_OWN));
     let mut appended = HashSet::new();
     for access in transactions.iter().flat_map(|one| &one.accesses) {
         if let Access::Append { key, element, .. } = access {
             appended.insert((key, *element));
         }
     }
-    for (number, one) in transactions.iter().enumerate() {
+    for one in transactions {
         for access in &one.accesses {
             let Access::Read { key, list, .. } = access else {
                 continue;
@@ -118,22 +125,15 @@ fn floor(transactions: &[Transaction]) -> Finding {
                 .filter(|element| !appended.contains(&(key, **element)))
             {
                 floor.anomalies.insert("made-up".into());
-                floor.why.push(format!(
-                    "T{number}0 read {element} in {key}, which nobody appended"
-                ));
+                let what = format!(
+                    "T{}0 read {element} in {key}, which nobody appended",
+                    one.number
+                );
+                floor.why.push(what);
             }
         }
     }
     floor
-}
-
-fn check_for(parts: &History, model: &str) -> Report {
-    let opts = Opts {
-        models: vec![model.into()],
-        timeout: SEARCH_LIMIT,
-        ..Opts::default()
-    };
-    check(parts, Workload::ListAppend, &opts)
 }
 
 /// What speaks against each transaction's keeping the level that `level` says.
@@ -141,12 +141,9 @@ fn found(
     transactions: &[Transaction],
     level: impl Fn(&Transaction) -> Level,
     in_time: bool,
+    beside_appends: bool,
 ) -> Finding {
-    let model = if in_time {
-        "strict-serializable"
-    } else {
-        "serializable"
-    };
+    let model = SERIALIZABLE[usize::from(in_time)];
     let mut finding = Finding {
         known: true,
         ..Finding::default()
@@ -160,10 +157,15 @@ fn found(
         .iter()
         .any(|one| level(one) == Level::WriteSerializable)
     {
-        let writes = history(transactions, |one| match level(one) {
+        let parts = |one: &Transaction| match level(one) {
             Level::Serializable | Level::WriteSerializable => Parts::Writes,
             Level::Snapshot => Parts::WritesOfRows,
-        });
+        };
+        let writes = if beside_appends {
+            history(&without_blind_appends(transactions), parts)
+        } else {
+            history(transactions, parts)
+        };
         let report = check_for(&writes, model);
         // Writes that have nothing to do with each other have an order.
         if report.anomaly_types != ["empty-transaction-graph"] {
@@ -171,6 +173,15 @@ fn found(
         }
     }
     finding
+}
+
+fn check_for(parts: &History, model: &str) -> Report {
+    let opts = Opts {
+        models: vec![model.into()],
+        timeout: SEARCH_LIMIT,
+        ..Opts::default()
+    };
+    check(parts, Workload::ListAppend, &opts)
 }
 
 impl Finding {

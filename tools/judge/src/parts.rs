@@ -23,6 +23,8 @@ use crate::history::{Access, Outcome, Transaction};
 
 /// A transaction is named `T<10 × number>` in adya's explanations, its snapshot one more, its writes two.
 const NAMES: u64 = 10;
+/// The names of readers that there weren't.
+const READERS: u64 = 1_000_000_000;
 
 type Orders<'a> = BTreeMap<&'a String, &'a [i64]>;
 
@@ -37,8 +39,8 @@ pub enum Parts {
 /// The parts of each transaction that `parts` says, as a history of adya's.
 pub fn history(transactions: &[Transaction], parts: impl Fn(&Transaction) -> Parts) -> History {
     let (mut made, orders) = (Made::default(), orders(transactions));
-    for (number, one) in transactions.iter().enumerate() {
-        made.add_parts(number as u64 * NAMES, one, parts(one), &orders);
+    for one in transactions {
+        made.add_parts(one.number * NAMES, one, parts(one), &orders);
     }
     for (number, (key, list)) in orders.into_iter().enumerate() {
         // Reads tell in which order a list was written. Where the one that tells most was left out,
@@ -48,7 +50,7 @@ pub fn history(transactions: &[Transaction], parts: impl Fn(&Transaction) -> Par
             list: list.to_vec(),
             for_write: false,
         };
-        let name = (transactions.len() + number) as u64 * NAMES;
+        let name = READERS + number as u64;
         made.add(name, Outcome::Committed, i64::MIN, i64::MAX, &[read]);
     }
     made.finish()

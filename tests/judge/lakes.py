@@ -1,0 +1,97 @@
+"""Lakes for the recorded programs: with Spark, and with plain rows in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import txlake
+from tests.judge.programs import COLUMNS, FIRST_ROWS, Client, Table
+from tests.simulation.rows import RowEngine, RowSession
+from txlake.catalog import Catalog
+from txlake.conflict.levels import parse_level
+from txlake.session.opening import open_lake
+from txlake.session.transaction import Transaction
+from txlake.settings import Settings
+from txlake.storage import open_store
+from txlake.system import System
+
+
+def spelled(level: str) -> str:
+    """The judge's name of a level, as txlake's."""
+    return level.replace("-", "_")
+
+
+class SparkClient:
+    """A session of a lake."""
+
+    def __init__(self, session: txlake.LakeSession) -> None:
+        self.session = session
+
+    def begin(self, level: str) -> txlake.Transaction:
+        return self.session.begin(isolation=spelled(level))
+
+    def rows(self, transaction: txlake.Transaction | None, sql: str) -> list[Mapping[str, Any]]:
+        found = (transaction or self.session).sql(sql).collect()
+        return [row.asDict() for row in found]
+
+
+class RowClient:
+    """A session whose rows are Python's."""
+
+    def __init__(self, session: RowSession) -> None:
+        self.session = session
+
+    def begin(self, level: str) -> Transaction:
+        return self.session.begin(level=parse_level(spelled(level)))
+
+    def rows(self, transaction: Transaction | None, sql: str) -> list[dict[str, object]]:
+        if transaction is None:
+            return self.session.rows(sql)
+        return self.session.within(transaction, sql)
+
+
+@contextmanager
+def row_lake(
+    warehouse: str,
+    catalog: str,
+    level: str | None = None,
+    options: Mapping[str, str] | None = None,
+) -> Iterator[RowSession]:
+    """A lake as `txlake.connect` opens it, for a session without Spark."""
+    system, settings = System(), Settings()
+    engine = RowEngine(
+        system=system,
+        settings=settings,
+        warehouse=open_store(warehouse, dict(options or {})),
+        catalog=Catalog(catalog, system, lease_ms=settings.lease_ms),
+        storage_options=dict(options or {}),
+    )
+    session = RowSession(engine, level=None if level is None else parse_level(spelled(level)))
+    open_lake(session)
+    try:
+        yield session
+    finally:
+        session.close()
+        engine.close()
+
+
+def made(client: Client, warehouse: str, names: Sequence[str], *, by_place: bool) -> list[Table]:
+    """New tables of lists."""
+    tables = []
+    for name in names:
+        sql = f"delta.`{warehouse}/places/{name}`" if by_place else name
+        client.rows(None, f"CREATE TABLE {sql} {COLUMNS}")
+        client.rows(None, f"INSERT INTO {sql} {FIRST_ROWS}")
+        tables.append(Table(name, sql))
+    return tables
+
+
+def places(warehouse: str, tables: Sequence[Table]) -> dict[str, str]:
+    """Where the tables are, by their names."""
+    by_place = {table.name: table.sql.startswith("delta.") for table in tables}
+    return {
+        name: f"{warehouse}/places/{name}" if placed else f"{warehouse}/{name}"
+        for name, placed in by_place.items()
+    }

@@ -1,0 +1,55 @@
+"""Real processes on one lake, judged: databases, stores, kinds of tables, one that is killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.judge.histories import LEVELS
+from tests.judge.places import PLACES, prepared, verdict_on, workers
+from tests.judge.worker import PROGRAM
+from tests.lake.programs import ended, start, together
+from tests.storage.conftest import s3_options  # noqa: F401
+
+pytestmark = pytest.mark.no_interop("delta-rs reads every version to put a history in order")
+
+
+@pytest.mark.parametrize("place", [place for place in PLACES if " on " in place])
+def test_processes_get_what_their_levels_promise(
+    request: pytest.FixtureRequest, tmp_path: Path, place: str
+) -> None:
+    work = prepared(request, tmp_path, place, levels=LEVELS, seed=1, transactions=10)
+    together(PROGRAM, [[one.as_argument()] for one in workers(work, 3)])
+    verdict = verdict_on(work)
+    assert verdict.levels["promised"], verdict.explain("promised")
+    assert verdict.committed + verdict.failed == 3 * 10 + 1
+    assert verdict.committed > 10
+
+
+@pytest.mark.parametrize("place", ["catalog", "path"])
+def test_a_process_is_killed(request: pytest.FixtureRequest, tmp_path: Path, place: str) -> None:
+    work = prepared(request, tmp_path, place, levels=LEVELS, seed=2, transactions=10)
+    history = Path(work.history)
+    processes = [start(PROGRAM, one.as_argument()) for one in workers(work, 3)]
+    try:
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n", ended(process)
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+        while not history.exists() or history.read_text().count('"process": 1,') < 12:
+            assert processes[0].poll() is None, "it is too late to kill it"
+        processes[0].kill()
+        for process in processes[1:]:
+            ended(process)
+    finally:
+        for process in processes:
+            with process:
+                process.kill()
+    verdict = verdict_on(work)
+    assert verdict.levels["promised"], verdict.explain("promised")
+    assert verdict.committed > 10
+    assert verdict.unknown <= 1

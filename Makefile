@@ -3,9 +3,12 @@ PYTHON := .venv/bin/python
 TEST_PROCESSES ?= 2
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
-# Of the soak: how long, and the seed of its first round.
+# Of the soak: how long; its first round has the seed SEED, 1 without one.
 MINUTES ?= 30
-SEED ?= 1
+# Of the simulation: how many seeds from which one on; SEED is one of them alone.
+SEEDS ?= 10000
+FROM ?= 1
+SIM_ARGS = $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --from $(FROM) --processes $(TEST_PROCESSES))
 # The older releases that the tests know, and the client of the one in requirements.lock.
 SPARK_OLDER := 4.0.5 4.1.4
 SPARK_CLIENT := 4.2.0
@@ -28,10 +31,11 @@ help: ## this list
 demo: setup ## an order system: transactions over three tables, on real data
 	@$(PYTHON) examples/demo.py
 
-test: test-local test-connect test-cluster test-versions ## all tests
+test: test-local sim test-connect test-cluster test-versions ## all tests
 
 test-local: setup ## all tests on a local Spark, in parallel processes
 	@tools/delta_jars.sh
+	@tools/servers.sh
 	@tools/judge.sh
 	@$(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
@@ -61,10 +65,14 @@ bench: setup ## txlake beside the other engines, and the README's table of it: s
 	@tools/delta_jars.sh
 	@$(PYTHON) -m bench --readme $(BENCH_ARGS)
 
+.PHONY: sim
+sim: setup ## the engine on a simulated machine: SEEDS=10000 FROM=1, or one of them again by SEED=n
+	@PYTHONPATH=src:. $(PYTHON) -m tests.simulation $(SIM_ARGS)
+
 .PHONY: soak
 soak: setup ## three engines write shared tables, killed now and then, for MINUTES=30
 	@tools/delta_jars.sh
-	@$(PYTHON) -m tests.shared_tables.soak --minutes $(MINUTES) --seed $(SEED)
+	@$(PYTHON) -m tests.shared_tables.soak --minutes $(MINUTES) --seed $(or $(SEED),1)
 
 .PHONY: guards
 guards: setup-python ## the list of guards as the code is now, and tests for those that are new

@@ -111,12 +111,14 @@ def place(context: Context, table: Table, location: str | None = None) -> Handle
     entry = new_entry(context.engine, owner, name, where, managed=location is None)
     there = context.engine.at(where, TableName((owner, name)))
     holds = there.log.latest_or_none()
-    if holds is None:
+    if holds is None and (location or not catalog_of(context.engine).is_cleared(where)):
         return context.engine.at_entry(entry, is_new=True)
-    own = belonging_of(holds)
-    if own is None or location is not None or own.lake != catalog_of(context.engine).lake_id:
+    own = None if holds is None else belonging_of(holds)
+    if holds is not None and (
+        own is None or location is not None or own.lake != catalog_of(context.engine).lake_id
+    ):
         return there
-    # A dropped table's folder that is not removed yet.
+    # A dropped table's folder, which others may still be removing.
     apart = replace(entry, location=f"{where}-{entry.id[:8]}")
     return context.engine.at_entry(apart, is_new=True)
 

@@ -48,21 +48,7 @@ MODULES = {
         "vacuum",
         "validation",
     ),
-    "catalog": (
-        "catalog",
-        "commits",
-        "database",
-        "grouping",
-        "heartbeat",
-        "lock_rows",
-        "locks",
-        "names",
-        "owners",
-        "ratifying",
-        "sessions",
-        "transactions",
-    ),
-    "session": ("admission", "attachment", "belongings", "isolation", "opening", "recovery"),
+    "session": ("attachment", "isolation", "opening", "recovery"),
     "storage": ("proof",),
 }
 """By folder of txlake the modules whose guards are listed."""

@@ -48,7 +48,8 @@ MODULES = {
         "vacuum",
         "validation",
     ),
-    "session": ("attachment", "isolation", "opening", "recovery"),
+    "catalog": ("grouping",),
+    "session": ("admission", "attachment", "belongings", "isolation", "opening", "recovery"),
     "storage": ("proof",),
 }
 """By folder of txlake the modules whose guards are listed."""

@@ -105,7 +105,7 @@ def test_a_path_table_needs_no_catalog(lake: Offline) -> None:
     engine = lake.path_engine()
     transaction = Transaction(id="1", engine=engine, session_number=lambda: 1)
     context = Context(engine=engine, transaction=transaction, database="default", writes=True)
-    admit(context, [(PATH, SCH_M)])
+    admit(context, [(PATH, SCH_M), (T, SCH_M)])
     admit_alone(context, "default", "DROP DATABASE")
 
 

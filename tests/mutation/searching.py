@@ -83,7 +83,7 @@ def _killer(
     folder, _, name = mutant.module.partition(".")
     where = mutant.module, mutant.function
 
-    def order(test: _Test) -> tuple[object, ...]:
+    def order(test: _Test) -> tuple[bool, bool, int, float]:
         is_own = f"tests/{folder}/test_{name}.py" in test.item.nodeid
         return test.seconds > 0.1, not is_own, test.extent, test.seconds
 

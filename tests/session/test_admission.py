@@ -239,10 +239,11 @@ def test_a_database_that_is_not_there_needs_no_lock(lake: Offline) -> None:
 
 
 def test_a_statement_of_its_own_is_known_before_it_holds_a_lock(lake: Offline) -> None:
-    for ask in (
+    asks: list[Callable[[Context], None]] = [
         lambda context: admit(context, [(T, IX)]),
         lambda context: admit_alone(context, "default", "DROP DATABASE"),
-    ):
+    ]
+    for ask in asks:
         context = context_of(lake, explicit=False)
         ask(context)
         assert [one.id for one in lake.catalog.transactions.listed()] == [context.transaction.id]

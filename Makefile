@@ -78,6 +78,10 @@ soak: setup ## three engines write shared tables, killed now and then, for MINUT
 guards: setup-python ## the list of guards as the code is now, and tests for those that are new
 	@PYTHONPATH=src:. $(PYTHON) -m tests.mutation search
 
+.PHONY: mutants
+mutants: setup-python ## mutmut's mutants of conflict/ that no test notices: an hour
+	@tools/mutants.sh conflict
+
 .PHONY: hermitage
 hermitage: setup ## Hermitage's anomalies at every level, and docs/hermitage.md of it: two minutes
 	@$(PYTHON) -m tests.hermitage.page

@@ -79,9 +79,11 @@ def of_map(**about: dict[str, object]) -> Metadata:
     return of_columns([item], **(mode if about else {}))
 
 
-def mapped_map(other: str) -> Metadata:
+def mapped_map(other: str = "") -> Metadata:
     """The map's columns mapped by name, that of one side by another name."""
-    names = {"m": "m", "keyType": "x", "valueType": "x", other: "col-9"}
+    names = {"m": "m", "keyType": "x", "valueType": "x"}
+    if other:
+        names[other] = "col-9"
     return of_map(
         **{
             side: {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": name}
@@ -110,6 +112,7 @@ HARMLESS = {
     ),
     "row tracking on": (PLAIN, metadata(delta__enableRowTracking="true", **NAMES)),
     "column mapping on": (PLAIN, mapped()),
+    "column mapping on, within a map": (PLAIN_MAP, mapped_map()),
     "an identity's mark": (identity(1), identity(2)),
     "nothing beside a property": (metadata(mine="1"), metadata(mine="1")),
 }
@@ -173,6 +176,7 @@ FEATURE_OF = {
     "V2 checkpoints on": "v2Checkpoint",
     "row tracking on": "rowTracking",
     "column mapping on": "columnMapping",
+    "column mapping on, within a map": "columnMapping",
 }
 
 

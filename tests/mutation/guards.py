@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
@@ -34,6 +34,23 @@ MODULES = {
         "verdicts",
         "winner",
     ),
+    "transaction": (
+        "belonging",
+        "commit",
+        "following",
+        "governed",
+        "in_commit_time",
+        "lake_commit",
+        "log_cleanup",
+        "publication",
+        "settings_rules",
+        "table_transaction",
+        "vacuum",
+        "validation",
+    ),
+    "catalog": ("grouping",),
+    "session": ("admission", "attachment", "belongings", "isolation", "opening", "recovery"),
+    "storage": ("proof",),
 }
 """By folder of txlake the modules whose guards are listed."""
 
@@ -234,12 +251,13 @@ def _tables(tree: ast.Module) -> Iterator[_Site]:
                 continue
         if name.startswith("__"):
             continue
+        entries: Sequence[ast.expr | None]
         table = value.args[0] if isinstance(value, ast.Call) and value.args else value
         match table:
             case ast.Dict(keys=keys) if len(keys) > 1:
                 entries = keys
             case ast.Tuple(elts=elements) | ast.Set(elts=elements) if len(elements) > 1:
-                entries = list(elements)
+                entries = elements
             case _:
                 continue
         for index, entry in enumerate(entries):

@@ -20,8 +20,8 @@ FOLDERS = ("tests/conflict", "tests/transaction", "tests/catalog", "tests/sessio
 SECONDS_MAX = 4.0
 """A test that takes longer, traced, isn't named as a killer."""
 
-HANGS_S, HANGS_MAX = 2.0, 2
-"""After how long a test hangs, and how many that do are tried for one mutant."""
+HANGS_MAX = 1
+"""How many tests that hang with a mutant are tried before one of them is named."""
 
 _BREAKS = {
     "AttributeError",
@@ -62,26 +62,38 @@ def search(
             outcome, lines = traced(item, files)
             if outcome.passed and outcome.seconds < SECONDS_MAX:
                 tests.append(_Test(item, outcome.seconds, lines))
+        proven: Counter[tuple[str, str, str]] = Counter()
         for mutant in mutants:
-            killer = _killer(mutant, tests, tries)
+            killer = _killer(mutant, tests, tries, proven)
             found(mutant, None if killer is None else Known(killer))
+            if killer is not None:
+                proven[mutant.module, mutant.function, killer] += 1
 
     with_tests(folders, work)
 
 
-def _killer(mutant: Mutant, tests: Sequence[_Test], tries: int) -> str | None:
+def _killer(
+    mutant: Mutant,
+    tests: Sequence[_Test],
+    tries: int,
+    proven: Mapping[tuple[str, str, str], int],
+) -> str | None:
+    """`proven`: how many mutants of a function a test has killed so far; such come first."""
     asked = range(mutant.line, mutant.last_line + 1)
     folder, _, name = mutant.module.partition(".")
+    where = mutant.module, mutant.function
 
-    def order(test: _Test) -> tuple[object, ...]:
+    def order(test: _Test) -> tuple[bool, bool, int, float]:
         is_own = f"tests/{folder}/test_{name}.py" in test.item.nodeid
         return test.seconds > 0.1, not is_own, test.extent, test.seconds
 
     own = [test for test in tests if _runs(test, mutant, asked)]
     poor: str | None = None
     hung = 0
-    for test in _in_turn(sorted(own, key=order))[:tries]:
-        outcome = run(test.item, mutant, limit_s=HANGS_S)
+    in_turn = _in_turn(sorted(own, key=order))
+    in_turn.sort(key=lambda test: -proven.get((*where, test.item.nodeid), 0))
+    for test in in_turn[:tries]:
+        outcome = run(test.item, mutant)
         if outcome.passed or not run(test.item).passed:
             continue
         if not _breaks(outcome):

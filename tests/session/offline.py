@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any, cast
 
@@ -31,9 +31,7 @@ _numbers = count(1)
 class _Failing:
     """A store whose requests of some kinds fail, as long as a test wants it."""
 
-    def __init__(
-        self, inner: Store, failing: set[str], instead: Mapping[str, Callable[..., object]]
-    ) -> None:
+    def __init__(self, inner: Store, failing: set[str], instead: Mapping[str, object]) -> None:
         self._inner = inner
         self._failing = failing
         self._instead = instead
@@ -41,7 +39,7 @@ class _Failing:
     def __getattr__(self, name: str) -> Any:
         if name in self._failing:
             raise Unavailable(f"{self._inner.url}: {name} fails")
-        return self._instead.get(name) or getattr(self._inner, name)
+        return self._instead[name] if name in self._instead else getattr(self._inner, name)
 
     def at(self, folder: str) -> _Failing:
         return _Failing(self._inner.at(folder), self._failing, self._instead)
@@ -52,7 +50,7 @@ class Offline:
 
     Attributes:
         failing: names of the stores' methods that fail for now.
-        instead: by the names of the stores' methods, what is done instead for now.
+        instead: by the names of the stores' attributes, what is there instead for now.
     """
 
     def __init__(
@@ -60,7 +58,7 @@ class Offline:
     ) -> None:
         self.place = place or f"memory://offline{next(_numbers)}"
         self.failing: set[str] = set()
-        self.instead: dict[str, Callable[..., object]] = {}
+        self.instead: dict[str, object] = {}
         system = System()
         self.catalog = catalog or Catalog("sqlite://", system, lease_ms=lease_ms)
         self.engine = Engine(

@@ -105,7 +105,7 @@ def test_a_path_table_needs_no_catalog(lake: Offline) -> None:
     engine = lake.path_engine()
     transaction = Transaction(id="1", engine=engine, session_number=lambda: 1)
     context = Context(engine=engine, transaction=transaction, database="default", writes=True)
-    admit(context, [(PATH, SCH_M)])
+    admit(context, [(PATH, SCH_M), (T, SCH_M)])
     admit_alone(context, "default", "DROP DATABASE")
 
 
@@ -239,10 +239,11 @@ def test_a_database_that_is_not_there_needs_no_lock(lake: Offline) -> None:
 
 
 def test_a_statement_of_its_own_is_known_before_it_holds_a_lock(lake: Offline) -> None:
-    for ask in (
+    asks: list[Callable[[Context], None]] = [
         lambda context: admit(context, [(T, IX)]),
         lambda context: admit_alone(context, "default", "DROP DATABASE"),
-    ):
+    ]
+    for ask in asks:
         context = context_of(lake, explicit=False)
         ask(context)
         assert [one.id for one in lake.catalog.transactions.listed()] == [context.transaction.id]

@@ -29,6 +29,11 @@ def test_a_place_may_be_given_as_in_a_statement(lake: Offline, place: str) -> No
     assert attach(lake.session, f"delta.`{place}`", "t") == "default.t"
 
 
+def test_a_folder_in_the_working_directory_is_a_place_too(lake: Offline) -> None:
+    with pytest.raises(InvalidRequest, match="not a Delta table"):
+        attach(lake.session, "no_such_folder", "t")
+
+
 def test_a_name_may_have_a_database(lake: Offline, place: str) -> None:
     lake.run("CREATE DATABASE Sales")
     assert attach(lake.session, place, "sales.t") == "Sales.t"

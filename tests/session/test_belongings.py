@@ -150,6 +150,7 @@ def test_a_dropped_table_goes_with_its_folder(lake: Offline) -> None:
     assert lake.tables() == {}
     assert lake.files(location) == []
     assert lake.catalog.ledger.dropped_tables() == []
+    assert "DETACH" not in {one.operation for one in lake.catalog.ledger.commits_listed()}
     lake.run("CREATE TABLE t (id INT, other INT)")
     assert len(lake.at(location).log.latest().schema.fields) == 2
 
@@ -189,6 +190,30 @@ def test_a_folder_that_cannot_be_removed_is_removed_later(
     finish(lake.engine)
     assert lake.files(location) == []
     assert lake.catalog.ledger.dropped_tables() == []
+
+
+@pytest.mark.parametrize("is_prompt", [True, False])
+def test_where_a_deletion_may_arrive_late_it_is_noted_before(
+    lake: Offline, monkeypatch: pytest.MonkeyPatch, is_prompt: bool
+) -> None:
+    noted: list[str] = []
+    monkeypatch.setattr(lake.catalog.ledger, "note_clearing", noted.append)
+    lake.instead["is_prompt"] = is_prompt
+    lake.run("CREATE TABLE t (id INT); DROP TABLE t")
+    assert len(noted) == (0 if is_prompt else 1)
+
+
+def test_what_another_has_cleared_is_left_alone(
+    lake: Offline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.run("CREATE TABLE t (id INT)")
+    location = lake.tables()["default.t"]
+    lake.failing.add("delete")
+    lake.run("DROP TABLE t")
+    lake.failing.clear()
+    monkeypatch.setattr(lake.catalog.ledger, "note_clearing", lambda table_id: False)
+    finish(lake.engine)
+    assert lake.files(location) != []
 
 
 def test_what_was_committed_and_not_published_is_published_when_the_lake_is_opened(

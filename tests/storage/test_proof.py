@@ -204,3 +204,16 @@ def test_many_processes_may_try_one_folder_at_a_time(tmp_path: Path) -> None:
         with ThreadPoolExecutor(6) as pool:
             list(pool.map(work, range(6)))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_who_waited_for_anothers_try_does_not_try_again() -> None:
+    proof = Proof()
+
+    class Waited:
+        def __enter__(self) -> None:
+            proof._found = True
+
+        def __exit__(self, *_: object) -> None: ...
+
+    proof._lock = Waited()  # type: ignore[assignment]
+    proof.ensure(None)  # type: ignore[arg-type]

@@ -60,7 +60,8 @@ def test_turning_in_commit_timestamps_on_says_since_when() -> None:
 def test_a_table_that_starts_with_in_commit_timestamps_says_no_since() -> None:
     table = LogOf()
     transaction = begin(table)
-    transaction.stage([metadata(ICT)], operation="CREATE TABLE")
+    since = {"delta.inCommitTimestampEnablementVersion": "7"}
+    transaction.stage([metadata({**ICT, **since})], operation="CREATE TABLE")
     transaction.commit()
     assert info_at(table, 0)["inCommitTimestamp"] == START
     assert set(table.open().latest().metadata.configuration) == set(ICT)

@@ -45,6 +45,7 @@ def _a_commit_a_day(days: int, checkpoints: tuple[int, ...]) -> LogOf:
         pytest.param((5, 10, 15), 40, 5, id="not on its own day"),
         pytest.param((5, 10, 15), 500, 15, id="the newest is always kept"),
         pytest.param((5,), 34, 0, id="nothing is old enough"),
+        pytest.param((5,), 20, 0, id="no commit is"),
         pytest.param((), 500, 0, id="no checkpoint, nothing deleted"),
     ],
 )
@@ -72,6 +73,13 @@ def test_a_checkpoint_that_can_not_be_read_deletes_nothing(part: str) -> None:
     before = table.paths
     assert clean_log(table.open(), retention_ms=_MONTH) == []
     assert table.paths == before
+
+
+def test_a_later_checkpoint_that_can_not_be_read_keeps_nothing() -> None:
+    table = _a_commit_a_day(20, (5, 10))
+    table.store.put(log_path(ClassicCheckpoint(15)), b"PAR1garbage")
+    table.clock.time_ms = START + 45 * DAY
+    assert commit_path(9) in clean_log(table.open(), retention_ms=_MONTH)
 
 
 def test_leftovers_of_killed_writers_go_a_day_later() -> None:

@@ -72,6 +72,8 @@ def test_a_table_that_was_dropped_meanwhile_is_not_published_any_more() -> None:
     lake.ledger.requests.clear()
     assert publish_newest(lake.ledger, [newest]) == frozenset()
     assert lake.ledger.requests == ["head"]
+    other = Newest(lake.store("b"), lake.ledger.tables["b"].commits[0], "b")
+    assert publish_newest(lake.ledger, [newest, other]) == frozenset({"b"})
     assert commit_path(1) not in lake.fake("a").files
 
 

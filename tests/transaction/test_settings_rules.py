@@ -58,6 +58,14 @@ REFUSED: dict[str, tuple[Metadata, str]] = {
         of(column("s", {"type": "struct", "fields": [column("x")]}), column("a"), by=("s",)),
         "'s': a partition column must have a plain type",
     ),
+    "partitioned by a variant": (
+        of(column("v", "variant"), column("a"), by=("v",)),
+        "'v': a partition column must have a plain type",
+    ),
+    "partitioned by nothing but NULL": (
+        of(column("v", "void"), column("a"), by=("v",)),
+        "'v': a partition column must have a plain type",
+    ),
     "a name that files can't have": (of(column("a b")), "' ' can't be in a name"),
     "no name": (of(column("")), "a column needs a name"),
     "one column id twice": (
@@ -81,12 +89,29 @@ def test_refused(name: str) -> None:
     assert not transaction.has_changes
 
 
+def test_partitioned_by_a_plain_column() -> None:
+    table, _ = create(of(column("a"), column("b"), by=("b",)))
+    assert table.open().latest().partition_columns == ("b",)
+
+
 def create(*actions: Action) -> tuple[LogOf, TableTransaction]:
     table = LogOf()
     transaction = begin(table)
     transaction.stage(actions, operation="CREATE TABLE")
     transaction.commit()
     return table, begin(table)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("none", "name"), ("name", "none"), ("id", "none"), ("id", "id")]
+)
+def test_modes_of_column_mapping_that_can_follow(before: str, after: str) -> None:
+    _, transaction = create(of(column("a"), delta__columnMapping__mode=before))
+    settings = {"delta.columnMapping.mode": after, "mine": "1"}
+    given = transaction.base.metadata
+    wanted = msgspec.structs.replace(given, configuration={**given.configuration, **settings})
+    transaction.stage([wanted], operation="SET TBLPROPERTIES")
+    assert transaction.view.metadata.configuration["mine"] == "1"
 
 
 @pytest.mark.parametrize(("before", "after"), [("name", "id"), ("id", "name"), ("none", "id")])
@@ -163,6 +188,7 @@ def protocol(reader: int, writer: int, *features: str) -> Protocol:
 
 PROTOCOLS: dict[str, tuple[Protocol, str]] = {
     "below 1": (protocol(0, 2), "start at 1, found"),
+    "below 1, for writers": (protocol(1, 0), "start at 1, found"),
     "reader 3 without writer 7": (protocol(3, 6), "reader version 3 needs writer version 7"),
     "writer 7 without features": (
         Protocol(min_reader_version=1, min_writer_version=7),
@@ -191,6 +217,20 @@ def test_protocols_that_cant_be(name: str) -> None:
     wanted, message = PROTOCOLS[name]
     _, transaction = create(of(column("a")))
     with pytest.raises(InvalidRequest, match=message):
+        transaction.stage([wanted], operation="UPGRADE PROTOCOL")
+
+
+@pytest.mark.parametrize(
+    ("has", "wanted"),
+    [
+        (protocol(3, 7, "appendOnly", "invariants"), protocol(1, 7, "appendOnly", "invariants")),
+        (protocol(1, 7, "appendOnly", "invariants"), protocol(1, 2)),
+    ],
+    ids=["for readers", "for writers"],
+)
+def test_a_protocol_of_the_same_features_is_not_lowered(has: Protocol, wanted: Protocol) -> None:
+    _, transaction = create(has, of(column("a")))
+    with pytest.raises(InvalidRequest, match="can only be raised"):
         transaction.stage([wanted], operation="UPGRADE PROTOCOL")
 
 

@@ -21,6 +21,7 @@ from txlake.errors import (
     MetadataChangedException,
     SerializableIsolationViolation,
 )
+from txlake.log.predicates import bind, parse_predicate
 from txlake.protocol.actions import Action, DomainMetadata, Remove, Txn
 from txlake.transaction.table_transaction import TableTransaction
 
@@ -260,10 +261,39 @@ def test_reading_a_table_that_isnt_there_is_no_read() -> None:
     table = LogOf()
     transaction = begin(table)
     transaction.read()
+    transaction.plain_read()
     assert transaction.base.version == -1
+    assert not transaction.has_read
     stage(transaction, metadata(), add("a"), operation="CREATE TABLE AS SELECT")
     assert transaction.commit().version == 0
     assert paths(begin(table)) == ["a"]
+
+
+def test_what_is_read_twice_is_noted_once() -> None:
+    transaction = begin(LogOf().create(add("a")))
+    for _ in range(2):
+        transaction.read()
+        transaction.plain_read()
+    kinds = [read.kind for read in transaction.proposal(txn_id="1").footprint.reads]
+    assert kinds == [ReadKind.FOR_WRITE, ReadKind.PLAIN]
+
+
+def test_a_delete_that_says_what_it_read_is_not_said_to_have_read_more() -> None:
+    table = LogOf().create(add("a"))
+    transaction = begin(table)
+    transaction.read(bind(parse_predicate("id = 1"), transaction.base.schema), "id = 1")
+    stage(transaction, gone("a"), operation="DELETE")
+    reads = transaction.proposal(txn_id="1").footprint.reads
+    assert [read.text for read in reads] == ["id = 1"]
+
+
+def test_who_committed_goes_back_no_more() -> None:
+    transaction = begin(LogOf().create(add("a")))
+    token = transaction.savepoint()
+    stage(transaction, add("b"))
+    transaction.commit()
+    with pytest.raises(InvalidRequest, match="committed already"):
+        transaction.rollback_to(token)
 
 
 def test_a_feature_is_dropped_by_its_own_statement_alone() -> None:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import msgspec
 import pytest
 
+from tests.transaction.lake_of import LakeOf
 from tests.transaction.log_of import DAY, HOUR, START, VECTORS, LogOf, add, remove
 from tests.transaction.test_commit_times import _with_in_commit_times
 from txlake.errors import InvalidRequest, OutcomeUnknown, Unavailable, UnsupportedFeature
@@ -75,6 +78,7 @@ def test_a_remove_without_a_time_is_long_ago() -> None:
         ("_delta_log/_sidecars/x.parquet", False),
         ("_change_data/cdc-1.parquet", True),
         ("p=1/_change_data/cdc-1.parquet", True),
+        ("_delta_index/bloom", True),
         ("_p=1/f", True),
         ("_q=1/f", False),
         ("_a%2Fb=1/f", True),
@@ -133,10 +137,10 @@ def test_deletion_vector_files_live_as_long_as_their_vector() -> None:
     )  # fmt: skip
     table = _table(
         add("a", vector=of(1)), add("b", vector=of(2, "pre")), add("c", vector=inline),
-        add("d", vector=absolute), protocol=VECTORS, url="file:///data/t",
+        add("d", vector=absolute), add("without"), protocol=VECTORS, url="file:///data/t",
     )  # fmt: skip
     table.commit(1, remove("e", _NOW - DAY, vector=of(3)), remove("f", _NOW - 9 * DAY, of(4)))
-    _put(table, "a", "b", "c", "d", "dv abs.bin")
+    _put(table, "a", "b", "c", "d", "dv abs.bin", "without")
     names = {at: relative_file_name(_UUID[:-1] + str(at)) for at in range(1, 6)}
     _put(table, names[1], f"pre/{names[2]}", names[3], names[4], names[5])
     assert _planned(table) == sorted([names[4], names[5]])
@@ -306,6 +310,75 @@ def test_a_failed_deletion_is_told() -> None:
         vacuum(table.open())
     assert table.open().history(1)[0]["operationParameters"] == {"status": "FAILED"}
     assert "orphan" not in table.paths
+
+
+def test_a_retention_that_nobody_gave_is_not_told() -> None:
+    table = _table(add("live"))
+    table.clock.time_ms = _NOW
+    vacuum(table.open())
+    (start,) = table.open().history(2)[1:]
+    assert "specifiedRetentionMillis" not in start["operationParameters"]  # type: ignore[operator]
+
+
+def test_nothing_is_deleted_before_the_start_is_told() -> None:
+    table = _table(add("live"))
+    _put(table, "orphan")
+    table.clock.time_ms = _NOW
+    table.store.put_if_absent = lambda path, data: PutOutcome.EXISTS  # type: ignore[method-assign]
+    with pytest.raises(Unavailable, match="VACUUM START: other writers took 200 versions"):
+        vacuum(table.open())
+    assert "orphan" in table.paths
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_table_that_became_another_while_it_was_planned_is_left_alone(held: bool) -> None:
+    future = Protocol(min_reader_version=1, min_writer_version=7, writer_features=("teleport",))
+    lake = LakeOf().create("a")
+    table = _table(add("live"))
+    log = lake.open("a") if held else table.open()
+    log.store.put("orphan", b"")
+    log.system.wait_ms(60 * DAY)
+
+    def upgraded() -> None:
+        newest = log.latest()
+        if held:
+            log.adopt(newest.apply([future], version=newest.version + 1))
+        else:
+            table.commit(1, future)
+
+    with pytest.raises(UnsupportedFeature, match="teleport"):
+        vacuum(log, oldest_begin=upgraded, begin=lambda: nullcontext("1"))
+    assert log.store.head("orphan") is not None
+
+
+def test_a_lakes_table_is_told_of_by_the_lake_alone() -> None:
+    log = LakeOf().create("a").open("a")
+    with pytest.raises(InvalidRequest, match="belongs to the catalog"):
+        vacuum(log)
+    assert log.latest().version == 0
+
+
+def test_a_commit_that_went_while_the_log_was_read_removed_nothing_that_is_needed() -> None:
+    table = _table(add("a")).commit(1, remove("a", _NOW - DAY)).commit(2)
+    _put(table, "a", "orphan")
+    get = table.store.get
+
+    def gone(path: str) -> bytes:
+        if path == commit_path(2):
+            raise FileNotFoundError(path)
+        return get(path)
+
+    def going() -> int:
+        table.store.get = gone  # type: ignore[method-assign]
+        return _NOW
+
+    assert _planned(table, retention_ms=20 * DAY - 1, oldest_begin=going) == ["orphan"]
+
+
+def test_a_path_table_is_told_of_by_its_own_commits() -> None:
+    table = _table(add("live"))
+    vacuum(table.open(), begin=lambda: nullcontext("1"))
+    assert table.open().latest().version == 2
 
 
 def test_other_writers_commits_are_no_conflict() -> None:

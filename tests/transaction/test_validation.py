@@ -90,6 +90,15 @@ NO_DOMAINS = msgspec.structs.replace(
     FULL,
     writer_features=tuple({*(FULL.writer_features or ())} - {"domainMetadata", "rowTracking"}),
 )
+LISTS_NO_APPEND_ONLY = table(
+    metadata({"delta.appendOnly": "true"}),
+    A,
+    protocol=Protocol(min_reader_version=1, min_writer_version=7, writer_features=()),
+)
+MAPPED = {"delta.columnMapping.mode": "name"}
+MARK_AT_7 = DomainMetadata(
+    domain="delta.rowTracking", configuration='{"rowIdHighWaterMark":7}', removed=False
+)
 REFUSED: dict[str, tuple[str, Snapshot, Sequence[Action], str]] = {
     "no path": ("paths_are_data", PLAIN, [add("")], "expected the path of a data file"),
     "the log's folder": ("paths_are_data", PLAIN, [add("_delta_log/x")], "path of a data file"),
@@ -247,6 +256,20 @@ FINE: dict[str, tuple[Snapshot, Sequence[Action]]] = {
     ),
     "a partition value in other words": (BY_P, [of_p("01")]),
     "no statistics": (PLAIN, [add("b")]),
+    "a delete where append-only isn't a feature": (LISTS_NO_APPEND_ONLY, [GONE]),
+    "statistics by names of mapped columns": (
+        table(msgspec.structs.replace(PLAIN.metadata, configuration=MAPPED)),
+        [add("b", stats='{"numRecords": 1, "nullCount": {"col-1": 0}}')],
+    ),
+    "statistics of a column that was there": (
+        PLAIN,
+        [msgspec.structs.replace(A, stats='{"numRecords": 9, "nullCount": {"dropped": 0}}')],
+    ),
+    "a row id where nobody hands them out": (NO_FEATURES, [add("b", base_row_id=5)]),
+    "a row id that was handed out": (
+        table(metadata(), A, MARK_AT_7),
+        [add("b", base_row_id=7)],
+    ),
 }
 
 
@@ -291,8 +314,9 @@ def test_what_is_written_by_txlake_alone(action: Action) -> None:
         validated([action], PLAIN)
 
 
-def test_a_restored_vector_comes_back_where_they_are_off() -> None:
-    validated([GONE, A_DV], PLAIN, operation="RESTORE")
+@pytest.mark.parametrize("operation", ["RESTORE", "CLONE"])
+def test_an_old_vector_comes_back_where_they_are_off(operation: str) -> None:
+    validated([GONE, A_DV], PLAIN, operation=operation)
 
 
 def test_a_table_that_cant_be_written() -> None:

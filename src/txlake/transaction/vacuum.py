@@ -194,7 +194,6 @@ def _candidates(
         folders.add(folder)
         if item.modified_ms < before_ms:
             files[posixpath.normpath(item.path)] = item
-    tables_below.discard("")
     own = {
         path: item
         for path, item in files.items()

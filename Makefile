@@ -61,9 +61,9 @@ bench: setup ## txlake beside the other engines, and the README's table of it: s
 	@$(PYTHON) -m bench --readme $(BENCH_ARGS)
 
 .PHONY: soak
-soak: setup ## three engines write shared tables, killed now and then, for MINUTES=30
+soak: setup ## processes and engines write paths and lakes, killed now and then, for MINUTES=30
 	@tools/delta_jars.sh
-	@$(PYTHON) -m tests.shared_tables.soak --minutes $(MINUTES) --seed $(SEED)
+	@$(PYTHON) -m tests.soak --minutes $(MINUTES) --seed $(SEED)
 
 .PHONY: bench-quick
 bench-quick: setup ## the same on less data, without contention: eight minutes

@@ -3,9 +3,12 @@ PYTHON := .venv/bin/python
 TEST_PROCESSES ?= 2
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
-# Of the soak: how long, and the seed of its first round.
+# Of the soak and of fuzz: how long; the first has the seed SEED, 1 without one.
 MINUTES ?= 30
-SEED ?= 1
+# Of the simulation: how many seeds from which one on; SEED is one of them alone.
+SEEDS ?= 10000
+FROM ?= 1
+SIM_ARGS = $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --from $(FROM) --processes $(TEST_PROCESSES))
 # The older releases that the tests know, and the client of the one in requirements.lock.
 SPARK_OLDER := 4.0.5 4.1.4
 SPARK_CLIENT := 4.2.0
@@ -28,10 +31,12 @@ help: ## this list
 demo: setup ## an order system: transactions over three tables, on real data
 	@$(PYTHON) examples/demo.py
 
-test: test-local test-connect test-cluster test-versions ## all tests
+test: test-local sim test-connect test-cluster test-versions ## all tests
 
 test-local: setup ## all tests on a local Spark, in parallel processes
 	@tools/delta_jars.sh
+	@tools/servers.sh
+	@tools/judge.sh
 	@$(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 test-connect: setup ## those for every Spark, on a Spark Connect server; the client without Java too
@@ -60,10 +65,26 @@ bench: setup ## txlake beside the other engines, and the README's table of it: s
 	@tools/delta_jars.sh
 	@$(PYTHON) -m bench --readme $(BENCH_ARGS)
 
+.PHONY: sim
+sim: setup ## the engine on a simulated machine: SEEDS=10000 FROM=1, or one of them again by SEED=n
+	@PYTHONPATH=src:. $(PYTHON) -m tests.simulation $(SIM_ARGS)
+
 .PHONY: soak
 soak: setup ## processes and engines write paths and lakes, killed now and then, for MINUTES=30
 	@tools/delta_jars.sh
-	@$(PYTHON) -m tests.soak --minutes $(MINUTES) --seed $(SEED)
+	@$(PYTHON) -m tests.soak --minutes $(MINUTES) --seed $(or $(SEED),1)
+
+.PHONY: guards
+guards: setup-python ## the list of guards as the code is now, and tests for those that are new
+	@PYTHONPATH=src:. $(PYTHON) -m tests.mutation search
+
+.PHONY: hermitage
+hermitage: setup ## Hermitage's anomalies at every level, and docs/hermitage.md of it: two minutes
+	@$(PYTHON) -m tests.hermitage.page
+
+.PHONY: fuzz
+fuzz: setup-python ## logs made hostile by chance are read, for MINUTES=30 from SEED=1
+	@PYTHONPATH=src:. $(PYTHON) -m tests.security.fuzz --minutes $(MINUTES) --seed $(or $(SEED),1)
 
 .PHONY: bench-quick
 bench-quick: setup ## the same on less data, without contention: eight minutes

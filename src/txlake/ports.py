@@ -40,6 +40,14 @@ class Store(Protocol):
         """The root as an encoded URL without a trailing slash: `file:///data/t`, `s3://bucket/t`."""
         ...
 
+    @property
+    def is_prompt(self) -> bool:
+        """Whether no request can take effect after its answer, or after the end of its sender.
+
+        Over a network a request may be repeated on the way, and arrive late.
+        """
+        ...
+
     def get(self, path: str) -> bytes:
         """The object's bytes. Raises FileNotFoundError."""
         ...
@@ -65,7 +73,10 @@ class Store(Protocol):
         ...
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Deletes the objects; those already gone are no error."""
+        """Deletes the objects; those already gone are no error.
+
+        What a symbolic link has put elsewhere than below the root stays.
+        """
         ...
 
     def sweep(self, prefix: str, before_ms: int) -> None:

@@ -222,9 +222,11 @@ def test_two_tables_of_a_lake_are_not_at_one_place(user: User) -> None:
     with pytest.raises(InvalidRequest, match="another table at file:///a"):
         user.ratify(names=(twin,))
     user.ratify(names=(DroppedTable(id="a"),))
-    with pytest.raises(InvalidRequest, match="aren't published yet"):
-        user.ratify(names=(twin,))
-    user.catalog.ledger.publishes({"a": 0})
+    for _ in ("unpublished", "not cleared away"):
+        with pytest.raises(InvalidRequest, match="isn't published and cleared away yet"):
+            user.ratify(names=(twin,))
+        user.catalog.ledger.publishes({"a": 0})
+    user.catalog.ledger.forget("a")
     assert isinstance(user.ratify(names=(twin,)), Ratified)
 
 

@@ -7,7 +7,7 @@ share a catalog.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -30,7 +30,8 @@ _LAKE = "lake"
 
 
 class Catalog:
-    """Names of one lake. `url` is SQLAlchemy's, `sqlite:///path` or `postgresql+psycopg://...`.
+    """Names of one lake. `url` is SQLAlchemy's, `sqlite:///path` or `postgresql+psycopg://...`;
+    `open_database` makes of it what the catalog is kept in.
 
     Safe to use from many threads and processes. A database in memory (`sqlite://`) lives until the
     catalog is no longer referenced.
@@ -47,10 +48,11 @@ class Catalog:
         default_database: str = DEFAULT_DATABASE,
         busy_timeout_s: float = 30.0,
         lease_ms: int = 30_000,
+        open_database: Callable[..., Database] = Database,
     ) -> None:
         self._system = system
         self._default = default_database
-        self._on = Database(url, system, busy_timeout_s=busy_timeout_s)
+        self._on = open_database(url, system, busy_timeout_s=busy_timeout_s)
         try:
             if not self._is_ready():
                 self._make_ready()
@@ -225,6 +227,11 @@ class Catalog:
         """The table at a place, the store's URL."""
         with self._on.reading() as connection:
             return names.table_at(connection, location)
+
+    def is_cleared(self, location: str) -> bool:
+        """Whether a dropped table's folder was, or is still to be, cleared away there."""
+        with self._on.reading() as connection:
+            return names.is_cleared(connection, location)
 
     def unattached(self) -> list[TableEntry]:
         """The tables that an older txlake named, whose commits the catalog doesn't have yet."""

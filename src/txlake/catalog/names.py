@@ -7,6 +7,7 @@ free stays free, and the lake's instants have an order.
 from __future__ import annotations
 
 import fnmatch
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from txlake.catalog.tables import counters, databases, tables
+from txlake.catalog.tables import counters, databases, facts, tables
 from txlake.errors import InvalidRequest
 
 LOCK = "lock"
@@ -32,6 +33,7 @@ _NUMBERED = (
     .values(value=counters.c.value + sa.bindparam("count"))
     .returning(counters.c.value)
 )
+_CLEARED = sa.select(facts.c.name).where(facts.c.name == sa.bindparam("named"))
 _DATABASE = sa.select(databases).where(databases.c.folded_name == sa.bindparam("named"))
 
 
@@ -256,6 +258,37 @@ def drop_table(
     connection.execute(sa.delete(tables).where(tables.c.id == table_id, tables.c.head.is_(None)))
 
 
+def is_cleared(connection: Connection, location: str) -> bool:
+    """Whether somebody may still be clearing a dropped table's folder away there."""
+    dropped = (tables.c.location == location) & tables.c.dropped_sequence.is_not(None)
+    return _is_there(connection, dropped & tables.c.managed) or _is_noted(connection, location)
+
+
+def note_clearing(connection: Connection, table_id: str) -> bool:
+    """Notes for ever that a dropped table's folder is cleared away; False when that was done.
+
+    No other table comes there any more: what is sent to a store may arrive late, and of two who
+    clear a folder away one may go on, from its list, when the other is done.
+    """
+    dropped = (tables.c.id == table_id) & tables.c.dropped_sequence.is_not(None)
+    location = connection.scalar(sa.select(tables.c.location).where(dropped))
+    if location is None:
+        return False
+    if not _is_noted(connection, location):
+        named = _cleared_name(location)
+        connection.execute(sa.insert(facts).values(name=named, value=location))
+    return True
+
+
+def _is_noted(connection: Connection, location: str) -> bool:
+    return connection.execute(_CLEARED, {"named": _cleared_name(location)}).first() is not None
+
+
+def _cleared_name(location: str) -> str:
+    digest = hashlib.sha256(location.encode("utf-8", "surrogateescape")).hexdigest()
+    return f"cleared:{digest[:24]}"
+
+
 def forget_table(connection: Connection, table_id: str) -> None:
     """Removes the row of a dropped table. Raises InvalidRequest while commits wait to be published.
 
@@ -278,11 +311,15 @@ def attach_table(
     Raises InvalidRequest when the lake has that table already, or another one at that location.
     """
     ours = (tables.c.location == location) & (tables.c.id != table_id)
-    in_use = tables.c.dropped_sequence.is_(None) | (tables.c.published < tables.c.head)
+    in_use = (
+        tables.c.dropped_sequence.is_(None)
+        | (tables.c.published < tables.c.head)
+        | tables.c.managed  # its folder is about to be cleared away
+    )
     if _is_there(connection, ours & tables.c.head.is_not(None) & in_use):
         raise InvalidRequest(
-            f"the lake has another table at {location}, or the last commits of a dropped one there "
-            "aren't published yet; use that table, or open the lake again"
+            f"the lake has another table at {location}, or a dropped one there isn't published and "
+            "cleared away yet; use that table, or open the lake again"
         )
     attached = connection.execute(
         _live_update(table_id)

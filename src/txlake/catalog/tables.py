@@ -26,7 +26,8 @@ REVISION = "0003"
 
 metadata = MetaData()
 
-# What the lake is, as texts: `lake` (its id, which the warehouse's marker has too).
+# What the lake is, as texts: `lake` (its id, which the warehouse's marker has too), and
+# `cleared:...`, a folder that a dropped table had.
 facts = Table(
     "txlake_facts",
     metadata,

@@ -107,16 +107,21 @@ def place(context: Context, table: Table, location: str | None = None) -> Handle
     if known is None:
         raise InvalidRequest(f"there is no database {owner!r}; CREATE DATABASE {owner} makes it")
     owner = known.name
-    where = location or context.engine.place_of(owner, name)
+    if location is None:
+        where = context.engine.place_of(owner, name)
+    else:
+        where = context.engine.store_at(location).url
     entry = new_entry(context.engine, owner, name, where, managed=location is None)
     there = context.engine.at(where, TableName((owner, name)))
     holds = there.log.latest_or_none()
-    if holds is None:
+    if holds is None and (location or not catalog_of(context.engine).is_cleared(where)):
         return context.engine.at_entry(entry, is_new=True)
-    own = belonging_of(holds)
-    if own is None or location is not None or own.lake != catalog_of(context.engine).lake_id:
+    own = None if holds is None else belonging_of(holds)
+    if holds is not None and (
+        own is None or location is not None or own.lake != catalog_of(context.engine).lake_id
+    ):
         return there
-    # A dropped table's folder that is not removed yet.
+    # A dropped table's folder, which others may still be removing.
     apart = replace(entry, location=f"{where}-{entry.id[:8]}")
     return context.engine.at_entry(apart, is_new=True)
 
@@ -224,8 +229,8 @@ def clone_table(context: Context, statement: Clone) -> Mapping[str, int]:
         context.snapshot(origin, statement.travel),
         _existing(context, handle),
         environment_of(context),
-        source_url=origin.store.url,
-        target_url=handle.store.url,
+        origin=context.engine.reach(origin),
+        target=context.engine.reach(handle),
         copy=partial(_copy, context, handle),
     )
     if change is None:

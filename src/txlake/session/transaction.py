@@ -308,13 +308,15 @@ class Transaction:
         `spark.databricks.delta.commitInfo.userMetadata` says now, as in Delta Spark.
 
         Raises a Conflict when a concurrent transaction stands in the way; the transaction is then
-        rolled back. After an OutcomeUnknown nobody knows whether it was.
+        rolled back. After an OutcomeUnknown, or when Python was stopped in the middle, nobody
+        knows whether it was.
         """
         self.require_active()
         try:
             self._commit()
         except BaseException as error:
-            is_open = isinstance(error, OutcomeUnknown)
+            # Ctrl-C may have come after the commit point.
+            is_open = isinstance(error, OutcomeUnknown) or not isinstance(error, Exception)
             self._note(error)
             self._end(State.UNKNOWN if is_open else State.ROLLED_BACK)
             raise

@@ -1,4 +1,4 @@
-"""What Spark's tasks do with the bytes of data files, on file systems and in buckets.
+"""What Spark's tasks do with the bytes of data files, on file systems, in buckets and in HDFS.
 
 This module travels with the job, see `executor`. Files are named by encoded URLs; `options` are
 those of the bucket's store.
@@ -7,17 +7,24 @@ those of the bucket's store.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
+
+from txlake.azure import account_options
+from txlake.redaction import redacted, secrets_of
+from txlake.webhdfs import OPTIONS_PREFIX, SCHEMES, client_of, path_of, patiently
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 Options = Mapping[str, str]
+T = TypeVar("T")
 _LOCAL = "file://"
+_RETRIES = 6  # of requests to HDFS; buckets' clients repeat theirs
+_HDFS = tuple(f"{scheme}://" for scheme in SCHEMES)
 
 
 def create(url: str) -> pa.NativeFile:
@@ -30,11 +37,16 @@ def create(url: str) -> pa.NativeFile:
 
 
 def finish(sink: pa.NativeFile, url: str, options: Options) -> None:
-    """Makes a written file durable, and visible in a bucket."""
+    """Makes a written file durable, and visible in a bucket or in HDFS."""
+    if url.startswith(_HDFS):
+        client, data = client_of(url, options), sink.getvalue().to_pybytes()
+        patiently(lambda: client.create(path_of(url), data), _RETRIES)
+        return
     if not url.startswith(_LOCAL):
         import obstore
 
-        obstore.put(*_place(url, options), sink.getvalue().to_pybytes())
+        data = sink.getvalue().to_pybytes()
+        _asked(lambda: obstore.put(*_place(url, options), data), options)
         return
     sink.close()
     path = local_path(url)
@@ -47,6 +59,8 @@ def remove(url: str, options: Options) -> None:
     try:
         if url.startswith(_LOCAL):
             os.remove(local_path(url))
+        elif url.startswith(_HDFS):
+            client_of(url, options).delete(path_of(url))
         else:
             import obstore
 
@@ -59,20 +73,44 @@ def open_file(url: str, options: Options) -> pa.NativeFile:
     """A file to read anywhere in. Raises FileNotFoundError."""
     if url.startswith(_LOCAL):
         return pa.OSFile(local_path(url), "rb")
+    if url.startswith(_HDFS):
+        client = client_of(url, options)
+        return pa.BufferReader(patiently(lambda: client.read(path_of(url)), _RETRIES))
     import obstore
 
-    return pa.BufferReader(obstore.get(*_place(url, options)).bytes().to_bytes())
+    return pa.BufferReader(
+        _asked(lambda: obstore.get(*_place(url, options)).bytes().to_bytes(), options)
+    )
 
 
 def read_range(url: str, offset: int, length: int, options: Options) -> bytes:
     """Some of a file's bytes. Raises FileNotFoundError."""
     if url.startswith(_LOCAL):
         with open(local_path(url), "rb") as file:
+            # What is asked for is set aside before it is read: never more than there is.
+            length = min(length, os.fstat(file.fileno()).st_size - offset)
             file.seek(offset)
-            return file.read(length)
+            return file.read(max(length, 0))
+    if url.startswith(_HDFS):
+        client = client_of(url, options)
+        return patiently(lambda: client.read_range(path_of(url), offset, length), _RETRIES)
     import obstore
 
-    return obstore.get_range(*_place(url, options), start=offset, length=length).to_bytes()
+    return _asked(
+        lambda: obstore.get_range(*_place(url, options), start=offset, length=length).to_bytes(),
+        options,
+    )
+
+
+def _asked(call: Callable[[], T], options: Options) -> T:
+    """What the store answers. Its errors, which Spark logs, are raised without credentials."""
+    try:
+        return call()
+    except Exception as error:
+        failure = error
+    # Raised out here, so that the original text is nobody's __context__.
+    text = str(failure).split("\n\nDebug source")[0]
+    raise type(failure)(redacted(text, secrets_of(options)))
 
 
 def local_path(url: str) -> str:
@@ -103,12 +141,16 @@ def _place(url: str, options: Options) -> tuple[ObjectStore, str]:
     from obstore.store import AzureStore, GCSStore, S3Store
 
     parts = urlsplit(url)
-    config = {name: value for name, value in options.items() if name != "max_retries"}
+    config = {
+        name: value
+        for name, value in options.items()
+        if name != "max_retries" and not name.lower().startswith(OPTIONS_PREFIX)
+    }
     key = unquote(parts.path.lstrip("/"))
     if parts.scheme == "s3":
         return S3Store(parts.netloc, config=config), key  # type: ignore[arg-type]
     if parts.scheme == "gs":
         return GCSStore(parts.netloc, config=config), key  # type: ignore[arg-type]
     container, _, host = parts.netloc.partition("@")
-    account = {"azure_storage_account_name": host.partition(".")[0]} if host else {}
-    return AzureStore(container, config={**account, **config}), key  # type: ignore[arg-type]
+    config = account_options(host) | config
+    return AzureStore(container, config=config), key  # type: ignore[arg-type]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
+import logging
 import os
 import stat
 import sys
@@ -18,10 +20,9 @@ from txlake.errors import InvalidRequest, TxlakeError, Unavailable
 from txlake.ports import PutOutcome, StoredObject
 from txlake.storage.locations import Kind, Place, checked_path, joined
 from txlake.storage.proof import PROBE_FOLDER, Proof
+from txlake.storage.temporary import is_temporary, temporary_name
 
-# Hidden from every reader of tables (the dot) and from our own listings.
-_TEMPORARY_START = ".txlake-"
-_TEMPORARY_END = ".tmp"
+_log = logging.getLogger(__name__)
 
 _CREATE_ATTEMPTS_MAX = 5
 
@@ -61,6 +62,10 @@ class LocalStore:
     def url(self) -> str:
         return self._url
 
+    @property
+    def is_prompt(self) -> bool:
+        return True
+
     def get(self, path: str) -> bytes:
         with _reading(self._file(path)) as file, open(file, "rb") as stream:
             return stream.read()
@@ -68,6 +73,8 @@ class LocalStore:
     def get_range(self, path: str, offset: int, length: int) -> bytes:
         with _reading(self._file(path)) as file, open(file, "rb", buffering=0) as stream:
             parts: list[bytes] = []
+            # What is asked for is set aside before it is read: never more than there is.
+            length = min(length, os.fstat(stream.fileno()).st_size - offset)
             while length > 0 and (part := os.pread(stream.fileno(), length, offset)):
                 parts.append(part)
                 offset += len(part)
@@ -107,8 +114,12 @@ class LocalStore:
             return PutOutcome.CREATED
 
     def delete(self, paths: Iterable[str]) -> None:
+        outside = functools.cache(self._is_outside)
         for path in paths:
             file = self._file(path)
+            if outside(os.path.dirname(file)):
+                _log.warning("%s isn't deleted: a symbolic link leads out of %s", file, self._root)
+                continue
             with _translating("delete", file):
                 try:
                     os.unlink(file)
@@ -123,7 +134,7 @@ class LocalStore:
         folder = self._file(path) if path else self._root
         with _translating("clean up", folder):
             for parent, _, names in os.walk(folder):
-                for name in filter(_is_temporary, names):
+                for name in filter(is_temporary, names):
                     file = os.path.join(parent, name)
                     with suppress(*_NOT_THERE):
                         if os.stat(file).st_mtime_ns // 1_000_000 < before_ms:
@@ -142,6 +153,11 @@ class LocalStore:
 
     def __repr__(self) -> str:
         return f"LocalStore({self._url!r})"
+
+    def _is_outside(self, folder: str) -> bool:
+        """Whether a folder below the root is, by a symbolic link, one that isn't."""
+        root = os.path.realpath(self._root)
+        return os.path.commonpath((root, os.path.realpath(folder))) != root
 
     def _file(self, path: str) -> str:
         return os.path.join(self._root, checked_path(path))
@@ -204,7 +220,7 @@ def _listed(
         if name.endswith("/"):
             if below > start_after or start_after.startswith(below):
                 yield from _listed(entry.path, below[:-1], start_after, above | {identity})
-        elif below > start_after and not _is_temporary(name):
+        elif below > start_after and not is_temporary(name):
             with _translating("list", entry.path):
                 try:
                     found_file = _stored(below, entry.stat())
@@ -212,10 +228,6 @@ def _listed(
                     continue  # deleted meanwhile, or a link to nothing
             if found_file is not None:
                 yield found_file
-
-
-def _is_temporary(name: str) -> bool:
-    return name.startswith(_TEMPORARY_START) and name.endswith(_TEMPORARY_END)
 
 
 @contextmanager
@@ -240,9 +252,7 @@ def _create_beside(file: str) -> tuple[str, int]:
     folder = os.path.dirname(file)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     for _ in range(_CREATE_ATTEMPTS_MAX):
-        # Not a name that a replay could need: it is gone before anyone can see it.
-        name = f"{_TEMPORARY_START}{os.urandom(12).hex()}{_TEMPORARY_END}"
-        temporary = os.path.join(folder, name)
+        temporary = os.path.join(folder, temporary_name())
         try:
             return temporary, os.open(temporary, flags, 0o666)
         except FileNotFoundError:

@@ -1,0 +1,173 @@
+"""The judge agrees with brute force: small random histories, tried in every possible order."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tests.judge.histories import LEVELS, Access, Operation, judged_all
+
+KEYS = ("x", "y")
+HISTORIES = 1_500
+State = Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """Reads, then appends; when it began and ended."""
+
+    reads: Sequence[Access]
+    appends: Sequence[Access]
+    began: int
+    ended: int
+
+    def reads_are(self, state: State, kinds: Sequence[str] = ("r", "rfw")) -> bool:
+        return all(kind not in kinds or state[key] == tuple(seen) for kind, key, seen in self.reads)
+
+    def after(self, state: State) -> State:
+        new = dict(state)
+        for _, key, element in self.appends:
+            new[key] = (*new[key], element)
+        return new
+
+    def operations(self, process: int) -> list[Operation]:
+        asked = [*((kind, key, None) for kind, key, _ in self.reads), *self.appends]
+        began = {"type": "invoke", "process": process, "time": self.began, "value": asked}
+        done = [*self.reads, *self.appends]
+        return [began, {"type": "ok", "process": process, "time": self.ended, "value": done}]
+
+
+def drawn(dice: random.Random) -> list[Transaction]:
+    """Three transactions that saw anything, and one at the end that saw all that was written."""
+    appended: dict[str, list[int]] = {key: [] for key in KEYS}
+    shapes = []
+    item = dice.choice(["append", "append", "insert"])
+    for number in range(3):
+        appends = [(item, key, number) for key in KEYS if dice.random() < 0.5]
+        for _, key, element in appends:
+            appended[key].append(element)
+        shapes.append(appends)
+    for elements in appended.values():
+        dice.shuffle(elements)
+    transactions = []
+    for number, appends in enumerate(shapes):
+        reads = []
+        for key in KEYS:
+            others = [one for one in appended[key] if one != number]
+            if dice.random() < 0.7:
+                kind = dice.choice(["r", "rfw"]) if appends else "r"
+                order = appended[key][: dice.randint(0, len(others))]
+                reads.append((kind, key, [one for one in order if one != number]))
+        began = dice.randrange(30)
+        transactions.append(
+            Transaction(reads, appends, began, began + dice.randrange(1, 30))  # type: ignore[arg-type]
+        )
+    last = [("r", key, appended[key]) for key in KEYS]
+    return [*transactions, Transaction(last, [], 98, 99)]  # type: ignore[arg-type]
+
+
+def wrote(transactions: Sequence[Transaction]) -> bool:
+    return any(one.appends for one in transactions)
+
+
+def in_time(order: Sequence[Transaction]) -> bool:
+    return not any(
+        later.ended < earlier.began for earlier, later in itertools.combinations(order, 2)
+    )
+
+
+def orders(transactions: Sequence[Transaction], *, strict: bool) -> Iterator[list[Transaction]]:
+    """Every order of these that ends with the last one."""
+    for order in itertools.permutations(transactions[:-1]):
+        if not strict or in_time(order):
+            yield [*order, transactions[-1]]
+
+
+def serial(order: Sequence[Transaction], kinds: Sequence[str] = ("r", "rfw")) -> bool:
+    state: State = dict.fromkeys(KEYS, ())
+    for one in order:
+        if not one.reads_are(state, kinds):
+            return False
+        state = one.after(state)
+    return state == {key: tuple(seen) for _, key, seen in order[-1].reads}
+
+
+def serializable(transactions: Sequence[Transaction], *, strict: bool) -> bool:
+    return any(serial(order) for order in orders(transactions, strict=strict))
+
+
+def snapshot(transactions: Sequence[Transaction], *, strict: bool) -> bool:
+    """Some order of begins and commits: each read its snapshot and changed what is in it."""
+    writers = range(len(transactions) - 1)
+    return any(
+        (not strict or _instants_in_time(order, transactions)) and _snapshots(order, transactions)
+        for order in set(itertools.permutations([*writers, *writers]))
+    )
+
+
+def _instants_in_time(order: Sequence[int], transactions: Sequence[Transaction]) -> bool:
+    commits = {n: at for at, n in enumerate(order)}
+    begins = {n: at for at, n in reversed(list(enumerate(order)))}
+    return not any(
+        transactions[one].ended < transactions[other].began and commits[one] > begins[other]
+        for one, other in itertools.permutations(begins, 2)
+    )
+
+
+def _snapshots(order: Sequence[int], transactions: Sequence[Transaction]) -> bool:
+    """Whether it is so with each number once for a begin and once for a commit, in this order."""
+    state: State = dict.fromkeys(KEYS, ())
+    seen: dict[int, State] = {}
+    for n in order:
+        one = transactions[n]
+        if n not in seen:
+            if not one.reads_are(state):
+                return False
+            seen[n] = state
+            continue
+        changed = [key for kind, key, _ in one.appends if kind == "append"]
+        if any(state[key] != seen[n][key] for key in changed):
+            return False
+        state = one.after(state)
+    return transactions[-1].reads_are(state)
+
+
+def write_serializable(transactions: Sequence[Transaction], *, strict: bool) -> bool:
+    writers = [one for one in transactions[:-1] if one.appends]
+    some = [*writers, transactions[-1]]
+    return snapshot(transactions, strict=strict) and any(
+        serial(order, ["rfw"]) and transactions[-1].reads_are(_end(order))
+        for order in orders(some, strict=strict)
+    )
+
+
+def _end(order: Sequence[Transaction]) -> State:
+    state: State = dict.fromkeys(KEYS, ())
+    for one in order:
+        state = one.after(state)
+    return state
+
+
+ORACLES = dict(zip(LEVELS, (serializable, write_serializable, snapshot), strict=True))
+
+
+def test_the_judge_agrees_with_every_order() -> None:
+    dice = random.Random(7)
+    histories = [one for one in (drawn(dice) for _ in range(HISTORIES)) if wrote(one)]
+    verdicts = judged_all(
+        [
+            [line for process, one in enumerate(history) for line in one.operations(process)]
+            for history in histories
+        ]
+    )
+    seen = dict.fromkeys(itertools.product(LEVELS, (False, True), (False, True)), 0)
+    for history, verdict in zip(histories, verdicts, strict=True):
+        for level, oracle in ORACLES.items():
+            for strict in (False, True):
+                holds = oracle(history, strict=strict)
+                name = f"strict-{level}" if strict else level
+                assert verdict.levels[name] is holds, (name, history, verdict.explain(name))
+                seen[level, strict, holds] += 1
+    assert min(seen.values()) > HISTORIES // 20, seen

@@ -1,0 +1,182 @@
+"""What stands at the end of a run, read with none of the engine's code for logs and catalogs.
+
+The logs' JSON files and Parquet files are replayed here line by line; of txlake only the codec of
+deletion vectors is used. The catalog is asked in SQL.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.simulation.history import Books, Doubt
+from tests.simulation.statements import Row, Rows
+from tests.simulation.stores import Storage
+from txlake.protocol.actions import DeletionVector
+from txlake.protocol.deletion_vectors import decode_inline, read_from_file, vector_path
+from txlake.protocol.paths import decode_path
+
+_COMMIT = re.compile(r"\d{20}\.json")
+_NAME = "{}/_delta_log/{:020}.json"
+
+
+class LogBook:
+    """One table's log, replayed version by version.
+
+    Attributes:
+        rows: by version.
+        transactions: whose each version is.
+    """
+
+    def __init__(self, storage: Storage, root: str, name: str, known: Cache) -> None:
+        self._storage, self._root, self._name, self._known = storage, root, name, known
+        self.rows: dict[int, Rows] = {}
+        self.transactions: dict[int, str] = {}
+        live: dict[str, tuple[Row, ...]] = {}
+        self._adds: dict[str, dict[str, Any]] = {}
+        version = 0
+        while (item := storage.items.get(_NAME.format(root, version))) is not None:
+            actions = [json.loads(line) for line in item.data.splitlines() if line.strip()]
+            self._apply(version, actions, live)
+            self.rows[version] = tuple(sorted(row for rows in live.values() for row in rows))
+            version += 1
+        for key in live:
+            self._require(self._adds[key])
+        for key in storage.below(f"{root}/_delta_log/", _NAME.format(root, version)):
+            if _COMMIT.fullmatch(key.removeprefix(f"{root}/_delta_log/")):
+                raise Doubt(f"{name}: version {version} is missing, and {key} is there")
+
+    def _apply(
+        self, version: int, actions: list[dict[str, Any]], live: dict[str, tuple[Row, ...]]
+    ) -> None:
+        for action in actions:
+            if "commitInfo" in action:
+                info = action["commitInfo"]
+                self.transactions[version] = info.get("userMetadata") or info.get("txnId", "")
+            if "remove" in action:
+                key = _file_key(action["remove"])
+                if live.pop(key, None) is None:
+                    raise Doubt(f"{self._name} version {version}: {key} is removed and isn't there")
+        for action in actions:
+            if "add" in action:
+                key = _file_key(action["add"])
+                if key in live:
+                    raise Doubt(f"{self._name} version {version}: {key} is added twice")
+                live[key] = self._rows_of(action["add"], key)
+                self._adds[key] = action["add"]
+        paths = [key.partition("\n")[0] for key in live]
+        if len(set(paths)) < len(paths):
+            raise Doubt(f"{self._name} version {version}: a file is there twice: {sorted(paths)}")
+
+    def _rows_of(self, add: dict[str, Any], key: str) -> tuple[Row, ...]:
+        found = self._known.get((self._root, key))
+        if found is None:
+            path = f"{self._root}/{decode_path(add['path'])}"
+            parquet = pq.ParquetFile(pa.BufferReader(self._storage.ever[path]))
+            table = parquet.read(use_threads=False)
+            columns = {name: table.column(name).to_pylist() for name in table.column_names}
+            for name, value in add["partitionValues"].items():
+                columns[name] = [int(value)] * len(table)
+            rows = list(zip(columns["k"], columns["v"], columns["tag"]))
+            deleted = self._deleted(add.get("deletionVector"))
+            found = tuple(row for place, row in enumerate(rows) if place not in deleted)
+            self._known[self._root, key] = found
+        return found
+
+    def _deleted(self, given: dict[str, Any] | None) -> set[int]:
+        if given is None:
+            return set()
+        vector = _vector(given)
+        if vector.storage_type == "i":
+            return set(decode_inline(vector))
+        path = f"{self._root}/{vector_path(vector, 'memory://simulated')}"
+        return set(read_from_file(self._storage.ever[path], vector, file=path))
+
+    def _require(self, add: dict[str, Any]) -> None:
+        """Raises Doubt when a file that the newest version needs is gone."""
+        paths = [decode_path(add["path"])]
+        if (given := add.get("deletionVector")) is not None and given["storageType"] == "u":
+            paths.append(vector_path(_vector(given), "memory://simulated"))
+        for path in paths:
+            if f"{self._root}/{path}" not in self._storage.items:
+                raise Doubt(f"{self._name}: the newest version needs {path}, which is gone")
+
+
+Cache = dict[tuple[str, str], tuple[Row, ...]]
+
+
+def _vector(given: dict[str, Any]) -> DeletionVector:
+    return DeletionVector(
+        storage_type=given["storageType"],
+        path_or_inline_dv=given["pathOrInlineDv"],
+        offset=given.get("offset"),
+        size_in_bytes=given["sizeInBytes"],
+        cardinality=given["cardinality"],
+    )
+
+
+def _file_key(action: dict[str, Any]) -> str:
+    vector = action.get("deletionVector")
+    if vector is None:
+        return str(action["path"])
+    return f"{action['path']}\n{vector['pathOrInlineDv']}@{vector.get('offset')}"
+
+
+def path_books(storage: Storage, roots: Mapping[str, str]) -> Books:
+    """Of tables without a catalog; with several the instants are each table's own versions."""
+    known: Cache = {}
+    logs = {name: LogBook(storage, root, name, known) for name, root in roots.items()}
+    instants: dict[str, int] = {}
+    versions: dict[str, dict[str, int]] = {}
+    for name, log in logs.items():
+        for version, transaction in log.transactions.items():
+            if transaction in instants:
+                raise Doubt(f"{name}: transaction {transaction} was committed twice")
+            instants[transaction] = version
+            versions[transaction] = {name: version}
+    return Books(instants, versions, {name: log.rows for name, log in logs.items()})
+
+
+def instants_of(database: sqlite3.Connection) -> dict[str, int]:
+    """The instants of the lake by transaction, as its catalog has them."""
+    found: dict[str, int] = {}
+    for relation in ("txlake_commits", "txlake_bare_ratifications"):
+        query = f"SELECT DISTINCT transaction_id, sequence FROM {relation}"
+        for transaction, sequence in database.execute(query):
+            if found.setdefault(transaction, sequence) != sequence:
+                raise Doubt(f"transaction {transaction} stands at two instants")
+    return found
+
+
+def lake_books(
+    storage: Storage, database: sqlite3.Connection, roots: Mapping[str, tuple[str, str]]
+) -> Books:
+    """Of a lake's tables, `roots` having each one's id and key. All has to be published."""
+    known: Cache = {}
+    logs = {name: LogBook(storage, root, name, known) for name, (_, root) in roots.items()}
+    names = {table_id: name for name, (table_id, _) in roots.items()}
+    instants = instants_of(database)
+    versions: dict[str, dict[str, int]] = {transaction: {} for transaction in instants}
+    query = "SELECT transaction_id, table_id, version FROM txlake_commits"
+    newest: dict[str, int] = {}
+    for transaction, table_id, version in database.execute(query):
+        if table_id in names:
+            name = names[table_id]
+            if name in versions[transaction]:
+                raise Doubt(f"{name}: transaction {transaction} was committed twice")
+            versions[transaction][name] = version
+            newest[name] = max(version, newest.get(name, -1))
+            if logs[name].transactions.get(version, transaction) != transaction:
+                raise Doubt(f"{name}: version {version} isn't what was ratified")
+    for name, log in logs.items():
+        if max(log.rows, default=-1) != newest.get(name, -1):
+            raise Doubt(
+                f"{name}: the head is {newest.get(name)}, and the log ends at {max(log.rows)}"
+            )
+    return Books(instants, versions, {name: log.rows for name, log in logs.items()})

@@ -1,0 +1,116 @@
+"""One run's choices: all follow from its seed, less what a smaller case leaves out."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+
+from tests.simulation import definitions, programs
+from tests.simulation.luck import OF_BUCKETS, OF_DISKS, Misfortune
+from tests.simulation.programs import Plan
+from txlake.settings import RetrySettings, Settings
+
+TABLES = ("a", "b", "c")
+_OF_DATABASES = {Misfortune.REPLY_LOST, Misfortune.REPLY_UNANSWERED, Misfortune.DATABASE_AWAY}
+_EVERYWHERE = set(Misfortune) - OF_BUCKETS - OF_DISKS - _OF_DATABASES
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A run to make.
+
+    Attributes:
+        without_kinds, without_numbers: misfortunes that don't happen.
+        without_programs: (client, number) of programs that aren't run.
+    """
+
+    seed: int
+    without_kinds: frozenset[Misfortune] = frozenset()
+    without_numbers: frozenset[int] = frozenset()
+    without_programs: frozenset[tuple[int, int]] = frozenset()
+
+    def __str__(self) -> str:
+        parts = [f"seed {self.seed}"]
+        if self.without_kinds:
+            parts.append(f"without {', '.join(sorted(one.name for one in self.without_kinds))}")
+        if self.without_numbers:
+            parts.append(f"without misfortunes {sorted(self.without_numbers)}")
+        if self.without_programs:
+            parts.append(f"without programs {sorted(self.without_programs)}")
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a seed says of the world.
+
+    Attributes:
+        has_catalog: tables of a lake, else a path table alone.
+        sessions: how many sessions each process has; clients are dealt out to them.
+        properties: of each table.
+    """
+
+    has_catalog: bool
+    is_disk: bool
+    plan: Plan
+    sessions: tuple[int, ...]
+    settings: Settings
+    properties: tuple[tuple[str, str], ...]
+    possible: frozenset[Misfortune]
+    is_recovered: bool
+
+
+def shape_of(case: Case) -> Shape:
+    """The world of a case. Equal cases have equal worlds, whatever ran before."""
+    chance = random.Random(f"world {case.seed}")
+    has_catalog = chance.random() < 0.55
+    is_disk = chance.random() < 0.4
+    tables = TABLES[: chance.randint(1, 3)] if has_catalog else TABLES[:1]
+    kinds = (*programs.OF_LAKES, definitions.definitions) if has_catalog else programs.KINDS
+    plan = chance.choice(kinds)(chance, tables)
+    clients = [
+        [
+            program
+            for number, program in enumerate(client)
+            if (place, number) not in case.without_programs
+        ]
+        for place, client in enumerate(plan.clients)
+    ]
+    sessions = []
+    left = len(clients)
+    while left > 0:
+        sessions.append(min(left, chance.randint(1, 3)))
+        left -= sessions[-1]
+    properties = [("delta.checkpointInterval", chance.choice(["3", "10", "10"]))]
+    if chance.random() < 0.25:
+        properties.append(("delta.enableDeletionVectors", "false"))
+    if chance.random() < 0.2:
+        properties.append(("delta.enableInCommitTimestamps", "true"))
+    if chance.random() < 0.15:
+        properties.append(("delta.checkpointPolicy", "v2"))
+    if chance.random() < 0.15:
+        properties.append(("txlake.conflictGranularity", chance.choice(["file", "table"])))
+    settings = Settings(
+        retry=RetrySettings(
+            commit_attempts_max=60,
+            wait_ms_min=1,
+            wait_ms_max=chance.choice([10, 200]),
+            queue_ms_max=chance.choice([0, 50, 2_000]),
+            reserve_after=chance.choice([1, 2, 5]),
+        ),
+        inline_commit_bytes_max=chance.choice([0, 1 << 20]),
+        lease_ms=chance.choice([2_000, 30_000]),
+    )
+    possible = _EVERYWHERE | (OF_DISKS if is_disk else OF_BUCKETS)
+    if has_catalog:
+        possible |= _OF_DATABASES
+    return Shape(
+        has_catalog,
+        is_disk,
+        replace(plan, clients=clients),
+        tuple(sessions),
+        settings,
+        tuple(properties),
+        frozenset(possible),
+        has_catalog and plan.kind != definitions.KIND and chance.random() < 0.1,
+    )

@@ -1,0 +1,185 @@
+"""A client of a run: its programs one after the other, each tried again when it loses.
+
+Owns what is written down of each transaction, and what an error means to its client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from tests.simulation.history import Record, Step, Told
+from tests.simulation.luck import Misfortune
+from tests.simulation.process import WAREHOUSE, Interrupted, Process
+from tests.simulation.programs import Program
+from tests.simulation.rows import RowSession
+from tests.simulation.statements import Select, Statement
+from tests.simulation.stores import ROOT
+from txlake.conflict.levels import Level
+from txlake.errors import Conflict, CorruptTable, InvalidRequest, OutcomeUnknown, Unavailable
+from txlake.session.attachment import attach, detach
+from txlake.session.transaction import State, Transaction
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+class NotedSession(RowSession):
+    """A session that says which transaction it began last."""
+
+    newest: Transaction | None = None
+
+    def begin(
+        self, *, level: Level | None = None, read_only: bool = False, explicit: bool = True
+    ) -> Transaction:
+        made = super().begin(level=level, read_only=read_only, explicit=explicit)
+        made.user_metadata = made.id  # by which a path table's log tells whose each commit is
+        self.newest = made
+        return made
+
+
+class Client:
+    """Its programs, those that are left."""
+
+    def __init__(self, world: World, name: str, programs: Sequence[Program], level: Level) -> None:
+        self.name = name
+        self.process: Process | None = None
+        self._world = world
+        self._left = list(enumerate(programs))
+        self._level = level
+
+    @property
+    def is_done(self) -> bool:
+        return not self._left
+
+    def run(self, process: Process) -> None:
+        """Does what is left, in a session of a process, which may die of it."""
+        assert process.engine is not None
+        session = NotedSession(process.engine, level=self._level)
+        while self._left:
+            number, program = self._left.pop(0)
+            for attempt in range(program.attempts):
+                name = f"{self.name}.{number}.{attempt} {program.name}"
+                record = Record(id="", client=name, level=self._level)
+                told = _Attempt(self._world, session, program, record).run()
+                self._world.note(process, name, told.value, record.error[:200])
+                if told is not Told.CONFLICT and told is not Told.UNAVAILABLE:
+                    break
+
+
+class _Attempt:
+    """One transaction; the `Runner` of its program."""
+
+    def __init__(
+        self, world: World, session: NotedSession, program: Program, record: Record
+    ) -> None:
+        self._world = world
+        self._session = session
+        self._program = program
+        self._record = record
+        self._names = world.names()
+        self._open: Transaction | None = None
+
+    @property
+    def tag(self) -> str:
+        return self._record.client.partition(" ")[0]
+
+    def do(self, statement: Statement) -> object:
+        text = statement.sql(self._names)
+        session, program = self._session, self._program
+        if self._open is None and not (program.alone or program.outside):
+            self._open = session.begin()
+            self._begun()
+        self._world.note(self.tag, text)
+        is_noted = program.alone and not isinstance(statement, Select)
+        if is_noted:  # who dies in its commit has done it, or hasn't
+            self._record.steps.append(Step(statement))
+        session.newest = None if self._open is None else self._open
+        try:
+            if self._open is None:
+                found = session.rows(text)
+            else:
+                found = session.within(self._open, text)
+        finally:
+            self._begun()
+            if session.newest is not None:
+                self._note_pins(session.newest)
+        answer: object = None
+        if isinstance(statement, Select):
+            answer = tuple(sorted((row["k"], row["v"], row["tag"]) for row in found))  # type: ignore[type-var]
+        if not is_noted:
+            self._record.steps.append(Step(statement, answer))
+        return answer
+
+    def savepoint(self, name: str) -> None:
+        assert self._open is not None
+        self._open.savepoint(name)
+        self._record.steps.append(Step(None, mark=name))
+
+    def back_to(self, name: str) -> None:
+        assert self._open is not None
+        self._open.rollback_to(name)
+        self._record.steps.append(Step(None, back=name))
+
+    def rest(self, duration_ms: float) -> None:
+        self._world.scheduler.sleep(duration_ms)
+
+    def attach(self, name: str) -> None:
+        attach(self._session, f"{ROOT}/{WAREHOUSE}/{name}", name)
+
+    def detach(self, name: str) -> None:
+        detach(self._session, name)
+
+    def run(self) -> Told:
+        record, world = self._record, self._world
+        record.begun = world.scheduler.turns
+        try:
+            self._program.body(self)
+            if self._open is not None:
+                self._open.commit()
+            record.told = Told.COMMITTED
+        except Conflict as error:
+            self._failed(Told.CONFLICT, error)
+        except Unavailable as error:
+            self._failed(Told.UNAVAILABLE, error)
+        except OutcomeUnknown as error:
+            self._failed(Told.UNKNOWN, error)
+        except Interrupted as error:
+            self._failed(Told.UNKNOWN, error)
+        except (InvalidRequest, CorruptTable) as error:
+            is_expected = world.plan.may_be_refused and isinstance(error, InvalidRequest)
+            is_stale = Misfortune.LISTING_STALE in world.luck.kinds
+            if not is_expected and not is_stale and "no space" not in str(error):
+                raise
+            self._failed(Told.REFUSED, error)
+        record.ended = world.scheduler.turns
+        return record.told
+
+    def _failed(self, told: Told, error: BaseException) -> None:
+        record, open_one = self._record, self._open
+        record.told = told
+        record.error = f"{type(error).__name__}: {error}"
+        if open_one is not None:
+            with suppress(Interrupted):  # a transaction that nobody holds ends by itself
+                open_one.rollback()
+        made = self._session.newest if open_one is None else open_one
+        if told is Told.UNKNOWN and made is not None and made.state is State.ROLLED_BACK:
+            record.told = Told.ROLLED_BACK  # what the transaction itself says
+
+    def _begun(self) -> None:
+        """The record is known from here on, whatever happens."""
+        made = self._session.newest if self._open is None else self._open
+        if made is not None and not self._record.id:
+            self._record.id = made.id
+            self._world.records.append(self._record)
+
+    def _note_pins(self, made: Transaction) -> None:
+        """What it reads, by table."""
+        by_key = {table_id or key: name for name, (table_id, key) in self._world.tables.items()}
+        for key, table in made._tables.items():
+            name = by_key.get(key.removeprefix("memory://simulated/"))
+            if name is not None:
+                self._record.pins[name] = table.base.version
+        if made.sequence is not None:
+            self._record.pins[""] = made.sequence

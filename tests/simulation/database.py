@@ -1,0 +1,170 @@
+"""The catalog's database of the simulated world: SQLite in memory, behind replies that get lost.
+
+Each process has a `SimulatedDatabase`, and all have one SQLite connection. A transaction is one
+step: the scheduler has its say before and after, never within. Owns what a power cut takes: the
+last transactions that weren't durable.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import StaticPool
+
+from tests.simulation.luck import Misfortune
+from txlake.catalog.database import CommitUnsettled, Database
+from txlake.catalog.translation import translated
+from txlake.errors import Unavailable
+
+if TYPE_CHECKING:
+    from tests.simulation.process import Process
+
+# A lost reply matters where the transaction does.
+_WEIGHTS = {"read": 0.3, "note": 1.0, "write": 8.0}
+URL = "sqlite://simulated/"
+
+
+class Disk:
+    """The one database, of one run after the other: so SQLAlchemy compiles its statements once."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self._durable = b""
+        self._connection: sqlite3.Connection | None = None
+        # No events: SQLAlchemy takes a slow way through everything for them.
+        self.engine = sa.create_engine(
+            "sqlite://", poolclass=StaticPool, pool_reset_on_return=None, creator=self._connect
+        )
+        self.engine.dialect.do_begin = _begin  # type: ignore[method-assign]
+        self._opened: Connection | None = None
+
+    def load(self, content: bytes) -> None:
+        """Starts over with the bytes of a database; empty ones make a new one."""
+        if self._opened is not None:
+            self._opened.close()
+        self.engine.dispose()
+        connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+        if content:
+            connection.deserialize(content)
+        connection.create_function("txlake_now_ms", 0, lambda: self.now_ms)
+        connection.execute("PRAGMA foreign_keys=ON")
+        self._connection = connection
+        self._opened = self.engine.connect()
+        self.make_durable()
+
+    @property
+    def opened(self) -> Connection:
+        """The one connection, with no transaction open."""
+        assert self._opened is not None
+        return self._opened
+
+    def content(self) -> bytes:
+        """The bytes of the database."""
+        assert self._connection is not None
+        return bytes(self._connection.serialize())
+
+    def copy(self) -> sqlite3.Connection:
+        """Another database with the same content."""
+        made = sqlite3.connect(":memory:")
+        made.deserialize(self.content())
+        return made
+
+    def make_durable(self) -> None:
+        """What is there outlives a power cut."""
+        self._durable = self.content()
+
+    def lose_power(self) -> None:
+        """What was noted since the last durable transaction is gone."""
+        self.load(self._durable)
+
+    def _connect(self) -> sqlite3.Connection:
+        assert self._connection is not None
+        return self._connection
+
+
+@cache
+def disk() -> Disk:
+    """The one of this Python process."""
+    return Disk()
+
+
+def _begin(connection: Any) -> None:
+    connection.execute("BEGIN")
+
+
+class SimulatedDatabase(Database):
+    """`Database` of one simulated process."""
+
+    def __init__(self, process: Process, **given: Any) -> None:
+        self._process = process
+        self._is_reading = False
+        super().__init__("sqlite://", process.system, **given)
+
+    @property
+    def is_in_memory(self) -> bool:
+        return False  # it outlives the process
+
+    @property
+    def shown(self) -> str:
+        return URL
+
+    def reading(self) -> AbstractContextManager[Connection]:
+        return self._once("read", is_durable=False)
+
+    def writing(self) -> AbstractContextManager[Connection]:
+        return self._once("write", is_durable=True)
+
+    def noting(self) -> AbstractContextManager[Connection]:
+        return self._once("note", is_durable=False)
+
+    def close(self) -> None:
+        pass
+
+    def _warn_of_network(self) -> None:
+        pass
+
+    def _engine(self, *, is_durable: bool) -> sa.Engine:
+        return disk().engine
+
+    @contextmanager
+    def _once(self, kind: str, *, is_durable: bool) -> Iterator[Connection]:
+        process, world = self._process, self._process.world
+        weight = _WEIGHTS[kind]
+        process.step(kind, "database")
+        if process.hits(Misfortune.DATABASE_AWAY, kind):
+            process.sleep(world.luck.random() * 200)
+            raise Unavailable(f"catalog {URL}: it can't be reached; try again")
+        disk().now_ms = int(world.scheduler.now_ms)
+        process.is_in_database = True
+        try:
+            connection = disk().opened
+            with connection.begin():
+                yield connection
+                if process.hits(Misfortune.REPLY_LOST, kind, weight):
+                    raise _Lost
+        except _Lost:
+            raise self._unsettled(kind) from None
+        except SQLAlchemyError as error:
+            raise translated(error, self.url) from error
+        finally:
+            process.is_in_database = False
+        if is_durable and Misfortune.POWER_LOSS in world.luck.kinds:
+            disk().make_durable()
+        if process.hits(Misfortune.REPLY_UNANSWERED, kind, weight):
+            raise self._unsettled(kind)
+        process.step(f"{kind} done", "database")
+
+    def _unsettled(self, kind: str) -> Unavailable:
+        what = f"catalog {URL}: the connection was lost"
+        return Unavailable(what) if kind == "read" else CommitUnsettled(what)
+
+
+class _Lost(Exception):
+    """Rolls a transaction back whose caller isn't told."""

@@ -1,0 +1,202 @@
+"""Definitions beside writers: tables are made, dropped, renamed, replaced, widened, and given away.
+
+Owns these programs and their auditor. Names are changed one after the other, in the order of the
+lake's instants: so the names at the end, and whose rows each table has, are known from what stands.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tests.simulation.history import OPEN, Doubt, Record, Told
+from tests.simulation.programs import Plan, Program, Runner, any_level, unchecked
+from tests.simulation.statements import COLUMNS, State
+from tests.simulation.stores import ROOT
+
+KIND = "definitions"
+NAMES = ("x", "y", "z")
+GIVEN_AWAY = "w"  # is detached and attached again
+
+
+@dataclass(slots=True)
+class Table:
+    """A table as it has to be: the tags of its rows, and its columns."""
+
+    tags: Counter[str] = field(default_factory=Counter)
+    columns: tuple[str, ...] = ("k", "v", "tag")
+
+
+Names = dict[str, Table]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A statement on names; `makes` does the same to the names in memory."""
+
+    text: str
+    makes: Callable[[Names], None]
+
+    def sql(self, names: Mapping[str, str]) -> str:
+        return self.text
+
+    def on(self, state: State) -> tuple[State, object]:
+        raise AssertionError("definitions have an auditor of their own")
+
+
+def create(name: str) -> Change:
+    def makes(names: Names) -> None:
+        _expect(name not in names, f"{name} is made, and there is one")
+        names[name] = Table()
+
+    return Change(f"CREATE TABLE {name} ({COLUMNS}) USING delta", makes)
+
+
+def replace(name: str) -> Change:
+    def makes(names: Names) -> None:
+        names[name] = Table()
+
+    return Change(f"CREATE OR REPLACE TABLE {name} ({COLUMNS}) USING delta", makes)
+
+
+def drop(name: str) -> Change:
+    def makes(names: Names) -> None:
+        _expect(name in names, f"{name} is dropped, and isn't there")
+        del names[name]
+
+    return Change(f"DROP TABLE {name}", makes)
+
+
+def rename(name: str, other: str) -> Change:
+    def makes(names: Names) -> None:
+        _expect(name in names and other not in names, f"{name} is renamed to {other}: {set(names)}")
+        names[other] = names.pop(name)
+
+    return Change(f"ALTER TABLE {name} RENAME TO {other}", makes)
+
+
+def widen(name: str, column: str) -> Change:
+    def makes(names: Names) -> None:
+        _expect(column not in names[name].columns, f"{name} gets the column {column} twice")
+        names[name].columns += (column,)
+
+    return Change(f"ALTER TABLE {name} ADD COLUMN {column} INT", makes)
+
+
+def insert(name: str, tag: str) -> Change:
+    def makes(names: Names) -> None:
+        _expect(name in names, f"a row comes to {name}, which isn't there")
+        names[name].tags[tag] += 1
+
+    return Change(f"INSERT INTO {name} (k, v, tag) VALUES (1, 1, '{tag}')", makes)
+
+
+def nothing(names: Names) -> None:
+    """What changes no name and no row that names have."""
+
+
+def definitions(chance: random.Random, _tables: Sequence[str]) -> Plan:
+    """Definitions and writers."""
+    initial: State = {name: ((0, 0, f"{name}0"),) for name in (*NAMES[:2], GIVEN_AWAY)}
+    clients = [
+        [_program(chance) for _ in range(chance.randint(1, 3))] for _ in range(chance.randint(2, 4))
+    ]
+    return Plan(KIND, initial, clients, any_level(chance), unchecked, may_be_refused=True)
+
+
+def _program(chance: random.Random) -> Program:
+    one, other = chance.sample(NAMES, 2)
+    column = f"c{chance.randrange(3)}"
+    kind = chance.random()
+
+    def body(runner: Runner) -> None:
+        tag = runner.tag
+        for change in chosen(tag):
+            runner.do(change)
+
+    def chosen(tag: str) -> Sequence[Change]:
+        if kind < 0.3:
+            return [insert(one, tag)]
+        if kind < 0.4:
+            return [insert(one, tag), insert(other, tag)]
+        if kind < 0.5:
+            return [create(one), insert(one, tag)]
+        if kind < 0.6:
+            return [drop(one)]
+        if kind < 0.65:
+            return [drop(one), create(one), insert(one, tag)]
+        if kind < 0.75:
+            return [rename(one, other)]
+        if kind < 0.8:
+            return [insert(one, tag), rename(one, other), insert(other, f"{tag}+")]
+        if kind < 0.85:
+            return [replace(one)]
+        if kind < 0.9:
+            return [widen(one, column)]
+        if kind < 0.95:
+            return [Change(f"INSERT INTO {GIVEN_AWAY} VALUES (1, 1, '{tag}')", nothing)]
+        place = f"delta.`{ROOT}/lake/{GIVEN_AWAY}`"
+        return [Change(f"INSERT INTO {place} VALUES (1, 1, '{tag}')", nothing)]
+
+    is_alone = kind < 0.3 or 0.5 <= kind < 0.6 or 0.65 <= kind < 0.75 or kind >= 0.8
+    if chance.random() < 0.1:
+        is_back = chance.random() < 0.5
+        return Program(
+            "give back" if is_back else "give away",
+            lambda runner: runner.attach(GIVEN_AWAY) if is_back else runner.detach(GIVEN_AWAY),
+            outside=True,
+        )
+    return Program("definition", body, alone=is_alone and chance.random() < 0.6, attempts=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A table at the end of a run."""
+
+    tags: Counter[str]
+    columns: tuple[str, ...]
+
+
+def check(
+    records: Sequence[Record],
+    instants: Mapping[str, int],
+    initial: State,
+    final: Mapping[str, Found],
+) -> None:
+    """Raises Doubt unless the names and their rows are those of what stands, in its order."""
+    names = {
+        name: Table(Counter(tag for _, _, tag in rows))
+        for name, rows in initial.items()
+        if name != GIVEN_AWAY
+    }
+    away = Counter(final[GIVEN_AWAY].tags)
+    for record in records:
+        stands = record.id in instants
+        texts = [step.statement.text for step in record.steps if isinstance(step.statement, Change)]
+        if any(f"lake/{GIVEN_AWAY}`" in text or f"INTO {GIVEN_AWAY} " in text for text in texts):
+            tag = record.client.partition(" ")[0]
+            stands = away[tag] > 0
+            _expect(away[tag] < 2, f"{tag} is there twice in {GIVEN_AWAY}")
+        if record.told is Told.COMMITTED and record.steps and not stands:
+            raise Doubt(f"{record.client} was told it is committed, and it isn't: {texts}")
+        if stands and record.told is not Told.COMMITTED and record.told not in OPEN:
+            raise Doubt(f"{record.client} was told {record.told.value}, and it stands: {texts}")
+    for record in sorted(records, key=lambda one: instants.get(one.id, 0)):
+        if record.id in instants:
+            for step in record.steps:
+                if isinstance(step.statement, Change):
+                    step.statement.makes(names)
+    expected = {name: (table.tags, table.columns) for name, table in names.items()}
+    found = {
+        name: (table.tags, table.columns) for name, table in final.items() if name != GIVEN_AWAY
+    }
+    for name in expected.keys() | found.keys():
+        if expected.get(name) != found.get(name):
+            raise Doubt(f"{name}: expected {expected.get(name)}, found {found.get(name)}")
+
+
+def _expect(is_so: bool, what: str) -> None:
+    if not is_so:
+        raise Doubt(what)

@@ -1,0 +1,133 @@
+"""The misfortunes of one run: which there are, how likely each is, and which ones happened.
+
+Owns the chance that they come from, which is apart from the schedule's and the programs': a run
+with one misfortune less is otherwise as it was, as far as that can be.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Misfortune(Enum):
+    """What can go wrong, once in so many requests where it does."""
+
+    # Requests to a bucket.
+    PUT_LOST = "a put never arrives, nor does a reply"
+    PUT_UNANSWERED = "a put is done, and no reply arrives"
+    PUT_LATE = "a put arrives later, after others, and no reply does"
+    PUT_TWICE = "a put is sent twice, and the second reply is the one that arrives"
+    DELETE_LATE = "a delete is done once more, later"
+    STORE_AWAY = "the store refuses for now"
+    LISTING_STALE = "a listing doesn't know the newest objects yet"
+    # A disk.
+    WRITE_TORN = "the process dies in the middle of a write"
+    DISK_FULL = "the disk has no space left"
+    POWER_LOSS = "all processes die, and what wasn't made durable may be gone"
+    # The database.
+    REPLY_LOST = "a database transaction isn't done, and nobody knows"
+    REPLY_UNANSWERED = "a database transaction is done, and nobody knows"
+    DATABASE_AWAY = "the database can't be reached for now"
+    # Processes.
+    CRASH = "a process dies"
+    STALL = "a process stands still for a while"
+    INTERRUPT = "a statement is stopped in the middle, as by Ctrl-C"
+    SLOW = "a request takes seconds"
+    # Clocks.
+    CLOCK_WRONG = "a process's clock is minutes off"
+    CLOCK_JUMP = "a process's clock jumps by minutes"
+
+
+_LIKELIHOOD: Mapping[Misfortune, float] = {
+    Misfortune.PUT_LOST: 0.05,
+    Misfortune.PUT_UNANSWERED: 0.06,
+    Misfortune.PUT_LATE: 0.05,
+    Misfortune.PUT_TWICE: 0.06,
+    Misfortune.DELETE_LATE: 0.2,
+    Misfortune.STORE_AWAY: 0.01,
+    Misfortune.LISTING_STALE: 0.2,
+    Misfortune.WRITE_TORN: 0.02,
+    Misfortune.DISK_FULL: 0.02,
+    Misfortune.POWER_LOSS: 0.002,
+    Misfortune.REPLY_LOST: 0.015,
+    Misfortune.REPLY_UNANSWERED: 0.02,
+    Misfortune.DATABASE_AWAY: 0.01,
+    Misfortune.CRASH: 0.006,
+    Misfortune.STALL: 0.004,
+    Misfortune.INTERRUPT: 0.006,
+    Misfortune.SLOW: 0.02,
+    Misfortune.CLOCK_WRONG: 0.5,
+    Misfortune.CLOCK_JUMP: 0.02,
+}
+OF_BUCKETS = {
+    Misfortune.PUT_LOST,
+    Misfortune.PUT_UNANSWERED,
+    Misfortune.PUT_LATE,
+    Misfortune.PUT_TWICE,
+    Misfortune.DELETE_LATE,
+    Misfortune.STORE_AWAY,
+    Misfortune.LISTING_STALE,
+}
+OF_DISKS = {Misfortune.WRITE_TORN, Misfortune.DISK_FULL, Misfortune.POWER_LOSS}
+_CALM = 0.15  # of the runs nothing goes wrong
+_KINDS_EACH = 0.3
+_MOST = 12  # so that a run comes to something
+
+
+@dataclass(frozen=True, slots=True)
+class Struck:
+    """A misfortune that happened: the so-manieth of the run."""
+
+    number: int
+    kind: Misfortune
+    where: str
+
+
+class Luck:
+    """Tells where something goes wrong. `without`: what doesn't happen in a smaller case."""
+
+    def __init__(
+        self,
+        seed: int,
+        possible: set[Misfortune],
+        *,
+        without_kinds: frozenset[Misfortune] = frozenset(),
+        without_numbers: frozenset[int] = frozenset(),
+    ) -> None:
+        self._chance = random.Random(f"luck {seed}")
+        is_calm = self._chance.random() < _CALM
+        self.kinds = {
+            kind
+            for kind in Misfortune
+            if (self._chance.random() < _KINDS_EACH) and kind in possible and not is_calm
+        }
+        self._strength = self._chance.choice([0.5, 1.0, 1.0, 2.0])
+        self._without_kinds = without_kinds
+        self._without_numbers = without_numbers
+        self._drawn = 0
+        self.is_quiet = False
+        self.struck: list[Struck] = []
+
+    def strikes(self, kind: Misfortune, where: str, weight: float = 1.0) -> bool:
+        """Whether it happens, here and now; `weight`: how much likelier than elsewhere."""
+        if self.is_quiet or kind not in self.kinds or len(self.struck) >= _MOST:
+            return False
+        if self._chance.random() >= _LIKELIHOOD[kind] * self._strength * weight:
+            return False
+        self._drawn += 1
+        if kind in self._without_kinds or self._drawn in self._without_numbers:
+            return False
+        self.struck.append(Struck(self._drawn, kind, where))
+        return True
+
+    def random(self) -> float:
+        """A number in [0, 1) for how bad it is."""
+        return self._chance.random()
+
+    def counts(self) -> Counter[str]:
+        """How often each happened."""
+        return Counter(one.kind.name for one in self.struck)

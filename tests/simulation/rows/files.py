@@ -1,0 +1,230 @@
+"""Data files of a table: rows become Parquet in the table's store, and rows again.
+
+Owns the bytes of the row plane: real Parquet, real statistics, real deletion vectors. Everything
+goes through the table's `Store`, one request after the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyroaring import BitMap64
+
+from tests.simulation.rows.frames import RowFrame
+from tests.simulation.rows.scopes import Name, Row, Rows
+from tests.simulation.rows.values import LONG
+from txlake.errors import CorruptTable
+from txlake.log.files import adds_of
+from txlake.log.predicates import Predicate
+from txlake.log.snapshot import Snapshot
+from txlake.ports import Store
+from txlake.protocol import paths
+from txlake.protocol.actions import Add
+from txlake.protocol.partition_values import format_value, parse_value
+from txlake.protocol.types import Field
+from txlake.spark.reading import FILE, ROW
+from txlake.spark.types import parquet_field
+from txlake.spark.vectors import load_vector
+from txlake.spark.work import Work
+from txlake.spark.writing import add_of, data_fields, partition_fields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowWork(Work):
+    """A table as a statement sees it, whose scans are rows.
+
+    `store_at` gives the store of a folder, for files that lie outside of the table.
+    """
+
+    store_at: Callable[[str], Store]
+
+    def scan(
+        self,
+        files: pa.Table,
+        *,
+        positions: bool = False,
+        deleted: Mapping[int, BitMap64] | None = None,
+        where: Predicate | None = None,
+    ) -> Any:
+        names = [Name(item.name, item.type) for item in self.snapshot.schema]
+        if positions:
+            names += [Name(FILE, LONG, hidden=True), Name(ROW, LONG, hidden=True)]
+        rows: list[Row] = []
+        for place, add in enumerate(adds_of(files)):
+            hidden = (deleted or {}).get(place)
+            for position, row in live_rows(self, add):
+                if hidden is None or position not in hidden:
+                    rows.append((*row, place, position) if positions else row)
+        return RowFrame(Rows(tuple(names), rows))
+
+
+def live_rows(work: Work, add: Add) -> list[tuple[int, Row]]:
+    """The rows of a file that aren't deleted, with their positions."""
+    rows = list(enumerate(rows_of(work, add)))
+    if add.deletion_vector is None:
+        return rows
+    deleted = load_vector(work.store, add.deletion_vector, work.storage_options)
+    return [(position, row) for position, row in rows if position not in deleted]
+
+
+def rows_of(work: Work, add: Add) -> tuple[Row, ...]:
+    """All rows of a file, in its order, as the table's columns."""
+    snapshot = work.snapshot
+    physical = _decoded(_bytes(work, add.path), snapshot)
+    values = add.partition_values
+    partition = {
+        item.name: parse_value(values.get(item.physical_name), item.type)
+        for item in partition_fields(snapshot)
+    }
+    if not partition:
+        return physical
+    rows = []
+    for row in physical:
+        cells = iter(row)
+        names = snapshot.schema.names
+        rows.append(tuple(partition[n] if n in partition else next(cells) for n in names))
+    return tuple(rows)
+
+
+def _bytes(work: Work, path: str) -> bytes:
+    try:
+        if not paths.is_absolute(path):
+            return work.store.get(paths.decode_path(path))
+        assert isinstance(work, RowWork)
+        folder, _, name = paths.absolute_url(work.store.url, path).rpartition("/")
+        return work.store_at(folder).get(paths.decode_path(name))
+    except FileNotFoundError as error:
+        raise CorruptTable(
+            f"{work.snapshot.table}: data file {path} is in the log but not in the store"
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """What the data files of a schema look like; `text` is the schema as the log has it."""
+
+    text: str
+    partitions: tuple[str, ...]
+    fields: tuple[Field, ...]
+    schema: pa.Schema
+
+
+_LAYOUTS: dict[tuple[str, tuple[str, ...]], _Layout] = {}
+
+
+def _layout(snapshot: Snapshot) -> _Layout:
+    text = snapshot.metadata.schema_string
+    assert text is not None
+    key = text, tuple(snapshot.partition_columns)
+    if key not in _LAYOUTS:
+        fields = tuple(data_fields(snapshot))
+        _LAYOUTS[key] = _Layout(*key, fields, pa.schema([parquet_field(item) for item in fields]))
+    return _LAYOUTS[key]
+
+
+_KNOWN_MAX = 4096
+_known: dict[tuple[bytes, str, tuple[str, ...]], tuple[Row, ...]] = {}
+
+
+def _decoded(data: bytes, snapshot: Snapshot) -> tuple[Row, ...]:
+    """The rows of a file's bytes, as the columns that data files hold; read once."""
+    layout = _layout(snapshot)
+    key = (data, layout.text, layout.partitions)
+    if key not in _known:
+        table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+        columns = []
+        for _item, wanted in zip(layout.fields, layout.schema, strict=True):
+            if wanted.name in table.column_names:
+                columns.append(table.column(wanted.name).cast(wanted.type).to_pylist())
+            else:
+                columns.append([None] * table.num_rows)
+        _remember(key, tuple(zip(*columns, strict=True)) if columns else ((),) * table.num_rows)
+    return _known[key]
+
+
+def _remember(key: tuple[bytes, str, tuple[str, ...]], rows: tuple[Row, ...]) -> None:
+    if len(_known) >= _KNOWN_MAX:
+        _known.clear()
+    _known[key] = rows
+
+
+# Writing
+
+
+def write_rows(work: Work, rows: Sequence[Row], *, data_change: bool = True) -> tuple[Add, ...]:
+    """Writes rows of the table's columns as new data files, one a partition; their actions."""
+    if not rows:
+        return ()
+    snapshot = work.snapshot
+    layout = _layout(snapshot)
+    target = work.target(data_change=data_change)
+    partitions = partition_fields(snapshot)
+    names = snapshot.schema.names
+    places = [names.index(item.name) for item in partitions]
+    data_places = [names.index(item.name) for item in layout.fields]
+    groups: dict[tuple[str | None, ...], list[Row]] = {}
+    for row in rows:
+        key = tuple(
+            format_value(row[place], item.type) or None
+            for place, item in zip(places, partitions, strict=True)
+        )
+        groups.setdefault(key, []).append(row)
+    job_id, now_ms = work.system.new_id(), work.system.now_ms()
+    physical = [item.physical_name for item in partitions]
+    adds = []
+    for number, (values, members) in enumerate(groups.items()):
+        name = f"part-00000-{job_id}.c{number:03d}.snappy.parquet"
+        folder = paths.partition_folder(list(zip(physical, values, strict=True)))
+        path = f"{folder}/{name}" if folder else name
+        cells = tuple(tuple(row[place] for place in data_places) for row in members)
+        data, footer = _encoded(layout.schema, cells)
+        work.store.put(path, data)
+        _remember((data, layout.text, layout.partitions), cells)
+        adds.append(
+            add_of(
+                target,
+                paths.encode_path(path),
+                len(data),
+                footer,
+                now_ms,
+                partition=values,
+                with_nan=_with_nan(layout.schema, cells),
+            )
+        )
+    return tuple(adds)
+
+
+def _encoded(schema: pa.Schema, rows: Sequence[Row]) -> tuple[bytes, pq.FileMetaData]:
+    columns = zip(*rows, strict=True) if len(schema) else ()
+    arrays = [pa.array(column, item.type) for column, item in zip(columns, schema, strict=True)]
+    footers: list[pq.FileMetaData] = []
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        sink,
+        schema,
+        compression="snappy",
+        version="2.6",
+        store_schema=False,
+        use_dictionary=False,
+        metadata_collector=footers,
+    ) as writer:
+        writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+    return sink.getvalue().to_pybytes(), footers[0]
+
+
+def _with_nan(schema: pa.Schema, rows: Iterable[Row]) -> set[tuple[str, ...]]:
+    """The columns in which there is a NaN, by their names in the file."""
+    floats = [place for place, item in enumerate(schema) if pa.types.is_floating(item.type)]
+    if not floats:
+        return set()
+    return {
+        (schema.field(place).name,)
+        for row in rows
+        for place in floats
+        if row[place] is not None and math.isnan(row[place])
+    }

@@ -1,0 +1,291 @@
+"""MERGE as a change of a table, of rows that this process holds.
+
+Owns the join, and which clause takes which row. What the statement reads of the target is the
+engine's own planning: the ON condition's part on the target, and the keys of the source's rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from tests.simulation.rows import fitting, values
+from tests.simulation.rows.changes import Texts, delete_positions
+from tests.simulation.rows.expressions import parsed
+from tests.simulation.rows.files import live_rows, write_rows
+from tests.simulation.rows.queries import compiler
+from tests.simulation.rows.scopes import Name, Row, Rows, Scope, Typed
+from txlake.errors import InvalidRequest
+from txlake.log.files import adds_of
+from txlake.protocol.actions import Action
+from txlake.protocol.types import Struct, to_arrow_type
+from txlake.spark import dml
+from txlake.spark import merge as of_spark
+from txlake.spark.executor import DELETE, DELETE_BY_SOURCE, INSERT, UPDATE, UPDATE_BY_SOURCE
+from txlake.spark.merge_job import _ACTIONS
+from txlake.spark.merge_source import HeldSource, _gives_the_time_twice, keys_in_target
+from txlake.spark.rows import GENERATION_EXPRESSION
+from txlake.spark.types import spark_schema
+from txlake.spark.work import Work
+from txlake.spark.writing import Written
+from txlake.statements import (
+    BySourceDelete,
+    BySourceUpdate,
+    Default,
+    MatchedDelete,
+    MatchedUpdate,
+    Merge,
+    NotMatchedInsert,
+    Star,
+)
+from txlake.statements.data import MergeClause
+from txlake.transaction.change import Change, Read
+
+
+@dataclass(frozen=True)
+class _Clause:
+    """A clause over the joined rows: when it takes one, and the row that it makes of it."""
+
+    action: int
+    holds: Callable[[Row], bool]
+    given: Mapping[str, fitting.Value]
+
+
+def merge(
+    work: Work,
+    texts: Texts,
+    statement: Merge,
+    source: Rows,
+    evolve: of_spark.EvolveSchema,
+) -> Change:
+    """Changes the target by the first clause that holds for each row."""
+    of_spark.check_clauses(statement)
+    source = Rows(source.visible, source.rows).qualified(statement.source_alias)
+    schema_actions: tuple[Action, ...] = ()
+    if statement.schema_evolution:
+        wanted = of_spark._evolved(work, statement, source.schema)
+        if wanted != work.snapshot.schema:
+            schema_actions = evolve(wanted)
+            work = work.after(schema_actions)
+    read = _read(work, statement, source)
+    files = work.snapshot.select(read.predicate)
+    job = _Job(work, texts, statement, source)
+    job.run(files)
+    adds = (
+        *write_rows(work, job.images(changed=True)),
+        *write_rows(work, job.images(changed=False)),
+    )
+    deletions = delete_positions(work, files, job.replaced)
+    written = Written(adds=adds, replaced=job.replaced, actions=job.actions)
+    counts = of_spark._counts(written, of_spark._replaced(written))
+    return Change(
+        operation="MERGE",
+        parameters=of_spark._parameters(statement),
+        actions=(*schema_actions, *deletions.actions, *adds),
+        metrics={
+            **counts,
+            "numTargetRowsCopied": deletions.rows_copied,
+            "numTargetFilesAdded": deletions.files_added + len(adds),
+            "numTargetFilesRemoved": deletions.files_removed,
+            "numTargetBytesAdded": deletions.bytes_added + sum(add.size for add in adds),
+            "numTargetBytesRemoved": deletions.bytes_removed,
+            "numTargetDeletionVectorsAdded": deletions.vectors_added,
+            "numTargetDeletionVectorsRemoved": deletions.vectors_removed,
+            "numTargetDeletionVectorsUpdated": 0,
+            "numTargetChangeFilesAdded": 0,
+        },
+        reads=(read,),
+        affected={
+            "num_affected_rows": counts["numTargetRowsUpdated"]
+            + counts["numTargetRowsDeleted"]
+            + counts["numTargetRowsInserted"],
+            "num_updated_rows": counts["numTargetRowsUpdated"],
+            "num_deleted_rows": counts["numTargetRowsDeleted"],
+            "num_inserted_rows": counts["numTargetRowsInserted"],
+        },
+    )
+
+
+def _read(work: Work, statement: Merge, source: Rows) -> Read:
+    """What the statement depends on: with a source that is held, rows of its keys alone."""
+    read = of_spark.target_read(work, statement, source.schema)
+    if _gives_the_time_twice(statement, work.snapshot.schema):
+        return read
+    held = HeldSource(_table(source), spark_schema(source.schema), statement.source_alias)
+    return of_spark._of_keys(read, keys_in_target(work, statement, held))
+
+
+def _table(source: Rows) -> pa.Table:
+    columns = [
+        pa.array([row[place] for row in source.rows], to_arrow_type(one.type))
+        for place, one in enumerate(source.names)
+    ]
+    return pa.Table.from_arrays(columns, names=[one.name for one in source.names])
+
+
+class _Job:
+    """The join, and each row's outcome."""
+
+    def __init__(self, work: Work, texts: Texts, statement: Merge, source: Rows) -> None:
+        self._work, self._texts = work, texts
+        self._statement, self._source = statement, source
+        snapshot = work.snapshot
+        target = fitting.names_of(snapshot, statement.target_alias or work.name)
+        self._width = len(target)
+        self._both = Scope((*target, *source.names))
+        # In the clauses of one side alone the other side's columns have no names.
+        self._target = Scope((*target, *map(_unseen, source.names)))
+        self._of_source = Scope((*map(_unseen, target), *source.names))
+        self._matched = self._clauses((MatchedUpdate, MatchedDelete), self._both)
+        self._inserts = self._clauses((NotMatchedInsert,), self._of_source)
+        self._by_source = self._clauses((BySourceUpdate, BySourceDelete), self._target)
+        self.replaced: dict[int, BitMap64] = {}
+        self.actions: dict[int, int] = {}
+        self._taken: list[tuple[_Clause, Row]] = []
+
+    def run(self, files: pa.Table) -> None:
+        """Decides every row. Raises InvalidRequest for a row that several source rows change."""
+        text, tables = self._texts(self._statement.on)
+        matches = compiler(self._both, tables).condition(parsed(text))
+        met: set[int] = set()
+        nothing = (None,) * len(self._source.names)
+        for ordinal, add in enumerate(adds_of(files)):
+            for place, row in live_rows(self._work, add):
+                partners = [
+                    (number, (*row, *other))
+                    for number, other in enumerate(self._source.rows)
+                    if matches((*row, *other))
+                ]
+                met.update(number for number, _ in partners)
+                if partners:
+                    taken = [
+                        found for _, pair in partners if (found := _first(self._matched, pair))
+                    ]
+                    if len(taken) > 1 and not of_spark._only_deletes(self._statement):
+                        raise self._ambiguous(len(taken), row)
+                    taken = taken[:1]
+                else:
+                    found = _first(self._by_source, (*row, *nothing))
+                    taken = [found] if found else []
+                for one in taken:
+                    self._take(*one)
+                    self.replaced.setdefault(ordinal, BitMap64()).add(place)
+        nobody = (None,) * self._width
+        for number, other in enumerate(self._source.rows):
+            if number not in met:
+                inserted = _first(self._inserts, (*nobody, *other))
+                if inserted is not None:
+                    self._take(*inserted)
+
+    def _take(self, clause: _Clause, row: Row) -> None:
+        self._taken.append((clause, row))
+        self.actions[clause.action] = self.actions.get(clause.action, 0) + 1
+
+    def images(self, *, changed: bool) -> list[Row]:
+        """The new rows: of those that were changed, or of those that are inserted."""
+        images: list[Row] = []
+        for clause, row in self._taken:
+            if clause.action in (DELETE, DELETE_BY_SOURCE):
+                continue
+            if (clause.action != INSERT) == changed:
+                assert clause.action in (INSERT, UPDATE, UPDATE_BY_SOURCE)
+                images += fitting.filled([row], clause.given, self._work.snapshot)
+        fitting.check(images, self._work.snapshot)
+        return images
+
+    def _ambiguous(self, number: int, row: Row) -> InvalidRequest:
+        table, names = self._work.snapshot.table, self._work.snapshot.schema.names
+        shown = json.dumps(dict(zip(names, map(values.json_of, row), strict=True)))
+        return InvalidRequest(
+            f"MERGE INTO {table}: {number} source rows match the target row {shown}, and it isn't "
+            "clear which one counts. Nothing was written"
+        )
+
+    # Clauses
+
+    def _clauses(self, kinds: tuple[type[MergeClause], ...], scope: Scope) -> list[_Clause]:
+        return [
+            self._clause(clause, scope)
+            for clause in self._statement.clauses
+            if isinstance(clause, kinds)
+        ]
+
+    def _clause(self, clause: MergeClause, scope: Scope) -> _Clause:
+        holds: Callable[[Row], bool] = _always
+        if clause.condition is not None:
+            text, tables = self._texts(clause.condition)
+            holds = compiler(scope, tables).condition(parsed(text))
+        action = _ACTIONS[type(clause)]
+        if isinstance(clause, MatchedDelete | BySourceDelete):
+            return _Clause(action, holds, {})
+        if isinstance(clause.assignments, Star):
+            given = self._star(clause)
+        else:
+            given = self._explicit(clause, scope)
+        if not isinstance(clause, NotMatchedInsert):
+            kept = {
+                item.name: _at(place)
+                for place, item in enumerate(self._work.snapshot.schema)
+                if GENERATION_EXPRESSION not in item.metadata
+            }
+            given = {**kept, **given}
+        return _Clause(action, holds, given)
+
+    def _star(self, clause: MergeClause) -> dict[str, fitting.Value]:
+        schema: Struct = self._source.schema
+        given: dict[str, fitting.Value] = {}
+        for item in self._work.snapshot.schema:
+            found = schema.find(item.name)
+            if found is None:
+                if not self._statement.schema_evolution:
+                    raise InvalidRequest(
+                        f"MERGE INTO {self._work.snapshot.table}: the source has no column "
+                        f"{item.name!r}, which `*` needs; it has {', '.join(schema.names)}"
+                    )
+                continue
+            place = self._width + schema.names.index(found.name)
+            value = Typed(found.type, _at(place))
+            given[item.name] = fitting.storable(value, item, self._work.snapshot)
+        return given
+
+    def _explicit(self, clause: MergeClause, scope: Scope) -> dict[str, fitting.Value]:
+        assert not isinstance(clause, MatchedDelete | BySourceDelete)
+        assert not isinstance(clause.assignments, Star)
+        alias = self._statement.target_alias
+        given: dict[str, fitting.Value] = {}
+        resolved = dml.resolve_assignments(self._work, clause.assignments, alias)
+        for name, entries in resolved.items():
+            [(inner, value)] = entries
+            assert inner == (), f"fields of structs aren't known here: {inner}"
+            item = self._work.snapshot.schema.find(name)
+            assert item is not None
+            if isinstance(value, Default):
+                given[name] = fitting.default_value(item)
+                continue
+            text, tables = self._texts(value)
+            typed = compiler(scope, tables).typed(parsed(text))
+            given[name] = fitting.storable(typed, item, self._work.snapshot)
+        return given
+
+
+def _first(clauses: Sequence[_Clause], row: Row) -> tuple[_Clause, Row] | None:
+    for clause in clauses:
+        if clause.holds(row):
+            return clause, row
+    return None
+
+
+def _unseen(one: Name) -> Name:
+    return replace(one, name="\0", qualifier=None, hidden=True)
+
+
+def _at(place: int) -> fitting.Value:
+    return lambda row: row[place]
+
+
+def _always(_: Row) -> bool:
+    return True

@@ -1,0 +1,187 @@
+"""The statements of the simulated programs: each as SQL, and as what it does to rows in memory.
+
+Tables have the columns k, v and tag. Rows are kept as sorted tuples, so that a doubled row shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+Row: TypeAlias = tuple[int, int, str]
+Rows: TypeAlias = tuple[Row, ...]
+State: TypeAlias = Mapping[str, Rows]
+"""The rows of each table by its name in programs."""
+
+COLUMNS = "k INT, v INT, tag STRING"
+
+
+class Statement(Protocol):
+    """What a program asks for."""
+
+    def sql(self, names: Mapping[str, str]) -> str:
+        """The text; `names`: what the tables are called in SQL."""
+        ...
+
+    def on(self, state: State) -> tuple[State, object]:
+        """The tables after it, and its answer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """`k` one of some keys, and `v` at least something; both may be left out."""
+
+    keys: tuple[int, ...] = ()
+    at_least: int | None = None
+
+    def __str__(self) -> str:
+        parts = []
+        if len(self.keys) == 1:
+            parts.append(f"k = {self.keys[0]}")
+        elif self.keys:
+            parts.append(f"k IN ({', '.join(map(str, self.keys))})")
+        if self.at_least is not None:
+            parts.append(f"v >= {self.at_least}")
+        return " AND ".join(parts)
+
+    @property
+    def clause(self) -> str:
+        return f" WHERE {self}" if str(self) else ""
+
+    def takes(self, row: Row) -> bool:
+        return (not self.keys or row[0] in self.keys) and (
+            self.at_least is None or row[1] >= self.at_least
+        )
+
+
+EVERYTHING = Where()
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """The rows, sorted."""
+
+    table: str
+    where: Where = EVERYTHING
+
+    def sql(self, names: Mapping[str, str]) -> str:
+        return f"SELECT k, v, tag FROM {names[self.table]}{self.where.clause}"
+
+    def on(self, state: State) -> tuple[State, object]:
+        return state, tuple(row for row in state[self.table] if self.where.takes(row))
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """New rows."""
+
+    table: str
+    rows: Rows
+
+    def sql(self, names: Mapping[str, str]) -> str:
+        rows = ", ".join(f"({k}, {v}, '{tag}')" for k, v, tag in self.rows)
+        return f"INSERT INTO {names[self.table]} VALUES {rows}"
+
+    def on(self, state: State) -> tuple[State, object]:
+        return _with(state, self.table, (*state[self.table], *self.rows)), None
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """Adds to `v`, and notes by whom in `tag` when `tag` is given."""
+
+    table: str
+    change: int
+    where: Where
+    tag: str | None = None
+
+    def sql(self, names: Mapping[str, str]) -> str:
+        tag = "" if self.tag is None else f", tag = '{self.tag}'"
+        return f"UPDATE {names[self.table]} SET v = v + {self.change}{tag}{self.where.clause}"
+
+    def on(self, state: State) -> tuple[State, object]:
+        rows = tuple(
+            (row[0], row[1] + self.change, row[2] if self.tag is None else self.tag)
+            if self.where.takes(row)
+            else row
+            for row in state[self.table]
+        )
+        return _with(state, self.table, rows), None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Rows that go."""
+
+    table: str
+    where: Where
+
+    def sql(self, names: Mapping[str, str]) -> str:
+        return f"DELETE FROM {names[self.table]}{self.where.clause}"
+
+    def on(self, state: State) -> tuple[State, object]:
+        kept = tuple(row for row in state[self.table] if not self.where.takes(row))
+        return _with(state, self.table, kept), None
+
+
+@dataclass(frozen=True, slots=True)
+class Upsert:
+    """A MERGE: adds to the row of the key, or makes it."""
+
+    table: str
+    key: int
+    change: int
+    tag: str
+
+    def sql(self, names: Mapping[str, str]) -> str:
+        return (
+            f"MERGE INTO {names[self.table]} t "
+            f"USING (SELECT {self.key} AS k, {self.change} AS v, '{self.tag}' AS tag) s "
+            "ON t.k = s.k WHEN MATCHED THEN UPDATE SET v = t.v + s.v "
+            "WHEN NOT MATCHED THEN INSERT (k, v, tag) VALUES (s.k, s.v, s.tag)"
+        )
+
+    def on(self, state: State) -> tuple[State, object]:
+        where = Where((self.key,))
+        if any(where.takes(row) for row in state[self.table]):
+            return Add(self.table, self.change, where).on(state)
+        return Insert(self.table, ((self.key, self.change, self.tag),)).on(state)
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """INSERT ... SELECT: rows of one table, or the same, into another."""
+
+    table: str
+    source: str
+    where: Where
+
+    def sql(self, names: Mapping[str, str]) -> str:
+        return (
+            f"INSERT INTO {names[self.table]} "
+            f"SELECT k, v, tag FROM {names[self.source]}{self.where.clause}"
+        )
+
+    def on(self, state: State) -> tuple[State, object]:
+        taken = tuple(row for row in state[self.source] if self.where.takes(row))
+        return _with(state, self.table, (*state[self.table], *taken)), None
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """A statement that changes no row: OPTIMIZE and the like; `{}` in the text is the table."""
+
+    table: str
+    text: str
+
+    def sql(self, names: Mapping[str, str]) -> str:
+        return self.text.format(names[self.table])
+
+    def on(self, state: State) -> tuple[State, object]:
+        return state, None
+
+
+def _with(state: State, table: str, rows: Rows) -> State:
+    return {**state, table: tuple(sorted(rows))}

@@ -1,0 +1,147 @@
+"""What the simulation found in the engine, each as the smallest story that shows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.simulation.rows import RowEngine, RowSession
+from txlake.catalog import Catalog
+from txlake.errors import Unavailable
+from txlake.ports import Store
+from txlake.session import belongings, transaction
+from txlake.session.belongings import finish
+from txlake.session.transaction import State
+from txlake.settings import Settings
+from txlake.storage import open_store
+from txlake.storage.objects import BucketStore
+from txlake.system import System
+
+
+def lake(name: str) -> RowSession:
+    """A session on a new lake in memory."""
+    system = System()
+    engine = RowEngine(
+        system=system,
+        settings=Settings(),
+        warehouse=open_store(f"memory://{name}/lake"),
+        catalog=Catalog("sqlite://", system),
+    )
+    return RowSession(engine)
+
+
+def test_a_commit_that_is_stopped_after_it_stands_is_not_told_as_rolled_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seed 1002 of the first thousand: Ctrl-C between the ratification and its reply."""
+    session = lake("stopped")
+    session.rows("CREATE TABLE t (n INT) USING delta")
+    together = transaction.commit_together
+
+    def stopped(*given: Any, **named: Any) -> None:
+        together(*given, **named)
+        raise KeyboardInterrupt
+
+    held = session.begin()
+    session.within(held, "INSERT INTO t VALUES (1)")
+    monkeypatch.setattr(transaction, "commit_together", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        held.commit()
+    assert held.state is State.UNKNOWN
+    monkeypatch.undo()
+    assert session.rows("SELECT n FROM t") == [{"n": 1}]
+
+
+def test_a_table_of_a_dropped_one_s_name_isn_t_cleared_away_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seed 1871, definitions beside late deletes: the folder's second clearing took the new table.
+
+    So did opening the lake, where the process that dropped the first one had died in between.
+    """
+    session = lake("cleared")
+    engine = session.engine
+    session.rows("CREATE TABLE t (n INT) USING delta")
+
+    def away(*_: object) -> None:
+        raise Unavailable("the catalog is away")
+
+    with monkeypatch.context() as patch:
+        assert engine.catalog is not None
+        patch.setattr(engine.catalog.ledger, "forget", away)
+        session.rows("DROP TABLE t")
+    session.rows("CREATE TABLE t (n INT) USING delta")
+    session.rows("INSERT INTO t VALUES (1)")
+    finish(engine)
+    assert session.rows("SELECT n FROM t") == [{"n": 1}]
+
+
+def places_of(session: RowSession, count: int) -> list[str]:
+    """Where the tables lie that are made and dropped under one name, one after the other."""
+    catalog = session.engine.catalog
+    assert catalog is not None
+    places = []
+    for _ in range(count):
+        session.rows("CREATE TABLE t (n INT) USING delta")
+        entry = catalog.find("default", "t")
+        assert entry is not None
+        places.append(entry.location)
+        session.rows("DROP TABLE t")
+    return places
+
+
+def test_a_folder_that_was_cleared_in_one_go_is_used_again() -> None:
+    assert places_of(lake("used again"), 2) == ["memory://used%20again/lake/t"] * 2
+
+
+def test_a_folder_whose_clearing_may_arrive_late_isn_t_used_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A bucket repeats a delete that wasn't answered: it may be carried out twice."""
+    monkeypatch.setattr(BucketStore, "is_prompt", False)
+    assert len(set(places_of(lake("late"), 2))) == 2
+
+
+def test_a_folder_that_somebody_else_cleared_isn_t_used_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who opened the lake saw the dropped table, and found its files before they were gone."""
+    session = lake("twice")
+    catalog = session.engine.catalog
+    assert catalog is not None
+    removing = belongings._remove_all
+    others: list[Store] = []
+
+    def both(store: Store) -> None:
+        if not others:
+            others.append(store)
+            finish(session.engine)
+        removing(store)
+
+    monkeypatch.setattr(belongings, "_remove_all", both)
+    assert len(set(places_of(session, 2))) == 2
+    assert len(others) == 1
+
+
+def test_who_comes_after_a_clearing_doesn_t_begin_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its list of dropped tables is from before, and a new table is in the folder."""
+    session = lake("after")
+    engine = session.engine
+    assert engine.catalog is not None
+    ledger = engine.catalog.ledger
+    session.rows("CREATE TABLE t (n INT) USING delta")
+    with monkeypatch.context() as patch:
+        patch.setattr(belongings, "_clear", lambda *_, **__: None)
+        session.rows("DROP TABLE t")
+    dropped = ledger.dropped_tables()
+    (table,) = dropped
+    engine.store_at(table.location).delete(
+        [stored.path for stored in engine.store_at(table.location).list("")]
+    )
+    ledger.forget(table.table_id)
+    session.rows("CREATE TABLE t (n INT) USING delta")
+    session.rows("INSERT INTO t VALUES (1)")
+    monkeypatch.setattr(ledger, "dropped_tables", lambda: dropped)
+    finish(engine)
+    assert session.rows("SELECT n FROM t") == [{"n": 1}]

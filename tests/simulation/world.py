@@ -1,0 +1,414 @@
+"""A run: the world of a case is set up, its clients have their way, and what they did is judged.
+
+Owns the processes: which there are, what a death takes, and who comes in its place.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import random
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tests.simulation import definitions
+from tests.simulation.audit import Audit
+from tests.simulation.books import instants_of, lake_books, path_books
+from tests.simulation.case import Case, Shape, shape_of
+from tests.simulation.clients import Client
+from tests.simulation.database import disk
+from tests.simulation.history import Books, Doubt, Record
+from tests.simulation.luck import Luck, Misfortune, Struck
+from tests.simulation.process import WAREHOUSE, Interrupted, Process
+from tests.simulation.programs import Plan
+from tests.simulation.rows import RowSession
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.statements import COLUMNS, Insert, State
+from tests.simulation.stores import ROOT, Storage
+from tests.simulation.threads import simulated_threads
+from txlake.catalog import Catalog
+from txlake.errors import InvalidRequest, OutcomeUnknown, Unavailable
+from txlake.session.attachment import attach
+from txlake.session.recovery import recover
+from txlake.settings import Settings
+from txlake.statements import TableName
+
+_REBOOT_MS = 3_000
+_OPENINGS_MAX = 30
+_SETTLED_MS = 600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A run that kept all promises.
+
+    Attributes:
+        counts: of what happened, by name.
+        digest: of the trace: equal runs have equal ones.
+        records: what the clients saw.
+        trace: a line each request and event.
+    """
+
+    kind: str
+    counts: Mapping[str, int]
+    digest: str
+    records: tuple[Record, ...]
+    trace: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A world before its clients: what is stored, and what is counted."""
+
+    catalog: bytes
+    storage: Storage
+    tables: dict[str, tuple[str, str]]
+    since: dict[str, int]
+    ids: int
+    now_ms: float
+
+
+_made: dict[object, _Made] = {}
+
+
+class Failure(AssertionError):
+    """A run that broke a promise, with what had gone wrong, and its trace."""
+
+    def __init__(
+        self, case: Case, error: BaseException, struck: Sequence[Struck], trace: Sequence[str]
+    ) -> None:
+        super().__init__(f"{case}: {type(error).__name__}: {error}")
+        self.case = case
+        self.error = error
+        self.struck = tuple(struck)
+        self.trace = tuple(trace)
+
+
+class World:
+    """Everything that is outside of the processes, and the processes."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.shape: Shape = shape_of(case)
+        self.plan: Plan = self.shape.plan
+        self.settings = Settings()
+        self.scheduler = Scheduler(random.Random("schedule"))
+        self.luck = Luck(
+            case.seed,
+            set(self.shape.possible),
+            without_kinds=case.without_kinds,
+            without_numbers=case.without_numbers,
+        )
+        self.storage = Storage(is_disk=False)
+        self.records: list[Record] = []
+        self.processes: list[Process] = []
+        self.crashes = 0
+        self.tables: dict[str, tuple[str, str]] = {}  # by name: the catalog's id, the key
+        self._since: dict[str, int] = {}  # the version of each table that the clients find
+        self._trace: list[tuple[object, ...]] = []
+        self._ids = 0
+        self._clients: dict[int, Client] = {}
+
+    # What processes ask for
+
+    def new_id(self) -> str:
+        """A UUID that no one else has."""
+        self._ids += 1
+        return f"{self._ids:08x}-0000-4000-8000-000000000000"
+
+    def note(self, *what: object) -> None:
+        """Adds a line to the trace."""
+        self._trace.append((round(self.scheduler.now_ms - 1.8e12, 1), *what))
+
+    def trace(self) -> list[str]:
+        """The lines so far."""
+        return [" ".join(map(str, line)) for line in self._trace]
+
+    def kill(self, process: Process) -> None:
+        """The process is gone; another comes, for what its clients have left to do."""
+        process.is_dead = True
+        self.crashes += 1
+        clients = [client for client in self._clients.values() if client.process is process]
+        self.scheduler.kill(process)
+        if any(not client.is_done for client in clients):
+            self._start([client for client in clients if not client.is_done], self.luck.random())
+
+    def lose_power(self) -> None:
+        """All processes die, and what wasn't durable may be gone."""
+        self.note("power loss")
+        living = [process for process in self.processes if not process.is_dead]
+        for process in living:
+            process.is_dead = True
+        if self.shape.has_catalog:
+            disk().lose_power()
+        self.storage.lose_power(lambda: self.luck.random() < 0.5)
+        for process in living:
+            self.kill(process)
+
+    # The run
+
+    def run(self) -> Outcome:
+        """Runs the case. Raises Failure."""
+        was_enabled = gc.isenabled()
+        gc.disable()  # what is collected when would be chance
+        try:
+            with simulated_threads(self.scheduler):
+                self._run()
+        except Exception as error:
+            raise Failure(self.case, error, self.luck.struck, self.trace()) from error
+        finally:
+            if was_enabled:
+                gc.enable()
+        return self._outcome()
+
+    def _run(self) -> None:
+        self.luck.is_quiet = True
+        self._set_up()
+        self.luck.is_quiet = False
+        start = 0
+        for place, count in enumerate(self.shape.sessions):
+            of_it = range(start, start + count)
+            start += count
+            clients = [
+                Client(self, f"c{number}", self.plan.clients[number], self.plan.level)
+                for number in of_it
+            ]
+            self._clients.update(zip(of_it, clients))
+            self._start(clients, place * self.luck.random() * 0.01)
+        self.scheduler.run()
+        self.luck.is_quiet = True
+        self._settle()
+        if self.plan.kind == definitions.KIND:
+            self._judge_names()
+            return
+        final = self._read_all()
+        books = self._books()
+        self._judge(books, final)
+        if self.shape.is_recovered:
+            self._recover(final)
+
+    def _outcome(self) -> Outcome:
+        counts = dict(self.luck.counts())
+        for record in self.records:
+            name = f"told {record.told.value}"
+            counts[name] = counts.get(name, 0) + 1
+        counts["deaths"] = self.crashes
+        counts["turns"] = self.scheduler.turns
+        trace = tuple(self.trace())
+        digest = hashlib.sha256("\n".join(trace).encode()).hexdigest()
+        return Outcome(self.plan.kind, counts, digest, tuple(self.records), trace)
+
+    def _start(self, clients: list[Client], delay: float) -> None:
+        """A process for these clients, after a while."""
+        process = Process(self, len(self.processes))
+        self.processes.append(process)
+        for client in clients:
+            client.process = process
+
+        def boot() -> None:
+            self.scheduler.sleep(delay * _REBOOT_MS)
+            _patiently(process.open)
+            for client in clients:
+                self.scheduler.start(
+                    f"{process} {client.name}",
+                    lambda client=client: client.run(process),
+                    group=process,  # type: ignore[misc]
+                )
+
+        self.scheduler.start(f"{process} boot", boot, group=process)
+
+    def _alone(self, work: Callable[[RowSession], None]) -> None:
+        """Something done by a process of its own while nothing goes wrong."""
+        process = Process(self, len(self.processes))
+        self.processes.append(process)
+
+        def run() -> None:
+            process.open()
+            session = process.session()
+            work(session)
+            session.close()
+
+        self.scheduler.start(f"{process} alone", run, group=process)
+        self.scheduler.run()
+        process.is_dead = True
+        self.scheduler.kill(process)
+
+    def names(self) -> dict[str, str]:
+        """What the tables are called in SQL."""
+        if self.shape.has_catalog:
+            return {name: name for name in self.plan.initial}
+        return {name: f"delta.`{ROOT}/{WAREHOUSE}/{name}`" for name in self.plan.initial}
+
+    def _set_up(self) -> None:
+        """The tables as they are made by a process of their own; once for all equal ones."""
+        shape = self.shape
+        key = (shape.has_catalog, shape.properties, tuple(self.plan.initial.items()))
+        found = _made.get(key)
+        if found is None:
+            if shape.has_catalog:
+                disk().load(_empty_catalog("ffffffff-0000-4000-8000-00000000lake"))
+            self._alone(self._make_tables)
+            found = _Made(
+                disk().content() if shape.has_catalog else b"",
+                self.storage.copy(is_disk=False),
+                self.tables,
+                self._since,
+                self._ids,
+                self.scheduler.now_ms,
+            )
+            _made[key] = found
+        self.settings = shape.settings
+        self.storage = found.storage.copy(is_disk=shape.is_disk)
+        self.storage.is_seen_late = Misfortune.LISTING_STALE in self.luck.kinds
+        self.tables, self._since, self._ids = found.tables, found.since, found.ids
+        if shape.has_catalog:
+            disk().load(found.catalog)
+        self._start_over(found.now_ms)
+
+    def _start_over(self, now_ms: float) -> None:
+        """From here on everything is the seed's, whoever made the tables."""
+        self.scheduler.start_over(random.Random(f"schedule {self.case.seed}"), now_ms)
+        self.processes.clear()
+        self._trace.clear()
+
+    def _make_tables(self, session: RowSession) -> None:
+        names = self.names()
+        properties = ", ".join(f"'{name}' = '{value}'" for name, value in self.shape.properties)
+        for name, rows in self.plan.initial.items():
+            session.rows(
+                f"CREATE TABLE {names[name]} ({COLUMNS}) USING delta TBLPROPERTIES ({properties})"
+            )
+            if rows:
+                session.rows(Insert(name, rows).sql(names))
+            key = f"{WAREHOUSE}/{name}"
+            table_id = ""
+            if session.engine.catalog is not None:
+                entry = session.engine.catalog.find("default", name)
+                assert entry is not None
+                table_id, key = entry.id, entry.location[len(ROOT) + 1 :]
+            self.tables[name] = (table_id, key)
+            self._since[name] = 1 if rows else 0
+
+    # The end
+
+    def _settle(self) -> None:
+        """What is on its way arrives, leases end, and somebody opens the lake."""
+        for process in self.processes:
+            if not process.is_dead:
+                process.is_dead = True
+                self.scheduler.kill(process)
+        while self.storage.late:
+            self.storage.late.pop(0)()
+        self.storage.ghosts.clear()
+        self.storage.is_seen_late = False
+        self.scheduler.now_ms += _SETTLED_MS
+
+    def _read_all(self) -> State:
+        """All rows as a new process reads them, after it wrote to each table once."""
+        found: dict[str, tuple[tuple[int, int, str], ...]] = {}
+        names = self.names()
+
+        def read(session: RowSession) -> None:
+            for name in self.plan.initial:
+                rows = session.rows(f"SELECT k, v, tag FROM {names[name]}")
+                found[name] = tuple(sorted((row["k"], row["v"], row["tag"]) for row in rows))  # type: ignore[misc]
+
+        self._alone(read)
+        return found
+
+    def _books(self) -> Books:
+        if not self.shape.has_catalog:
+            return path_books(self.storage, {name: key for name, (_, key) in self.tables.items()})
+        return lake_books(self.storage, disk().copy(), self.tables)
+
+    def _judge(self, books: Books, final: State) -> None:
+        for name, rows in final.items():
+            newest = books.rows[name][max(books.rows[name])]
+            if rows != newest:
+                raise Doubt(f"{name}: a reader sees {rows}, and the published log says {newest}")
+        audit = Audit(self.records, books, self._since, is_lake=self.shape.has_catalog)
+        audit.check(is_fresh=Misfortune.LISTING_STALE not in self.luck.kinds)
+        self.plan.check(final, self.records)
+
+    def _judge_names(self) -> None:
+        """The names and what they mean at the end, after the table that was given away is back."""
+        final: dict[str, definitions.Found] = {}
+
+        def read(session: RowSession) -> None:
+            catalog = session.engine.catalog
+            assert catalog is not None
+            if catalog.find("default", definitions.GIVEN_AWAY) is None:
+                place = f"{ROOT}/{WAREHOUSE}/{definitions.GIVEN_AWAY}"
+                attach(session, place, definitions.GIVEN_AWAY)
+            for entry in catalog.tables("default"):
+                rows = session.rows(f"SELECT tag FROM {entry.name}")
+                columns = session.snapshot(TableName((entry.name,))).schema.names
+                tags = Counter(str(row["tag"]) for row in rows)
+                final[entry.name] = definitions.Found(tags, tuple(columns))
+
+        self._alone(read)
+        instants = instants_of(disk().copy())
+        definitions.check(self.records, instants, self.plan.initial, final)
+
+    def _recover(self, final: State) -> None:
+        """The catalog is lost, and rebuilt from the logs."""
+        disk().load(_empty_catalog("ffffffff-0000-4000-8000-0000000other"))
+        self._alone(lambda session: self._check_recovered(session))
+        if self._read_all() != final:
+            raise Doubt("the recovered lake has other rows")
+
+    def _check_recovered(self, session: RowSession) -> None:
+        found = recover(session, ())
+        expected = tuple(sorted(f"default.{name}" for name in self.plan.initial))
+        if found.tables != expected:
+            raise Doubt(f"recovered {found.tables}, expected {expected}: {found.unknown}")
+
+
+def _patiently(open_it: Callable[[], object]) -> None:
+    for attempt in range(_OPENINGS_MAX):
+        try:
+            open_it()
+            return
+        except (Unavailable, OutcomeUnknown, Interrupted):
+            if attempt == _OPENINGS_MAX - 1:
+                raise
+        except InvalidRequest as error:
+            if "no space" not in str(error):
+                raise
+
+
+class _Fixed:
+    """`ports.System` that is the same each time."""
+
+    def __init__(self) -> None:
+        self._ids = 0
+
+    def now_ms(self) -> int:
+        return 1_700_000_000_000
+
+    def new_id(self) -> str:
+        self._ids += 1
+        return f"ffffffff-0000-4000-8000-{self._ids:012d}"
+
+    def random(self) -> float:
+        return 0.5
+
+    def wait_ms(self, duration_ms: float) -> None:
+        raise AssertionError("nobody is there to wait for")
+
+    def monotonic_ms(self) -> float:
+        return 0.0
+
+
+@lru_cache
+def _empty_catalog(lake: str) -> bytes:
+    """The bytes of the catalog of a new lake."""
+    catalog = Catalog("sqlite://", _Fixed())
+    with catalog._on.writing() as connection:
+        connection.exec_driver_sql("UPDATE txlake_facts SET value = ?", (lake,))
+        made = connection.connection.driver_connection
+    assert isinstance(made, sqlite3.Connection)
+    return bytes(made.serialize())

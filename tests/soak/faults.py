@@ -9,12 +9,13 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TypeVar
 
 from txlake.errors import InvalidRequest, Unavailable
 from txlake.ports import PutOutcome, StoredObject
 from txlake.storage.local import LocalStore
 
+Answer = TypeVar("Answer")
 MARK = "a fault of the soak's"
 
 
@@ -64,7 +65,7 @@ class Faults:
         ):
             setattr(LocalStore, name, method)
 
-    def _around(self, name: str, path: str, request: Callable[[], Any]) -> Any:
+    def _around(self, name: str, path: str, request: Callable[[], Answer]) -> Answer:
         if self._is_due(f"{name} never arrived"):
             raise Unavailable(f"{path}: {MARK}: the store can't be reached")
         answer = request()

@@ -70,9 +70,9 @@ sim: setup ## the engine on a simulated machine: SEEDS=10000 FROM=1, or one of t
 	@PYTHONPATH=src:. $(PYTHON) -m tests.simulation $(SIM_ARGS)
 
 .PHONY: soak
-soak: setup ## three engines write shared tables, killed now and then, for MINUTES=30
+soak: setup ## processes and engines write paths and lakes, killed now and then, for MINUTES=30
 	@tools/delta_jars.sh
-	@$(PYTHON) -m tests.shared_tables.soak --minutes $(MINUTES) --seed $(or $(SEED),1)
+	@$(PYTHON) -m tests.soak --minutes $(MINUTES) --seed $(or $(SEED),1)
 
 .PHONY: guards
 guards: setup-python ## the list of guards as the code is now, and tests for those that are new

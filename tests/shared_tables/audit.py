@@ -90,11 +90,12 @@ def audit(
     done: Sequence[Done],
     readers: Sequence[Worker],
     unread: Mapping[str, str] | None = None,
+    read: Sequence[int] | None = None,
 ) -> Verdict:
-    """Replays the table by its log and compares every reader at every version.
+    """Replays the table by its log and compares every reader at every version, or those of `read`.
 
-    Version 0 creates the table with no row. Every later commit carries the marker of one operation.
-    The readers named in `unread` refuse the table, and say what stands there.
+    Version 0 creates the table with no row. Every later commit carries the marker of one operation,
+    or is VACUUM's. The readers named in `unread` refuse the table, and say what stands there.
     """
     verdict = Verdict()
     by_marker = {one.operation.marker: one for one in done}
@@ -105,23 +106,24 @@ def audit(
     _files(folder, states, verdict)
     _row_ids(folder, verdict)
     _times(folder, verdict)
-    verdict.versions = len(states)
-    expected = [state.lines() for state in states]
+    versions = range(len(states)) if read is None else read
+    verdict.versions = len(versions)
+    expected = {version: states[version].lines() for version in versions}
     with ThreadPoolExecutor(len(readers) or 1) as pool:
-        reads = [pool.submit(_read, reader, folder, len(states)) for reader in readers]
+        reads = [pool.submit(_read, reader, folder, versions) for reader in readers]
         for reader, running in zip(readers, reads, strict=True):
             refusal = (unread or {}).get(reader.engine)
-            read = running.result()
-            if isinstance(read, list) and refusal is None:
-                _compare(reader.engine, read, expected, verdict)
-            elif isinstance(read, list) or refusal is None or refusal not in str(read):
-                verdict.faults.append(f"{reader.engine}: expected {refusal}, and it was {read}")
+            rows = running.result()
+            if isinstance(rows, list) and refusal is None:
+                _compare(reader.engine, rows, expected, verdict)
+            elif isinstance(rows, list) or refusal is None or refusal not in str(rows):
+                verdict.faults.append(f"{reader.engine}: expected {refusal}, and it was {rows}")
     return verdict
 
 
-def _read(reader: Worker, folder: Path, versions: int) -> list[list[str]] | Refused:
+def _read(reader: Worker, folder: Path, versions: Sequence[int]) -> list[list[str]] | Refused:
     try:
-        return reader.read(folder, range(versions))
+        return reader.read(folder, versions)
     except Refused as refusal:
         return refusal
 
@@ -135,6 +137,9 @@ def _replayed(
         about = next(action["commitInfo"] for action in actions if "commitInfo" in action)
         verdict.commits[str(about.get("engineInfo", "")).partition("/")[0]] += 1
         if version == 0:
+            continue
+        if str(about.get("operation", "")).startswith("VACUUM "):
+            states.append(State(states[-1].columns, states[-1].rows))
             continue
         marker = str(about.get("userMetadata"))
         one = by_marker.get(marker)
@@ -162,7 +167,7 @@ def _overlooked(about: Mapping[str, Any], states: Sequence[State]) -> frozenset[
 
 def _absent(one: Done, states: Sequence[State], verdict: Verdict) -> None:
     """An operation may leave no commit only when there was nothing to do for it."""
-    if one.outcome != "committed" or one.operation.kind in ("optimize", "checkpoint"):
+    if one.outcome != "committed" or one.operation.kind in ("optimize", "reorg", "checkpoint"):
         return
     window = range(max(0, one.first - one.operation.behind), min(one.last, len(states) - 1) + 1)
     if not any(applied(one.operation, states[: v + 1]) == states[v] for v in window):
@@ -234,9 +239,9 @@ def _times(folder: Path, verdict: Verdict) -> None:
 
 
 def _compare(
-    name: str, read: Sequence[list[str]], expected: Sequence[list[str]], verdict: Verdict
+    name: str, read: Sequence[list[str]], expected: Mapping[int, list[str]], verdict: Verdict
 ) -> None:
-    for version, (found, right) in enumerate(zip(read, expected, strict=True)):
+    for found, (version, right) in zip(read, expected.items(), strict=True):
         if found != right:
             theirs, ours = Counter(found), Counter(right)
             lost, extra = ours - theirs, theirs - ours

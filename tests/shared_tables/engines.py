@@ -47,9 +47,13 @@ def _values(rows: Sequence[Sequence[Value]]) -> str:
     )
 
 
-def statement(folder: str, operation: Operation) -> str:
-    """The operation in SQL, as Spark's engines understand it."""
-    table = f"delta.`{folder}`"
+def by_place(folder: str) -> str:
+    """How SQL names the table in a folder."""
+    return f"delta.`{folder}`"
+
+
+def statement(table: str, operation: Operation) -> str:
+    """The operation in SQL, as Spark's engines understand it; `table` is its name there."""
     names = ", ".join(operation.names)
     match operation.kind:
         case "append":
@@ -65,8 +69,16 @@ def statement(folder: str, operation: Operation) -> str:
                 f"AS r({names})) u ON t.id = u.id WHEN MATCHED THEN UPDATE SET n = t.n + u.n "
                 f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({values})"
             )
+        case "overwrite":
+            return f"INSERT OVERWRITE {table} ({names}) VALUES {_values(operation.rows)}"
+        case "truncate":
+            return f"TRUNCATE TABLE {table}"
+        case "restore":
+            return f"RESTORE TABLE {table} TO VERSION AS OF {operation.low}"
         case "optimize":
             return f"OPTIMIZE {table}"
+        case "reorg":
+            return f"REORG TABLE {table} APPLY (PURGE)"
         case "add_column":
             return f"ALTER TABLE {table} ADD COLUMNS ({operation.column} BIGINT)"
         case "rename_column":
@@ -90,7 +102,7 @@ class Txlake:
     def apply(self, folder: str, operation: Operation) -> None:
         with self._lake.transaction() as transaction:
             transaction._held().user_metadata = operation.marker
-            transaction.sql(statement(folder, operation))
+            transaction.sql(statement(by_place(folder), operation))
 
     def read(self, folder: str, version: int) -> pa.Table:
         return self._lake.read(folder, version=version).toArrow()
@@ -120,7 +132,7 @@ class DeltaSpark:
                 log = jvm.org.apache.spark.sql.delta.DeltaLog
                 log.forTable(self._spark._jsparkSession, folder).checkpoint()
             else:
-                self._spark.sql(statement(folder, operation)).collect()
+                self._spark.sql(statement(by_place(folder), operation)).collect()
         finally:
             self._spark.conf.unset(name)
 

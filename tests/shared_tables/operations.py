@@ -34,9 +34,10 @@ class Operation:
 
     Attributes:
         kind: append, update (`n = n + by`), delete, merge (by id: a match adds n, else insert),
-            optimize, checkpoint, add_column, rename_column, drop_column or widen (to BIGINT).
+            overwrite, truncate, restore (of version `low`), optimize, reorg, checkpoint,
+            add_column, rename_column, drop_column or widen (to BIGINT).
         marker: unique among all operations of a table; the commit carries it.
-        names, rows: of append and merge: the columns given, and the rows' values there.
+        names, rows: of append, merge and overwrite: the columns given, and the rows' values there.
         column, low, high: update and delete concern the rows with `low <= column < high`;
             the changes of columns `column`.
         by: what an update adds to n.
@@ -93,7 +94,7 @@ def applied(
 ) -> State:
     """The table after the operation; `states` are all versions so far, the last one current.
 
-    An update, delete or merge leaves the rows with the ids `overlooked` alone.
+    Whatever changes or takes rows leaves those with the ids `overlooked` alone.
     """
     now = states[-1]
     rows = dict(now.rows)
@@ -129,11 +130,22 @@ def applied(
             old, new = operation.column, operation.to
             columns = tuple(new if name == old else name for name in columns)
             rows = {key: {**_without(row, old), new: row.get(old)} for key, row in rows.items()}
-        case "optimize" | "checkpoint" | "widen":
+        case "overwrite":
+            rows = _kept(rows, overlooked) | {_number(row["id"]): row for row in given}
+        case "truncate":
+            rows = _kept(rows, overlooked)
+        case "restore":
+            columns = states[operation.low].columns
+            rows = _kept(rows, overlooked) | dict(states[operation.low].rows)
+        case "optimize" | "reorg" | "checkpoint" | "widen":
             pass
         case other:
             raise AssertionError(f"no operation {other}")
     return State(columns, rows, appended)
+
+
+def _kept(rows: Rows, ids: frozenset[int]) -> dict[int, Row]:
+    return {key: row for key, row in rows.items() if key in ids}
 
 
 def _without(row: Row, name: str) -> dict[str, Value]:
@@ -204,6 +216,8 @@ class Chooser:
                 old = chosen.sample(range(FIRST_ROWS), 2)
                 rows: list[list[Value]] = [[key, key % 4, chosen.randint(1, 9), "m"] for key in old]
                 return Operation(kind=kind, marker=marker, rows=rows + self.rows(1))
+            case "overwrite":
+                return Operation(kind=kind, marker=marker, rows=self.rows(chosen.randint(8, 16)))
             case "add_column":
                 column = f"c_{self._name.replace('-', '_')}_{self._count}"
                 return Operation(kind=kind, marker=marker, column=column)

@@ -92,12 +92,17 @@ def start_all(scratch: Path, jars: Sequence[str]) -> dict[str, Worker]:
     return {engine: start(engine, scratch / engine, jars) for engine in ENGINES}
 
 
-def start(engine: str, scratch: Path, jars: Sequence[str]) -> Worker:
+def start(
+    engine: str,
+    scratch: Path,
+    jars: Sequence[str],
+    module: str = "tests.shared_tables.worker",
+) -> Worker:
     """A new process with this engine; its errors are in `<engine>.log` of the scratch folder."""
     scratch.mkdir(parents=True, exist_ok=True)
     with (scratch / f"{engine}.log").open("a") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.shared_tables.worker", engine, str(scratch), *jars],
+            [sys.executable, "-m", module, engine, str(scratch), *jars],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

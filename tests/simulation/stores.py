@@ -100,9 +100,10 @@ class Storage:
                 self.items[key] = replace(self.items[key], is_durable=True, before=None)
             elif before is None:
                 self.remove(key)
-                del self.ghosts[key]
+                del self.ghosts[key], self.ever[key]
             else:
                 self.items[key] = before
+                self.ever[key] = before.data
         for key, item in list(self.ghosts.items()):
             if item.is_durable and happens():
                 self.write(key, item)

@@ -106,6 +106,7 @@ class World:
         self.records: list[Record] = []
         self.processes: list[Process] = []
         self.crashes = 0
+        self.open_transactions = 0
         self.tables: dict[str, tuple[str, str]] = {}  # by name: the catalog's id, the key
         self._since: dict[str, int] = {}  # the version of each table that the clients find
         self._trace: list[tuple[object, ...]] = []

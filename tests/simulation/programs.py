@@ -86,7 +86,7 @@ class Program:
     body: Body
     alone: bool = False
     outside: bool = False
-    attempts: int = 3
+    attempts: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,4 +418,4 @@ def any_level(chance: random.Random) -> Level:
 
 
 def _clients(chance: random.Random, program: Callable[[], Program]) -> list[list[Program]]:
-    return [[program() for _ in range(chance.randint(1, 2))] for _ in range(chance.randint(2, 4))]
+    return [[program() for _ in range(chance.randint(1, 2))] for _ in range(chance.randint(2, 3))]

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from functools import lru_cache
 from typing import Any
 
 from tests.simulation.scheduler import Scheduler, Task
@@ -206,8 +207,13 @@ class _CallersPool:
 THREADS = Threads()
 
 
-def _modules() -> Iterator[tuple[Any, str, object]]:
-    """Where txlake's modules say `threading` and the like, and what they get instead."""
+@lru_cache(maxsize=1)
+def _places(_modules: int) -> list[tuple[Any, str, object, object]]:
+    """Where txlake's modules say `threading` and the like, what that is, and what it gets to be."""
+    return [(module, name, vars(module)[name], new) for module, name, new in _found()]
+
+
+def _found() -> Iterator[tuple[Any, str, object]]:
     instead: Mapping[str, tuple[object, object]] = {
         "threading": (threading, THREADS),
         "ThreadPoolExecutor": (None, _CallersPool),
@@ -227,7 +233,7 @@ def _modules() -> Iterator[tuple[Any, str, object]]:
 @contextmanager
 def simulated_threads(scheduler: Scheduler) -> Iterator[None]:
     """txlake's locks, threads and pools are the scheduler's as long as this lasts."""
-    changed = [(module, name, vars(module)[name], new) for module, name, new in _modules()]
+    changed = _places(len(sys.modules))
     for module, name, _, new in changed:
         setattr(module, name, new)
     THREADS.scheduler = scheduler

@@ -35,6 +35,7 @@ test: test-local sim test-connect test-cluster test-versions ## all tests
 
 test-local: setup ## all tests on a local Spark, in parallel processes
 	@tools/delta_jars.sh
+	@tools/servers.sh
 	@tools/judge.sh
 	@$(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
@@ -72,6 +73,10 @@ sim: setup ## the engine on a simulated machine: SEEDS=10000 FROM=1, or one of t
 soak: setup ## three engines write shared tables, killed now and then, for MINUTES=30
 	@tools/delta_jars.sh
 	@$(PYTHON) -m tests.shared_tables.soak --minutes $(MINUTES) --seed $(or $(SEED),1)
+
+.PHONY: guards
+guards: setup-python ## the list of guards as the code is now, and tests for those that are new
+	@PYTHONPATH=src:. $(PYTHON) -m tests.mutation search
 
 .PHONY: hermitage
 hermitage: setup ## Hermitage's anomalies at every level, and docs/hermitage.md of it: two minutes

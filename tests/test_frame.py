@@ -49,7 +49,9 @@ def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-@pytest.mark.parametrize("script", ["tools/setup.sh", "tools/delta_jars.sh", ".ci/run"])
+@pytest.mark.parametrize(
+    "script", ["tools/setup.sh", "tools/delta_jars.sh", "tools/servers.sh", ".ci/run"]
+)
 def test_scripts_can_be_run(script: str) -> None:
     path = ROOT / script
     assert path.stat().st_mode & 0o111, f"{script} isn't executable"

@@ -40,6 +40,14 @@ class Store(Protocol):
         """The root as an encoded URL without a trailing slash: `file:///data/t`, `s3://bucket/t`."""
         ...
 
+    @property
+    def is_prompt(self) -> bool:
+        """Whether no request can take effect after its answer, or after the end of its sender.
+
+        Over a network a request may be repeated on the way, and arrive late.
+        """
+        ...
+
     def get(self, path: str) -> bytes:
         """The object's bytes. Raises FileNotFoundError."""
         ...

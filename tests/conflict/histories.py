@@ -393,6 +393,7 @@ class History:
                 return False
             if isinstance(outcome, Rebased):
                 footprint = outcome.footprint
+                self._check_unwritten(footprint)
             context = outcome.context
         if footprint.is_empty:
             return True
@@ -422,6 +423,14 @@ class History:
         self.winners.append(summarise(version, actions))
 
     # What must be true of it
+
+    def _check_unwritten(self, footprint: Footprint) -> None:
+        """A vector is written for files that are listed, for new deletions, and while rows live."""
+        paths = {file.path: file for file in footprint.added}
+        for path, positions in footprint.unwritten.items():
+            assert path in paths, f"a vector of {path}, which isn't listed"
+            assert positions != self.disk.deleted(paths[path]), f"{path} has that vector already"
+            assert len(positions) < len(self.disk.files[path]), f"no row of {path} is left"
 
     def rows(self) -> list[Row]:
         """The table's rows."""

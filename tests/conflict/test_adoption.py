@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import msgspec
 import pytest
 
@@ -55,7 +57,41 @@ def identity(mark: int, **more: object) -> Metadata:
     return of_columns(items)
 
 
+def columns_of(table: Metadata) -> Columns:
+    fields: Columns = json.loads(table.schema_string)["fields"]
+    return fields
+
+
+def of_map(**about: dict[str, object]) -> Metadata:
+    """A column `m`, a map from structs to structs; `about` is what their field's metadata say."""
+    sides: dict[str, object] = {
+        side: {
+            "type": "struct",
+            "fields": [
+                {"name": "x", "type": "long", "nullable": True, "metadata": about.get(side, {})}
+            ],
+        }
+        for side in ("keyType", "valueType")
+    }
+    kind = {"type": "map", "valueContainsNull": True, **sides}
+    item = {"name": "m", "type": kind, "nullable": True, "metadata": about.get("m", {})}
+    mode = {"delta__columnMapping__mode": "name", "delta__columnMapping__maxColumnId": "3"}
+    return of_columns([item], **(mode if about else {}))
+
+
+def mapped_map(other: str) -> Metadata:
+    """The map's columns mapped by name, that of one side by another name."""
+    names = {"m": "m", "keyType": "x", "valueType": "x", other: "col-9"}
+    return of_map(
+        **{
+            side: {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": name}
+            for number, (side, name) in enumerate(names.items(), 1)
+        }
+    )
+
+
 PLAIN = metadata()
+PLAIN_MAP = of_map()
 HARMLESS = {
     "nothing": (PLAIN, metadata()),
     "deletion vectors on": (PLAIN, metadata(delta__enableDeletionVectors="true")),
@@ -75,6 +111,7 @@ HARMLESS = {
     "row tracking on": (PLAIN, metadata(delta__enableRowTracking="true", **NAMES)),
     "column mapping on": (PLAIN, mapped()),
     "an identity's mark": (identity(1), identity(2)),
+    "nothing beside a property": (metadata(mine="1"), metadata(mine="1")),
 }
 HARMFUL = {
     "a property of the user's": (PLAIN, metadata(mine="1")),
@@ -109,6 +146,15 @@ HARMFUL = {
             configuration={**mapped().configuration, "delta.columnMapping.mode": "id"},
         ),
     ),
+    "column mapping by name, from by id": (
+        metadata(delta__columnMapping__mode="id", delta__columnMapping__maxColumnId="2"),
+        metadata(delta__columnMapping__mode="name", delta__columnMapping__maxColumnId="2"),
+    ),
+    "column mapping by id alone": (PLAIN, metadata(delta__columnMapping__mode="id")),
+    "other names where names are mapped": (mapped(id="col-1"), mapped()),
+    "ids of columns without a mapping": (PLAIN, of_columns(columns_of(mapped()))),
+    "column mapping with other names in a map's key": (PLAIN_MAP, mapped_map("keyType")),
+    "column mapping with other names in a map's value": (PLAIN_MAP, mapped_map("valueType")),
     "column mapping off": (mapped(), PLAIN),
     "a column": (PLAIN, with_column()),
     "column mapping and a column": (

@@ -56,6 +56,7 @@ def physical(name: str, number: int = 1) -> dict[str, Any]:
 
 ID = column("id", "long")
 PLAIN = of(ID)
+UNREADABLE = msgspec.structs.replace(PLAIN, schema_string="{")
 LEN = "__CHAR_VARCHAR_TYPE_STRING"
 
 FITS: dict[str, tuple[Metadata, Metadata]] = {
@@ -93,6 +94,23 @@ FITS: dict[str, tuple[Metadata, Metadata]] = {
         of(column("s", struct(ID))),
         of(column("s", struct(ID, column("b", "long")))),
     ),
+    "NOT NULL before and after": (
+        of(column("id", "long", False)),
+        of(column("id", "long", False), mine="1"),
+    ),
+    "elements NOT NULL before and after": (
+        of(column("a", array("long", False))),
+        of(column("a", array("long", False)), mine="1"),
+    ),
+    "values NOT NULL before and after": (
+        of(column("m", mapping("long", False))),
+        of(column("m", mapping("long", False)), mine="1"),
+    ),
+    "an invariant before and after": (
+        of(column("id", "long", delta__invariants="x")),
+        of(column("id", "long", delta__invariants="x"), mine="1"),
+    ),
+    "nothing, where the schema can't be read": (UNREADABLE, UNREADABLE),
     "wider elements": (of(column("a", array("byte"))), of(column("a", array("short")))),
     "wider values": (of(column("m", mapping("byte"))), of(column("m", mapping("short")))),
 }
@@ -162,7 +180,7 @@ MISFITS: dict[str, tuple[Metadata, Metadata, str]] = {
     ),
     "a schema that can't be read": (
         PLAIN,
-        msgspec.structs.replace(PLAIN, schema_string="{"),
+        UNREADABLE,
         "can't be read",
     ),
 }

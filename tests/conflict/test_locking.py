@@ -173,6 +173,16 @@ def test_a_session_and_its_own_transactions_are_one() -> None:
     assert blockers(replace(wanted, owner=Owner(session=5, transaction="a")), two) == two[:1]
 
 
+def test_a_session_waits_for_the_transactions_of_others_alone() -> None:
+    session, one = Owner(session=5), Owner(session=5, transaction="a")
+    assert session.is_of(one)
+    assert one.is_of(session)
+    assert session.is_of(Owner(session=5))
+    assert not session.is_of(Owner(session=6, transaction="a"))
+    assert not Owner(session=6, transaction="a").is_of(session)
+    assert one.is_of(Owner(session=6, transaction="a"))
+
+
 def on(number: int, text: str) -> list[Queued]:
     return [
         replace(one, id=one.id + 100 * number) for one in queue(text, replace(T, entity=number))

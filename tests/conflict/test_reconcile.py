@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import msgspec
@@ -10,6 +9,7 @@ import pytest
 from pyroaring import BitMap64
 
 from tests.conflict.histories import History, Transaction, between, value_is
+from tests.conflict.racing import Do, committed, compact, compacted, copy, delete, ids, race, update
 from txlake.conflict.footprint import Read
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
@@ -18,49 +18,6 @@ from txlake.conflict.winner import Winner
 from txlake.errors import CorruptTable
 from txlake.log.predicates import bind, parse_predicate
 from txlake.protocol.actions import Add, DeletionVector
-from txlake.protocol.sources import Source
-
-Do = Callable[[Transaction], None]
-
-
-def delete(low: int, high: int | None = None) -> Do:
-    return lambda one: one.change(between(low, low if high is None else high), None)
-
-
-def update(low: int, high: int | None = None) -> Do:
-    ends = between(low, low if high is None else high)
-    return lambda one: one.change(ends, lambda row: (row[0], row[1] + 10))
-
-
-def compact(number: int, *, recorded: bool = True) -> Do:
-    return lambda one: one.compact(number, recorded=recorded)
-
-
-def copy(low: int, high: int) -> Do:
-    return lambda one: one.insert_select(between(low, high), 100)
-
-
-def committed(history: History, *work: Do) -> None:
-    """One transaction after the other, nobody beside them."""
-    for number, do in enumerate(work):
-        one = history.begin(f"before {number}")
-        do(one)
-        assert history.commit(one)
-
-
-def race(history: History, *work: Do) -> list[bool]:
-    """Transactions on one version that commit in this order; which of them did."""
-    transactions = [history.begin(f"racer {number}") for number in range(len(work))]
-    for one, do in zip(transactions, work, strict=True):
-        do(one)
-    outcome = [history.commit(one) for one in transactions]
-    history.check_rows()
-    history.check_order()
-    return outcome
-
-
-def ids(history: History) -> list[int]:
-    return sorted(row.id for row in history.rows())
 
 
 @pytest.mark.parametrize("level", Level)
@@ -320,24 +277,6 @@ def test_rows_brought_back_are_not_lost_to_anothers_vector(other: Do) -> None:
     history = History(Level.SNAPSHOT)
     committed(history, delete(1))
     assert race(history, other, lambda one: one.restore(between(1, 1))) == [True, False]
-
-
-def compacted(history: History, *parts: tuple[int, int, list[tuple[int, int, int]]]) -> Transaction:
-    """A compaction whose outputs hold rows from one to another, and say of which (file, first,
-    count); no runs say nothing.
-    """
-    compaction = history.begin("compaction")
-    files = list(history.newest.files.adds())
-    rows = [row for file in files for row in history.disk.files[file.path]]
-    for start, end, runs in parts:
-        sources = [
-            Source(path=files[number].path, vector_id=None, first=first, rows=count)
-            for number, first, count in runs
-        ]
-        output = history.disk.write(rows[start:end], sources=sources)
-        compaction.stage(msgspec.structs.replace(output, data_change=False))
-    compaction.stage(*[file.removed(timestamp_ms=1, data_change=False) for file in files])
-    return compaction
 
 
 @pytest.mark.parametrize("files", [1, 2])

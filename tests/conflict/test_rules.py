@@ -5,9 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import msgspec
 import pytest
+from pyroaring import BitMap64
 
-from tests.conflict.cases import CASES, IN_1, PROTOCOL, A, B, Case, add, gone, ours, read, winner
+from tests.conflict.cases import (
+    CASES,
+    IN_1,
+    MORE,
+    PROTOCOL,
+    A,
+    B,
+    Case,
+    D,
+    add,
+    gone,
+    metadata,
+    ours,
+    read,
+    vector,
+    winner,
+)
 from txlake.conflict.check import check, check_all, check_selects
 from txlake.conflict.context import Context, FileRows
 from txlake.conflict.evidence import Conflicted, Fine, Rebased, conflict_error
@@ -22,13 +40,15 @@ from txlake.errors import (
     ConcurrentDeleteReadException,
     ConcurrentTransactionException,
     Conflict,
+    CorruptTable,
     MetadataChangedException,
     ProtocolChangedException,
     SerializableIsolationViolation,
     UnsupportedFeature,
     UpdateConflict,
 )
-from txlake.protocol.actions import Add, Protocol
+from txlake.log.snapshot import Snapshot
+from txlake.protocol.actions import Add, DeletionVector, Metadata, Protocol
 
 ERRORS: dict[str, type[Conflict]] = {
     "select_not_true": SerializableIsolationViolation,
@@ -176,6 +196,138 @@ def test_a_winners_protocol_beyond_us() -> None:
     context = context_of(ours())
     with pytest.raises(UnsupportedFeature, match="teleport"):
         check(ours(), winner(protocol=beyond), context)
+
+
+@pytest.mark.parametrize(
+    "beyond",
+    [
+        Protocol(min_reader_version=4, min_writer_version=2),
+        Protocol(min_reader_version=1, min_writer_version=8),
+    ],
+    ids=["to read", "to write"],
+)
+def test_a_winners_protocol_of_a_version_beyond_us(beyond: Protocol) -> None:
+    with pytest.raises(UnsupportedFeature):
+        check(ours(), winner(protocol=beyond), context_of(ours()))
+
+
+FIELD = {"name": "id", "type": "long", "nullable": True}
+IN_FORCE: dict[str, Metadata] = {
+    "appendOnly": metadata(delta__appendOnly="true"),
+    "checkConstraints": metadata(delta__constraints__c="id > 0"),
+    "columnMapping": metadata(delta__columnMapping__mode="name"),
+    "generatedColumns": metadata(
+        {"type": "struct", "fields": [{**FIELD, "metadata": {"delta.generationExpression": "1"}}]}
+    ),
+    "invariants": metadata(
+        {
+            "type": "struct",
+            "fields": [
+                {
+                    **FIELD,
+                    "metadata": {"delta.invariants": '{"expression":{"expression":"id > 0"}}'},
+                }
+            ],
+        }
+    ),
+}
+
+
+@pytest.mark.parametrize("feature", IN_FORCE)
+def test_a_feature_of_rows_that_comes_into_force(feature: str) -> None:
+    def listing(*names: str) -> Protocol:
+        return Protocol(
+            min_reader_version=3,
+            min_writer_version=7,
+            reader_features=tuple(name for name in names if name == "columnMapping"),
+            writer_features=names,
+        )
+
+    base = Snapshot.empty("t").apply([listing(), IN_FORCE[feature]], version=5, timestamp_ms=1)
+    context = Context(base=base, metadata=base.metadata, protocol=base.protocol)
+    outcome = check(ours(), winner(protocol=listing(feature)), context)
+    assert isinstance(outcome, Conflicted)
+    assert outcome.evidence.rule == "feature_came_into_force"
+    assert feature in outcome.finding
+
+
+def test_a_file_listed_again_with_its_vector_brings_no_row() -> None:
+    again = winner(removed=(gone(D),), added=(msgspec.structs.replace(D, base_row_id=7),))
+    for context in (context_of(ours()), by_rows(ours(), Vectors({2: [1, 2]}))):
+        assert isinstance(check(ours(reads=(read("id = 15"),)), again, context), Fine)
+
+
+def test_what_is_adopted_is_told() -> None:
+    context = context_of(ours())
+    outcome = check(ours(), winner(protocol=MORE, metadata=metadata()), context)
+    assert isinstance(outcome, Rebased)
+    assert outcome.adopted == ("the protocol of version 6",)
+    assert isinstance(check(ours(), winner(metadata=metadata()), context), Fine)
+
+
+class Vectors:
+    """Each vector's positions by its cardinality, as long as they can be read; None: never."""
+
+    def __init__(self, positions: dict[int, list[int] | None], reads_max: int = 99) -> None:
+        self.positions = positions
+        self.reads_left = reads_max
+
+    def of(self, vector: DeletionVector) -> BitMap64:
+        found = self.positions[vector.cardinality]
+        self.reads_left -= 1
+        if found is None or self.reads_left < 0:
+            raise CorruptTable("gone")
+        return BitMap64(found)
+
+    def of_id(self, vector_id: str) -> BitMap64:
+        raise AssertionError("nothing was moved")
+
+
+def by_rows(footprint: Footprint, vectors: Vectors, probe: Verdict | None = None) -> Context:
+    """Rows are the grain: the table uses deletion vectors."""
+    on = metadata(delta__enableDeletionVectors="true")
+    context = context_of(footprint)
+    return replace(
+        context, base=context.base.apply([on]), metadata=on, vectors=vectors, probe=probe
+    )
+
+
+MARKED = Add(
+    path="d",
+    partition_values={"p": "2"},
+    size=10,
+    modification_time=1,
+    data_change=True,
+    stats=D.stats,
+    deletion_vector=vector(3),
+)
+GREW = winner(removed=(gone(D),), added=(MARKED,))
+
+
+def test_a_vector_that_cannot_be_read_may_have_brought_rows_back() -> None:
+    reading = ours(reads=(read("id = 15", files=False),))
+    grown = Vectors({2: [1, 2], 3: [1, 2, 3]})
+    assert isinstance(check(reading, GREW, by_rows(reading, grown)), Fine)
+    swapped = Vectors({2: [1, 2], 3: [2, 3, 4]})
+    assert isinstance(check(reading, GREW, by_rows(reading, swapped)), Conflicted)
+    unreadable = Vectors({2: [1, 2], 3: None})
+    assert isinstance(check(reading, GREW, by_rows(reading, unreadable)), Conflicted)
+
+
+def test_rows_are_told_as_far_as_somebody_looked_at_them() -> None:
+    reading = ours(reads=(read("id = 15"),))
+    vectors = Vectors({2: [1, 2], 3: [1, 2, 7]})
+    looked = check(reading, GREW, by_rows(reading, vectors, Verdict(True)))
+    assert isinstance(looked, Conflicted)
+    assert looked.evidence.rows == ({"file": "d", "count": 1, "positions": (7,)},)
+    for context in (
+        by_rows(reading, vectors),
+        by_rows(reading, Vectors(vectors.positions, reads_max=2), Verdict(True)),
+    ):
+        doubtful = check(reading, GREW, context)
+        assert isinstance(doubtful, Conflicted)
+        assert doubtful.evidence.rule == "rows_deleted"
+        assert doubtful.evidence.rows == ({"file": "d"},)
 
 
 def test_metadata_is_adopted_for_the_winners_after() -> None:

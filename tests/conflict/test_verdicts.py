@@ -10,10 +10,11 @@ import pytest
 
 from tests.conflict.cases import SCHEMA, TABLE, add, gone, read, winner
 from txlake.conflict import verdicts
-from txlake.conflict.check import check_all
+from txlake.conflict.check import check_all, check_selects
 from txlake.conflict.context import Context
 from txlake.conflict.evidence import Fine
-from txlake.conflict.footprint import Footprint
+from txlake.conflict.footprint import Footprint, ReadKind
+from txlake.conflict.levels import Level
 from txlake.conflict.verdicts import Verdicts
 from txlake.log.skipping import may_match
 
@@ -44,6 +45,19 @@ def test_a_hundred_winners_are_judged_at_one_go(judged: list[int]) -> None:
     assert judged == [100, 100]  # a time for each read
 
 
+def test_a_select_is_asked_about_a_hundred_winners_at_one_go(judged: list[int]) -> None:
+    context = Context(
+        base=TABLE, metadata=TABLE.metadata, protocol=TABLE.protocol, level=Level.SERIALIZABLE
+    )
+    select = read("id = 5", ReadKind.PLAIN)
+    ours = Footprint(read_version=5, added=(add("ours"),), reads=(select,))
+    winners = [
+        winner(6 + number, added=(add(f"w{number}", "1", (50, 60)),)) for number in range(100)
+    ]
+    assert check_selects(ours, winners, context) is None
+    assert judged == [100]
+
+
 def test_a_winner_of_many_files_is_judged_when_it_is_asked_about(judged: list[int]) -> None:
     context = Context(base=TABLE, metadata=TABLE.metadata, protocol=TABLE.protocol)
     ours = Footprint(read_version=5, added=(add("ours"),), reads=(read("id = 5"),))
@@ -60,6 +74,7 @@ def test_a_file_is_judged_once_and_anew_when_it_changed(judged: list[int]) -> No
     known, five = Verdicts(), read("id = 5")
     assert known.of(five, [NEAR, FAR], TABLE) == [True, False]
     assert known.of(five, [FAR, NEAR], TABLE) == [False, True]
+    assert known.of(five, [msgspec.structs.replace(NEAR)], TABLE) == [True]
     assert judged == [2]
     assert known.of(five, [msgspec.structs.replace(FAR, stats=NEAR.stats)], TABLE) == [True]
     assert judged == [2, 1]

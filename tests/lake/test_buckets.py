@@ -10,7 +10,14 @@ import pytest
 
 import txlake
 from tests.lake.rows import query
-from tests.storage.conftest import s3_options  # noqa: F401
+from tests.storage.conftest import (  # noqa: F401
+    Placed,
+    azure_options,
+    gcs_options,
+    place,
+    s3_options,
+    servers_folder,
+)
 from tests.where.marks import everywhere
 from txlake.errors import InvalidRequest
 
@@ -20,24 +27,25 @@ if TYPE_CHECKING:
 ROWS = pa.table({"id": [1, 2], "p": ["a", "b c"]})
 
 
+@pytest.mark.parametrize("place", ["s3", "azure", "gcs"], indirect=True)
 def test_a_lake_in_a_bucket(
-    s3_options: dict[str, str],  # noqa: F811
+    place: Placed,  # noqa: F811
     spark: SparkSession,
     tmp_path: Path,
 ) -> None:
     names = f"sqlite:///{tmp_path / 'names.db'}"
     with txlake.connect(
-        "s3://lake/warehouse", catalog=names, spark=spark, storage_options=s3_options
+        place.url, catalog=names, spark=spark, storage_options=place.options
     ) as lake:
         lake.write(ROWS, "t", partition_by="p")
         lake.write(spark.createDataFrame(ROWS), "t", "append")
         lake.write(ROWS.slice(1), "t", "overwrite", partition_overwrite="dynamic")
         with pytest.raises(InvalidRequest, match="nope"):
             lake.write(pa.table({"nope": [1]}), "t", "append")
-        place = "s3://lake/warehouse/t"
-        assert lake.table(place).history().count() == 3
+        table = f"{place.url}/t"
+        assert lake.table(table).history().count() == 3
         assert query(lake, "SELECT id FROM t") == [(1,), (1,), (2,)]
-    log = txlake.Log(place, storage_options=s3_options)
+    log = txlake.Log(table, storage_options=place.options)
     assert log.snapshot().version == 2
     assert sorted(set(log.snapshot().files().column("path").to_pylist()))[0].startswith("p=a/")
 

@@ -124,6 +124,10 @@ class SimulatedStore:
     def url(self) -> str:
         return join_url(ROOT, self._root) if self._root else ROOT
 
+    @property
+    def is_prompt(self) -> bool:
+        return self._storage.is_disk
+
     def get(self, path: str) -> bytes:
         key = self._request("get", path)
         item = self._storage.items.get(key)

@@ -9,11 +9,13 @@ import pytest
 from tests.simulation.rows import RowEngine, RowSession
 from txlake.catalog import Catalog
 from txlake.errors import Unavailable
-from txlake.session import transaction
+from txlake.ports import Store
+from txlake.session import belongings, transaction
 from txlake.session.belongings import finish
 from txlake.session.transaction import State
 from txlake.settings import Settings
 from txlake.storage import open_store
+from txlake.storage.objects import BucketStore
 from txlake.system import System
 
 
@@ -75,16 +77,71 @@ def test_a_table_of_a_dropped_one_s_name_isn_t_cleared_away_with_it(
     assert session.rows("SELECT n FROM t") == [{"n": 1}]
 
 
-def test_a_folder_that_was_cleared_once_isn_t_used_again() -> None:
-    """Another process may have listed what is to be cleared before the first one was done."""
-    session = lake("used again")
+def places_of(session: RowSession, count: int) -> list[str]:
+    """Where the tables lie that are made and dropped under one name, one after the other."""
     catalog = session.engine.catalog
     assert catalog is not None
     places = []
-    for _ in range(2):
+    for _ in range(count):
         session.rows("CREATE TABLE t (n INT) USING delta")
         entry = catalog.find("default", "t")
         assert entry is not None
         places.append(entry.location)
         session.rows("DROP TABLE t")
-    assert len(set(places)) == 2
+    return places
+
+
+def test_a_folder_that_was_cleared_in_one_go_is_used_again() -> None:
+    assert places_of(lake("used again"), 2) == ["memory://used%20again/lake/t"] * 2
+
+
+def test_a_folder_whose_clearing_may_arrive_late_isn_t_used_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A bucket repeats a delete that wasn't answered: it may be carried out twice."""
+    monkeypatch.setattr(BucketStore, "is_prompt", False)
+    assert len(set(places_of(lake("late"), 2))) == 2
+
+
+def test_a_folder_that_somebody_else_cleared_isn_t_used_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who opened the lake saw the dropped table, and found its files before they were gone."""
+    session = lake("twice")
+    catalog = session.engine.catalog
+    assert catalog is not None
+    removing = belongings._remove_all
+    others: list[Store] = []
+
+    def both(store: Store) -> None:
+        if not others:
+            others.append(store)
+            finish(session.engine)
+        removing(store)
+
+    monkeypatch.setattr(belongings, "_remove_all", both)
+    assert len(set(places_of(session, 2))) == 2
+    assert len(others) == 1
+
+
+def test_who_comes_after_a_clearing_doesn_t_begin_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its list of dropped tables is from before, and a new table is in the folder."""
+    session = lake("after")
+    engine = session.engine
+    assert engine.catalog is not None
+    ledger = engine.catalog.ledger
+    session.rows("CREATE TABLE t (n INT) USING delta")
+    with monkeypatch.context() as patch:
+        patch.setattr(belongings, "_clear", lambda *_, **__: None)
+        session.rows("DROP TABLE t")
+    dropped = ledger.dropped_tables()
+    (table,) = dropped
+    engine.store_at(table.location).delete(
+        [stored.path for stored in engine.store_at(table.location).list("")]
+    )
+    ledger.forget(table.table_id)
+    session.rows("CREATE TABLE t (n INT) USING delta")
+    session.rows("INSERT INTO t VALUES (1)")
+    monkeypatch.setattr(ledger, "dropped_tables", lambda: dropped)
+    finish(engine)
+    assert session.rows("SELECT n FROM t") == [{"n": 1}]

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import re
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socketserver import BaseServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-
-@contextmanager
-def serving(server: BaseServer) -> Iterator[None]:
-    """Runs a bound server in a thread for the length of the block."""
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+from tests.storage import servers
+from tests.storage.proxy import GoogleFront, proxying, serving
+from txlake.ports import Store
+from txlake.storage import canonical_url, join_url, open_store
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +49,73 @@ def s3_options() -> Iterator[dict[str, str]]:
         yield options
 
 
+@pytest.fixture(scope="session")
+def servers_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that the processes of this test run share."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
+def azure_options(servers_folder: Path) -> Iterator[dict[str, str]]:
+    """The storage options of an Azure store with the container `lake`."""
+    with servers.azure_server(servers_folder) as options:
+        yield options
+
+
+@pytest.fixture(scope="session")
+def gcs_options(servers_folder: Path) -> Iterator[dict[str, str]]:
+    """The storage options of a Google store with the bucket `lake`."""
+    with servers.gcs_server(servers_folder) as address, proxying(GoogleFront(address)) as front:
+        yield servers.gcs_options_of(front.address)
+
+
+@pytest.fixture(scope="session")
+def hdfs(servers_folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """The URL of an HDFS, and the storage options to reach it."""
+    with servers.hdfs_cluster(servers_folder) as cluster:
+        yield cluster
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where a test may make stores: below a URL, with these storage options."""
+
+    url: str
+    options: dict[str, str]
+
+    @property
+    def store(self) -> Store:
+        return open_store(self.url, self.options)
+
+
+STORES = ("local", "memory", "s3", "azure", "gcs", "hdfs")
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Placed:
+    """An empty place in the store that the test is parametrised with."""
+    name = re.sub(r"[/:\\\\]", "_", request.node.name)
+    match request.param:
+        case "local":
+            return Placed(join_url(canonical_url(tmp_path), "not yet/there"), {})
+        case "memory":
+            return Placed(join_url("memory://contract", f"{name}/root"), {})
+        case "s3":
+            return Placed(
+                join_url("s3://lake", f"{name}/root"), request.getfixturevalue("s3_options")
+            )
+        case "azure":
+            options = request.getfixturevalue("azure_options")
+            return Placed(join_url("az://lake", f"{name}/root"), options)
+        case "gcs":
+            options = request.getfixturevalue("gcs_options")
+            return Placed(join_url("gs://lake", f"{name}/root"), options)
+        case _:
+            url, options = request.getfixturevalue("hdfs")
+            return Placed(join_url(url, f"{name}/root"), options)
+
+
 @contextmanager
 def s3_client(options: dict[str, str]) -> Iterator[Any]:
     """boto3's client of that server, for what no store of ours does."""
@@ -71,6 +133,16 @@ def s3_client(options: dict[str, str]) -> Iterator[Any]:
         client.close()
 
 
+@pytest.fixture
+def closed_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as each:
+        each.bind(("127.0.0.1", 0))
+        port = each.getsockname()[1]
+        assert isinstance(port, int)
+        return port
+
+
 @dataclass
 class Scripted:
     """An S3-like server that does what the test says.
@@ -82,6 +154,8 @@ class Scripted:
         put_body: the body of that answer.
         keeps: whether a PUT is carried out, whatever is answered.
         refuses: whether If-None-Match is heeded.
+        e_tag: what the answer to a PUT calls the object, if it does; others call it 1.
+        head_status: the answer to a HEAD of an object that is there.
         objects: what it holds, by the path of the URL.
         puts: how many PUTs came.
     """
@@ -91,6 +165,8 @@ class Scripted:
     put_body: bytes = b""
     keeps: bool = True
     refuses: bool = True
+    e_tag: str | None = '"1"'
+    head_status: int = 200
     objects: dict[str, bytes] = field(default_factory=dict)
     puts: int = 0
     over: threading.Event = field(default_factory=threading.Event)
@@ -120,7 +196,8 @@ def scripted() -> Iterator[Scripted]:
 
         def do_GET(self) -> None:
             found = script.objects.get(self.path)
-            self._answer(404 if found is None else 200, found or b"")
+            there = script.head_status if self.command == "HEAD" else 200
+            self._answer(404 if found is None else there, found or b"")
 
         def do_HEAD(self) -> None:
             self.do_GET()
@@ -132,7 +209,9 @@ def scripted() -> Iterator[Scripted]:
 
         def _answer(self, status: int, body: bytes = b"") -> None:
             self.send_response(status)
-            self.send_header("ETag", '"1"')
+            e_tag = script.e_tag if self.command == "PUT" else '"1"'
+            if e_tag is not None:
+                self.send_header("ETag", e_tag)
             self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

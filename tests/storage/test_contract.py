@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.storage.conftest import STORES, Placed
 from txlake.errors import InvalidRequest
 from txlake.ports import PutOutcome, Store
-from txlake.storage import join_url, local_path, open_store
+from txlake.storage import local_path, open_store
+
+pytestmark = pytest.mark.parametrize("place", STORES, indirect=True)
 
 NAMES = [
     "plain.json",
@@ -34,17 +37,9 @@ NAMES = [
 ]
 
 
-@pytest.fixture(params=["local", "memory", "s3"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    name = request.node.name.replace("/", "_")
-    match request.param:
-        case "local":
-            return open_store(tmp_path / "not yet" / "there")
-        case "memory":
-            return open_store(join_url("memory://contract", f"{name}/root"))
-        case _:
-            options = request.getfixturevalue("s3_options")
-            return open_store(join_url("s3://lake", f"{name}/root"), options)
+@pytest.fixture
+def store(place: Placed) -> Store:
+    return place.store
 
 
 def _paths(store: Store, prefix: str = "", start_after: str | None = None) -> list[str]:
@@ -138,18 +133,17 @@ def test_listing_is_sorted_recursive_and_of_the_folder_alone(store: Store) -> No
         assert _paths(store, "a", start) == [each for each in below if each > start]
 
 
-def test_more_objects_than_a_page(store: Store) -> None:
-    names = [f"log/{number:05}" for number in range(1100)]
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda name: store.put(name, b""), names))
-    assert _paths(store, "log") == names
-    assert _paths(store, "log", "log/01050") == names[1051:]
-    store.delete(names[1:])
-    assert _paths(store) == names[:1]
+# What a store can't keep as it is, it refuses.
+REFUSED = {"hdfs": ":", "az": "\\"}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_are_literal(store: Store, name: str) -> None:
+    scheme = store.url.split("://")[0].removeprefix("web")
+    if REFUSED.get(scheme, "\0") in name:
+        with pytest.raises(InvalidRequest, match="can't"):
+            store.put_if_absent(name, b"1")
+        return
     assert store.put_if_absent(name, b"1") is PutOutcome.CREATED
     assert store.put_if_absent(name, b"2") is PutOutcome.EXISTS
     assert store.get(name) == b"1"
@@ -214,12 +208,9 @@ def test_stores_of_folders(store: Store) -> None:
     assert _paths(store) == ["tables/one two%/log/0", "tables/one two%/log/1"]
 
 
-def test_another_store_at_the_same_url_sees_the_same(
-    store: Store, request: pytest.FixtureRequest
-) -> None:
-    options = request.getfixturevalue("s3_options") if store.url.startswith("s3:") else None
+def test_another_store_at_the_same_url_sees_the_same(store: Store, place: Placed) -> None:
     store.put("x y", b"1")
-    other = open_store(store.url, options)
+    other = open_store(store.url, place.options)
     assert other.url == store.url
     assert other.get("x y") == b"1"
     assert other.put_if_absent("x y", b"2") is PutOutcome.EXISTS

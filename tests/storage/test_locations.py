@@ -44,6 +44,10 @@ CANONICAL = [
     ("azure://container/t", "az://container/t"),
     ("abfss://c@account.dfs.core.windows.net/t", "abfss://c@account.dfs.core.windows.net/t"),
     ("abfs://c@account.dfs.core.windows.net/t", "abfss://c@account.dfs.core.windows.net/t"),
+    ("hdfs://name-node:8020/a b/", "hdfs://name-node:8020/a%20b"),
+    ("HDFS://service", "hdfs://service"),
+    ("webhdfs://host:9870/t", "webhdfs://host:9870/t"),
+    ("swebhdfs://[::1]:9871/t%25", "swebhdfs://[::1]:9871/t%25"),
 ]
 
 
@@ -82,7 +86,12 @@ REFUSED = [
     ("file:///a%00b", "names no folder"),
     ("file://host/data", "names the host 'host'"),
     ("file://", "names no folder"),
-    ("hdfs://host/data", "scheme 'hdfs'.*is not known"),
+    ("hdfs:///data", "names no name node: write hdfs://host:port/folder"),
+    ("webhdfs://host:port/data", "names no name node"),
+    ("hdfs://:8020/data", "names no name node"),
+    ("hdfs://user@host/data", "names a user: give webhdfs_user"),
+    ("hdfs://user:secret-of-mine@host/data", "names a user: give webhdfs_user"),
+    ("hdfs://host/a/../b", "can't be used"),
     ("http://host/data", "scheme 'http'"),
     ("dbfs://x", "scheme 'dbfs'"),
     ("memory:name", "ambiguous: write memory://name"),

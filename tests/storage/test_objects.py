@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import traceback
 from pathlib import Path
 
@@ -24,16 +23,6 @@ TIRED = b"<Error><Code>RequestTimeout</Code></Error>"
 
 def _store(script: Scripted, **options: str) -> Store:
     return open_store("s3://bucket/t", script.options | options)
-
-
-@pytest.fixture
-def closed_port() -> int:
-    """A port of this machine that nobody listens on."""
-    with socket.socket() as each:
-        each.bind(("127.0.0.1", 0))
-        port = each.getsockname()[1]
-        assert isinstance(port, int)
-        return port
 
 
 # --- put-if-absent -----------------------------------------------------------------------------
@@ -85,6 +74,38 @@ def test_a_refusal_is_an_error(scripted: Scripted, status: int, body: bytes, mes
     assert "s3://bucket/t/log/0" in str(caught.value)
     with pytest.raises(InvalidRequest, match=message):
         store.put("log/0", b"x")
+
+
+@pytest.mark.parametrize("e_tag", ['"1"', None])
+def test_a_store_that_says_it_kept_what_it_did_not(scripted: Scripted, e_tag: str | None) -> None:
+    scripted.keeps, scripted.e_tag = False, e_tag
+    store = _store(scripted)
+    assert store.put_if_absent("log/0", b"x") is UNKNOWN
+    with pytest.raises(Unavailable, match="no clear reply"):
+        store.ensure_safe()
+
+
+def test_a_store_whose_tags_are_of_requests(scripted: Scripted) -> None:
+    scripted.e_tag = '"of the put"'
+    store = _store(scripted)
+    store.ensure_safe()
+    assert store.put_if_absent("log/0", b"x") is CREATED
+    scripted.keeps, scripted.refuses = False, False
+    assert store.put_if_absent("log/0", b"another's") is UNKNOWN
+
+
+def test_an_object_that_cannot_be_looked_at_may_be_there(scripted: Scripted) -> None:
+    scripted.head_status = 500
+    assert _store(scripted).put_if_absent("log/0", b"x") is UNKNOWN
+
+
+def test_azure_takes_a_backslash_for_a_slash() -> None:
+    options = {"azure_storage_account_name": "a", "azure_storage_account_key": "Yg=="}
+    for url in ("az://c/t", "abfss://c@a.dfs.core.windows.net/t"):
+        with pytest.raises(InvalidRequest, match="takes a backslash for a slash"):
+            open_store(url, options).put("a\\b", b"")
+        with pytest.raises(InvalidRequest, match="takes a backslash for a slash"):
+            open_store(f"{url}/a%5Cb", options).get("c")
 
 
 def test_what_is_there_is_not_overwritten(scripted: Scripted) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.storage import servers
 from tests.storage.conftest import Scripted
+from tests.storage.proxy import Answer, GoogleFront, Request, proxying
 from txlake.errors import InvalidRequest, Unavailable
 from txlake.ports import PutOutcome, Store
 from txlake.storage import open_store
@@ -123,6 +126,22 @@ def test_a_bucket_that_ignores_the_condition(scripted: Scripted) -> None:
         with pytest.raises(InvalidRequest, match="the store s3://unsafe/t is unsafe"):
             store.ensure_safe()
     assert store.head("log/0") is None  # reading goes on
+
+
+class Forgetful(GoogleFront):
+    """What loses the condition of a request on its way."""
+
+    def answer(self, request: Request) -> Answer:
+        kept = {k: v for k, v in request.headers.items() if not k.startswith("x-goog-if")}
+        return super().answer(replace(request, headers=kept))
+
+
+def test_a_google_store_that_ignores_the_condition(servers_folder: Path) -> None:
+    with servers.gcs_server(servers_folder) as address, proxying(Forgetful(address)) as front:
+        store = open_store("gs://lake/unsafe", servers.gcs_options_of(front.address))
+        with pytest.raises(InvalidRequest, match="the store gs://lake/unsafe is unsafe"):
+            store.ensure_safe()
+        assert list(store.list("")) == []
 
 
 def test_a_bucket_that_lacks_the_condition(scripted: Scripted) -> None:

@@ -136,6 +136,10 @@ class SimulatedStore:
     def url(self) -> str:
         return "memory://simulated"
 
+    @property
+    def is_prompt(self) -> bool:
+        return False
+
     def get(self, path: str) -> bytes:
         self._request(path)
         if path not in self.files:

@@ -85,6 +85,10 @@ class FakeStore:
     def url(self) -> str:
         return self._url
 
+    @property
+    def is_prompt(self) -> bool:
+        return True
+
     def get(self, path: str) -> bytes:
         self._request("get", path)
         if path not in self.files:

@@ -12,6 +12,7 @@ from tests.transaction.log_of import START, Clock, FakeStore, LogOf, add, metada
 from txlake.conflict.levels import Level
 from txlake.errors import (
     ConcurrentAppendException,
+    CorruptTable,
     InvalidRequest,
     OutcomeUnknown,
     ProtocolChangedException,
@@ -260,6 +261,7 @@ class Script(FakeStore):
 
     clock: Clock
     steps: list[Callable[[str, bytes], PutOutcome]] = field(default_factory=list)
+    away_once: bool = False
 
     def __post_init__(self) -> None:
         super().__init__(self.clock)
@@ -294,6 +296,22 @@ class Script(FakeStore):
         self.taken(commit_path(2), b"")
         self.failing.add(commit_path(0))
         return self.sent_twice(path, data)
+
+    def lost_and_away_for_a_moment(self, path: str, data: bytes) -> PutOutcome:
+        """Done, no reply, and the next request finds the store away."""
+        super().put_if_absent(path, data)
+        self.away_once = True
+        return PutOutcome.UNKNOWN
+
+    def get(self, path: str) -> bytes:
+        if self.away_once:
+            self.away_once = False
+            raise Unavailable(f"{path}: away")
+        return super().get(path)
+
+    def said_to_be_there(self, path: str, data: bytes) -> PutOutcome:
+        """Not done, and nobody else's either."""
+        return PutOutcome.EXISTS
 
     def refused(self, path: str, data: bytes) -> PutOutcome:
         """Away."""
@@ -333,6 +351,7 @@ def scripted(*steps: str, settings: Settings | None = None) -> tuple[Script, Tab
         (("lost_and_taken",), 2, 2, (1,)),
         (("sent_twice",), 1, 1, ()),
         (("lost_before", "taken"), 2, 3, (1,)),
+        (("lost_and_away_for_a_moment",), 1, 1, ()),
     ],
 )
 def test_a_commit_is_there_once(
@@ -383,6 +402,35 @@ def test_a_commit_that_is_there_but_cant_be_read_is_unknown() -> None:
     with pytest.raises(OutcomeUnknown):
         transaction.commit()
     assert commit_path(1) in store.files
+
+
+def test_a_listing_without_a_version_that_exists_is_no_listing() -> None:
+    _, transaction = scripted("said_to_be_there")
+    with pytest.raises(CorruptTable, match=r"0{19}1\.json exists, but the listing .* version 0"):
+        transaction.commit()
+
+
+def test_a_lost_reply_is_settled_by_anothers_commit_at_its_version() -> None:
+    _, transaction = scripted("lost_and_taken", "refused")
+    with pytest.raises(Unavailable, match="away"):
+        transaction.commit()
+
+
+@pytest.mark.parametrize(
+    ("steps", "waits"),
+    [
+        ((), []),
+        (("taken",), [10]),
+        (("lost_before",), [10]),
+        (("lost_and_away_for_a_moment",), [10, 10]),
+    ],
+)
+def test_who_lost_waits_before_the_next_request(steps: tuple[str, ...], waits: list[int]) -> None:
+    _, transaction = scripted(*steps, settings=Settings(retry=RetrySettings(wait_ms_min=10)))
+    waited: list[float] = []
+    object.__setattr__(transaction.log.system, "wait_ms", waited.append)
+    transaction.commit()
+    assert waited == waits
 
 
 def test_a_store_that_is_away_committed_nothing() -> None:

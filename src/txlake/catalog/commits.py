@@ -190,6 +190,15 @@ class CommitLedger:
             rows = connection.execute(query.where(tables.c.dropped_sequence.is_not(None))).all()
         return [_pending_table(list(of_one)) for _, of_one in groupby(rows, lambda row: row.id)]
 
+    def note_clearing(self, table_id: str) -> bool:
+        """Keeps other tables out of a dropped one's folder for ever, before it is cleared away.
+
+        False when somebody else has cleared it away.
+        """
+        with self._on.writing() as connection:
+            names.lock_sequence(connection)
+            return names.note_clearing(connection, table_id)
+
     def forget(self, table_id: str) -> None:
         """Removes a dropped table's row once all of its commits are noted as published.
 

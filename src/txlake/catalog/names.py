@@ -254,27 +254,30 @@ def drop_table(
     if stays:
         kept = sa.update(tables).where(tables.c.id == table_id)
         connection.execute(kept.values(managed=False))
-    else:
-        _note_cleared(connection, table_id)
     # A name alone leaves nothing to publish or to clean.
     connection.execute(sa.delete(tables).where(tables.c.id == table_id, tables.c.head.is_(None)))
 
 
 def is_cleared(connection: Connection, location: str) -> bool:
-    """Whether a table of the lake's own folder was dropped there: now, or at any time before.
-
-    Whoever clears such a folder away may still be about to, from a list that it made before.
-    """
+    """Whether somebody may still be clearing a dropped table's folder away there."""
     dropped = (tables.c.location == location) & tables.c.dropped_sequence.is_not(None)
     return _is_there(connection, dropped & tables.c.managed) or _is_noted(connection, location)
 
 
-def _note_cleared(connection: Connection, table_id: str) -> None:
-    found = sa.select(tables.c.location).where(tables.c.id == table_id, tables.c.managed)
-    location = connection.scalar(found)
-    if location is not None and not _is_noted(connection, location):
+def note_clearing(connection: Connection, table_id: str) -> bool:
+    """Notes for ever that a dropped table's folder is cleared away; False when that was done.
+
+    No other table comes there any more: what is sent to a store may arrive late, and of two who
+    clear a folder away one may go on, from its list, when the other is done.
+    """
+    dropped = (tables.c.id == table_id) & tables.c.dropped_sequence.is_not(None)
+    location = connection.scalar(sa.select(tables.c.location).where(dropped))
+    if location is None:
+        return False
+    if not _is_noted(connection, location):
         named = _cleared_name(location)
         connection.execute(sa.insert(facts).values(name=named, value=location))
+    return True
 
 
 def _is_noted(connection: Connection, location: str) -> bool:

@@ -14,7 +14,7 @@ from txlake.conflict.footprint import Footprint, ReadKind
 from txlake.conflict.rules import RULES, Rule
 from txlake.conflict.rules_of_rows import select_not_true
 from txlake.conflict.winner import Winner
-from txlake.protocol.features import check_readable, check_writable
+from txlake.protocol.features import check_writable
 
 
 def check(
@@ -83,7 +83,6 @@ def check_all(
 def _check_supported(winner: Winner, context: Context) -> None:
     if winner.protocol is None:
         return
-    check_readable(winner.protocol, table=context.table)
     check_writable(winner.protocol, winner.metadata or context.metadata, table=context.table)
 
 

@@ -14,7 +14,7 @@ from functools import partial
 
 from txlake.catalog import Catalog, TableEntry
 from txlake.errors import InvalidRequest, TxlakeError
-from txlake.ports import DroppedTable, NewTable
+from txlake.ports import DroppedTable, NewTable, Store
 from txlake.session.engine import Engine, Handle
 from txlake.session.transaction import Transaction
 from txlake.statements import TableName, TablePath
@@ -176,10 +176,14 @@ def take_out(transaction: Transaction, handle: Handle, *, stays: bool) -> None:
 def _clear(engine: Engine, handle: Handle, *, stays: bool) -> None:
     """Removes what a dropped table leaves behind; what fails is done when the lake is opened."""
     engine.forget(handle)
+    ledger, table_id = catalog_of(engine).ledger, handle_entry(handle).id
     try:
         if not stays:
-            handle.store.delete([stored.path for stored in handle.store.list("")])
-        catalog_of(engine).ledger.forget(handle_entry(handle).id)
+            # Whoever finishes this in our place notes it first, and finds no row when we're done.
+            if not handle.store.is_prompt:
+                ledger.note_clearing(table_id)
+            _remove_all(handle.store)
+        ledger.forget(table_id)
     except TxlakeError as error:
         _logger.warning("%s: its folder is removed later: %s", handle.name, error)
 
@@ -198,12 +202,15 @@ def finish(engine: Engine) -> None:
             _logger.warning("%s: its commits aren't published yet: %s", table.location, error)
     for table in ledger.dropped_tables():
         try:
-            if table.managed:
-                store = engine.store_at(table.location)
-                store.delete([stored.path for stored in store.list("")])
+            if table.managed and ledger.note_clearing(table.table_id):
+                _remove_all(engine.store_at(table.location))
             ledger.forget(table.table_id)
         except TxlakeError as error:
             _logger.warning("%s: its folder is removed later: %s", table.location, error)
+
+
+def _remove_all(store: Store) -> None:
+    store.delete([stored.path for stored in store.list("")])
 
 
 def attach_named(engine: Engine, session_number: Callable[[], int]) -> None:

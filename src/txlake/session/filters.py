@@ -6,6 +6,8 @@ match. Anything but a plain SELECT from one table has no such condition here: it
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
@@ -15,6 +17,7 @@ from txlake.statements import SqlText
 _OF_ITS_OWN = (exp.Subquery, exp.Select, exp.SetOperation, exp.Exists, exp.Lateral, exp.Window)
 
 
+@lru_cache(maxsize=256)
 def condition_of(query: SqlText) -> tuple[str, tuple[str, ...]] | None:
     """The WHERE condition, and the names that may qualify its columns; None where there is none.
 

@@ -100,7 +100,10 @@ def _register(
 ) -> str | None:
     """Gives the table its name again; the name, or None where that can't be."""
     engine = session.engine
-    named = table_of(own.name)
+    try:
+        named = table_of(own.name)
+    except InvalidRequest:
+        named = None
     if not isinstance(named, TableName) or len(named.parts) != 2:
         notes.append(f"{handle.store.url}: its name {own.name!r} is no name of a table")
         return None

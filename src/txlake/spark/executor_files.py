@@ -1,4 +1,4 @@
-"""What Spark's tasks do with the bytes of data files, on file systems and in buckets.
+"""What Spark's tasks do with the bytes of data files, on file systems, in buckets and in HDFS.
 
 This module travels with the job, see `executor`. Files are named by encoded URLs; `options` are
 those of the bucket's store.
@@ -13,11 +13,16 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
+from txlake.azure import account_options
+from txlake.webhdfs import SCHEMES, client_of, path_of, patiently
+
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 Options = Mapping[str, str]
 _LOCAL = "file://"
+_RETRIES = 6  # of requests to HDFS; buckets' clients repeat theirs
+_HDFS = tuple(f"{scheme}://" for scheme in SCHEMES)
 
 
 def create(url: str) -> pa.NativeFile:
@@ -30,7 +35,11 @@ def create(url: str) -> pa.NativeFile:
 
 
 def finish(sink: pa.NativeFile, url: str, options: Options) -> None:
-    """Makes a written file durable, and visible in a bucket."""
+    """Makes a written file durable, and visible in a bucket or in HDFS."""
+    if url.startswith(_HDFS):
+        client, data = client_of(url, options), sink.getvalue().to_pybytes()
+        patiently(lambda: client.create(path_of(url), data), _RETRIES)
+        return
     if not url.startswith(_LOCAL):
         import obstore
 
@@ -47,6 +56,8 @@ def remove(url: str, options: Options) -> None:
     try:
         if url.startswith(_LOCAL):
             os.remove(local_path(url))
+        elif url.startswith(_HDFS):
+            client_of(url, options).delete(path_of(url))
         else:
             import obstore
 
@@ -59,6 +70,9 @@ def open_file(url: str, options: Options) -> pa.NativeFile:
     """A file to read anywhere in. Raises FileNotFoundError."""
     if url.startswith(_LOCAL):
         return pa.OSFile(local_path(url), "rb")
+    if url.startswith(_HDFS):
+        client = client_of(url, options)
+        return pa.BufferReader(patiently(lambda: client.read(path_of(url)), _RETRIES))
     import obstore
 
     return pa.BufferReader(obstore.get(*_place(url, options)).bytes().to_bytes())
@@ -70,6 +84,9 @@ def read_range(url: str, offset: int, length: int, options: Options) -> bytes:
         with open(local_path(url), "rb") as file:
             file.seek(offset)
             return file.read(length)
+    if url.startswith(_HDFS):
+        client = client_of(url, options)
+        return patiently(lambda: client.read_range(path_of(url), offset, length), _RETRIES)
     import obstore
 
     return obstore.get_range(*_place(url, options), start=offset, length=length).to_bytes()
@@ -110,5 +127,5 @@ def _place(url: str, options: Options) -> tuple[ObjectStore, str]:
     if parts.scheme == "gs":
         return GCSStore(parts.netloc, config=config), key  # type: ignore[arg-type]
     container, _, host = parts.netloc.partition("@")
-    account = {"azure_storage_account_name": host.partition(".")[0]} if host else {}
-    return AzureStore(container, config={**account, **config}), key  # type: ignore[arg-type]
+    config = account_options(host) | config
+    return AzureStore(container, config=config), key  # type: ignore[arg-type]

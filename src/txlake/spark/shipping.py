@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from pyspark import cloudpickle
 
-from txlake import errors
+from txlake import azure, errors, webhdfs
 from txlake.protocol import deletion_vectors, paths
 from txlake.spark import executor, executor_compact, executor_files, executor_reads
 
@@ -17,7 +17,9 @@ SHIPPED = (
     executor_reads,
     paths,
     deletion_vectors,
+    azure,
     errors,
+    webhdfs,
 )
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""Stores: bytes under a root folder, local, in memory or in the cloud, as `ports.Store`.
+"""Stores: bytes under a root folder, local, in memory, in the cloud or in HDFS, as `ports.Store`.
 
 Owns where a location is, durability, put-if-absent, and what the libraries' errors mean. What the
 bytes say is `log`'s and `protocol`'s.
@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping
 
 from txlake.ports import Store
+from txlake.storage.hdfs import HdfsStore, cluster_at
 from txlake.storage.local import LocalStore
 from txlake.storage.locations import Kind, canonical_url, join_url, local_path, locate
 from txlake.storage.objects import BucketStore, cloud_backend, memory_backend
@@ -26,9 +27,10 @@ def open_store(
 
     Local paths are literal text, relative ones below the current folder. URLs are percent-encoded:
     `file:///folder`, `s3://` (`s3a`), `gs://`, `az://container/`,
-    `abfss://container@account.dfs.core.windows.net/`, and `memory://name`, which is one store for
-    the whole process. `storage_options` go to the cloud store's client, see
-    `txlake.storage.objects.cloud_backend`; others don't look at them.
+    `abfss://container@account.dfs.core.windows.net/`, `hdfs://namenode:8020/` (`webhdfs`,
+    `swebhdfs`), and `memory://name`, which is one store for the whole process. `storage_options`
+    go to the store's client, see `txlake.storage.objects.cloud_backend` and
+    `txlake.storage.hdfs.cluster_at`; others don't look at them.
 
     Raises:
         InvalidRequest: the location or an option can't be used.
@@ -41,6 +43,8 @@ def open_store(
             return BucketStore(place, memory_backend(place.base))
         case Kind.CLOUD:
             return BucketStore(place, cloud_backend(place.base, storage_options or {}))
+        case Kind.HDFS:
+            return HdfsStore(place, cluster_at(place.base, storage_options or {}))
 
 
 @functools.lru_cache(maxsize=10_000)

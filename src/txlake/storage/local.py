@@ -18,10 +18,7 @@ from txlake.errors import InvalidRequest, TxlakeError, Unavailable
 from txlake.ports import PutOutcome, StoredObject
 from txlake.storage.locations import Kind, Place, checked_path, joined
 from txlake.storage.proof import PROBE_FOLDER, Proof
-
-# Hidden from every reader of tables (the dot) and from our own listings.
-_TEMPORARY_START = ".txlake-"
-_TEMPORARY_END = ".tmp"
+from txlake.storage.temporary import is_temporary, temporary_name
 
 _CREATE_ATTEMPTS_MAX = 5
 
@@ -60,6 +57,10 @@ class LocalStore:
     @property
     def url(self) -> str:
         return self._url
+
+    @property
+    def is_prompt(self) -> bool:
+        return True
 
     def get(self, path: str) -> bytes:
         with _reading(self._file(path)) as file, open(file, "rb") as stream:
@@ -123,7 +124,7 @@ class LocalStore:
         folder = self._file(path) if path else self._root
         with _translating("clean up", folder):
             for parent, _, names in os.walk(folder):
-                for name in filter(_is_temporary, names):
+                for name in filter(is_temporary, names):
                     file = os.path.join(parent, name)
                     with suppress(*_NOT_THERE):
                         if os.stat(file).st_mtime_ns // 1_000_000 < before_ms:
@@ -204,7 +205,7 @@ def _listed(
         if name.endswith("/"):
             if below > start_after or start_after.startswith(below):
                 yield from _listed(entry.path, below[:-1], start_after, above | {identity})
-        elif below > start_after and not _is_temporary(name):
+        elif below > start_after and not is_temporary(name):
             with _translating("list", entry.path):
                 try:
                     found_file = _stored(below, entry.stat())
@@ -212,10 +213,6 @@ def _listed(
                     continue  # deleted meanwhile, or a link to nothing
             if found_file is not None:
                 yield found_file
-
-
-def _is_temporary(name: str) -> bool:
-    return name.startswith(_TEMPORARY_START) and name.endswith(_TEMPORARY_END)
 
 
 @contextmanager
@@ -240,9 +237,7 @@ def _create_beside(file: str) -> tuple[str, int]:
     folder = os.path.dirname(file)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     for _ in range(_CREATE_ATTEMPTS_MAX):
-        # Not a name that a replay could need: it is gone before anyone can see it.
-        name = f"{_TEMPORARY_START}{os.urandom(12).hex()}{_TEMPORARY_END}"
-        temporary = os.path.join(folder, name)
+        temporary = os.path.join(folder, temporary_name())
         try:
             return temporary, os.open(temporary, flags, 0o666)
         except FileNotFoundError:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from urllib.parse import quote, unquote
 
+from txlake import webhdfs
 from txlake.errors import InvalidRequest
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(.*)", re.DOTALL)
@@ -28,6 +29,7 @@ _CLOUD_SCHEMES = {
     "abfss": "abfss",
 }
 _MEMORY_NAME = "default"
+_HOST = re.compile(r"([^:\[\]]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
 
 
 class Kind(Enum):
@@ -36,6 +38,7 @@ class Kind(Enum):
     LOCAL = "local"
     MEMORY = "memory"
     CLOUD = "cloud"
+    HDFS = "hdfs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +47,8 @@ class Place:
 
     Attributes:
         kind: what keeps the bytes.
-        base: for the cloud, the URL of the bucket or container; in memory, the store's name; empty
-            for local folders.
+        base: for the cloud, the URL of the bucket or container; for HDFS, that of its root without
+            the slash; in memory, the store's name; empty for local folders.
         folder: the folder, decoded: an absolute path for local ones, else relative to the base and
             without slashes at its ends.
     """
@@ -62,7 +65,7 @@ class Place:
                 return "file://" + _encoded(self.folder)
             case Kind.MEMORY:
                 return join_url(f"memory://{_encoded(self.base)}", self.folder)
-            case Kind.CLOUD:
+            case Kind.CLOUD | Kind.HDFS:
                 return join_url(self.base, self.folder)
 
 
@@ -70,7 +73,8 @@ def locate(location: str | os.PathLike[str]) -> Place:
     """Reads a path or URL. Touches no store.
 
     Local paths are literal: spaces, percent signs, `#`, quotes and `~` mean themselves. URLs are
-    those of the schemes file, memory, s3 (s3a), gs (gcs), az (azure), abfss (abfs).
+    those of the schemes file, memory, s3 (s3a), gs (gcs), az (azure), abfss (abfs), hdfs, webhdfs
+    and swebhdfs.
 
     Raises:
         InvalidRequest: for a location that names no place.
@@ -88,8 +92,10 @@ def locate(location: str | os.PathLike[str]) -> Place:
         return _memory_url(text, rest)
     if not rest.startswith("//"):
         return _local(text)  # a folder with a colon in its name
+    if scheme in webhdfs.SCHEMES:
+        return _hdfs_url(text, scheme, rest[2:])
     if scheme not in _CLOUD_SCHEMES:
-        known = ", ".join(("file", "memory", *_CLOUD_SCHEMES))
+        known = ", ".join(("file", "memory", *_CLOUD_SCHEMES, *webhdfs.SCHEMES))
         raise InvalidRequest(
             f"the scheme {scheme!r} of {_without_user(text)!r} is not known: "
             f"give a folder, or a URL with one of {known}"
@@ -180,6 +186,17 @@ def _cloud_url(url: str, scheme: str, rest: str) -> Place:
     if not host or (at and not user):
         raise InvalidRequest(f"{url!r} names no bucket: write {scheme}://bucket/folder")
     return Place(Kind.CLOUD, f"{scheme}://{bucket}", _folder(url, path))
+
+
+def _hdfs_url(url: str, scheme: str, rest: str) -> Place:
+    host, _, path = rest.partition("/")
+    if "@" in host:
+        raise InvalidRequest(
+            f"{_without_user(url)!r} names a user: give webhdfs_user in storage_options instead"
+        )
+    if not _HOST.fullmatch(host):
+        raise InvalidRequest(f"{url!r} names no name node: write {scheme}://host:port/folder")
+    return Place(Kind.HDFS, f"{scheme}://{host}", _folder(url, path))
 
 
 def _folder(url: str, path: str) -> str:

@@ -2,6 +2,7 @@
 
 Owns the difference between a refusal and a lost reply: a put-if-absent is sent once and never
 repeated by the library, since the repetition of one that worked would be refused by our own object.
+Owns also the look whether the object is there that a store says it created.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, GenericError
 from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
+from txlake.azure import account_options
 from txlake.errors import InvalidRequest
 from txlake.ports import PutOutcome, StoredObject
-from txlake.storage.locations import Place, checked_path, join_url, joined
+from txlake.storage.locations import Kind, Place, checked_path, join_url, joined
+from txlake.storage.options import RETRIES, retries_of
 from txlake.storage.proof import Proof
 from txlake.storage.translation import (
     LIBRARY_ERRORS,
@@ -42,8 +45,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _DELETE_BATCH = 1000
-_RETRIES_OPTION = "max_retries"
-_RETRIES_DEFAULT = "6"
+_AZURE = ("az:", "abfss:")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,6 +99,10 @@ class BucketStore:
     @property
     def url(self) -> str:
         return self._url
+
+    @property
+    def is_prompt(self) -> bool:
+        return self._place.kind is Kind.MEMORY
 
     def get(self, path: str) -> bytes:
         key = self._key(path)
@@ -158,7 +164,9 @@ class BucketStore:
 
         def work() -> PutOutcome:
             try:
-                obstore.put(self._backend.once, key, data, mode="create", use_multipart=False)
+                made = obstore.put(
+                    self._backend.once, key, data, mode="create", use_multipart=False
+                )
             except AlreadyExistsError as error:
                 # S3's 409 says that requests met, not that one of them won.
                 if http_status(error) == 409 and self.head(path) is None:
@@ -168,7 +176,9 @@ class BucketStore:
                 if verdict_of(error) is Verdict.LOST:
                     return PutOutcome.UNKNOWN
                 raise
-            return PutOutcome.CREATED
+            # Not every 200 is the store's own, and a commit that is not there is lost.
+            is_there = self._holds(key, data, made["e_tag"])
+            return PutOutcome.CREATED if is_there else PutOutcome.UNKNOWN
 
         return self._call("write", path, work)
 
@@ -197,7 +207,23 @@ class BucketStore:
         return f"BucketStore({self._url!r})"
 
     def _key(self, path: str) -> str:
-        return joined(self._folder, checked_path(path))
+        key = joined(self._folder, checked_path(path))
+        if "\\" in key and self._place.base.startswith(_AZURE):
+            raise InvalidRequest(
+                f"{join_url(self._url, path)} can't be used: Azure takes a backslash for a slash; "
+                "use a name without one"
+            )
+        return key
+
+    def _holds(self, key: str, data: bytes, e_tag: str | None) -> bool:
+        """Whether the object is there with these bytes; False when that can't be told."""
+        patient = self._backend.patient
+        try:
+            if e_tag is not None and obstore.head(patient, key)["e_tag"] == e_tag:
+                return True
+            return obstore.get(patient, key).bytes().to_bytes() == data
+        except LIBRARY_ERRORS:
+            return False
 
     def _delete(self, paths: Sequence[str]) -> None:
         keys = [self._key(path) for path in paths]
@@ -220,13 +246,10 @@ class BucketStore:
 def _cloud_backend(base: str, storage_options: tuple[tuple[str, str], ...]) -> Backend:
     options = {name: str(value) for name, value in storage_options}
     secrets = secrets_of(options)
-    retries = options.pop(_RETRIES_OPTION, _RETRIES_DEFAULT)
-    if not retries.isdecimal():
-        raise InvalidRequest(f"storage option {_RETRIES_OPTION} is a whole number, not {retries!r}")
+    retries = retries_of(options)
+    options.pop(RETRIES, None)
     try:
-        return Backend(
-            _client(base, options, int(retries)), _client(base, options, 0), secrets=secrets
-        )
+        return Backend(_client(base, options, retries), _client(base, options, 0), secrets=secrets)
     except LIBRARY_ERRORS as error:
         failure = error
     raise InvalidRequest(
@@ -249,21 +272,8 @@ def _client(base: str, options: dict[str, str], retries: int) -> ObjectStore:
             return GCSStore(bucket, config=cast("GCSConfig", options), retry_config=retry)
         case _:
             container, _, host = bucket.partition("@")
-            config = cast("AzureConfig", _account_options(host) | options)
+            config = cast("AzureConfig", account_options(host) | options)
             return AzureStore(container, config=config, retry_config=retry)
-
-
-def _account_options(host: str) -> dict[str, str]:
-    """What the host in an abfss URL says: `account.dfs.core.windows.net`, Fabric's, or another."""
-    if not host:
-        return {}
-    account, _, domain = host.partition(".")
-    options = {"azure_storage_account_name": account}
-    if domain == "dfs.fabric.microsoft.com":
-        options["azure_use_fabric_endpoint"] = "true"
-    elif domain not in {"", "dfs.core.windows.net", "blob.core.windows.net"}:
-        options["azure_endpoint"] = f"https://{account}.{domain.replace('dfs.', 'blob.', 1)}"
-    return options
 
 
 def _modified_ms(found: ObjectMeta) -> int:

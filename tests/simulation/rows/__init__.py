@@ -7,6 +7,7 @@ Parquet with real statistics and deletion vectors, so that any Delta reader read
 
 from __future__ import annotations
 
-from tests.simulation.rows.session import RowEngine, RowSession
+from tests.simulation.rows.engine import RowEngine
+from tests.simulation.rows.session import RowSession
 
 __all__ = ["RowEngine", "RowSession"]

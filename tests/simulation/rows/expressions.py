@@ -25,7 +25,8 @@ from txlake.protocol.types import Array, DataType, Primitive
 from txlake.sql.dialect import DIALECT
 
 Subquery = Callable[[Row], Rows]
-Tables = Mapping[str, Rows]
+Inner = Callable[[exp.Expression, Scope], tuple[tuple[DataType, ...], Subquery]]
+"""Runs a query inside of an expression: its columns' types, and its rows for a row outside."""
 
 _TYPES = {
     exp.DataType.Type.TINYINT: "byte",
@@ -93,7 +94,7 @@ class Compiler:
     """
 
     scope: Scope
-    subquery: Callable[[exp.Expression, Scope], tuple[tuple[DataType, ...], Subquery]]
+    subquery: Inner
     known: Mapping[exp.Expression, Typed] = field(default_factory=dict)
 
     def condition(self, node: exp.Expression) -> Callable[[Row], bool]:
@@ -169,6 +170,8 @@ class Compiler:
                 return Typed(BOOLEAN, lambda row: bool(rows(row).rows))
             case exp.Subquery():
                 return self._scalar(node.this)
+            case exp.Trim() if node.args.keys() <= {"this"} or not node.expression:
+                return functions.call("trim", [self.typed(node.this)])
             case exp.Anonymous():
                 return functions.call(str(node.this), [self.typed(one) for one in node.expressions])
         raise AssertionError(f"this expression isn't known here: {node!r}")
@@ -249,7 +252,9 @@ def _literal(node: exp.Literal) -> Typed:
     if node.is_string:
         return constant(text, STRING)
     if text.isdecimal():
-        return constant(int(text), values.type_of_integer(int(text)))
+        number = int(text)
+        digits = values.decimal_type(len(text), 0)
+        return Typed(values.type_of_integer(number), lambda _: number, digits)
     if "e" in text.lower():
         return constant(float(text), DOUBLE)
     return constant(Decimal(text), values.type_of_decimal(Decimal(text)))

@@ -51,7 +51,7 @@ class RowFrame:
 
     def select(self, *names: str) -> RowFrame:
         scope = Scope(self.found.names)
-        places = [scope.find([name])[0] for name in names]
+        places = [scope.find([name.strip("`")])[0] for name in names]
         rows = [tuple(row[place] for place in places) for row in self.found.rows]
         return RowFrame(Rows(tuple(Name(*_named(self.found.names[p])) for p in places), rows))
 

@@ -28,6 +28,7 @@ from tests.simulation.rows.values import (
 )
 from txlake.errors import InvalidRequest
 from txlake.protocol.types import Array, DataType, Primitive
+from txlake.spark.rows import type_text
 
 Function = Callable[[Sequence[Typed]], Typed]
 
@@ -42,7 +43,8 @@ def converted(one: Typed, wanted: DataType) -> Typed:
 
 def widest(types: Iterable[DataType]) -> DataType:
     """The type that holds values of all of them."""
-    return reduce(common, types, VOID)
+    start: DataType = VOID
+    return reduce(common, types, start)
 
 
 def call(name: str, args: Sequence[Typed]) -> Typed:
@@ -166,7 +168,8 @@ def _contains(items: list[Any], wanted: object) -> bool | None:
     return None if None in items else False
 
 
-def _distinct(items: Iterable[Any]) -> list[Any]:
+def distinct(items: Iterable[Any]) -> list[Any]:
+    """The items without those that were there before."""
     found: list[Any] = []
     for one in items:
         if one not in found:
@@ -219,15 +222,15 @@ FUNCTIONS: dict[str, Function] = {
     "array": _array,
     "array_append": _with_element("array", lambda items, one: [*items, one]),
     "array_contains": _with_element("boolean", _contains),
-    "array_distinct": _on_arrays(_distinct),
-    "array_except": _on_arrays(lambda one, other: _distinct(x for x in one if x not in other)),
+    "array_distinct": _on_arrays(distinct),
+    "array_except": _on_arrays(lambda one, other: distinct(x for x in one if x not in other)),
     "array_max": lambda a: _strict(
         _element(a), lambda x: max((one for one in x if one is not None), default=None), a
     ),
     "array_remove": _with_element("array", lambda items, one: [x for x in items if x != one]),
     "array_size": lambda args: _strict(INTEGER, len, args),
     "array_sort": _on_arrays(lambda x: sorted(x, key=lambda one: (one is None, one))),
-    "array_union": _on_arrays(lambda one, other: _distinct([*one, *other])),
+    "array_union": _on_arrays(lambda one, other: distinct([*one, *other])),
     "bigint": _to(LONG),
     "boolean": _to(BOOLEAN),
     "cardinality": lambda args: _strict(INTEGER, len, args),
@@ -270,7 +273,7 @@ def checked(kind: DataType, operation: Callable[..., Any]) -> Callable[..., Any]
         def whole(*given: object) -> object:
             made = operation(*given)
             if not values.fits(made, kind):
-                raise InvalidRequest(f"ARITHMETIC_OVERFLOW: {made} is no {values.type_text(kind)}")
+                raise InvalidRequest(f"ARITHMETIC_OVERFLOW: {made} is no {type_text(kind)}")
             return made
 
         return whole
@@ -283,7 +286,10 @@ def checked(kind: DataType, operation: Callable[..., Any]) -> Callable[..., Any]
 
 def arithmetic(operator: str, left: Typed, right: Typed) -> Typed:
     """`left operator right`, the operator one of + - * / %."""
-    kind = values.arithmetic(operator, left.type, right.type)
+    kinds = [one.type for one in (left, right)]
+    if any(map(is_decimal, kinds)):
+        kinds = [one.literal or one.type for one in (left, right)]
+    kind = values.arithmetic(operator, *kinds)
     if is_decimal(kind):
         operation = values.exact(_DECIMAL[operator])
         sides = [one if is_number(one.type) else converted(one, kind) for one in (left, right)]
@@ -369,7 +375,7 @@ def aggregate(name: str, kind: DataType) -> tuple[DataType, Aggregate]:
         case "collect_list" | "array_agg":
             return Array(kind, False), list
         case "collect_set":
-            return Array(kind, False), _distinct
+            return Array(kind, False), distinct
         case "any_value" | "first":
             return kind, lambda found: found[0] if found else None
         case "bool_and" | "every":

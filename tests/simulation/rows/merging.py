@@ -21,6 +21,7 @@ from tests.simulation.rows.queries import compiler
 from tests.simulation.rows.scopes import Name, Row, Rows, Scope, Typed
 from txlake.errors import InvalidRequest
 from txlake.log.files import adds_of
+from txlake.protocol.actions import Action
 from txlake.protocol.types import Struct, to_arrow_type
 from txlake.spark import dml
 from txlake.spark import merge as of_spark
@@ -64,7 +65,7 @@ def merge(
     """Changes the target by the first clause that holds for each row."""
     of_spark.check_clauses(statement)
     source = Rows(source.visible, source.rows).qualified(statement.source_alias)
-    schema_actions = ()
+    schema_actions: tuple[Action, ...] = ()
     if statement.schema_evolution:
         wanted = of_spark._evolved(work, statement, source.schema)
         if wanted != work.snapshot.schema:
@@ -214,7 +215,7 @@ class _Job:
         ]
 
     def _clause(self, clause: MergeClause, scope: Scope) -> _Clause:
-        holds = _always
+        holds: Callable[[Row], bool] = _always
         if clause.condition is not None:
             text, tables = self._texts(clause.condition)
             holds = compiler(scope, tables).condition(parsed(text))

@@ -6,16 +6,23 @@ few rows.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Any
 
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from tests.simulation.rows import functions, values
 from tests.simulation.rows.expressions import Compiler, Subquery, parsed
+from tests.simulation.rows.grouping import Aggregated, aggregates_in, always, group_keys
+from tests.simulation.rows.ordering import (
+    distinct_rows,
+    hashed,
+    limited,
+    ordered,
+    taken,
+    with_order_keys,
+)
 from tests.simulation.rows.scopes import Name, Row, Rows, Scope, Typed
 from tests.simulation.rows.values import LONG
 from txlake.errors import InvalidRequest
@@ -30,9 +37,11 @@ _UNKNOWN_CLAUSES = ("windows", "qualify", "laterals", "cluster", "distribute", "
 @lru_cache(maxsize=4096)
 def _tree(text: str) -> exp.Expression:
     try:
-        return parse_one(text, dialect=DIALECT)
+        tree = parse_one(text, dialect=DIALECT)
     except SqlglotError as error:
         raise InvalidRequest(f"not a query: {text!r}: {error}") from error
+    assert isinstance(tree, exp.Expression)
+    return tree
 
 
 def run(text: str, tables: Tables) -> Rows:
@@ -63,16 +72,13 @@ class _Query:
 
     def inner(self, node: exp.Expression, scope: Scope) -> tuple[tuple[DataType, ...], Subquery]:
         """A query inside of an expression: its columns' types, and its rows for a row outside."""
-        names = self.rows(node, scope, (None,) * scope.end).names
-        before: dict[Row, Rows] = {}
-
-        def rows(outer: Row) -> Rows:
-            key = tuple(map(repr, outer))
-            if key not in before:
-                before[key] = self.rows(node, scope, outer)
-            return before[key]
-
-        return tuple(one.type for one in names), rows
+        asked: list[str] = []
+        within = Scope(scope.names, scope.outer, asked)
+        first = self.rows(node, within, (None,) * scope.end)
+        types = tuple(one.type for one in first.names)
+        if not asked:  # it depends on no row outside
+            return types, lambda _: first
+        return types, lambda outer: self.rows(node, within, outer)
 
     def rows(self, node: exp.Expression, scope: Scope, outer: Row) -> Rows:
         """The query's rows, where it stands inside a row of the scope."""
@@ -153,8 +159,9 @@ class _Query:
         assert isinstance(node, exp.Union), f"{node!r}"
         rows = sides[0] + sides[1]
         names = tuple(Name(one.name, kind) for one, kind in zip(left.names, kinds, strict=True))
-        made = Rows(names, _distinct(rows) if node.args.get("distinct") else rows)
-        return _limited(self, node, _ordered(self, node, made, None, scope, outer), scope, outer)
+        made = Rows(names, distinct_rows(rows) if node.args.get("distinct") else rows)
+        made = ordered(self.inner, node, made, None, scope, outer)
+        return limited(self.inner, node, made, scope, outer)
 
 
 class _Select:
@@ -178,9 +185,10 @@ class _Select:
         else:
             made, inputs = self._projected(self._compiler(found), found, found.rows)
         if node.args.get("distinct"):
-            made, inputs = Rows(made.names, _distinct(made.rows)), None
-        ordered = _ordered(self._query, node, made, inputs, self._scope, self._outer)
-        return _limited(self._query, node, ordered, self._scope, self._outer)
+            made, inputs = Rows(made.names, distinct_rows(made.rows)), None
+        inner = self._query.inner
+        made = ordered(inner, node, made, inputs, self._scope, self._outer)
+        return limited(inner, node, made, self._scope, self._outer)
 
     def _compiler(
         self, found: Rows, known: Mapping[exp.Expression, Typed] | None = None
@@ -216,7 +224,7 @@ class _Select:
 
             holds: Callable[[Row], bool] = matches
         elif join.args.get("on") is None:
-            holds = _always
+            holds = always
         else:
             holds = self._compiler(both).condition(join.args["on"])
         side, kind = join.side.upper(), join.kind.upper()
@@ -296,7 +304,7 @@ class _Select:
         for name, what in self._outputs(found):
             if isinstance(what, int):
                 names.append(Name(name, found.names[what].type))
-                of.append(_taken(start + what))
+                of.append(taken(start + what))
             else:
                 typed = expressions.typed(what)
                 names.append(Name(name, typed.type))
@@ -312,47 +320,48 @@ class _Select:
         return bool(
             node.args.get("group")
             or node.args.get("having")
-            or any(_aggregates_in(one) for one in node.expressions)
+            or any(aggregates_in(one) for one in node.expressions)
         )
 
     def _grouped(self, found: Rows) -> tuple[Rows, Rows | None]:
         node = self._node
         expressions = self._compiler(found)
-        keys = [self._group(one, found) for one in _group_keys(node)]
+        keys = [self._group(one, found) for one in group_keys(node)]
         key_values = [expressions.typed(key) for key in keys]
         having, order = node.args.get("having"), node.args.get("order")
         places = [*node.expressions, *([having] if having else []), *([order] if order else [])]
-        wanted = list(dict.fromkeys(call for one in places for call in _aggregates_in(one)))
-        calls = [_Aggregated(expressions, call) for call in wanted]
+        wanted = list(dict.fromkeys(call for one in places for call in aggregates_in(one)))
+        calls = [Aggregated(expressions, call) for call in wanted]
         groups: dict[Row, tuple[Row, list[Row]]] = {}
         for row in found.rows:
             full = (*self._outer, *row)
             key = tuple(one.of(full) for one in key_values)
-            groups.setdefault(tuple(map(_hashed, key)), (key, []))[1].append(full)
+            groups.setdefault(tuple(map(hashed, key)), (key, []))[1].append(full)
         if not keys and not groups:
             groups[()] = ((), [])
+        of_calls = [one.type for one in calls]
         names = tuple(
-            Name(f"__g{place}", one.type, hidden=True)
-            for place, one in enumerate([*key_values, *calls])
+            Name(f"__g{place}", kind, hidden=True)
+            for place, kind in enumerate([one.type for one in key_values] + of_calls)
         )
         rows = [(*key, *(call.of(members) for call in calls)) for key, members in groups.values()]
         start = len(self._outer)
         known = {
-            one: Typed(name.type, _taken(start + place))
+            one: Typed(name.type, taken(start + place))
             for place, (one, name) in enumerate(zip([*keys, *wanted], names, strict=True))
         }
-        for place, key in enumerate(keys):
-            if isinstance(key, exp.Column):  # however it is qualified elsewhere
+        for place, group in enumerate(keys):
+            if isinstance(group, exp.Column):  # however it is qualified elsewhere
                 for column in node.find_all(exp.Column):
-                    if self._same_column(column, key, found):
-                        known[column] = Typed(names[place].type, _taken(start + place))
+                    if self._same_column(column, group, found):
+                        known[column] = Typed(names[place].type, taken(start + place))
         grouped = Rows(names, rows)
         after = self._compiler(grouped, known)
         if having is not None:
             holds = after.condition(having.this)
             grouped = Rows(names, [r for r in rows if holds((*self._outer, *r))])
         made, inputs = self._projected(after, grouped, grouped.rows)
-        return _with_order_keys(node, after, made, inputs, self._outer)
+        return with_order_keys(node, after, made, inputs, self._outer)
 
     def _group(self, node: exp.Expression, found: Rows) -> exp.Expression:
         """The expression that GROUP BY names: by its place, by its alias, or itself."""
@@ -377,134 +386,6 @@ class _Select:
             return False
 
 
-class _Aggregated:
-    """One aggregate: what it makes of a group's rows."""
-
-    def __init__(self, expressions: Compiler, call: exp.Expression) -> None:
-        self._keep: Callable[[Row], bool] = _always
-        if isinstance(call, exp.Filter):
-            self._keep = expressions.condition(call.expression.this)
-            call = call.this
-        name = str(call.this).lower()
-        [argument] = call.expressions or [exp.Star()]
-        self._distinct = isinstance(argument, exp.Distinct)
-        if isinstance(argument, exp.Distinct):
-            [argument] = argument.expressions
-        if isinstance(argument, exp.Star):
-            value = Typed(values.INTEGER, lambda _: 1)
-        else:
-            value = expressions.typed(argument)
-        self._of = value.of
-        self.type, self._function = functions.aggregate(name, value.type)
-
-    def of(self, rows: Iterable[Row]) -> Any:
-        """The aggregate of these rows."""
-        found = [self._of(row) for row in rows if self._keep(row)]
-        known = [one for one in found if one is not None]
-        return self._function(functions._distinct(known) if self._distinct else known)
-
-
-def _aggregates_in(node: exp.Expression) -> list[exp.Expression]:
-    """The aggregates of an expression, not those of queries inside of it."""
-    if isinstance(node, exp.Query):
-        return []
-    if isinstance(node, exp.Filter):
-        return [node]
-    if isinstance(node, exp.Anonymous) and str(node.this).lower() in functions.AGGREGATES:
-        return [node]
-    return [call for inner in node.iter_expressions() for call in _aggregates_in(inner)]
-
-
-def _group_keys(node: exp.Select) -> list[exp.Expression]:
-    group = node.args.get("group")
-    if group is None:
-        return []
-    others = {name: value for name, value in group.args.items() if name != "expressions"}
-    assert not any(others.values()), f"{group!r}"
-    return list(group.expressions)
-
-
-# ORDER BY and LIMIT
-
-
-def _with_order_keys(
-    node: exp.Select, after: Compiler, made: Rows, inputs: Rows, outer: Row
-) -> tuple[Rows, Rows | None]:
-    """The groups with what ORDER BY computes of them, by which `_ordered` finds it."""
-    order = node.args.get("order")
-    if order is None:
-        return made, inputs
-    names = [name.name.lower() for name in made.names]
-    columns = []
-    for one in order.expressions:
-        key = one.this
-        if isinstance(key, exp.Literal) or (
-            isinstance(key, exp.Column) and key.name.lower() in names
-        ):
-            continue
-        columns.append((key, after.typed(key)))
-    extra = tuple(Name(key.sql(), typed.type, hidden=True) for key, typed in columns)
-    rows = [tuple(typed.of((*outer, *row)) for _, typed in columns) for row in inputs.rows]
-    return made, Rows(extra, rows)
-
-
-def _ordered(
-    query: _Query, node: exp.Expression, made: Rows, inputs: Rows | None, scope: Scope, outer: Row
-) -> Rows:
-    order = node.args.get("order")
-    if order is None:
-        return made
-    before = inputs or Rows((), [()] * len(made.rows))
-    seen = [one.name.lower() for one in made.names]
-    behind = list(before.names)
-    names = (
-        *made.names,
-        *(Name(n.name, n.type, n.qualifier, hidden=n.name.lower() in seen) for n in behind),
-    )
-    known = {}
-    start = len(outer) + len(made.names)
-    for place, name in enumerate(before.names):
-        if name.hidden:
-            for one in order.expressions:
-                if one.this.sql() == name.name:
-                    known[one.this] = Typed(name.type, _taken(start + place))
-    visible = Scope(tuple(n for n in made.names), scope)
-    whole = Scope(names, scope)
-    rows = [(a, (*outer, *a, *b)) for a, b in zip(made.rows, before.rows, strict=True)]
-    for one in reversed(order.expressions):
-        key = one.this
-        if isinstance(key, exp.Literal) and not key.is_string:
-            of = _taken(len(outer) + int(key.name) - 1)
-        elif isinstance(key, exp.Column) and not key.table and key.name.lower() in seen:
-            of = Compiler(visible, query.inner).typed(key).of
-        else:
-            of = Compiler(whole, query.inner, known).typed(key).of
-        descending = bool(one.args.get("desc"))
-        nulls_first = bool(one.args.get("nulls_first"))
-        rows.sort(key=lambda row: _key(of(row[1])), reverse=descending)
-        rows.sort(key=lambda row: (of(row[1]) is None) != nulls_first)
-    return Rows(made.names, [row for row, _ in rows])
-
-
-def _key(value: Any) -> tuple[Any, ...]:
-    if value is None:
-        return (0,)
-    if isinstance(value, list):
-        return (1, [_key(one) for one in value])
-    return (2, 0) if isinstance(value, float) and math.isnan(value) else (1, value)
-
-
-def _limited(query: _Query, node: exp.Expression, made: Rows, scope: Scope, outer: Row) -> Rows:
-    limit, offset = node.args.get("limit"), node.args.get("offset")
-    expressions = Compiler(scope, query.inner)
-    first = 0 if offset is None else expressions.typed(offset.expression).of(outer)
-    last = None if limit is None else first + expressions.typed(limit.expression).of(outer)
-    return made if limit is None and offset is None else Rows(made.names, made.rows[first:last])
-
-
-# Small things
-
-
 def _aliased(found: Rows, alias: exp.Expression) -> Rows:
     """The rows under an alias, `v` or `v(a, b)`."""
     columns = [one.name for one in alias.args.get("columns") or []]
@@ -521,20 +402,3 @@ def _aliased(found: Rows, alias: exp.Expression) -> Rows:
 
 def _cells(row: exp.Expression) -> list[exp.Expression]:
     return list(row.expressions) if isinstance(row, exp.Tuple) else [row]
-
-
-def _taken(place: int) -> Callable[[Row], Any]:
-    return lambda row: row[place]
-
-
-def _always(_: Row) -> bool:
-    return True
-
-
-def _hashed(value: Any) -> Any:
-    return ("list", *map(_hashed, value)) if isinstance(value, list) else value
-
-
-def _distinct(rows: Sequence[Row]) -> list[Row]:
-    found = {tuple(map(_hashed, row)): row for row in reversed(rows)}
-    return list(reversed(found.values()))

@@ -17,10 +17,15 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """An expression: its type, and its value for a row."""
+    """An expression: its type, and its value for a row.
+
+    `literal`: the type that a whole number written down has among decimals: as few digits as it
+    needs.
+    """
 
     type: DataType
     of: Callable[[Row], Any]
+    literal: DataType | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +61,14 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The columns that an expression sees; those of the query around it behind its own."""
+    """The columns that an expression sees; those of the query around it behind its own.
+
+    `asked`: where it is noted that a column of this scope, or further out, was asked for.
+    """
 
     names: tuple[Name, ...]
     outer: Scope | None = None
+    asked: list[str] | None = None
 
     @property
     def start(self) -> int:
@@ -73,6 +82,8 @@ class Scope:
     def find(self, parts: Sequence[str]) -> tuple[int, DataType]:
         """The place and type of a column. Raises InvalidRequest where it is none or several."""
         name = parts[-1].lower()
+        if self.asked is not None:
+            self.asked.append(name)
         qualifier = ".".join(parts[:-1]).lower()
         found = [
             place

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from functools import cache
 from typing import Any
 
 from txlake.errors import CorruptTable, InvalidRequest
@@ -43,6 +44,11 @@ _NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*")
 
 def is_integer(kind: DataType) -> bool:
     return isinstance(kind, Primitive) and kind.name in BITS
+
+
+def _bits(kind: DataType) -> int:
+    assert isinstance(kind, Primitive)
+    return BITS[kind.name]
 
 
 def is_decimal(kind: DataType) -> bool:
@@ -93,11 +99,10 @@ def common(left: DataType, right: DataType) -> DataType:
     if right == VOID:
         return left
     if is_integer(left) and is_integer(right):
-        return max(left, right, key=lambda kind: BITS[kind.name])
+        return left if _bits(left) > _bits(right) else right
     if is_number(left) and is_number(right):
         if is_float(left) or is_float(right):
-            both = {left, right}
-            return FLOAT if both <= {FLOAT} | set(map(Primitive, BITS)) else DOUBLE
+            return DOUBLE  # one of 32 bits doesn't hold every whole number
         (p, s), (q, t) = as_decimal(left), as_decimal(right)
         return decimal_type(min(_PRECISION_MAX, max(p - s, q - t) + max(s, t)), max(s, t))
     if isinstance(left, Array) and isinstance(right, Array):
@@ -126,7 +131,7 @@ def arithmetic(operator: str, left: DataType, right: DataType) -> DataType:
     if VOID in (left, right):
         left = right = left if right == VOID else right
         if left == VOID:
-            left = right = INTEGER
+            left = right = DOUBLE
     known = is_number(left) and is_number(right)
     assert known, f"{type_text(left)} {operator} {type_text(right)} isn't known here"
     if is_float(left) or is_float(right):
@@ -170,6 +175,7 @@ def exact(operation: Callable[[Context, Decimal, Decimal], Decimal]) -> Callable
     return lambda left, right: operation(_EXACT, Decimal(left), Decimal(right))
 
 
+@cache
 def cast(source: DataType, target: DataType) -> Convert:
     """How a value of one type becomes one of another; NULL stays NULL.
 
@@ -294,12 +300,15 @@ def text_of(value: Value, kind: DataType) -> str:
             return text_or_none
 
 
+_storable = cache(can_store)
+
+
 def assignment(source: DataType, target: Field, table: str) -> Convert:
     """How a value becomes one of the column, by ANSI store assignment.
 
     Raises InvalidRequest for types that don't go together; what it gives, for a value too large.
     """
-    if not can_store(source, target.type):
+    if not _storable(source, target.type):
         raise InvalidRequest(
             f"{table}: column {target.name!r} is {type_text(target.type)}, the value is "
             f"{type_text(source)}, which can't be stored there; cast it"

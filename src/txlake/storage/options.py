@@ -1,0 +1,22 @@
+"""Storage options that are read here, and not by a store's client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from txlake.errors import InvalidRequest
+
+RETRIES = "max_retries"
+_RETRIES_DEFAULT = "6"
+
+
+def retries_of(storage_options: Mapping[str, str]) -> int:
+    """How often a failed read or plain write is repeated.
+
+    Raises:
+        InvalidRequest: the option is no whole number.
+    """
+    retries = storage_options.get(RETRIES, _RETRIES_DEFAULT)
+    if not retries.isdecimal():
+        raise InvalidRequest(f"storage option {RETRIES} is a whole number, not {retries!r}")
+    return int(retries)

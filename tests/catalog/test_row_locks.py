@@ -1,0 +1,117 @@
+"""Which rows each change locks on a server, and in which order: who locks several keeps to one.
+
+SQLite has one writer at a time and takes no row locks; the statements are looked at as PostgreSQL
+would be given them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from tests.catalog.ledgers import User, version
+from txlake.catalog import Catalog
+from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
+from txlake.ports import DroppedTable
+from txlake.system import System
+
+LOCKED = re.compile(r"FROM (\w+)(?:(?!FROM).)* FOR (UPDATE|SHARE)(?: OF ([\w, ]+))?", re.S)
+
+
+@pytest.fixture
+def user() -> Iterator[User]:
+    """A session in a catalog that has the tables a and b and the database d."""
+    catalog = Catalog("sqlite://", System())
+    catalog.create_database("d")
+    user = User(catalog)
+    user.create("a", "b")
+    yield user
+    catalog.close()
+
+
+@contextmanager
+def locking(catalog: Catalog) -> Iterator[list[str]]:
+    """The rows that are locked meanwhile: of which relation, and by what."""
+    found: list[str] = []
+
+    def look(
+        _: object, statement: object, many: object, one: dict[str, object], __: object
+    ) -> None:
+        if not isinstance(statement, sa.Select | sa.Update):
+            return
+        made = statement.compile(dialect=postgresql.dialect())
+        if locked := LOCKED.search(str(made)):
+            relation, how, of = locked.groups()
+            values = [str(value) for value in made.params.values() if isinstance(value, str)]
+            name = values[0] if relation == "txlake_counters" else (of or relation)
+            found.append(name.replace("txlake_", "") + ("" if how == "UPDATE" else " shared"))
+
+    engines = {catalog._on._durable, catalog._on._light}  # one, of a database in memory
+    for engine in engines:
+        sa.event.listen(engine, "before_execute", look)
+    try:
+        yield found
+    finally:
+        for engine in engines:
+            sa.event.remove(engine, "before_execute", look)
+
+
+def forget(user: User) -> None:
+    user.ratify(names=(DroppedTable(id="a"),))
+    user.catalog.ledger.publishes({"a": 0})
+    user.catalog.ledger.forget("a")
+
+
+def lock(user: User) -> None:
+    request = LockRequest(
+        resource=Resource(type=ResourceType.OBJECT, database=1, entity=1), mode=LockMode.X
+    )
+    user.catalog.locks.acquire(user.session, user.begin(), [request], 0)
+
+
+OPERATIONS: dict[str, tuple[Callable[[User], object], list[str]]] = {
+    "make a database": (lambda user: user.catalog.create_database("e"), ["sequence"]),
+    "set a database's level": (
+        lambda user: user.catalog.set_isolation("d", "snapshot"),
+        ["sequence"],
+    ),
+    "set a database's properties": (
+        lambda user: user.catalog.set_properties("d", {}),
+        ["sequence"],
+    ),
+    "drop a database": (lambda user: user.catalog.drop_database("d"), ["sequence", "tables"]),
+    "adopt a lake": (lambda user: user.catalog.adopt(user.catalog.lake_id), ["sequence"]),
+    "make an old catalog ready": (
+        lambda user: user.catalog._make_ready(),
+        ["sequence", "sequence"],
+    ),
+    "ratify": (
+        lambda user: user.write(version("a", 1)),
+        ["sessions", "transactions, counters", "tables"],
+    ),
+    "publish": (lambda user: user.catalog.ledger.publishes({"a": 0}), ["tables"]),
+    "forget a table": (
+        forget,
+        ["sessions", "transactions, counters", "tables", "tables", "sequence"],
+    ),
+    "reserve": (
+        lambda user: user.catalog.ledger.reserve(user.begin(), ["a"]),
+        ["sessions", "sessions", "transactions shared", "tables"],
+    ),
+    "look for a lost reply": (lambda user: user.catalog.ledger._looked_up(["1"]), ["sequence"]),
+    "renew leases": (lambda user: user.catalog.sessions.renew(), ["sessions"]),
+    "lock": (lock, ["sessions"]),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_which_rows_are_locked(user: User, name: str) -> None:
+    do, expected = OPERATIONS[name]
+    with locking(user.catalog) as found:
+        do(user)
+    assert found == expected

@@ -1,0 +1,375 @@
+"""Which guards there are: a walk over the syntax trees of the folders that decide and commit.
+
+Owns what counts as a guard, the ways to switch one off, and the names that these have in
+guards.toml. Nothing is run here; `switching` makes a mutant real.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import assert_never
+
+SOURCES = Path(__file__).parents[2] / "src" / "txlake"
+
+MODULES = {
+    "conflict": (
+        "adoption",
+        "check",
+        "context",
+        "evidence",
+        "fitness",
+        "footprint",
+        "granularity",
+        "levels",
+        "locking",
+        "positions",
+        "reconcile",
+        "rules",
+        "rules_of_rows",
+        "rules_of_settings",
+        "verdicts",
+        "winner",
+    ),
+}
+"""By folder of txlake the modules whose guards are listed."""
+
+_LOGGERS = {"_log", "_logger"}
+_SHORT = 90
+
+Block = list[ast.stmt]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One guard, switched off in one way.
+
+    Attributes:
+        module: as `transaction.commit`.
+        name: of the function and the guard, and how it is switched off; once in a module.
+        function: the qualified name of the function that it is in; "" for the module's own level.
+        line, last_line: where the guard is; one of these lines ran whenever it was asked.
+        node: the number of the guard among the tree's nodes, in the order of `ast.walk`.
+        mutate: changes the module's tree; called once, on a tree of its own.
+    """
+
+    module: str
+    name: str
+    function: str
+    line: int
+    last_line: int
+    node: int
+    mutate: Callable[[ast.Module, ast.AST], None]
+
+    @property
+    def key(self) -> str:
+        return f"{self.module}:{self.name}"
+
+    def apply(self, tree: ast.Module) -> None:
+        """Switches the guard off in a tree of the module's source as it was walked."""
+        self.mutate(tree, list(ast.walk(tree))[self.node])
+        ast.fix_missing_locations(tree)
+
+
+def path_of(module: str) -> Path:
+    """The source file of a module, as `transaction.commit`."""
+    return SOURCES.joinpath(*module.split(".")).with_suffix(".py")
+
+
+def modules(folder: str) -> list[str]:
+    """The listed modules of a folder."""
+    return [f"{folder}.{name}" for name in MODULES[folder]]
+
+
+def mutants_of(module: str) -> list[Mutant]:
+    """All mutants of a module, in the order of its source."""
+    return walk(module, path_of(module).read_text())
+
+
+def walk(module: str, source: str) -> list[Mutant]:
+    """All mutants of a module with this source."""
+    tree = ast.parse(source)
+    numbers = {id(node): number for number, node in enumerate(ast.walk(tree))}
+    found: list[Mutant] = []
+    taken: Counter[str] = Counter()
+    for function, node, how, text, mutate in _sites(tree):
+        name = f"{function or '<module>'}: {how} {_shortened(text)}"
+        taken[name] += 1
+        if taken[name] > 1:
+            name = f"{name} ({taken[name]})"
+        line, last_line = _lines(node)
+        found.append(Mutant(module, name, function, line, last_line, numbers[id(node)], mutate))
+    return sorted(found, key=lambda one: one.line)
+
+
+def _lines(node: ast.AST) -> tuple[int, int]:
+    match node:
+        case (
+            ast.If(test=first) | ast.While(test=first) | ast.ExceptHandler(type=ast.expr() as first)
+        ):
+            last = first.end_lineno
+        case ast.With(items=items):
+            last = items[-1].context_expr.end_lineno
+        case _:
+            last = getattr(node, "end_lineno", None)
+    line: int = getattr(node, "lineno", 0)
+    return line, last or line
+
+
+_Site = tuple[str, ast.AST, str, str, Callable[[ast.Module, ast.AST], None]]
+
+
+def _sites(tree: ast.Module) -> Iterator[_Site]:
+    yield from _tables(tree)
+    yield from _wheres(tree, "")
+    for function, body in _functions(tree, ""):
+        # Such a raise is switched off with its condition.
+        in_ifs = {
+            id(child) for node in ast.walk(body) if isinstance(node, ast.If) for child in node.body
+        }
+        for node in _own_nodes(body):
+            for how, text, mutate in _ways(node, in_if=id(node) in in_ifs):
+                yield function, node, how, text, mutate
+        yield from _wheres(body, function)
+
+
+def _functions(
+    node: ast.AST, above: str
+) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Functions of the module's level and methods; those inside functions are part of them."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield f"{above}{child.name}", child
+        elif isinstance(child, ast.ClassDef):
+            yield from _functions(child, f"{above}{child.name}.")
+
+
+def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """In the order of the source."""
+    for child in ast.iter_child_nodes(function):
+        yield child
+        yield from _own_nodes(child)
+
+
+def _ways(
+    node: ast.AST, *, in_if: bool
+) -> Iterator[tuple[str, str, Callable[[ast.Module, ast.AST], None]]]:
+    """How a guard that this node may be is switched off."""
+    match node:
+        case ast.If(test=test):
+            yield "never", f"if {ast.unparse(test)}", _test(False)
+            yield "always", f"if {ast.unparse(test)}", _test(True)
+            yield from _operands(test, "if")
+        case ast.While(test=test) if not isinstance(test, ast.Constant):
+            yield "never", f"while {ast.unparse(test)}", _test(False)
+            yield from _operands(test, "while")
+        case ast.Return(value=ast.BoolOp() as value):
+            yield from _operands(value, "return")
+        case ast.Expr(value=ast.Call() as call) if not _is_nothing(call):
+            yield "without", ast.unparse(call), _drop
+        case ast.Raise(exc=error) if not in_if:
+            yield "without", f"raise {'' if error is None else _called(error)}", _drop
+        case ast.ExceptHandler(type=caught) if caught is not None:
+            yield "uncaught", f"except {ast.unparse(caught)}", _uncaught
+        case ast.With(items=items):
+            for index, item in enumerate(items):
+                if item.optional_vars is None:
+                    text = f"with {ast.unparse(item.context_expr)}"
+                    yield "without", text, _without_context(index)
+
+
+def _operands(
+    test: ast.expr, what: str
+) -> Iterator[tuple[str, str, Callable[[ast.Module, ast.AST], None]]]:
+    """Each side of an `and` or `or`, at any depth, without effect on the whole."""
+    for path, operator, operand in _sides(test, ()):
+        yield f"{what} without", f"{operator} {ast.unparse(operand)}", _side(path, operator)
+
+
+def _sides(
+    test: ast.expr, above: tuple[int, ...]
+) -> Iterator[tuple[tuple[int, ...], str, ast.expr]]:
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from _sides(test.operand, (*above, -1))
+    if isinstance(test, ast.BoolOp):
+        operator = "and" if isinstance(test.op, ast.And) else "or"
+        for index, operand in enumerate(test.values):
+            yield (*above, index), operator, operand
+            yield from _sides(operand, (*above, index))
+
+
+def _wheres(node: ast.AST, function: str) -> Iterator[_Site]:
+    """The conditions of SQL statements: of one function, or of the module's own level."""
+    for child in ast.walk(node) if function else _of_module_level(node):
+        match child:
+            case ast.Call(func=ast.Attribute(attr="where"), args=conditions):
+                for index, condition in enumerate(conditions):
+                    yield function, child, "where without", ast.unparse(condition), _argument(index)
+            case ast.Call(func=ast.Attribute(attr="with_for_update", value=query)):
+                yield function, child, "unlocked", ast.unparse(query), _unlocked
+            case ast.BinOp(op=ast.BitAnd(), left=left, right=right) if not _is_set(child):
+                if not isinstance(left, ast.BinOp):
+                    yield function, child, "where without", ast.unparse(left), _half("left")
+                yield function, child, "where without", ast.unparse(right), _half("right")
+
+
+def _of_module_level(tree: ast.AST) -> Iterator[ast.AST]:
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.Assign | ast.AnnAssign):
+            yield from ast.walk(child)
+
+
+def _tables(tree: ast.Module) -> Iterator[_Site]:
+    """The entries of the module's tables of rules, modes, names."""
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                pass
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                pass
+            case _:
+                continue
+        if name.startswith("__"):
+            continue
+        table = value.args[0] if isinstance(value, ast.Call) and value.args else value
+        match table:
+            case ast.Dict(keys=keys) if len(keys) > 1:
+                entries = keys
+            case ast.Tuple(elts=elements) | ast.Set(elts=elements) if len(elements) > 1:
+                entries = list(elements)
+            case _:
+                continue
+        for index, entry in enumerate(entries):
+            if entry is not None and not _is_column(entry):
+                text = f"{name}[{ast.unparse(entry)}]"
+                yield "", table, "without", text, _entry(index)
+
+
+def _is_column(entry: ast.expr) -> bool:
+    """Whether it is a column of a relation: what a query gives is no table of rules."""
+    owner = entry.value if isinstance(entry, ast.Attribute) else None
+    return isinstance(owner, ast.Attribute) and owner.attr == "c"
+
+
+# The changes
+
+
+def _test(value: bool) -> Callable[[ast.Module, ast.AST], None]:
+    def change(_: ast.Module, node: ast.AST) -> None:
+        assert isinstance(node, ast.If | ast.While)
+        # The test is still evaluated: what it does besides deciding stays.
+        last = ast.Constant(value)
+        node.test = ast.Subscript(
+            ast.Tuple([node.test, last], ast.Load()), ast.Constant(1), ast.Load()
+        )
+
+    return change
+
+
+def _drop(tree: ast.Module, node: ast.AST) -> None:
+    for block in _blocks(tree):
+        for index, statement in enumerate(block):
+            if statement is node:
+                block[index] = ast.copy_location(ast.Pass(), statement)
+
+
+def _blocks(tree: ast.AST) -> Iterator[Block]:
+    for node in ast.walk(tree):
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(node, name, None)
+            if isinstance(block, list):
+                yield block
+
+
+def _uncaught(_: ast.Module, node: ast.AST) -> None:
+    assert isinstance(node, ast.ExceptHandler)
+    node.type = ast.Tuple([], ast.Load())
+
+
+def _without_context(index: int) -> Callable[[ast.Module, ast.AST], None]:
+    def change(_: ast.Module, node: ast.AST) -> None:
+        assert isinstance(node, ast.With)
+        node.items[index].context_expr = ast.parse(
+            "__import__('contextlib').nullcontext()", mode="eval"
+        ).body
+
+    return change
+
+
+def _side(path: tuple[int, ...], operator: str) -> Callable[[ast.Module, ast.AST], None]:
+    def change(_: ast.Module, node: ast.AST) -> None:
+        parent: ast.AST = getattr(node, "test", None) or getattr(node, "value")  # noqa: B009
+        for step in path[:-1]:
+            parent = parent.operand if step == -1 else parent.values[step]  # type: ignore[attr-defined]
+        assert isinstance(parent, ast.BoolOp)
+        parent.values[path[-1]] = ast.Constant(operator == "and")
+
+    return change
+
+
+def _argument(index: int) -> Callable[[ast.Module, ast.AST], None]:
+    def change(_: ast.Module, node: ast.AST) -> None:
+        assert isinstance(node, ast.Call)
+        node.args[index] = ast.parse("__import__('sqlalchemy').true()", mode="eval").body
+
+    return change
+
+
+def _half(name: str) -> Callable[[ast.Module, ast.AST], None]:
+    def change(_: ast.Module, node: ast.AST) -> None:
+        setattr(node, name, ast.parse("__import__('sqlalchemy').true()", mode="eval").body)
+
+    return change
+
+
+def _unlocked(tree: ast.Module, node: ast.AST) -> None:
+    assert isinstance(node, ast.Call)
+    assert isinstance(node.func, ast.Attribute)
+    query = node.func.value
+    for parent in ast.walk(tree):
+        for name, value in ast.iter_fields(parent):
+            if value is node:
+                setattr(parent, name, query)
+            elif isinstance(value, list):
+                value[:] = [query if one is node else one for one in value]
+
+
+def _is_set(node: ast.BinOp) -> bool:
+    """Whether `&` is that of sets, not of SQL's conditions."""
+    return not any(isinstance(side, ast.Compare) for side in (node.left, node.right))
+
+
+def _entry(index: int) -> Callable[[ast.Module, ast.AST], None]:
+    def change(_: ast.Module, node: ast.AST) -> None:
+        if isinstance(node, ast.Dict):
+            del node.keys[index], node.values[index]
+        else:
+            assert isinstance(node, ast.Tuple | ast.Set)
+            del node.elts[index]
+
+    return change
+
+
+# Names
+
+
+def _is_nothing(call: ast.Call) -> bool:
+    """Whether it is a line for the log, or what a type checker knows to be unreachable."""
+    match call.func:
+        case ast.Attribute(value=ast.Name(id=owner)):
+            return owner in _LOGGERS
+        case ast.Name(id=name):
+            return name == assert_never.__name__
+    return False
+
+
+def _called(error: ast.expr) -> str:
+    return ast.unparse(error.func if isinstance(error, ast.Call) else error)
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHORT else f"{line[: _SHORT - 4]} ..."

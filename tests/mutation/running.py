@@ -1,0 +1,178 @@
+"""Runs tests again and again in one process, with and without a mutant.
+
+Owns the pytest session that does it, what counts as killed, and the limit on a test that hangs with
+a mutant. Tests that need Spark, and those that Hypothesis repeats, are never killers.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import CodeType, FrameType
+
+import pytest
+from _pytest.tmpdir import tmppath_result_key
+
+from tests.mutation.guards import Mutant
+from tests.mutation.switching import switched_off
+
+LIMIT_S = 10.0
+"""How long a test may run with a mutant; one that is still not done counts as failed."""
+
+_ARGUMENTS = (
+    "-q",
+    "--no-header",
+    "-o",
+    "addopts=--import-mode=importlib",
+    "-o",
+    "cache_dir=.cache/pytest-mutation",
+    "-o",
+    "tmp_path_retention_policy=none",
+    "-W",
+    "ignore",
+)
+
+# Parts of the names of tests of many histories, and of those that need a server.
+_NEVER = ("histories", "simulation", "processes", "[server", "postgresql")
+_CALLS_TRACED = 500
+
+
+class Hung(BaseException):
+    """A test wasn't done within the limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one run of one test went; `error` is the type of what it failed with."""
+
+    error: str | None
+    seconds: float
+
+    @property
+    def passed(self) -> bool:
+        return self.error is None
+
+
+Work = Callable[[Sequence[pytest.Item]], None]
+
+
+class _Session:
+    """Hands the collected tests to the work instead of running them."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self.has_worked = False
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        if session.testsfailed:
+            raise session.Failed("tests that can't be collected")
+        for plugin in session.config.pluginmanager.get_plugins():
+            # Whether others read the tables of a test isn't what kills a mutant, and needs Spark.
+            if hasattr(plugin, "_interop") and hasattr(plugin, "delta_tables"):
+                plugin.delta_tables = lambda folder: []
+        self._work([item for item in session.items if _may_kill(item)])
+        self.has_worked = True
+        return True
+
+
+def _may_kill(item: pytest.Item) -> bool:
+    if any(kind in item.nodeid for kind in _NEVER):
+        return False
+    names = getattr(item, "fixturenames", ())
+    is_repeated = hasattr(getattr(item, "function", None), "hypothesis")
+    return not is_repeated and not {"spark", "golden", "postgres"} & set(names)
+
+
+def with_tests(names: Sequence[str], work: Work) -> None:
+    """Calls the work with these tests, collected; raises RuntimeError where that fails."""
+    plugin = _Session(work)
+    code = pytest.main([*_ARGUMENTS, *names], plugins=[plugin])
+    if not plugin.has_worked:
+        raise RuntimeError(f"pytest ended with {code!r} before the tests were run")
+
+
+def run(item: pytest.Item, mutant: Mutant | None = None, limit_s: float = LIMIT_S) -> Outcome:
+    """One run of a test, its fixtures included."""
+    before = time.monotonic()
+    if mutant is None:
+        error = _error(item, limit_s)
+    else:
+        with switched_off(mutant):
+            error = _error(item, limit_s)
+    return Outcome(error, time.monotonic() - before)
+
+
+def _error(item: pytest.Item, limit_s: float) -> str | None:
+    """The type of what the test fails with; told without a report, which takes longer than it."""
+    if not getattr(item, "_request", True):
+        item._initrequest()  # type: ignore[attr-defined]
+    item.stash[tmppath_result_key] = {}
+    error: str | None = None
+    try:
+        with _limited(limit_s):
+            item.ihook.pytest_runtest_setup(item=item)
+            item.ihook.pytest_runtest_call(item=item)
+    except BaseException as found:
+        error = type(found).__name__
+    try:
+        with _limited(limit_s):
+            item.ihook.pytest_runtest_teardown(item=item, nextitem=None)
+    except BaseException as found:
+        error = error or type(found).__name__
+    item._request = False  # type: ignore[attr-defined]
+    item.funcargs = None  # type: ignore[attr-defined]
+    return error
+
+
+@contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    def over(_: int, __: FrameType | None) -> None:
+        raise Hung
+
+    kept = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, kept)
+
+
+def traced(item: pytest.Item, files: dict[str, str]) -> tuple[Outcome, dict[str, set[int]]]:
+    """A run, and the lines that it ran of these files, by what `files` calls them."""
+    lines: dict[str, set[int]] = {name: set() for name in files.values()}
+    wanted: dict[CodeType, set[int]] = {}  # lines of code that ran and that weren't seen yet
+    calls: Counter[CodeType] = Counter()
+
+    def on_line(frame: FrameType, event: str, _: object) -> object:
+        if event == "line":
+            wanted[frame.f_code].discard(frame.f_lineno)
+        return on_line
+
+    def on_call(frame: FrameType, event: str, _: object) -> object:
+        code = frame.f_code
+        left = wanted.get(code)
+        if left is None:
+            if code.co_filename not in files:
+                return None
+            left = wanted[code] = {line for *_, line in code.co_lines() if line is not None}
+        calls[code] += 1
+        return on_line if left and calls[code] <= _CALLS_TRACED else None
+
+    threading.settrace(on_call)  # type: ignore[arg-type]
+    sys.settrace(on_call)  # type: ignore[arg-type]
+    try:
+        outcome = run(item)
+    finally:
+        sys.settrace(None)
+        threading.settrace(None)  # type: ignore[arg-type]
+    for code, left in wanted.items():
+        ran = {line for *_, line in code.co_lines() if line is not None} - left
+        lines[files[code.co_filename]] |= ran
+    return outcome, lines

@@ -1,0 +1,249 @@
+"""What a statement holds before it runs, and that names mean the same once it holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from tests.session.offline import Offline
+from txlake.conflict.locking import LockMode, LockRequest
+from txlake.errors import InvalidRequest, LockTimeout
+from txlake.session.admission import admit, admit_alone, admit_new
+from txlake.session.context import Context
+from txlake.session.session import Session
+from txlake.session.transaction import Transaction
+from txlake.statements import TableName, TablePath
+
+T, NEW, PATH = TableName(("T",)), TableName(("New",)), TablePath("memory://admission/path")
+SCH_S, S, IX, X, SCH_M = LockMode.SCH_S, LockMode.S, LockMode.IX, LockMode.X, LockMode.SCH_M
+
+
+@pytest.fixture
+def lake() -> Offline:
+    """A lake with the tables t and u."""
+    made = Offline()
+    made.run("CREATE TABLE t (id INT); CREATE TABLE u (id INT)")
+    return made
+
+
+def context_of(lake: Offline, *, explicit: bool = True, timeout_ms: int = 0) -> Context:
+    """A statement's context, in a transaction of a session of its own."""
+    transaction = Session(lake.engine).begin(explicit=explicit)
+    return Context(
+        engine=lake.engine,
+        transaction=transaction,
+        database="default",
+        writes=True,
+        lock_timeout_ms=timeout_ms,
+    )
+
+
+def held(lake: Offline, transaction: Transaction) -> list[tuple[str, str, str]]:
+    """What a transaction holds or waits for, in the order of asking: type, mode, what it is."""
+    tables = {entry.number: entry.name for entry in lake.catalog.tables("default")}
+    return [
+        (
+            one.resource.type.value,
+            one.mode.value,
+            one.resource.description or tables.get(one.resource.entity, ""),
+        )
+        for one in lake.catalog.locks.listed()
+        if one.transaction_id == transaction.id
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "leaves", "locks"),
+    [
+        ((T, IX), False, [("DATABASE", "S", ""), ("OBJECT", "IX", "t")]),
+        ((T, SCH_S), False, [("DATABASE", "S", ""), ("OBJECT", "Sch-S", "t")]),
+        (
+            (T, SCH_M),
+            False,
+            [("DATABASE", "S", ""), ("KEY", "X", "t"), ("OBJECT", "Sch-M", "t")],
+        ),
+        ((T, SCH_M), True, [("DATABASE", "S", ""), ("OBJECT", "Sch-S", "t")]),
+        ((T, IX), True, [("DATABASE", "S", ""), ("OBJECT", "Sch-S", "t")]),
+        ((NEW, SCH_M), False, [("DATABASE", "S", ""), ("KEY", "X", "new")]),
+        ((NEW, SCH_M), True, [("DATABASE", "S", ""), ("KEY", "X", "new")]),
+        ((NEW, IX), False, [("DATABASE", "S", ""), ("KEY", "X", "new")]),
+        ((NEW, SCH_S), False, []),
+        ((TableName(("nowhere", "t")), SCH_M), False, []),
+        ((PATH, SCH_M), False, []),
+    ],
+)
+def test_which_locks_a_table_asks_for(
+    lake: Offline,
+    wanted: tuple[Any, LockMode],
+    leaves: bool,
+    locks: list[tuple[str, str, str]],
+) -> None:
+    context = context_of(lake)
+    admit(context, [wanted], leaves=leaves)
+    assert held(lake, context.transaction) == locks
+
+
+def test_everybody_asks_in_one_order(lake: Offline) -> None:
+    expected = [
+        ("DATABASE", "S", ""),
+        ("KEY", "X", "new"),
+        ("KEY", "X", "u"),
+        ("OBJECT", "IX", "t"),
+        ("OBJECT", "Sch-M", "u"),
+    ]
+    wanted = [(TableName(("u",)), SCH_M), (T, IX), (NEW, IX)]
+    for order in (wanted, wanted[::-1]):
+        context = context_of(lake)
+        admit(context, order)
+        assert held(lake, context.transaction) == expected
+        context.transaction.rollback()
+
+
+def test_a_path_table_needs_no_catalog(lake: Offline) -> None:
+    engine = lake.path_engine()
+    transaction = Transaction(id="1", engine=engine, session_number=lambda: 1)
+    context = Context(engine=engine, transaction=transaction, database="default", writes=True)
+    admit(context, [(PATH, SCH_M)])
+    admit_alone(context, "default", "DROP DATABASE")
+
+
+def test_a_table_that_the_transaction_made_is_its_own_already(lake: Offline) -> None:
+    context = context_of(lake)
+    lake.run_in(context.transaction, "CREATE TABLE new (id INT)")
+    before = held(lake, context.transaction)
+    admit(context, [(NEW, SCH_M)])
+    assert held(lake, context.transaction) == before
+
+
+def test_a_new_table_is_locked_as_such(lake: Offline) -> None:
+    context = context_of(lake)
+    entry = lake.catalog.find("default", "t")
+    assert entry is not None
+    admit_new(context, entry)
+    assert held(lake, context.transaction) == [("OBJECT", "Sch-M", "t")]
+
+
+def test_a_statement_waits_for_who_was_first(lake: Offline) -> None:
+    first, second = context_of(lake), context_of(lake)
+    admit(first, [(T, SCH_M)])
+    with pytest.raises(LockTimeout):
+        admit(second, [(T, IX)])
+    with pytest.raises(LockTimeout):
+        admit(context_of(lake), [(T, SCH_S)])
+    first.transaction.rollback()
+    admit(second, [(T, IX)])
+
+
+def test_a_select_of_its_own_leaves_no_trace_unless_somebody_makes_it_wait(lake: Offline) -> None:
+    alone = context_of(lake, explicit=False)
+    admit(alone, [(T, SCH_S)])
+    assert held(lake, alone.transaction) == []
+    assert lake.catalog.transactions.listed() == []
+    explicit = context_of(lake)
+    admit(explicit, [(T, SCH_S)])
+    assert len(held(lake, explicit.transaction)) == 2
+    writing = context_of(lake, explicit=False)
+    admit(writing, [(T, IX)])
+    assert len(held(lake, writing.transaction)) == 2
+    blocked = context_of(lake, explicit=False)
+    explicit.transaction.rollback()
+    writing.transaction.rollback()
+    admit(first := context_of(lake), [(T, SCH_M)])
+    with pytest.raises(LockTimeout):
+        admit(blocked, [(T, SCH_S)])
+    first.transaction.rollback()
+
+
+def while_it_waits(lake: Offline, monkeypatch: pytest.MonkeyPatch, text: str) -> list[int]:
+    """Another session's statements are done just before the first lock is granted."""
+    acquire = lake.catalog.locks.acquire
+    asked: list[int] = []
+
+    def later(
+        number: int, transaction: str | None, requests: Sequence[LockRequest], ms: int
+    ) -> None:
+        asked.append(number)
+        if len(asked) == 1:
+            lake.run(text)
+        acquire(number, transaction, requests, ms)
+
+    monkeypatch.setattr(lake.catalog.locks, "acquire", later)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("text", "means"),
+    [
+        ("DROP TABLE t; CREATE TABLE t (id INT, x INT)", True),
+        ("ALTER TABLE t RENAME TO other", False),
+    ],
+)
+def test_a_name_that_means_something_else_now_is_looked_up_again(
+    lake: Offline, monkeypatch: pytest.MonkeyPatch, text: str, means: bool
+) -> None:
+    context = context_of(lake)
+    asked = _asked_by(context, while_it_waits(lake, monkeypatch, text))
+    admit(context, [(T, IX)])
+    assert asked() == 2
+    entry = lake.catalog.find("default", "t")
+    assert (entry is not None) == means
+    kinds = [kind for kind, _, name in held(lake, context.transaction) if name == "t"]
+    assert kinds == (["OBJECT"] if means else ["KEY"])
+    found = context.find(T)
+    assert (found is not None and found.entry == entry) if means else found is None
+
+
+def _asked_by(context: Context, asked: list[int]) -> Callable[[], int]:
+    number = context.transaction.session_number()
+    return lambda: asked.count(number)
+
+
+def test_a_name_that_means_the_same_is_asked_for_once(
+    lake: Offline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = context_of(lake)
+    asked = _asked_by(context, while_it_waits(lake, monkeypatch, "COMMENT ON TABLE u IS 'x'"))
+    admit(context, [(T, IX)])
+    assert asked() == 1
+
+
+def test_what_a_name_means_stays_once_the_locks_are_held(lake: Offline) -> None:
+    context = context_of(lake)
+    admit(context, [(T, IX)])
+    handle = context.find(T)
+    assert context.find(T) is handle
+    assert handle is not None
+    assert handle.entry == lake.catalog.find("default", "t")
+
+
+def test_a_database_is_ones_own_while_nobody_uses_it(lake: Offline) -> None:
+    user, alone = context_of(lake), context_of(lake)
+    admit(user, [(T, IX)])
+    with pytest.raises(
+        InvalidRequest, match="DROP DATABASE: other sessions use database 'default'"
+    ):
+        admit_alone(alone, "DEFAULT", "DROP DATABASE")
+    user.transaction.rollback()
+    admit_alone(alone, "default", "DROP DATABASE")
+    assert held(lake, alone.transaction) == [("DATABASE", "X", "")]
+    with pytest.raises(LockTimeout):
+        admit(context_of(lake), [(T, SCH_M)])
+
+
+def test_a_database_that_is_not_there_needs_no_lock(lake: Offline) -> None:
+    context = context_of(lake)
+    admit_alone(context, "nowhere", "DROP DATABASE")
+    assert held(lake, context.transaction) == []
+
+
+def test_a_statement_of_its_own_is_known_before_it_holds_a_lock(lake: Offline) -> None:
+    for ask in (
+        lambda context: admit(context, [(T, IX)]),
+        lambda context: admit_alone(context, "default", "DROP DATABASE"),
+    ):
+        context = context_of(lake, explicit=False)
+        ask(context)
+        assert [one.id for one in lake.catalog.transactions.listed()] == [context.transaction.id]
+        context.transaction.rollback()

@@ -1,0 +1,181 @@
+"""A session on rows is a session: transactions, conflicts, row checks, files for other readers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.simulation.rows import RowEngine, RowSession
+from txlake.catalog import Catalog
+from txlake.conflict.levels import Level
+from txlake.errors import ConcurrentAppendException, ConcurrentDeleteDeleteException, InvalidRequest
+from txlake.ports import Store
+from txlake.settings import Settings
+from txlake.statements import NativeFrame, SqlText, TableName, Write
+from txlake.storage import open_store
+from txlake.system import System
+
+_numbers = count()
+
+
+def _engine(warehouse: Store) -> RowEngine:
+    system = System()
+    catalog = Catalog("sqlite://", system)
+    return RowEngine(system=system, settings=Settings(), warehouse=warehouse, catalog=catalog)
+
+
+@pytest.fixture
+def engine() -> Iterator[RowEngine]:
+    made = _engine(open_store(f"memory://rows-{next(_numbers)}", {}))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def session(engine: RowEngine) -> RowSession:
+    opened = RowSession(engine)
+    opened.rows("CREATE TABLE t (id BIGINT, p STRING, n INT)")
+    opened.rows("INSERT INTO t VALUES (1, 'a', 10), (2, 'b', 20), (3, NULL, NULL)")
+    return opened
+
+
+def _files(engine: RowEngine) -> list[str]:
+    assert engine.warehouse is not None
+    return [one.path for one in engine.warehouse.list("t") if one.path.endswith(".parquet")]
+
+
+def test_changes_answer_with_their_counts(session: RowSession) -> None:
+    assert session.rows("UPDATE t SET n = n + 1 WHERE id < 3") == [{"num_affected_rows": 2}]
+    assert session.rows("DELETE FROM t WHERE n IS NULL") == [{"num_affected_rows": 1}]
+    merged = session.rows(
+        "MERGE INTO t USING (VALUES (1, 'z'), (7, 'y')) s ON t.id = s.col1 "
+        "WHEN MATCHED THEN UPDATE SET p = s.col2 "
+        "WHEN NOT MATCHED THEN INSERT (id, p) VALUES (s.col1, s.col2)"
+    )
+    assert [list(row.values()) for row in merged] == [[2, 1, 0, 1]]
+    assert session.rows("SELECT * FROM t ORDER BY id") == [
+        {"id": 1, "p": "z", "n": 11},
+        {"id": 2, "p": "b", "n": 21},
+        {"id": 7, "p": "y", "n": None},
+    ]
+
+
+def test_a_transaction_sees_its_own_changes_and_rollback_takes_them_back(
+    session: RowSession,
+) -> None:
+    session.rows("BEGIN")
+    session.rows("CREATE TABLE u AS SELECT id FROM t WHERE n > 5")
+    session.rows("DELETE FROM t WHERE id IN (SELECT id FROM u)")
+    assert session.rows("SELECT count(*) AS n FROM t") == [{"n": 1}]
+    session.rows("ROLLBACK")
+    assert session.rows("SELECT count(*) AS n FROM t") == [{"n": 3}]
+    assert session.rows("SHOW TABLES LIKE 'u'") == []
+
+
+@pytest.mark.parametrize(("added", "conflicts"), [(31, False), (32, True)])
+def test_a_conflict_is_looked_for_row_by_row(
+    session: RowSession, engine: RowEngine, added: int, conflicts: bool
+) -> None:
+    # Statistics say nothing of a remainder: only the row itself does.
+    other = RowSession(engine, level=Level.SERIALIZABLE)
+    transaction = other.begin()
+    other.within(transaction, "UPDATE t SET n = 0 WHERE n % 2 = 0")
+    session.rows(f"INSERT INTO t VALUES (9, 'c', {added})")
+    if conflicts:
+        with pytest.raises(ConcurrentAppendException):
+            transaction.commit()
+    else:
+        transaction.commit()
+    found = session.rows("SELECT sum(n) AS total FROM t")
+    assert found == [{"total": 62 if conflicts else 31}]
+
+
+def test_one_row_is_not_changed_twice(session: RowSession, engine: RowEngine) -> None:
+    other = RowSession(engine, level=Level.SNAPSHOT)
+    transaction = other.begin()
+    other.within(transaction, "UPDATE t SET n = 0 WHERE id = 1")
+    session.rows("UPDATE t SET n = 1 WHERE id = 1")
+    with pytest.raises(ConcurrentDeleteDeleteException):
+        transaction.commit()
+    assert session.rows("SELECT n FROM t WHERE id = 1") == [{"n": 1}]
+
+
+def test_a_compaction_carries_a_concurrent_deletion(session: RowSession, engine: RowEngine) -> None:
+    session.rows("INSERT INTO t VALUES (4, 'd', 40)")
+    other = RowSession(engine)
+    transaction = other.begin()
+    other.within(transaction, "OPTIMIZE t")
+    session.rows("DELETE FROM t WHERE id = 2")
+    transaction.commit()
+    rows = session.rows("SELECT id FROM t ORDER BY id")
+    assert [row["id"] for row in rows] == [1, 3, 4]
+    assert session.rows("DESCRIBE HISTORY t LIMIT 1")[0]["operation"] == "OPTIMIZE"
+
+
+def test_rows_that_violate_a_rule_leave_no_file(session: RowSession, engine: RowEngine) -> None:
+    session.rows("ALTER TABLE t ADD CONSTRAINT small CHECK (n < 100 OR n IS NULL)")
+    before = _files(engine)
+    with pytest.raises(InvalidRequest, match="small"):
+        session.rows("INSERT INTO t VALUES (5, 'e', 5), (6, 'f', 600)")
+    assert _files(engine) == before
+
+
+def test_rows_given_with_an_application_version_are_written_once(session: RowSession) -> None:
+    rows = NativeFrame(pa.table({"id": [7], "n": pa.array([70], pa.int32())}))
+    for version in (1, 1, 2):
+        write = Write(
+            table=TableName(("t",)), source=rows, mode="append", app_id="load", app_version=version
+        )
+        session.carry_out(None, write)
+    assert session.rows("SELECT n FROM t WHERE id = 7") == [{"n": 70}, {"n": 70}]
+
+
+def test_a_table_is_read_by_name(session: RowSession) -> None:
+    frame = session.read(TableName(("t",)), None, SqlText("n > 10 OR n IS NULL"), ["p", "id"])
+    assert frame.collect() == [("b", 2), (None, 3)]
+
+
+def test_a_file_is_copied_once(session: RowSession, engine: RowEngine) -> None:
+    assert engine.warehouse is not None
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"id": [8, 9]}), sink)
+    engine.warehouse.put("in/one.parquet", sink.getvalue().to_pybytes())
+    place = f"{engine.warehouse.url}/in"
+    counts = [
+        session.rows(f"COPY INTO t FROM '{place}' FILEFORMAT = PARQUET")[0]["num_inserted_rows"]
+        for _ in range(2)
+    ]
+    assert counts == [2, 0]
+    assert session.rows("SELECT count(*) AS n FROM t") == [{"n": 5}]
+
+
+def test_a_query_that_is_not_known_says_so(session: RowSession) -> None:
+    with pytest.raises(AssertionError, match="soundex"):
+        session.rows("SELECT soundex(p) FROM t")
+
+
+def test_tables_are_any_readers_tables(tmp_path: Path) -> None:
+    """After the test, delta-rs and Spark read every version (tests/conftest.py)."""
+    engine = _engine(open_store(str(tmp_path / "lake"), {}))
+    session = RowSession(engine)
+    vectors = "'delta.enableDeletionVectors' = '{}'"
+    for name, by, has in (("t", "", "true"), ("u", "PARTITIONED BY (p)", "false")):
+        properties = f"TBLPROPERTIES ({vectors.format(has)}, 'delta.checkpointInterval' = '3')"
+        session.rows(
+            f"CREATE TABLE {name} (id BIGINT, p STRING, d DOUBLE, m DECIMAL(9, 2), y DATE, "
+            f"w TIMESTAMP, a ARRAY<INT>) {by} {properties}"
+        )
+        session.rows(
+            f"INSERT INTO {name} SELECT id, if(id % 2 = 0, 'a b', NULL), id / 3, id * 1.25, "
+            "DATE '2024-02-29', TIMESTAMP '2024-02-29 10:00:00.5', array(1, NULL) FROM range(6)"
+        )
+        session.rows(f"UPDATE {name} SET d = double('nan'), a = array_append(a, 7) WHERE id = 2")
+        session.rows(f"DELETE FROM {name} WHERE id IN (1, 4)")
+        session.rows(f"OPTIMIZE {name}")
+    assert session.rows("SELECT count(*) AS n FROM u WHERE p IS NULL") == [{"n": 2}]
+    engine.close()

@@ -1,0 +1,117 @@
+"""The same statements by Spark and by the row plane, on equal tables, come to the same.
+
+The same rows, counts, errors and versions; and in a transaction that a concurrent writer overtakes,
+the same verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.simulation.rows import programs
+from tests.simulation.rows.planes import Answer, Planes
+from txlake.conflict.levels import Level
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_BOUNDED = settings(
+    derandomize=True,
+    database=None,
+    deadline=None,
+    max_examples=8,
+    suppress_health_check=list(HealthCheck),
+)
+_ROWS = "(0, 'a', 7), (1, 'a', 10), (2, 'b', NULL), (3, NULL, 50), (4, 'c', 3)"
+
+
+@pytest.fixture(scope="module")
+def planes(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planes]:
+    opened = Planes(tmp_path_factory.mktemp("planes"), spark)
+    yield opened
+    opened.close()
+
+
+@_BOUNDED
+@given(
+    layout=st.sampled_from(programs.LAYOUTS),
+    statements=st.lists(programs.statements, min_size=2, max_size=6),
+)
+def test_statements_come_to_the_same(planes: Planes, layout: str, statements: list[str]) -> None:
+    compared(planes, layout, statements)
+
+
+def compared(planes: Planes, layout: str, statements: list[str]) -> None:
+    """Runs the statements on both planes and compares what they answer and leave."""
+    tables = planes.tables()
+    for table in tables:
+        planes.rows.rows(f"CREATE TABLE {table} {layout}")
+        planes.rows.rows(f"INSERT INTO {table} (id, p, n) VALUES {_ROWS}")
+    for statement in statements:
+        answers = [
+            plane.answer(statement.replace("{t}", table))
+            for plane, table in zip(planes.both, tables, strict=True)
+        ]
+        if statement.startswith(("OPTIMIZE", "REORG", "RESTORE")):  # which tell sizes in bytes
+            answers = [Answer(error=one.error) for one in answers]
+        assert (statement, answers[1]) == (statement, answers[0])
+        left = [planes.plain.answer(f"SELECT id, p, n FROM {table}").rows for table in tables]
+        assert (statement, left[1]) == (statement, left[0])
+        versions = [planes.version(table) for table in tables]
+        assert (statement, versions[1]) == (statement, versions[0])
+    seen = planes.spark.answer(f"SELECT id, p, n FROM {tables[1]}")
+    assert seen == planes.plain.answer(f"SELECT id, p, n FROM {tables[1]}")
+
+
+LEVELS = tuple(Level)
+WINNERS = (
+    "INSERT INTO {t} (id, p, n) VALUES (9, 'a', 1)",
+    "INSERT INTO {t} (id, p, n) VALUES (1, 'd', 8)",
+    "INSERT INTO {t} (id, p, n) SELECT id + 10, p, n FROM {t} WHERE id > 2",
+    "UPDATE {t} SET n = 60 WHERE id = 1",
+    "UPDATE {t} SET n = 1 WHERE id = 4",
+    "DELETE FROM {t} WHERE id = 0",
+    "DELETE FROM {t} WHERE p = 'c'",
+    "OPTIMIZE {t}",
+    "MERGE INTO {t} t USING (SELECT 2 AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET n = 5",
+    "TRUNCATE TABLE {t}",
+)
+
+
+@_BOUNDED
+@given(
+    layout=st.sampled_from(programs.LAYOUTS[:3]),
+    level=st.sampled_from(LEVELS),
+    statements=st.lists(programs.statements, min_size=1, max_size=2),
+    winner=st.sampled_from(WINNERS),
+)
+def test_a_concurrent_writer_meets_the_same_verdict(
+    planes: Planes, layout: str, level: Level, statements: list[str], winner: str
+) -> None:
+    judged(planes, layout, level, statements, winner)
+
+
+def judged(planes: Planes, layout: str, level: Level, statements: list[str], winner: str) -> Answer:
+    """The verdict over a transaction that a winner overtakes, which must be both planes'."""
+    told = f"{layout} {level} {statements} {winner}"
+    tables = planes.tables()
+    ends = []
+    planes.at_level(level)
+    for plane, table in zip(planes.both, tables, strict=True):
+        planes.writer(f"CREATE TABLE {table} {layout}")
+        planes.writer(f"INSERT INTO {table} (id, p, n) VALUES {_ROWS}")
+        planes.writer(f"INSERT INTO {table} (id, p, n) VALUES (5, 'b', 6), (6, 'a', 60)")
+        plane.answer("BEGIN")
+        answers = [plane.answer(one.replace("{t}", table)) for one in statements]
+        planes.writer(winner.replace("{t}", table))
+        end = plane.answer("ROLLBACK" if any(one.error for one in answers) else "COMMIT")
+        ends.append((end, [one.error for one in answers]))
+    assert (told, ends[1]) == (told, ends[0])
+    left = [planes.plain.answer(f"SELECT id, p, n FROM {table}").rows for table in tables]
+    assert (told, left[1]) == (told, left[0])
+    return ends[0][0]

@@ -1,0 +1,113 @@
+"""Ratified commits become files: in how many requests, and what is said where that fails."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from tests.transaction.lake_of import LakeOf, lake_of, when, write_both
+from tests.transaction.log_of import add, metadata
+from txlake.errors import Unavailable
+from txlake.protocol.file_names import commit_path
+from txlake.settings import Settings
+from txlake.transaction.publication import Newest, publish, publish_newest, publish_pending
+
+STAGING = Settings(inline_commit_bytes_max=0)
+
+
+def away() -> None:
+    raise Unavailable("away")
+
+
+def held_back(lake: LakeOf) -> None:
+    """A version of a that its committer can't publish."""
+    store = lake.fake("a")
+    store.failing.add(commit_path(1))
+    lake.append("a", add("x"))
+    store.failing.clear()
+
+
+def newest_of(lake: LakeOf) -> Newest:
+    commit = lake.ledger.tables["a"].commits[1]
+    return Newest(lake.store("a"), commit, "a")
+
+
+def test_where_the_version_before_is_there_a_publication_is_one_put_and_one_note() -> None:
+    lake = lake_of()
+    tx = lake.begin()
+    tx.table("a").stage([add("x")], operation="WRITE")
+    lake.ledger.requests.clear()
+    lake.fake("a").requests.clear()
+    tx.commit()
+    assert lake.ledger.requests == ["ratify", "publishes"]
+    kinds = [kind for kind, path in lake.fake("a").requests if path.endswith(".json")]
+    assert kinds == ["head", "put_if_absent", "put"]  # the put is how the fake one makes it
+
+
+def test_of_a_new_table_there_is_no_version_before() -> None:
+    lake = lake_of()
+    tx = lake.begin()
+    tx.create("c", metadata())
+    lake.ledger.requests.clear()
+    tx.commit()
+    assert lake.ledger.requests == ["ratify", "publishes"]
+    assert ("head", commit_path(-1)) not in lake.fake("c").requests
+
+
+def test_nothing_to_publish_is_nothing_to_note() -> None:
+    lake = lake_of()
+    lake.ledger.requests.clear()
+    publish(lake.store("a"), lake.ledger, [], table="a")
+    assert publish_newest(lake.ledger, []) == frozenset()
+    assert lake.ledger.requests == []
+
+
+def test_a_table_that_was_dropped_meanwhile_is_not_published_any_more() -> None:
+    lake = lake_of()
+    held_back(lake)
+    newest = newest_of(lake)
+    del lake.fake("a").files[commit_path(0)]
+    del lake.ledger.tables["a"]
+    lake.ledger.requests.clear()
+    assert publish_newest(lake.ledger, [newest]) == frozenset()
+    assert lake.ledger.requests == ["head"]
+    assert commit_path(1) not in lake.fake("a").files
+
+
+def test_what_could_not_be_published_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    lake = lake_of()
+    with caplog.at_level(logging.WARNING):
+        held_back(lake)
+    assert "a: committed, but not published yet: 1: " in caplog.text
+    caplog.clear()
+    lake.fake("a").failing.add(commit_path(1))
+    head = publish_pending(lake.store("a"), lake.ledger, "a", table="a")
+    assert head is not None
+    assert len(head.pending) == 1
+    assert "a: committed, but not published yet: 1: " in caplog.text
+
+
+def test_what_could_not_be_noted_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    lake = lake_of()
+    tx = write_both(lake)
+    when(lake, "publishes", away)
+    with caplog.at_level(logging.WARNING):
+        tx.commit()
+    assert [text.partition(":")[0] for text in caplog.messages] == ["a", "b"]
+
+
+def test_a_staged_commit_that_cannot_be_tidied_up_is_published_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lake = lake_of(settings=STAGING)
+    tx = write_both(lake)
+
+    def refused(paths: object) -> None:
+        raise Unavailable("away")
+
+    lake.fake("a").delete = refused  # type: ignore[method-assign]
+    with caplog.at_level(logging.INFO):
+        tx.commit()
+    assert "a: a staged commit was left behind: away" in caplog.text
+    assert [lake.ledger.tables[name].published for name in ("a", "b")] == [1, 1]

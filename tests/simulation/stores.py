@@ -163,28 +163,28 @@ class SimulatedStore:
 
     def put(self, path: str, data: bytes) -> None:
         key = self._request("put", path)
-        storage, hits = self._storage, self._process.hits
+        storage, hits, weight = self._storage, self._process.hits, _weight(key)
         if storage.is_disk:
             self._write_aside(key)
             before = storage.items.get(key)
             storage.write(key, replace(self._item(data, is_durable=False), before=before))
             self._make_durable(key)
             return
-        if hits(Misfortune.PUT_LOST, key):
+        if hits(Misfortune.PUT_LOST, key, weight):
             raise Unavailable(f"{key}: no reply")
-        if hits(Misfortune.PUT_LATE, key):
+        if hits(Misfortune.PUT_LATE, key, weight):
             storage.late.append(lambda: storage.write(key, self._item(data)))
             raise Unavailable(f"{key}: no reply")
         storage.write(key, self._item(data))
-        if hits(Misfortune.PUT_TWICE, key):
+        if hits(Misfortune.PUT_TWICE, key, weight):
             storage.late.append(lambda: storage.write(key, self._item(data)))
-        if hits(Misfortune.PUT_UNANSWERED, key):
+        if hits(Misfortune.PUT_UNANSWERED, key, weight):
             raise Unavailable(f"{key}: no reply")
         self._process.step("put", key)
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         key = self._request("create", path)
-        storage, hits = self._storage, self._process.hits
+        storage, hits, weight = self._storage, self._process.hits, _weight(key)
         if storage.is_disk:
             self._write_aside(key)
             if key in storage.items:
@@ -192,16 +192,16 @@ class SimulatedStore:
             storage.write(key, self._item(data, is_durable=False))
             self._make_durable(key)
             return PutOutcome.CREATED
-        if hits(Misfortune.PUT_LOST, key):
+        if hits(Misfortune.PUT_LOST, key, weight):
             return PutOutcome.UNKNOWN
-        if hits(Misfortune.PUT_LATE, key):
+        if hits(Misfortune.PUT_LATE, key, weight):
             storage.late.append(lambda: self._create(key, data) and None)
             return PutOutcome.UNKNOWN
         outcome = self._create(key, data)
         self._process.note("create", key, outcome.value)
-        if hits(Misfortune.PUT_TWICE, key):
+        if hits(Misfortune.PUT_TWICE, key, weight):
             outcome = self._create(key, data)
-        if hits(Misfortune.PUT_UNANSWERED, key):
+        if hits(Misfortune.PUT_UNANSWERED, key, weight):
             outcome = PutOutcome.UNKNOWN
         self._process.step("created", key)
         return outcome
@@ -271,6 +271,11 @@ class SimulatedStore:
         item = self._storage.items.get(key)
         if item is not None:
             self._storage.items[key] = replace(item, is_durable=True, before=None)
+
+
+def _weight(key: str) -> float:
+    """How much likelier something goes wrong with an object: commits are what matters most."""
+    return 4.0 if key.endswith(".json") else 0.7
 
 
 def key_of(location: str) -> str:

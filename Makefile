@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 TEST_PROCESSES ?= 2
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
-# Of the soak: how long; its first round has the seed SEED, 1 without one.
+# Of the soak and of fuzz: how long; the first has the seed SEED, 1 without one.
 MINUTES ?= 30
 # Of the simulation: how many seeds from which one on; SEED is one of them alone.
 SEEDS ?= 10000
@@ -81,6 +81,10 @@ guards: setup-python ## the list of guards as the code is now, and tests for tho
 .PHONY: hermitage
 hermitage: setup ## Hermitage's anomalies at every level, and docs/hermitage.md of it: two minutes
 	@$(PYTHON) -m tests.hermitage.page
+
+.PHONY: fuzz
+fuzz: setup-python ## logs made hostile by chance are read, for MINUTES=30 from SEED=1
+	@PYTHONPATH=src:. $(PYTHON) -m tests.security.fuzz --minutes $(MINUTES) --seed $(or $(SEED),1)
 
 .PHONY: bench-quick
 bench-quick: setup ## the same on less data, without contention: eight minutes

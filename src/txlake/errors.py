@@ -28,6 +28,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from txlake.redaction import redacted
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
@@ -65,11 +67,15 @@ class Evidence:
 
 
 class TxlakeError(Exception):
-    """The root of all errors of txlake. `codes` are the numbers other systems give this error."""
+    """The root of all errors of txlake. `codes` are the numbers other systems give this error.
+
+    Whatever a message is made of, what looks like a credential in it isn't shown.
+    """
 
     codes: ClassVar[tuple[int, ...]] = ()
 
     def __init__(self, message: str) -> None:
+        message = redacted(message)
         numbers = ", ".join(str(code) for code in self.codes)
         super().__init__(f"{message} (error {numbers})" if numbers else message)
 

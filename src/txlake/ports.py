@@ -73,7 +73,10 @@ class Store(Protocol):
         ...
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Deletes the objects; those already gone are no error."""
+        """Deletes the objects; those already gone are no error.
+
+        What a symbolic link has put elsewhere than below the root stays.
+        """
         ...
 
     def sweep(self, prefix: str, before_ms: int) -> None:

@@ -36,6 +36,9 @@ class Settings:
         conflict_granularity: `row`, `file` or `table`, what conflicts are found by where no
             database or table asks for a coarser one.
         probe_bytes_max: data files in doubt at a commit are read by the driver up to this.
+        allow_outside_paths: folders, as paths or URLs, in which files may lie that a table's log
+            names beside those in the table's own folder and, for a table of a lake, in the lake's;
+            `"*"` allows every place. Where another's log is read, that is whose files it may name.
         lease_ms: a session that the catalog hears nothing of for this long is over, with its
             transactions and locks.
         inline_commit_bytes_max: a commit of a catalog table goes into the catalog itself up to
@@ -50,4 +53,5 @@ class Settings:
     conflict_granularity: str = "row"
     probe_bytes_max: int = 32 * 1024 * 1024
     inline_commit_bytes_max: int = 1024 * 1024
+    allow_outside_paths: tuple[str, ...] = ()
     lease_ms: int = 30_000

@@ -12,6 +12,7 @@ from __future__ import annotations
 import http.client
 import json
 import posixpath
+import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -27,10 +28,11 @@ ENDPOINT, USER, TOKEN, TIMEOUT = (
     "webhdfs_token",
     "webhdfs_timeout",
 )
-_PREFIX = "webhdfs_"
+OPTIONS_PREFIX = "webhdfs_"
 _TIMEOUT_S_DEFAULT = 60.0
 _PORT, _TLS_PORT = 9870, 9871
 _ROOT = "/webhdfs/v1"
+_ADDRESS = re.compile(r"https?://([^/@:\[\]]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
 _ERROR_BYTES_MAX = 1 << 16
 _FIRST_WAIT_S, _WAIT_S_MAX = 0.1, 5.0
 # What was not carried out and won't be; of answers without a kind, these statuses.
@@ -195,14 +197,14 @@ class WebHdfs:
         kind = (
             http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         )
-        connection = kind(parts.netloc, timeout=self.timeout_s)
         try:
-            try:
-                connection.connect()
-            except OSError as error:
-                raise WebHdfsError(
-                    f"{parts.netloc} can't be reached: {error}", status=None, may_be_done=False
-                ) from error
+            connection = kind(parts.netloc, timeout=self.timeout_s)
+            connection.connect()
+        except (OSError, http.client.HTTPException) as error:
+            raise WebHdfsError(
+                f"{parts.netloc} can't be reached: {error}", status=None, may_be_done=False
+            ) from error
+        try:
             try:
                 headers = {"Content-Type": "application/octet-stream"} if method == "PUT" else {}
                 connection.request(method, target, data, headers)
@@ -235,7 +237,9 @@ def client_of(url: str, options: Mapping[str, str]) -> WebHdfs:
         ValueError: an option is not known, or its value can't be used.
     """
     own = {
-        name.lower(): value for name, value in options.items() if name.lower().startswith(_PREFIX)
+        name.lower(): value
+        for name, value in options.items()
+        if name.lower().startswith(OPTIONS_PREFIX)
     }
     if unknown := sorted(own.keys() - {ENDPOINT, USER, TOKEN, TIMEOUT}):
         known = f"{ENDPOINT}, {USER}, {TOKEN} and {TIMEOUT}"
@@ -244,10 +248,10 @@ def client_of(url: str, options: Mapping[str, str]) -> WebHdfs:
         each.strip().rstrip("/") for each in own.get(ENDPOINT, _endpoint(url)).split(",")
     )
     for each in endpoints:
-        parts = urlsplit(each)
-        if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in each or parts.path:
+        if not _ADDRESS.fullmatch(each):
+            shown = re.sub("//.*@", "//***@", each)  # no password
             raise ValueError(
-                f"the storage option {ENDPOINT} is like http://host:9870, not {each!r}"
+                f"the storage option {ENDPOINT} is like http://host:9870, not {shown!r}"
             )
     try:
         timeout_s = float(own.get(TIMEOUT, _TIMEOUT_S_DEFAULT))

@@ -9,6 +9,7 @@ from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, DeletionVector, Remove
 from txlake.protocol.deletion_vectors import relative_vector, vector_path
+from txlake.protocol.reach import ANYWHERE, Reach
 from txlake.session.clone import Copy, clone
 from txlake.session.environment import EVERY_ROW
 from txlake.statements import Clone, TableName
@@ -54,8 +55,8 @@ def cloned(
         snapshot,
         existing,
         environment(),
-        source_url=SOURCE,
-        target_url=TARGET,
+        origin=Reach(SOURCE, lambda: (ANYWHERE,)),
+        target=Reach(TARGET, lambda: (ANYWHERE,)),
         copy=copies.extend,
     )
     assert change is not None
@@ -182,8 +183,8 @@ def test_what_cannot_be_cloned() -> None:
             start,
             start,
             environment(),
-            source_url=SOURCE,
-            target_url=TARGET,
+            origin=Reach(SOURCE),
+            target=Reach(TARGET, lambda: (ANYWHERE,)),
             copy=lambda copies: None,
         )
         is None
@@ -194,8 +195,8 @@ def test_what_cannot_be_cloned() -> None:
             start,
             None,
             environment(),
-            source_url=SOURCE,
-            target_url=SOURCE,
+            origin=Reach(SOURCE),
+            target=Reach(SOURCE),
             copy=lambda copies: None,
         )
     unmapped = Clone(

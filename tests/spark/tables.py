@@ -77,6 +77,7 @@ class PathTable:
             settings=self.settings,
             snapshot=self.snapshot,
             store=self.log.store,
+            allowed=lambda: self.settings.allow_outside_paths,
             name=name,
         )
 

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
-from tests.storage.conftest import Placed
+from tests.storage.conftest import Placed, Scripted
 from tests.storage.proxy import Fault, Proxy, Request, proxying, serving
 from txlake.errors import InvalidRequest, TxlakeError, Unavailable
 from txlake.ports import PutOutcome, Store
@@ -271,6 +271,13 @@ def test_a_name_node_that_is_not_active_is_asked_again(node: NameNode, kind: str
         _store(node).put_if_absent("y", b"")
 
 
+def test_a_redirect_to_nowhere(node: NameNode) -> None:
+    node.files["/t/x"] = b"1"
+    real, node.address = node.address, "http://nowhere:port"
+    with pytest.raises(Unavailable, match="nowhere:port can't be reached"):
+        open_store("hdfs://c/t", {"webhdfs_endpoint": real, "max_retries": "0"}).get("x")
+
+
 def test_nobody_there(closed_port: int) -> None:
     options = {"webhdfs_endpoint": f"http://127.0.0.1:{closed_port}", "max_retries": "0"}
     store = open_store("hdfs://cluster/t", options)
@@ -387,6 +394,8 @@ def test_sweeping(node: NameNode) -> None:
         ({"webhdfs_endpoint": "h:9870"}, "is like http://host:9870"),
         ({"webhdfs_endpoint": "http://h:9870/webhdfs/v1"}, "is like http://host:9870"),
         ({"webhdfs_endpoint": "http://h:9870,"}, "is like http://host:9870"),
+        ({"webhdfs_endpoint": "http://h:port"}, "is like http://host:9870"),
+        ({"webhdfs_endpoint": "http://ann:word@h:9870"}, r"not 'http://\*\*\*@h:9870'"),
         ({"webhdfs_timeout": "soon"}, "is a number of seconds, not 'soon'"),
         ({"webhdfs_timeout": "0"}, "is a number of seconds"),
         ({"webhdfs_timeout": "inf"}, "is a number of seconds"),
@@ -411,6 +420,12 @@ def test_options_that_cannot_be_used(options: dict[str, str], message: str) -> N
 )
 def test_where_the_name_node_is(url: str, endpoint: str) -> None:
     assert client_of(url, {"aws_region": "of another store"}) == WebHdfs((endpoint,))
+
+
+def test_a_bucket_takes_no_notice_of_them(scripted: Scripted) -> None:
+    store = open_store("s3://bucket/t", {**scripted.options, "WebHDFS_user": "ann"})
+    store.put("x", b"1")
+    assert store.get("x") == b"1"
 
 
 def test_who_asks(node: NameNode) -> None:

@@ -271,6 +271,17 @@ def test_credentials_of_hadoop_are_options_of_the_store(
     ]
 
 
+def test_name_nodes_of_hadoop_are_an_option_of_the_store(
+    given_options: list[Mapping[str, str] | None],
+) -> None:
+    conf = {
+        "dfs.namenode.http-address.service.nn1": "one:9870",
+        "dfs.namenode.https-address.service.nn2": "two:9871",
+    }
+    DeltaTable.forPath(ANY_SPARK, "/data/t", conf)
+    assert given_options == [{"webhdfs_endpoint": "http://one:9870,https://two:9871"}]
+
+
 @pytest.mark.parametrize("conf", [{"spark.x": "1"}, {"fs.x": 1}, {1: "x"}, "fs.x"])
 def test_other_settings_are_refused(
     conf: Any, given_options: list[Mapping[str, str] | None]

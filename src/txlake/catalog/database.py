@@ -46,7 +46,7 @@ class Database:
         self.system = system
         self._busy_timeout_s = busy_timeout_s
         try:
-            self.url = make_url(url)
+            self.url = _parsed(url)
             self.is_sqlite = self.url.get_backend_name() == "sqlite"
             self._durable = self._engine(is_durable=True)
             self._light = self._durable if self.is_in_memory else self._engine(is_durable=False)
@@ -157,6 +157,17 @@ class Database:
         except SQLAlchemyError as error:
             made = translated(error, self.url)
             raise (CommitUnsettled(str(made)) if is_ending else made) from error
+
+
+def _parsed(url: str | sa.URL) -> sa.URL:
+    try:
+        return make_url(url)
+    except ValueError:
+        pass  # of the port, which it shows: of a password with a slash in it, say. Nobody's cause
+    raise InvalidRequest(
+        "catalog: expected a URL like sqlite:///path or postgresql+psycopg://host/db, found one "
+        "whose port is no number; percent-encode the signs '/', ':' and '@' of a password"
+    )
 
 
 class _Turn:

@@ -31,6 +31,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+_ALLOW_OUTSIDE = "TXLAKE_ALLOW_OUTSIDE_PATHS"
 _NO_LAKE = "no lake is named: say --lake or set TXLAKE_LAKE"
 
 Lake = Annotated[
@@ -296,9 +297,18 @@ def _place(
     for option in options or []:
         key, sign, value = option.partition("=")
         if not sign or not key:
-            raise typer.BadParameter(f"--storage-option {option}: expected KEY=VALUE")
+            raise typer.BadParameter(
+                "--storage-option: expected KEY=VALUE, found no '=' after a key"
+            )
         named[key] = value
-    return Place(location=lake, catalog=catalog, isolation=isolation, storage_options=named)
+    allowed = os.environ.get(_ALLOW_OUTSIDE, "")
+    return Place(
+        location=lake,
+        catalog=catalog,
+        isolation=isolation,
+        storage_options=named,
+        allow_outside_paths=tuple(filter(None, allowed.split(","))),
+    )
 
 
 def _state_folder() -> Path:

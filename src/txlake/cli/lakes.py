@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from txlake.cli.results import Result, listed
 from txlake.cli.work import LakeWorker
 from txlake.errors import InvalidRequest
+from txlake.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +56,8 @@ class Place:
     location: str | None
     catalog: str | None = None
     isolation: str | None = None
-    storage_options: Mapping[str, str] = field(default_factory=dict)
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    allow_outside_paths: tuple[str, ...] = ()
 
 
 @contextmanager
@@ -71,6 +73,7 @@ def opened(place: Place) -> Iterator[tuple[Lake, Session]]:
         catalog=place.catalog,
         storage_options=place.storage_options,
         isolation=place.isolation,
+        settings=Settings(allow_outside_paths=place.allow_outside_paths),
     )
     with Lake(session) as lake:
         yield lake, session

@@ -244,7 +244,7 @@ class _Statistics:
         every = cast("list[str]", texts.to_pylist())  # or None: a TypeError
         try:
             self._files = list(map(decode, every))
-        except (msgspec.MsgspecError, ArithmeticError, TypeError):
+        except (msgspec.MsgspecError, ArithmeticError, TypeError, RecursionError):
             self._files = [_decoded(decode, text) for text in every]
 
     def bounds(self, path: tuple[str, ...], item: Field) -> ColumnBounds:
@@ -330,7 +330,7 @@ def _decoded(decode: Callable[[str], msgspec.Struct], text: str | None) -> msgsp
     """The wanted statistics of a file; none where they make no sense."""
     try:
         return decode(text or "{}")
-    except (msgspec.MsgspecError, ArithmeticError):
+    except (msgspec.MsgspecError, ArithmeticError, RecursionError):
         return decode("{}")
 
 

@@ -10,13 +10,20 @@ writer's additions survive a checkpoint rewrite.
 from __future__ import annotations
 
 import json
+import re
+import reprlib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import TypeAlias, cast
+from typing import Annotated, TypeAlias, cast
 
 import msgspec
 
 from txlake.errors import CorruptTable
+
+# The wire's long and int, and those of them that count something. Others are no Delta writer's.
+Long: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+SmallCount: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 Json: TypeAlias = object
 JsonObject: TypeAlias = dict[str, object]
@@ -54,8 +61,8 @@ class Format(ActionStruct, frozen=True, kw_only=True, omit_defaults=False):
 class Protocol(ActionStruct, frozen=True, kw_only=True):
     """What a client must know to read and write the table. Source: "Protocol Evolution"."""
 
-    min_reader_version: int
-    min_writer_version: int
+    min_reader_version: SmallCount
+    min_writer_version: SmallCount
     reader_features: tuple[str, ...] | None = None
     writer_features: tuple[str, ...] | None = None
 
@@ -70,7 +77,7 @@ class Metadata(ActionStruct, frozen=True, kw_only=True, omit_defaults=False):
     configuration: dict[str, str] = {}
     name: str | None = None
     description: str | None = None
-    created_time: int | None = None
+    created_time: Long | None = None
 
 
 class DeletionVector(ActionStruct, frozen=True, kw_only=True):
@@ -81,9 +88,9 @@ class DeletionVector(ActionStruct, frozen=True, kw_only=True):
 
     storage_type: str
     path_or_inline_dv: str
-    size_in_bytes: int
-    cardinality: int
-    offset: int | None = None
+    size_in_bytes: SmallCount
+    cardinality: Count
+    offset: SmallCount | None = None
 
     @property
     def unique_id(self) -> str:
@@ -97,14 +104,14 @@ class Add(ActionStruct, frozen=True, kw_only=True):
 
     path: str
     partition_values: dict[str, str | None]
-    size: int
-    modification_time: int
+    size: Count
+    modification_time: Long
     data_change: bool
     stats: str | None = None
     tags: dict[str, str | None] | None = None
     deletion_vector: DeletionVector | None = None
-    base_row_id: int | None = None
-    default_row_commit_version: int | None = None
+    base_row_id: Long | None = None
+    default_row_commit_version: Long | None = None
     clustering_provider: str | None = None
 
     @property
@@ -135,15 +142,15 @@ class Remove(ActionStruct, frozen=True, kw_only=True):
 
     path: str
     data_change: bool
-    deletion_timestamp: int | None = None
+    deletion_timestamp: Long | None = None
     extended_file_metadata: bool | None = None
     partition_values: dict[str, str | None] | None = None
-    size: int | None = None
+    size: Long | None = None
     stats: str | None = None
     tags: dict[str, str | None] | None = None
     deletion_vector: DeletionVector | None = None
-    base_row_id: int | None = None
-    default_row_commit_version: int | None = None
+    base_row_id: Long | None = None
+    default_row_commit_version: Long | None = None
 
     @property
     def key(self) -> FileKey:
@@ -157,7 +164,7 @@ class Cdc(ActionStruct, frozen=True, kw_only=True):
 
     path: str
     partition_values: dict[str, str | None]
-    size: int
+    size: Long
     data_change: bool
     tags: dict[str, str | None] | None = None
 
@@ -166,8 +173,8 @@ class Txn(ActionStruct, frozen=True, kw_only=True):
     """The newest version that an application has written. Source: "Transaction Identifiers"."""
 
     app_id: str
-    version: int
-    last_updated: int | None = None
+    version: Long
+    last_updated: Long | None = None
 
 
 class DomainMetadata(ActionStruct, frozen=True, kw_only=True):
@@ -202,7 +209,7 @@ class CommitInfo(msgspec.Struct, frozen=True):
 class CheckpointMetadata(ActionStruct, frozen=True, kw_only=True):
     """Only in V2 checkpoints. Source: "Checkpoint Metadata"."""
 
-    version: int
+    version: Long
     tags: dict[str, str | None] | None = None
 
 
@@ -210,8 +217,8 @@ class Sidecar(ActionStruct, frozen=True, kw_only=True):
     """Only in V2 checkpoints: a file in `_delta_log/_sidecars` with more actions."""
 
     path: str
-    size_in_bytes: int
-    modification_time: int
+    size_in_bytes: Long
+    modification_time: Long
     tags: dict[str, str | None] | None = None
 
 
@@ -260,6 +267,8 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     sidecar: Sidecar | None = None
 
 
+_PIECE_BYTES = 8 * 1024 * 1024
+_SPACE = re.compile(r"\s+")
 _LINE = msgspec.json.Decoder(_Line)
 _ENCODER = msgspec.json.Encoder()
 
@@ -269,10 +278,35 @@ def decode_actions(data: bytes, *, file: str) -> list[Action]:
 
     `file` is named in errors. Unknown actions are skipped, unknown fields kept in `extra`.
     Raises CorruptTable when the bytes are not whole JSON objects or a known field has a wrong type.
+    What is decoded at once is bounded: lines that hold no action take no memory.
     """
     try:
+        if len(data) <= _PIECE_BYTES:
+            return _decode_piece(data, file)
+        return [action for piece in _pieces(data) for action in _decode_piece(piece, file)]
+    except _Spread:
+        return _decode_whole(data, file)
+    except RecursionError as error:
+        raise CorruptTable(f"{file}: JSON that is nested too deeply") from error
+
+
+class _Spread(Exception):
+    """A value goes over several lines, or a line is damaged."""
+
+
+def _pieces(data: bytes) -> Iterator[bytes]:
+    """The data in pieces of whole lines."""
+    start = 0
+    while start < len(data):
+        end = data.find(b"\n", start + _PIECE_BYTES) + 1 or len(data)
+        yield data[start:end]
+        start = end
+
+
+def _decode_piece(data: bytes, file: str) -> list[Action]:
+    try:
         lines = _LINE.decode_lines(data)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return _decode_each_line(data, file)
     return _actions_of(lines)
 
@@ -321,8 +355,8 @@ def _others(line: _Line) -> Iterator[Action]:
 def _decode_each_line(data: bytes, file: str) -> list[Action]:
     """Only lines with something that we don't know go the slow way that keeps it.
 
-    A line that isn't whole objects is damaged, or part of one that goes over several lines: then
-    the text is looked at as a whole.
+    Raises _Spread for a line that isn't whole objects: it is damaged, or part of one that goes over
+    several lines.
     """
     actions: list[Action] = []
     for line in data.split(b"\n"):
@@ -330,11 +364,11 @@ def _decode_each_line(data: bytes, file: str) -> list[Action]:
             continue
         try:
             actions += _actions_of((_LINE.decode(line),))
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             try:
                 values = _json_values(line.decode("utf-8"))
-            except ValueError:
-                return _decode_whole(data, file)
+            except ValueError as error:
+                raise _Spread from error
             actions += _actions_of_values(values, file)
     return actions
 
@@ -349,6 +383,8 @@ def _decode_whole(data: bytes, file: str) -> list[Action]:
         raise CorruptTable(
             f"{file}: broken JSON in line {error.lineno}; the file is damaged or truncated"
         ) from error
+    except ValueError as error:
+        raise CorruptTable(f"{file}: {error}") from error
     return _actions_of_values(values, file)
 
 
@@ -358,24 +394,31 @@ def _json_values(text: str) -> list[Json]:
     position = _skip_white_space(text, 0)
     while position < len(text):
         value, position = decoder.raw_decode(text, position)
+        _require_text(value)
         values.append(value)
         position = _skip_white_space(text, position)
     return values
+
+
+def _require_text(value: Json) -> None:
+    """Raises ValueError for half a character, which no text can hold. msgspec refuses it itself."""
+    json.dumps(value, ensure_ascii=False).encode()
 
 
 def _actions_of_values(values: Iterable[Json], file: str) -> list[Action]:
     actions: list[Action] = []
     for value in values:
         if not isinstance(value, dict):
-            raise CorruptTable(f"{file}: expected a JSON object an action, found {value!r:.80}")
+            raise CorruptTable(
+                f"{file}: expected a JSON object an action, found {reprlib.repr(value)}"
+            )
         actions.extend(actions_from_object(cast(JsonObject, value), file=file))
     return actions
 
 
 def _skip_white_space(text: str, position: int) -> int:
-    while position < len(text) and text[position].isspace():
-        position += 1
-    return position
+    found = _SPACE.match(text, position)
+    return position if found is None else found.end()
 
 
 def actions_from_object(line: Mapping[str, Json], *, file: str) -> Iterator[Action]:
@@ -388,7 +431,7 @@ def actions_from_object(line: Mapping[str, Json], *, file: str) -> Iterator[Acti
         if kind is None or value is None:
             continue
         if not isinstance(value, dict):
-            raise CorruptTable(f"{file}: {name}: expected an object, found {value!r:.80}")
+            raise CorruptTable(f"{file}: {name}: expected an object, found {reprlib.repr(value)}")
         yield CommitInfo(value) if kind is CommitInfo else _struct_from(kind, value, name, file)
 
 

@@ -127,7 +127,7 @@ def _decoded(text: str) -> dict[str, object]:
     """Decimal numbers exactly: a bound of a decimal column must not be rounded."""
     try:
         value = json.loads(text, parse_float=Decimal)
-    except ValueError:
+    except (ValueError, ArithmeticError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 

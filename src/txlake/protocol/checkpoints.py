@@ -36,6 +36,7 @@ from txlake.protocol.lazy_stats import (
     StatsPart,
     damaged,
 )
+from txlake.protocol.parquet_sizes import require_bounded
 
 # The columns of other actions than files, with a field that each of them must have.
 _OTHER_COLUMNS = {
@@ -46,6 +47,7 @@ _OTHER_COLUMNS = {
     "checkpointMetadata": "version",
     "sidecar": "path",
 }
+_OTHER_LEAVES = [f"{name}." for name in _OTHER_COLUMNS]
 _ADD_FIELDS = {
     "path": "path",
     "size": "size",
@@ -98,10 +100,12 @@ def read_checkpoint(data: bytes, *, file: str) -> CheckpointRows:
         return CheckpointRows(files.drop_columns("stats"), GivenStats(files["stats"]), rest)
     try:
         parquet = pq.ParquetFile(pa.BufferReader(data))
-        others = tuple(_read_others(parquet, file))
         fields = _add_fields(parquet)
-        columns, present = _read_files(parquet, fields)
-        return CheckpointRows(columns, _stats(data, parquet, fields, present, file), others)
+        columns = [f"add.{name}" for name in fields - _NOT_COLUMNS]
+        require_bounded(data, parquet.metadata, [*_OTHER_LEAVES, *columns])
+        others = tuple(_read_others(parquet, file))
+        files, present = _read_files(parquet, fields)
+        return CheckpointRows(files, _stats(data, parquet, fields, present, file), others)
     except PARQUET_ERRORS as error:
         raise damaged(file, error) from error
 
@@ -114,6 +118,7 @@ def read_removes(data: bytes, *, file: str) -> list[Remove]:
         parquet = pq.ParquetFile(pa.BufferReader(data))
         if "remove" not in parquet.schema_arrow.names:
             return []
+        require_bounded(data, parquet.metadata, ["remove."])
         return [
             cast(Remove, action)
             for action in _actions(parquet.read(["remove"])["remove"], "remove", "path", file)

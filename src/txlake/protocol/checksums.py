@@ -68,7 +68,7 @@ def read_checksum(data: bytes) -> StateFacts | None:
     """The facts of a checksum file; None when it can't be read."""
     try:
         stored = _DECODER.decode(data)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return None
     return StateFacts(
         table_size_bytes=stored.table_size_bytes,

@@ -25,6 +25,8 @@ FILE_VERSION = 1
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _Z85_VALUE = {character: value for value, character in enumerate(_Z85)}
 _UUID_LENGTH = 20  # 16 bytes in Z85
+_ROWS_MAX = 2**34
+_DELETED_MAX = 2**30
 _FRAME = 8  # size before and checksum after each bitmap
 
 
@@ -77,8 +79,19 @@ def encode_bitmap(bitmap: BitMap64) -> bytes:
 def decode_bitmap(data: bytes, *, file: str) -> BitMap64:
     """The positions of a serialised bitmap, portable or native.
 
-    Raises CorruptTable naming `file` when the bytes are no such bitmap.
+    Raises CorruptTable naming `file` when the bytes are no such bitmap, and for positions that no
+    data file has, since a few bytes can name any number of them.
     """
+    bitmap = _decoded(data, file)
+    if len(bitmap) > _DELETED_MAX or (bitmap and bitmap.max() >= _ROWS_MAX):
+        raise CorruptTable(
+            f"{file}: deletion vector: expected at most {_DELETED_MAX} of a file's first "
+            f"{_ROWS_MAX} rows, found {len(bitmap)} rows up to {bitmap.max()}"
+        )
+    return bitmap
+
+
+def _decoded(data: bytes, file: str) -> BitMap64:
     if len(data) < 4:
         raise CorruptTable(f"{file}: deletion vector: {len(data)} bytes, too few")
     (magic,) = struct.unpack_from("<I", data)
@@ -96,18 +109,20 @@ def decode_bitmap(data: bytes, *, file: str) -> BitMap64:
 
 
 def _native(data: bytes) -> BitMap64:
+    """The portable form has the same bitmaps, each after its high half instead of its size."""
     (count,) = struct.unpack_from("<i", data, 4)
-    result = BitMap64()
+    parts: list[bytes] = []
     offset = 8
     for high in range(count):
         (size,) = struct.unpack_from("<i", data, offset)
         offset += 4
         if size < 0 or offset + size > len(data):
             raise ValueError(f"bitmap {high} of {count} ends beyond the data")
-        low = BitMap.deserialize(data[offset : offset + size])
-        result |= BitMap64((high << 32) + position for position in low)
+        content = data[offset : offset + size]
+        if len(BitMap.deserialize(content)):
+            parts += [struct.pack("<I", high), content]
         offset += size
-    return result
+    return BitMap64.deserialize(struct.pack("<Q", len(parts) // 2) + b"".join(parts))
 
 
 def inline(bitmap: BitMap64) -> DeletionVector:
@@ -146,8 +161,17 @@ def vector_file(bitmaps: Sequence[BitMap64]) -> tuple[bytes, list[tuple[int, int
 
 
 def slice_range(vector: DeletionVector) -> tuple[int, int]:
-    """(offset, length) of the bytes of its file that `read_from_file` needs."""
-    return (vector.offset or 0), framed_length(vector.size_in_bytes)
+    """(offset, length) of the bytes of its file that `read_from_file` needs.
+
+    Raises CorruptTable for a descriptor with a negative one.
+    """
+    offset = vector.offset or 0
+    if offset < 0 or vector.size_in_bytes < 0:
+        raise CorruptTable(
+            f"deletion vector {vector.unique_id!r}: expected an offset and a size of at least 0, "
+            f"found {offset} and {vector.size_in_bytes}"
+        )
+    return offset, framed_length(vector.size_in_bytes)
 
 
 def framed_length(size: int) -> int:

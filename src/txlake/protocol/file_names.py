@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from txlake.errors import CorruptTable
+
 LOG_FOLDER = "_delta_log"
 SIDECAR_FOLDER = "_delta_log/_sidecars"
 STAGED_FOLDER = "_delta_log/_staged_commits"
@@ -24,9 +26,10 @@ _NAME = re.compile(
     r"(?P<classic>parquet)"
     r"|(?P<part>\d{10})\.(?P<parts>\d{10})\.parquet"
     r"|(?P<id>[^./]+)\.(?P<format>json|parquet))"
-    r"|(?P<end>\d{20})\.compacted\.json)"
+    r"|(?P<end>\d{20})\.compacted\.json)",
+    re.ASCII,
 )
-_STAGED = re.compile(r"_staged_commits/(?P<version>\d{20})\.(?P<id>[^./]+)\.json")
+_STAGED = re.compile(r"_staged_commits/(?P<version>\d{20})\.(?P<id>[^./]+)\.json", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,5 +180,12 @@ def sidecar_path(path_in_log: str) -> str:
     """A sidecar's path relative to the table, from its (decoded) path in the manifest.
 
     Sidecars always lie in `_delta_log/_sidecars`, so that the last segment of the path is enough.
+    Raises CorruptTable for a path whose last segment is no name.
     """
-    return f"{SIDECAR_FOLDER}/{path_in_log.rsplit('/', 1)[-1]}"
+    name = path_in_log.rpartition("/")[2]
+    if name in {"", ".", ".."} or "\0" in name:
+        raise CorruptTable(
+            f"a checkpoint names the sidecar {path_in_log!r}: expected the name of a file in "
+            f"{SIDECAR_FOLDER}"
+        )
+    return f"{SIDECAR_FOLDER}/{name}"

@@ -15,6 +15,10 @@ from urllib.parse import quote
 import msgspec
 
 from txlake.protocol.actions import Json
+from txlake.protocol.file_names import VERSION_MAX
+
+HINT_BYTES_MAX = 256 * 1024
+"""Writers may put the checkpoint's schema into it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,19 +45,23 @@ class Hint:
 
 
 def read_hint(data: bytes) -> int | None:
-    """The version of the hint; None when it is unreadable or its checksum is wrong."""
+    """The version of the hint; None when it is unreadable, its checksum is wrong, or it is longer
+    than any writer's.
+    """
+    if len(data) > HINT_BYTES_MAX:
+        return None
     try:
         value = json.loads(data, object_pairs_hook=_unique)
-    except (ValueError, UnicodeDecodeError):
+        if not isinstance(value, dict):
+            return None
+        version, checksum = value.get("version"), value.get("checksum")
+        if not isinstance(version, int) or isinstance(version, bool):
+            return None
+        if checksum is not None and checksum != checksum_of(value):
+            return None
+    except (ValueError, RecursionError):
         return None
-    if not isinstance(value, dict):
-        return None
-    version, checksum = value.get("version"), value.get("checksum")
-    if not isinstance(version, int) or isinstance(version, bool) or version < 0:
-        return None
-    if checksum is not None and checksum != checksum_of(value):
-        return None
-    return version
+    return version if 0 <= version <= VERSION_MAX else None
 
 
 def write_hint(hint: Hint) -> bytes:

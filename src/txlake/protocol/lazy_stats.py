@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from txlake.errors import CorruptTable
 from txlake.protocol.checkpoint_stats import stats_to_json
+from txlake.protocol.parquet_sizes import require_bounded
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 PARQUET_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
@@ -64,6 +65,7 @@ class StatsPart:
         if keep is not None:
             wanted = wanted.copy()
             wanted[self._present] = keep
+        require_bounded(self._data, self._metadata, self._columns)
         parquet = pq.ParquetFile(pa.BufferReader(self._data), metadata=self._metadata)
         start = 0
         for group in range(self._metadata.num_row_groups):

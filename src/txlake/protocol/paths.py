@@ -1,8 +1,8 @@
 """Paths of data files: as the log writes them, as stores take them, and as folders of partitions.
 
 Owns the two encodings that meet in `add.path`: the percent-encoding of a URI (RFC 2396) around the
-whole path, and Hive's escape of partition values inside it. Source: PROTOCOL.md, "Add File and
-Remove File"; Hive's and Spark's partition folders.
+whole path, and Hive's escape of partition values inside it. Where a file may lie that a log names
+is `reach`'s. Source: PROTOCOL.md, "Add File and Remove File"; Hive's and Spark's partition folders.
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ def is_absolute(path_in_log: str) -> bool:
 
 
 def absolute_url(table_url: str, path_in_log: str) -> str:
-    """The encoded URL of a file of the table. `table_url` is encoded, with or without a final `/`.
+    """The encoded URL that a path means. `table_url` is encoded, with or without a final `/`.
 
     A path from the root keeps the table's scheme and host; Hadoop's `file:/x` becomes `file:///x`.
+    Whether the table's files may lie there is for `reach.Reach` to say: ask it instead.
     """
     if _SCHEME.match(path_in_log) is not None:
         return normalise_url(path_in_log)

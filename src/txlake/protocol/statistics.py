@@ -95,7 +95,7 @@ def counted(stats_json: str | None, num_records: int) -> str:
 def _decode(text: str) -> dict[str, object]:
     try:
         return _DECODER.decode(text)
-    except (msgspec.MsgspecError, ArithmeticError) as error:
+    except (msgspec.MsgspecError, ArithmeticError, RecursionError) as error:
         raise CorruptTable(
             f"file statistics: expected a JSON object, found {text!r:.80}: {error}"
         ) from error

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import re
+import reprlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -22,6 +23,7 @@ PHYSICAL_NAME = "delta.columnMapping.physicalName"
 COLUMN_ID = "delta.columnMapping.id"
 
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
+_DEPTH_MAX = 100
 _STRING_LIKE = re.compile(r"(char|varchar)\(\s*\d+\s*\)|string collate \S+", re.IGNORECASE)
 _ARROW_PRIMITIVES: Mapping[str, pa.DataType] = {
     "string": pa.string(),
@@ -135,17 +137,45 @@ DataType: TypeAlias = Primitive | Struct | Array | Map
 def parse_schema(schema_string: str | None, *, file: str = "metaData") -> Struct:
     """The schema from its JSON text; no text is an empty schema.
 
-    Raises CorruptTable naming `file` when the text is no schema.
+    Raises CorruptTable naming `file` when the text is no schema, or nested more than 100 deep.
     """
     if not schema_string:
         return Struct(())
     try:
         parsed = type_from_json(json.loads(schema_string))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        _require_bounded(parsed)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptTable(f"{file}: schemaString is not a Delta schema: {error}") from error
     if not isinstance(parsed, Struct):
         raise CorruptTable(f"{file}: schemaString: expected a struct, found {schema_string[:80]}")
     return parsed
+
+
+def _require_bounded(data_type: DataType) -> None:
+    """Raises ValueError for a type that is nested so deeply that working on it would not end, and
+    for decimals of more digits than there are.
+    """
+    layer: list[DataType] = [data_type]
+    for _ in range(_DEPTH_MAX):
+        layer = [inner for outer in layer for inner in _parts(outer)]
+        if not layer:
+            return
+    raise ValueError(f"a type is nested more than {_DEPTH_MAX} deep")
+
+
+def _parts(data_type: DataType) -> tuple[DataType, ...]:
+    match data_type:
+        case Primitive():
+            precision, _ = data_type.decimal or (1, 0)
+            if not 1 <= precision <= 38:
+                raise ValueError(f"a decimal has 1 to 38 digits, found {data_type.name[:80]}")
+            return ()
+        case Struct(fields):
+            return tuple(item.type for item in fields)
+        case Array(element, _):
+            return (element,)
+        case Map(key, value, _):
+            return (key, value)
 
 
 def type_from_json(value: Json) -> DataType:
@@ -153,7 +183,7 @@ def type_from_json(value: Json) -> DataType:
     if isinstance(value, str):
         return Primitive("timestamp_ntz" if value == "timestampNtz" else value)
     if not isinstance(value, dict):
-        raise TypeError(f"expected a type, found {value!r}")
+        raise TypeError(f"expected a type, found {reprlib.repr(value)}")
     kind = value["type"]
     if kind == "struct":
         return Struct(tuple(_field_from_json(item) for item in value["fields"]))
@@ -164,13 +194,15 @@ def type_from_json(value: Json) -> DataType:
         return Map(type_from_json(value["keyType"]), type_from_json(value["valueType"]), nullable)
     if kind == "udt":
         return type_from_json(value["sqlType"])
-    raise ValueError(f"unknown type {kind!r}")
+    raise ValueError(f"unknown type {reprlib.repr(kind)}")
 
 
 def _field_from_json(value: dict[str, Json]) -> Field:
-    metadata = value.get("metadata")
+    metadata, name = value.get("metadata"), value["name"]
+    if not isinstance(name, str):
+        raise TypeError(f"expected a field's name, found {reprlib.repr(name)}")
     return Field(
-        cast(str, value["name"]),
+        name,
         type_from_json(value["type"]),
         bool(value.get("nullable", True)),
         metadata if isinstance(metadata, dict) else {},

@@ -16,9 +16,10 @@ from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Add, DeletionVector, FileKey
 from txlake.protocol.column_mapping import MAX_ID_PROPERTY, MODE_PROPERTY
-from txlake.protocol.deletion_vectors import relative_file_name, relative_vector, vector_path
+from txlake.protocol.deletion_vectors import relative_file_name, relative_vector
 from txlake.protocol.features import CATALOG_FEATURE, READABLE, WRITABLE
-from txlake.protocol.paths import absolute_url, decode_path, encode_path, is_absolute
+from txlake.protocol.paths import decode_path, encode_path, is_absolute
+from txlake.protocol.reach import Reach
 from txlake.protocol.schema_rules import column_text
 from txlake.session.clustering import clustered_by
 from txlake.session.create import created, proceeds
@@ -58,8 +59,8 @@ def clone(
     existing: Snapshot | None,
     environment: Environment,
     *,
-    source_url: str,
-    target_url: str,
+    origin: Reach,
+    target: Reach,
     copy: Callable[[Sequence[Copy]], None],
 ) -> Change | None:
     """The change that makes a table a clone of a snapshot.
@@ -69,7 +70,7 @@ def clone(
         source: the snapshot that is cloned.
         existing: the table that is there, None or version -1 when there is none.
         environment: time and ids.
-        source_url, target_url: the roots of both tables, encoded.
+        origin, target: where the files of the source may lie, and those of the clone.
         copy: copies files, for a deep clone; called before this returns.
 
     Returns:
@@ -77,19 +78,23 @@ def clone(
 
     Raises:
         InvalidRequest: the table exists or doesn't, against the statement's mode; a property that
-            can't be; a table cloned onto itself.
+            can't be; a table cloned onto itself; a shallow clone that couldn't be read, because its
+            files would lie where the clone's may not.
+        CorruptTable: the source's log names a file by a path that climbs.
         UnsupportedFeature: the table would need a feature that txlake doesn't write.
     """
     table = str(statement.table)
     existing = created(existing)
     if not proceeds(statement.mode, existing, table):
         return None
-    if source_url == target_url:
+    if origin.root == target.root:
         raise InvalidRequest(f"{table}: a table can't be cloned onto itself; RESTORE goes back")
     actions = _definition(statement, source, existing, environment, table)
-    cloned = _shallow(source, source_url)
-    if not statement.shallow:
-        cloned = _deep(source, source_url, environment)
+    if statement.shallow:
+        cloned = _shallow(source, origin)
+        _require_readable(cloned.adds, target)
+    else:
+        cloned = _deep(source, origin, environment)
         copy(cloned.copies)
     old = {} if existing is None else {add.key: add for add in existing.files.adds()}
     kept = old.keys() & {add.key for add in cloned.adds}
@@ -164,29 +169,36 @@ def _fresh(add: Add, path: str, vector: DeletionVector | None) -> Add:
     )
 
 
-def _shallow(source: Snapshot, source_url: str) -> _Cloned:
+def _require_readable(adds: Iterable[Add], target: Reach) -> None:
+    for add in adds:
+        target.url(add.path)
+        vector = add.deletion_vector
+        if vector is not None and vector.storage_type != "i":
+            target.vector(vector)
+
+
+def _shallow(source: Snapshot, origin: Reach) -> _Cloned:
     adds = [
-        _fresh(add, absolute_url(source_url, add.path), _absolute(add.deletion_vector, source_url))
+        _fresh(add, origin.url(add.path), _absolute(add.deletion_vector, origin))
         for add in source.files.adds()
     ]
     return _Cloned(adds, [])
 
 
-def _absolute(vector: DeletionVector | None, source_url: str) -> DeletionVector | None:
+def _absolute(vector: DeletionVector | None, origin: Reach) -> DeletionVector | None:
     if vector is None or vector.storage_type == "i":
         return vector
     return msgspec.structs.replace(
-        vector, storage_type="p", path_or_inline_dv=_vector_url(vector, source_url)
+        vector, storage_type="p", path_or_inline_dv=_vector_url(vector, origin)
     )
 
 
-def _vector_url(vector: DeletionVector, source_url: str) -> str:
-    if vector.storage_type == "p":
-        return absolute_url(source_url, vector.path_or_inline_dv)
-    return absolute_url(source_url, encode_path(vector_path(vector, source_url)))
+def _vector_url(vector: DeletionVector, origin: Reach) -> str:
+    path = origin.vector(vector)
+    return path if is_absolute(path) else origin.url(encode_path(path))
 
 
-def _deep(source: Snapshot, source_url: str, environment: Environment) -> _Cloned:
+def _deep(source: Snapshot, origin: Reach, environment: Environment) -> _Cloned:
     """Copies under names of their own, so that no older version's file is overwritten."""
     adds: list[Add] = []
     copies: dict[FileKey, Copy] = {}
@@ -197,10 +209,10 @@ def _deep(source: Snapshot, source_url: str, environment: Environment) -> _Clone
         if is_absolute(add.path):
             folder = "/".join(_partition_folders(folder.split("/")))
         target = posixpath.join(folder, f"{environment.new_id()}-{name}")
-        copies[add.key] = Copy(absolute_url(source_url, add.path), target)
+        copies[add.key] = Copy(origin.url(add.path), target)
         vector = add.deletion_vector
         if vector is not None and vector.storage_type != "i":
-            url = _vector_url(vector, source_url)
+            url = _vector_url(vector, origin)
             new_id = vectors.setdefault(url, environment.new_id())
             vector = relative_vector(
                 new_id, "", vector.offset or 0, vector.size_in_bytes, vector.cardinality

@@ -107,7 +107,10 @@ def place(context: Context, table: Table, location: str | None = None) -> Handle
     if known is None:
         raise InvalidRequest(f"there is no database {owner!r}; CREATE DATABASE {owner} makes it")
     owner = known.name
-    where = location or context.engine.place_of(owner, name)
+    if location is None:
+        where = context.engine.place_of(owner, name)
+    else:
+        where = context.engine.store_at(location).url
     entry = new_entry(context.engine, owner, name, where, managed=location is None)
     there = context.engine.at(where, TableName((owner, name)))
     holds = there.log.latest_or_none()
@@ -226,8 +229,8 @@ def clone_table(context: Context, statement: Clone) -> Mapping[str, int]:
         context.snapshot(origin, statement.travel),
         _existing(context, handle),
         environment_of(context),
-        source_url=origin.store.url,
-        target_url=handle.store.url,
+        origin=context.engine.reach(origin),
+        target=context.engine.reach(handle),
         copy=partial(_copy, context, handle),
     )
     if change is None:

@@ -9,8 +9,9 @@ import logging
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -18,16 +19,22 @@ from txlake.catalog import DEFAULT_DATABASE, Catalog, TableEntry
 from txlake.errors import InvalidRequest, TxlakeError
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store, System
+from txlake.protocol.file_names import LOG_FOLDER
+from txlake.protocol.reach import ANYWHERE, Reach
 from txlake.settings import Settings
 from txlake.spark.manifest import Manifests
 from txlake.spark.reading import is_connect
 from txlake.spark.work import Work
 from txlake.statements import Table, TableName, TablePath
-from txlake.storage import open_store
+from txlake.storage import canonical_url, open_store
 from txlake.transaction.governed import Governed
 from txlake.transaction.table_log import TableLog
 
 _logger = logging.getLogger(__name__)
+# Of the Spark session, where tables are named by their place alone: folders by commas.
+_ALLOW_OUTSIDE = "spark.txlake.allowOutsidePaths"
+# Of the warehouse, with the catalog in it; of every table.
+_OWN_FOLDERS = {"_txlake", LOG_FOLDER}
 _DEFAULT_PYTHON = "python3"
 
 
@@ -76,7 +83,7 @@ class Engine:
     make_spark: Callable[[], SparkSession]
     warehouse: Store | None = None
     catalog: Catalog | None = None
-    storage_options: Mapping[str, str] = field(default_factory=dict)
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     open_store: Callable[[str, Mapping[str, str]], Store] = open_store
     is_closed: bool = field(default=False, init=False)
     lost: str | None = field(default=None, init=False)
@@ -106,8 +113,32 @@ class Engine:
             snapshot=snapshot,
             store=handle.store,
             storage_options=self.storage_options,
+            allowed=self.reach(handle).allowed,
             name=handle.qualifier,
         )
+
+    def reach(self, handle: Handle) -> Reach:
+        """Where the files may lie that a table's log names.
+
+        In its own folder, and where the settings allow it. A table that the lake knows by its name
+        also shares files with the lake's other tables, as shallow clones do.
+        """
+        is_named = handle.entry is not None or isinstance(handle.table, TableName)
+        return Reach(handle.store.url, partial(self._allowed, is_named=is_named))
+
+    def _allowed(self, *, is_named: bool) -> Iterator[str]:
+        places = self.settings.allow_outside_paths
+        if self.catalog is None:
+            places += tuple(filter(None, self.spark.conf.get(_ALLOW_OUTSIDE, "").split(",")))
+        for place in places:
+            yield place if place == ANYWHERE else canonical_url(place.strip())
+        if self.catalog is None or not is_named:
+            return
+        if self.warehouse is not None:
+            yield self.warehouse.url
+        for database in self.catalog.databases():
+            for table in self.catalog.tables(database.name):
+                yield canonical_url(table.location)
 
     @property
     def has_spark(self) -> bool:
@@ -257,6 +288,8 @@ class Engine:
         for part in (database, name):
             if not part or part in {".", ".."} or set(part) & set("/\\\0"):
                 raise InvalidRequest(f"{part!r} can't name a database or table: it is no file name")
+        if {database.lower(), name.lower()} & _OWN_FOLDERS:
+            raise InvalidRequest(f"{name!r} can't name a table: a folder of that name is txlake's")
         if name.lower().endswith(".db"):
             raise InvalidRequest(f"{name!r} can't name a table: databases have such folders")
         folder = name if database.lower() == DEFAULT_DATABASE else f"{database}.db/{name}"

@@ -8,26 +8,29 @@ from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store
 from txlake.protocol.features import column_mapping_mode
-from txlake.protocol.paths import absolute_url, decode_path, partition_folder
+from txlake.protocol.paths import decode_path, partition_folder
+from txlake.protocol.reach import Reach
 
 MODE = "symlink_format_manifest"
 FOLDER = "_symlink_format_manifest"
 
 
-def generate(mode: str, table: Snapshot, store: Store) -> int:
+def generate(mode: str, table: Snapshot, store: Store, reach: Reach) -> int:
     """Writes a manifest for each partition, or one; those of partitions that are gone go.
 
     Args:
         mode: `symlink_format_manifest`, in any letter case.
         table: the snapshot whose files are listed, by their URLs, decoded, a line each.
         store: the table's store.
+        reach: where the table's files may lie.
 
     Returns:
         How many manifests were written.
 
     Raises:
         InvalidRequest: another mode, or a table that a plain list of files doesn't describe: one
-            with deletion vectors or column mapping.
+            with deletion vectors or column mapping, or one with a line break in a file's name; and
+            what `Reach.url` raises.
     """
     if mode.lower() != MODE:
         raise InvalidRequest(f"{table.table}: GENERATE knows {MODE}, found {mode}")
@@ -48,7 +51,13 @@ def generate(mode: str, table: Snapshot, store: Store) -> int:
         folder = partition_folder(
             [(name, add.partition_values.get(name)) for name in table.partition_columns]
         )
-        lines[folder].append(decode_path(absolute_url(store.url, add.path)))
+        path = decode_path(reach.url(add.path))
+        if len(path.splitlines()) > 1:
+            raise InvalidRequest(
+                f"{table.table}: a manifest can't be generated: the file name {path!r} has a line "
+                "break, which would make it two; OPTIMIZE writes the rows to other files"
+            )
+        lines[folder].append(path)
     written = set()
     for folder, paths in lines.items():
         place = "/".join(part for part in (FOLDER, folder, "manifest") if part)

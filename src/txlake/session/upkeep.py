@@ -14,8 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from txlake.protocol.actions import Add, Remove
-from txlake.protocol.deletion_vectors import vector_path
-from txlake.protocol.paths import absolute_url
+from txlake.protocol.paths import absolute_url, is_absolute
 from txlake.session import convert as converted
 from txlake.session import generate as generated
 from txlake.session.belongings import transaction_of
@@ -198,14 +197,16 @@ def restore_table(context: Context, statement: Restore) -> dict[str, int]:
     handle = context.require(statement.table)
     wanted = context.snapshot(handle, statement.travel, newest_if_later=True)
 
+    reach = context.engine.reach(handle)
+
     def is_there(add: Add) -> bool:
-        if not _exists(context, absolute_url(handle.store.url, add.path)):
+        if not _exists(context, reach.url(add.path)):
             return False
         vector = add.deletion_vector
         if vector is None or vector.storage_type == "i":
             return True
-        place = vector_path(vector, handle.store.url)
-        if vector.storage_type == "p":
+        place = reach.vector(vector)
+        if is_absolute(place):
             return _exists(context, place)
         return handle.store.head(place) is not None
 
@@ -217,7 +218,8 @@ def restore_table(context: Context, statement: Restore) -> dict[str, int]:
 def generate(context: Context, statement: Generate) -> None:
     """GENERATE symlink_format_manifest."""
     handle = context.require(statement.table)
-    generated.generate(statement.mode, context.snapshot(handle), handle.store)
+    reach = context.engine.reach(handle)
+    generated.generate(statement.mode, context.snapshot(handle), handle.store, reach)
 
 
 def convert(context: Context, statement: ConvertToDelta) -> None:

@@ -21,7 +21,6 @@ from txlake.log.files import adds_of
 from txlake.log.predicates import And, Opaque, Predicate, columns_of, conjuncts
 from txlake.log.skipping import has_opaque, rows_may_match, rows_must_match
 from txlake.log.snapshot import Snapshot
-from txlake.protocol import paths
 from txlake.protocol.actions import Add
 from txlake.protocol.partition_values import parse_column
 from txlake.protocol.types import Field, Primitive
@@ -171,13 +170,13 @@ def _is_plain(item: Field) -> bool:
 
 
 def _url_of(work: Work, add: Add) -> str:
-    return paths.absolute_url(work.store.url, add.path)
+    return work.reach.url(add.path)
 
 
 def _deleted(work: Work, add: Add) -> np.ndarray:
     if add.deletion_vector is None:
         return np.empty(0, np.int64)
-    loaded = load_vectors(work.store, [(0, add.deletion_vector)], work.storage_options)
+    loaded = load_vectors(work.store, work.reach, [(0, add.deletion_vector)], work.storage_options)
     return as_array(loaded[0]).astype(np.int64)
 
 

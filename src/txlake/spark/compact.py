@@ -24,7 +24,7 @@ from txlake.log.files import adds_of, files_table
 from txlake.log.predicates import Predicate, columns_of
 from txlake.log.skipping import is_partition_only
 from txlake.protocol.actions import Action, Add
-from txlake.protocol.paths import absolute_url, decode_path
+from txlake.protocol.paths import decode_path
 from txlake.protocol.sources import SOURCES_TAG, Source, sources_text
 from txlake.spark import rows
 from txlake.spark.executor import COPY, REPORT_SCHEMA, pack_positions
@@ -267,11 +267,11 @@ def _vectors(
         for ordinal, vector in vectors.items()
         if shipped or vector.storage_type == "i"
     }
-    bitmaps = load_vectors(work.store, loaded.items(), work.storage_options)
+    bitmaps = load_vectors(work.store, work.reach, loaded.items(), work.storage_options)
     return {
         ordinal: {"data": pack_positions(as_array(bitmaps[ordinal]).astype(np.int64))}
         if ordinal in loaded
-        else asdict(stored_vector(vector, work.store, work.spark))
+        else asdict(stored_vector(vector, work.store, work.reach, work.spark))
         for ordinal, vector in vectors.items()
     }
 
@@ -287,7 +287,7 @@ def _bins_table(
         files = []
         for add in one.files:
             ordinal = next(ordinals)
-            url = absolute_url(work.store.url, add.path)
+            url = work.reach.url(add.path)
             files.append(
                 {
                     "ordinal": ordinal,

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from txlake.errors import CorruptTable
 from txlake.log.files import adds_of
 from txlake.protocol.actions import Action, Add
-from txlake.protocol.paths import absolute_url, decode_path, is_absolute
+from txlake.protocol.paths import decode_path, is_absolute
 from txlake.protocol.statistics import FileStatistics, counted, loosen
 from txlake.spark.executor import COPY
 from txlake.spark.executor_files import read_range
@@ -50,7 +50,7 @@ def delete_positions(work: Work, files: pa.Table, replaced: Mapping[int, BitMap6
     adds = {ordinal: all_adds[ordinal] for ordinal in sorted(replaced)}
     if work.uses_vectors:
         adds = {ordinal: _counted(work, add) for ordinal, add in adds.items()}
-    deleted = union_with_deleted(work.store, adds, replaced, work.storage_options)
+    deleted = union_with_deleted(work.store, work.reach, adds, replaced, work.storage_options)
     whole = [ordinal for ordinal in adds if _covers(adds[ordinal], deleted[ordinal])]
     partly = [ordinal for ordinal in adds if ordinal not in whole]
     removed = remove_files(work, [adds[ordinal] for ordinal in whole])
@@ -82,9 +82,9 @@ def _counted(work: Work, add: Add) -> Add:
     """The file with statistics that count its rows, as a vector needs them; not all writers do."""
     if FileStatistics.from_json(add.stats).num_records is not None:
         return add
+    url = work.reach.url(add.path)
     read = partial(work.store.get_range, decode_path(add.path))
     if is_absolute(add.path):
-        url = absolute_url(work.store.url, add.path)
         read = partial(read_range, url, options=work.storage_options)
     try:
         footer = read_footer(read, add.size)

@@ -91,7 +91,7 @@ class WriteTask:
     root: str
     job_id: str
     folder_of: Callable[[tuple[str | None, ...]], str]
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
     compression: str = COMPRESSION
     row_group_rows: int = 1_000_000
     row_group_bytes: int = 128 * 1024 * 1024

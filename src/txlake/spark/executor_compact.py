@@ -82,7 +82,7 @@ class CompactTask:
     row_id: str | None = None
     row_version: str | None = None
     decode: Callable[[bytes, StoredVector], Any] | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Runs the task over one Spark partition."""

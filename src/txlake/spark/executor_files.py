@@ -7,19 +7,21 @@ those of the bucket's store.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
 from txlake.azure import account_options
-from txlake.webhdfs import SCHEMES, client_of, path_of, patiently
+from txlake.redaction import redacted, secrets_of
+from txlake.webhdfs import OPTIONS_PREFIX, SCHEMES, client_of, path_of, patiently
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 Options = Mapping[str, str]
+T = TypeVar("T")
 _LOCAL = "file://"
 _RETRIES = 6  # of requests to HDFS; buckets' clients repeat theirs
 _HDFS = tuple(f"{scheme}://" for scheme in SCHEMES)
@@ -43,7 +45,8 @@ def finish(sink: pa.NativeFile, url: str, options: Options) -> None:
     if not url.startswith(_LOCAL):
         import obstore
 
-        obstore.put(*_place(url, options), sink.getvalue().to_pybytes())
+        data = sink.getvalue().to_pybytes()
+        _asked(lambda: obstore.put(*_place(url, options), data), options)
         return
     sink.close()
     path = local_path(url)
@@ -75,21 +78,39 @@ def open_file(url: str, options: Options) -> pa.NativeFile:
         return pa.BufferReader(patiently(lambda: client.read(path_of(url)), _RETRIES))
     import obstore
 
-    return pa.BufferReader(obstore.get(*_place(url, options)).bytes().to_bytes())
+    return pa.BufferReader(
+        _asked(lambda: obstore.get(*_place(url, options)).bytes().to_bytes(), options)
+    )
 
 
 def read_range(url: str, offset: int, length: int, options: Options) -> bytes:
     """Some of a file's bytes. Raises FileNotFoundError."""
     if url.startswith(_LOCAL):
         with open(local_path(url), "rb") as file:
+            # What is asked for is set aside before it is read: never more than there is.
+            length = min(length, os.fstat(file.fileno()).st_size - offset)
             file.seek(offset)
-            return file.read(length)
+            return file.read(max(length, 0))
     if url.startswith(_HDFS):
         client = client_of(url, options)
         return patiently(lambda: client.read_range(path_of(url), offset, length), _RETRIES)
     import obstore
 
-    return obstore.get_range(*_place(url, options), start=offset, length=length).to_bytes()
+    return _asked(
+        lambda: obstore.get_range(*_place(url, options), start=offset, length=length).to_bytes(),
+        options,
+    )
+
+
+def _asked(call: Callable[[], T], options: Options) -> T:
+    """What the store answers. Its errors, which Spark logs, are raised without credentials."""
+    try:
+        return call()
+    except Exception as error:
+        failure = error
+    # Raised out here, so that the original text is nobody's __context__.
+    text = str(failure).split("\n\nDebug source")[0]
+    raise type(failure)(redacted(text, secrets_of(options)))
 
 
 def local_path(url: str) -> str:
@@ -120,7 +141,11 @@ def _place(url: str, options: Options) -> tuple[ObjectStore, str]:
     from obstore.store import AzureStore, GCSStore, S3Store
 
     parts = urlsplit(url)
-    config = {name: value for name, value in options.items() if name != "max_retries"}
+    config = {
+        name: value
+        for name, value in options.items()
+        if name != "max_retries" and not name.lower().startswith(OPTIONS_PREFIX)
+    }
     key = unquote(parts.path.lstrip("/"))
     if parts.scheme == "s3":
         return S3Store(parts.netloc, config=config), key  # type: ignore[arg-type]

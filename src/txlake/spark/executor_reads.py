@@ -31,7 +31,7 @@ class DecodeTask:
 
     schema: bytes
     by_id: bool
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Runs the task over one Spark partition."""
@@ -155,7 +155,7 @@ class LiveRows:
 
     vectors: Mapping[int, StoredVector]
     decode: Callable[[bytes, StoredVector], Any]
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __call__(self, batches: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
         """For each row (ordinal, position), whether it is live."""

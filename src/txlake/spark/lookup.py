@@ -26,9 +26,9 @@ from txlake.protocol.deletion_vectors import (
     decode_inline,
     encode_bitmap,
     read_from_file,
-    vector_path,
 )
 from txlake.protocol.partition_values import parse_column
+from txlake.protocol.reach import Reach
 from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.types import Field
 from txlake.spark.executor_reads import LiveRows, StoredVector
@@ -160,6 +160,7 @@ def broadcast_bytes(adds: Iterable[Add]) -> int:
 def live_rows(
     frame: DataFrame,
     store: Store,
+    reach: Reach,
     files: Mapping[int, Add],
     given: Mapping[int, BitMap64],
     options: Mapping[str, str],
@@ -173,7 +174,7 @@ def live_rows(
         if ordinal in given:
             vectors[ordinal] = _held(given[ordinal])
         elif add.deletion_vector is not None:
-            vectors[ordinal] = stored_vector(add.deletion_vector, store, frame.sparkSession)
+            vectors[ordinal] = stored_vector(add.deletion_vector, store, reach, frame.sparkSession)
     task = travelling(LiveRows(vectors, vector_decoder(), dict(options)))
 
     # PySpark 4.0 has no such function of Arrow's arrays; no number is copied between the two.
@@ -191,11 +192,13 @@ def _held(bitmap: BitMap64) -> StoredVector:
     return StoredVector("", 0, len(data), len(bitmap), data)
 
 
-def stored_vector(vector: DeletionVector, store: Store, spark: SparkSession) -> StoredVector:
-    """Where executors find a vector."""
+def stored_vector(
+    vector: DeletionVector, store: Store, reach: Reach, spark: SparkSession
+) -> StoredVector:
+    """Where executors find a vector. Raises what `Reach.vector` raises."""
     if vector.storage_type == "i":
         return _held(decode_inline(vector))
-    path = vector_path(vector, store.url)
+    path = reach.vector(vector)
     url = path if paths.is_absolute(path) else f"{store.url}/{paths.encode_path(path)}"
     url = task_url(spark, store, url)
     return StoredVector(url, vector.offset or 0, vector.size_in_bytes, vector.cardinality)

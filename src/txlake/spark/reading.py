@@ -23,6 +23,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.ports import Store
 from txlake.protocol import paths
 from txlake.protocol.actions import Add
+from txlake.protocol.reach import Reach
 from txlake.protocol.type_widening import TYPE_CHANGES, is_widening
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
 from txlake.spark.executor_reads import DecodeTask
@@ -50,6 +51,7 @@ class Reading:
     """Some files of a table, and how they are read.
 
     Attributes:
+        reach: where the files may lie.
         files: the files by their ordinal in the scan.
         looked_up: partition columns whose values don't come from the folders.
         tracked: columns of the files that aren't the table's: materialised row ids.
@@ -59,7 +61,8 @@ class Reading:
     manifests: Manifests
     snapshot: Snapshot
     store: Store
-    storage_options: Mapping[str, str] = field(default_factory=dict)
+    reach: Reach
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     files: Mapping[int, Add]
     looked_up: tuple[str, ...] = ()
     tracked: tuple[str, ...] = ()
@@ -71,8 +74,7 @@ class Reading:
 
     def url_of(self, add: Add) -> str:
         """Where tasks read a file of the table."""
-        url = paths.absolute_url(self.store.url, add.path)
-        return task_url(self.spark, self.store, url)
+        return task_url(self.spark, self.store, self.reach.url(add.path))
 
     def columns(self, left_out: Sequence[str]) -> Struct:
         """The table's columns but those, and those that no file holds."""

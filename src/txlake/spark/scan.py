@@ -21,6 +21,7 @@ from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store
 from txlake.protocol.actions import Add
+from txlake.protocol.reach import Reach
 from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.types import Primitive
 from txlake.settings import Settings
@@ -52,6 +53,7 @@ class Scan:
     """What to read of a table.
 
     Attributes:
+        reach: where the files may lie.
         files: the files, as `Snapshot.select` gives them; a file's ordinal is its place here.
         storage_options: for what the executors read by themselves.
         positions: add FILE (ordinal) and ROW (physical position) to each row.
@@ -62,9 +64,10 @@ class Scan:
 
     snapshot: Snapshot
     store: Store
+    reach: Reach
     files: pa.Table
     settings: Settings
-    storage_options: Mapping[str, str] = field(default_factory=dict)
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     positions: bool = False
     row_ids: bool = False
     deleted: Mapping[int, BitMap64] = field(default_factory=dict)
@@ -149,6 +152,7 @@ def _branch(
         manifests=manifests,
         snapshot=snapshot,
         store=scan.store,
+        reach=scan.reach,
         storage_options=scan.storage_options,
         files=files,
         looked_up=tuple(item.name for item in looked_up),
@@ -169,7 +173,7 @@ def _branch(
         for condition in harmless(scan.where, reading.columns(snapshot.partition_columns)):
             frame = frame.where(condition)
     if has_deleted and broadcast_bytes(files.values()) > scan.settings.broadcast_vector_bytes_max:
-        frame = live_rows(frame, scan.store, files, scan.deleted, scan.storage_options)
+        frame = live_rows(frame, scan.store, scan.reach, files, scan.deleted, scan.storage_options)
     elif has_deleted:
         lookup.deleted(_deleted(scan, files))
     return lookup.joined(spark, frame).select(*columns)
@@ -181,7 +185,7 @@ def _deleted(scan: Scan, files: Mapping[int, Add]) -> dict[int, BitMap64]:
         for ordinal, add in files.items()
         if add.deletion_vector is not None and ordinal not in scan.deleted
     )
-    return {**load_vectors(scan.store, own, scan.storage_options), **scan.deleted}
+    return {**load_vectors(scan.store, scan.reach, own, scan.storage_options), **scan.deleted}
 
 
 def _materialized(snapshot: Snapshot) -> tuple[str, ...]:

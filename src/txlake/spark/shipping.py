@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from pyspark import cloudpickle
 
-from txlake import azure, errors, webhdfs
+from txlake import azure, errors, redaction, webhdfs
 from txlake.protocol import deletion_vectors, paths
 from txlake.spark import executor, executor_compact, executor_files, executor_reads
 
@@ -19,6 +19,7 @@ SHIPPED = (
     deletion_vectors,
     azure,
     errors,
+    redaction,
     webhdfs,
 )
 

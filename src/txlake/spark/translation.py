@@ -28,6 +28,7 @@ from pyspark.errors import (
 )
 
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, Unavailable
+from txlake.redaction import redacted
 from txlake.spark.manifest import TEMPORARY
 from txlake.spark.work import Work
 
@@ -106,7 +107,8 @@ def translated(error: Exception, table: str | None = None) -> TxlakeError:
 
 
 def _first_part(text: str) -> str:
-    """The message without stack traces and query plans."""
+    """The message without credentials, stack traces and query plans."""
+    text = redacted(text)
     text = text.split("\n\nJVM stacktrace")[0].split("\n\tat ")[0]
     return re.split(r";\n['+ ]*\w+", text)[0].strip()
 

@@ -17,6 +17,7 @@ from txlake.ports import Store
 from txlake.protocol import deletion_vectors as codec
 from txlake.protocol.actions import Add, DeletionVector
 from txlake.protocol.paths import is_absolute
+from txlake.protocol.reach import Reach
 from txlake.spark.executor import unpack_positions
 from txlake.spark.executor_files import read_range
 from txlake.transaction import vectors as stored
@@ -26,6 +27,7 @@ _READERS = 8
 
 def load_vectors(
     store: Store,
+    reach: Reach,
     files: Iterable[tuple[int, DeletionVector]],
     options: Mapping[str, str],
 ) -> dict[int, BitMap64]:
@@ -33,22 +35,26 @@ def load_vectors(
 
     `options` are the storage's, for vectors of other tables, as shallow clones have them.
 
-    Raises CorruptTable naming the vector's file when it is gone or damaged.
+    Raises CorruptTable naming the vector's file when it is gone or damaged, and what
+    `Reach.vector` raises for a place that isn't allowed.
     """
     wanted = list(files)
     if len(wanted) < 2:
-        return {ordinal: load_vector(store, vector, options) for ordinal, vector in wanted}
+        return {ordinal: load_vector(store, reach, vector, options) for ordinal, vector in wanted}
     with ThreadPoolExecutor(_READERS) as pool:
-        bitmaps = pool.map(lambda item: load_vector(store, item[1], options), wanted)
+        bitmaps = pool.map(lambda item: load_vector(store, reach, item[1], options), wanted)
         return dict(zip((ordinal for ordinal, _ in wanted), bitmaps, strict=True))
 
 
-def load_vector(store: Store, vector: DeletionVector, options: Mapping[str, str]) -> BitMap64:
+def load_vector(
+    store: Store, reach: Reach, vector: DeletionVector, options: Mapping[str, str]
+) -> BitMap64:
     """The deleted positions that one descriptor names, also where the table's store doesn't reach.
 
-    Raises CorruptTable naming the vector's file when it is gone or damaged.
+    Raises CorruptTable naming the vector's file when it is gone or damaged, and what
+    `Reach.vector` raises for a place that isn't allowed.
     """
-    path = "" if vector.storage_type == "i" else codec.vector_path(vector, store.url)
+    path = "" if vector.storage_type == "i" else reach.vector(vector)
     if not is_absolute(path):
         return stored.load_vector(store, vector)
     try:
@@ -70,6 +76,7 @@ def from_report(data: bytes) -> BitMap64:
 
 def union_with_deleted(
     store: Store,
+    reach: Reach,
     files: Mapping[int, Add],
     deleted: Mapping[int, BitMap64],
     options: Mapping[str, str],
@@ -77,6 +84,7 @@ def union_with_deleted(
     """For each file with new deletions, all its deleted positions, old and new."""
     old = load_vectors(
         store,
+        reach,
         (
             (ordinal, vector)
             for ordinal, add in files.items()

@@ -7,7 +7,7 @@ conflict checks and file skipping use.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ from txlake.log.predicates import (
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store, System
 from txlake.protocol.actions import Action
+from txlake.protocol.reach import Reach, nowhere
 from txlake.protocol.types import Primitive
 from txlake.settings import Settings
 from txlake.spark.manifest import Manifests
@@ -68,6 +69,7 @@ class Work:
 
     Attributes:
         start: gives the Spark session; not called for work that needs no Spark.
+        allowed: gives the folders, beside the table's own, in which its files may lie.
         column_of: the Spark column of an expression; tables named in it are replaced by views.
         name: what qualifies the table's columns when the statement gives no alias.
     """
@@ -78,7 +80,8 @@ class Work:
     settings: Settings
     snapshot: Snapshot
     store: Store
-    storage_options: Mapping[str, str] = field(default_factory=dict)
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    allowed: Callable[[], Iterable[str]] = nowhere
     column_of: Callable[[Expression], Column] = plain_column
     name: str | None = None
 
@@ -86,6 +89,11 @@ class Work:
     def spark(self) -> SparkSession:
         """The Spark session, started when there is none."""
         return self.start()
+
+    @property
+    def reach(self) -> Reach:
+        """Where the table's files may lie."""
+        return Reach(self.store.url, self.allowed)
 
     def scan(
         self,
@@ -105,6 +113,7 @@ class Work:
             Scan(
                 snapshot=self.snapshot,
                 store=self.store,
+                reach=self.reach,
                 files=files,
                 settings=self.settings,
                 storage_options=self.storage_options,

@@ -49,7 +49,7 @@ class Target:
     snapshot: Snapshot
     store: Store
     system: System
-    storage_options: Mapping[str, str] = field(default_factory=dict)
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     data_change: bool = True
     rows_max: int | None = None
 

@@ -105,13 +105,20 @@ class SourceText:
         )
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
 def tokenize(source: SourceText) -> tuple[Token, ...]:
     """The tokens of a text without its comments, closed by one of kind END.
 
     Raises:
-        InvalidRequest: a string, a quoted name or a comment isn't closed.
+        InvalidRequest: a string, a quoted name or a comment isn't closed, or there is half a
+            character (a lone surrogate), which nothing can hold.
     """
     text = source.text
+    half = _SURROGATE.search(text)
+    if half is not None:
+        raise source.error(f"{half[0]!r} is half a character", half.start())
     try:
         raw = DIALECT.tokenize(text)
     except TokenError as error:

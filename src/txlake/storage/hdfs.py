@@ -18,10 +18,18 @@ from typing import TypeVar
 from txlake.errors import InvalidRequest, TxlakeError, Unavailable
 from txlake.ports import PutOutcome, StoredObject
 from txlake.storage.locations import Kind, Place, checked_path, join_url, joined
-from txlake.storage.options import retries_of
+from txlake.storage.options import RETRIES, retries_of
 from txlake.storage.proof import PROBE_FOLDER, Proof
 from txlake.storage.temporary import is_temporary, temporary_name
-from txlake.webhdfs import FileStatus, WebHdfs, WebHdfsError, client_of, path_of, patiently
+from txlake.webhdfs import (
+    OPTIONS_PREFIX,
+    FileStatus,
+    WebHdfs,
+    WebHdfsError,
+    client_of,
+    path_of,
+    patiently,
+)
 
 T = TypeVar("T")
 
@@ -78,7 +86,7 @@ def cluster_at(base: str, storage_options: Mapping[str, str]) -> Cluster:
     own = {
         name: value
         for name, value in storage_options.items()
-        if name.lower().startswith(("webhdfs_", "max_retries"))
+        if name == RETRIES or name.lower().startswith(OPTIONS_PREFIX)
     }
     return _cluster_at(base, tuple(sorted(own.items())))
 

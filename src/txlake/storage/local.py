@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
+import logging
 import os
 import stat
 import sys
@@ -19,6 +21,8 @@ from txlake.ports import PutOutcome, StoredObject
 from txlake.storage.locations import Kind, Place, checked_path, joined
 from txlake.storage.proof import PROBE_FOLDER, Proof
 from txlake.storage.temporary import is_temporary, temporary_name
+
+_log = logging.getLogger(__name__)
 
 _CREATE_ATTEMPTS_MAX = 5
 
@@ -69,6 +73,8 @@ class LocalStore:
     def get_range(self, path: str, offset: int, length: int) -> bytes:
         with _reading(self._file(path)) as file, open(file, "rb", buffering=0) as stream:
             parts: list[bytes] = []
+            # What is asked for is set aside before it is read: never more than there is.
+            length = min(length, os.fstat(stream.fileno()).st_size - offset)
             while length > 0 and (part := os.pread(stream.fileno(), length, offset)):
                 parts.append(part)
                 offset += len(part)
@@ -108,8 +114,12 @@ class LocalStore:
             return PutOutcome.CREATED
 
     def delete(self, paths: Iterable[str]) -> None:
+        outside = functools.cache(self._is_outside)
         for path in paths:
             file = self._file(path)
+            if outside(os.path.dirname(file)):
+                _log.warning("%s isn't deleted: a symbolic link leads out of %s", file, self._root)
+                continue
             with _translating("delete", file):
                 try:
                     os.unlink(file)
@@ -143,6 +153,11 @@ class LocalStore:
 
     def __repr__(self) -> str:
         return f"LocalStore({self._url!r})"
+
+    def _is_outside(self, folder: str) -> bool:
+        """Whether a folder below the root is, by a symbolic link, one that isn't."""
+        root = os.path.realpath(self._root)
+        return os.path.commonpath((root, os.path.realpath(folder))) != root
 
     def _file(self, path: str) -> str:
         return os.path.join(self._root, checked_path(path))

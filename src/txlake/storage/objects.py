@@ -23,6 +23,7 @@ from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 from txlake.azure import account_options
 from txlake.errors import InvalidRequest
 from txlake.ports import PutOutcome, StoredObject
+from txlake.redaction import secrets_of
 from txlake.storage.locations import Kind, Place, checked_path, join_url, joined
 from txlake.storage.options import RETRIES, retries_of
 from txlake.storage.proof import Proof
@@ -33,10 +34,10 @@ from txlake.storage.translation import (
     http_status,
     is_missing_object,
     reason_of,
-    secrets_of,
     translated,
     verdict_of,
 )
+from txlake.webhdfs import OPTIONS_PREFIX
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -59,9 +60,9 @@ class Backend:
         proof: whether put-if-absent was tried here.
     """
 
-    patient: ObjectStore
-    once: ObjectStore
-    secrets: frozenset[str] = frozenset()
+    patient: ObjectStore = field(repr=False)
+    once: ObjectStore = field(repr=False)
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
     proof: Proof = field(default_factory=Proof)
 
 
@@ -77,12 +78,13 @@ def cloud_backend(base: str, storage_options: Mapping[str, str]) -> Backend:
 
     `storage_options` are obstore's, for the store and for its HTTP client (`aws_access_key_id`,
     `endpoint`, `allow_http`, `timeout`, ...; capitals don't matter), and `max_retries`: how often a
-    failed read or plain write is repeated.
+    failed read or plain write is repeated. Options of HDFS are not looked at.
 
     Raises:
         InvalidRequest: an option is not known, or its value can't be used.
     """
-    return _cloud_backend(base, tuple(sorted(storage_options.items())))
+    own = ((k, v) for k, v in storage_options.items() if not k.lower().startswith(OPTIONS_PREFIX))
+    return _cloud_backend(base, tuple(sorted(own)))
 
 
 class BucketStore:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from enum import Enum
 
 from obstore.exceptions import (
@@ -16,6 +15,7 @@ from obstore.exceptions import (
 )
 
 from txlake.errors import InvalidRequest, TxlakeError, Unavailable
+from txlake.redaction import redacted
 
 LIBRARY_ERRORS = (BaseError, OSError, ValueError, NotImplementedError)
 
@@ -23,21 +23,6 @@ _REASON_CHARACTERS_MAX = 600
 _DEBUG_PART = "\n\nDebug source"
 _STATUS = re.compile(r"status code: (\d{3})")
 _TRANSIENT_STATUSES = {408, 425, 429}
-
-_CONFIDENTIAL_OPTION = re.compile(r"key|secret|token|password|credential|sas", re.I)
-_HIDDEN = "***"
-_CONFIDENTIAL = (
-    # Query parts of signed URLs (S3, GCS, Azure).
-    re.compile(r"(?i)((?:sig|signature|x-(?:amz|goog)-[a-z-]+|awsaccesskeyid)=)[^&\s\"'<>]+"),
-    # What S3 repeats in its error documents.
-    re.compile(
-        r"(?is)(<(AWSAccessKeyId|StringToSign\w*|SignatureProvided|CanonicalRequest\w*|Token"
-        r"[\w-]*)>).*?(?=</\2>|$)"
-    ),
-    re.compile(r"(?i)((?:authorization|bearer|sharedkey)[:= ]+)[^\s\"',<>]+(?: [^\s\"',<>]+)?"),
-    re.compile(r"()\b(?:AKIA|ASIA)[0-9A-Z]{12,}\b"),
-    re.compile(r"(//)[^/@\s]*:[^/@\s]*(?=@)"),
-)
 
 
 class Verdict(Enum):
@@ -107,24 +92,6 @@ def clean(error: Exception, secrets: frozenset[str]) -> Exception:
     text = str(error)
     shown = redacted(text, secrets)
     return error if shown == text else type(error)(shown)
-
-
-def redacted(text: str, secrets: frozenset[str]) -> str:
-    """`text` without `secrets`, and without what looks like a credential."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, _HIDDEN)
-    for pattern in _CONFIDENTIAL:
-        text = pattern.sub(rf"\g<1>{_HIDDEN}", text)
-    return text
-
-
-def secrets_of(storage_options: Mapping[str, str]) -> frozenset[str]:
-    """The values among the options that no message may show."""
-    return frozenset(
-        value
-        for name, value in storage_options.items()
-        if _CONFIDENTIAL_OPTION.search(name) and len(value) > 3
-    )
 
 
 def _advice(error: Exception) -> str:

@@ -128,8 +128,8 @@ def _needed_sidecars(log: TableLog, checkpoints: Iterable[Checkpoint]) -> set[st
             try:
                 others = read_checkpoint(log.store.get(path), file=f"{log.name}: {path}").others
                 named = sidecars_of(checkpoint, others)
+                needed.update(sidecar_path(decode_path(item.path)) for item in named)
             except (CorruptTable, FileNotFoundError) as error:
                 _log.warning("%s: sidecars are kept: %s", log.name, error)
                 return None
-            needed.update(sidecar_path(decode_path(item.path)) for item in named)
     return needed

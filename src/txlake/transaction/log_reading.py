@@ -143,6 +143,11 @@ class LogReader:
         rows = list(self._rows(checkpoint.paths))
         own = [action for part in rows for action in part.others]
         sidecars = [sidecar_path(decode_path(item.path)) for item in sidecars_of(checkpoint, own)]
+        if len(set(sidecars)) < len(sidecars):
+            raise CorruptTable(
+                f"{self._name}: {checkpoint.paths[0]}: expected each sidecar once, found "
+                f"{len(sidecars)} names of {len(set(sidecars))} files"
+            )
         rows += self._rows(sidecars)
         paths = (*checkpoint.paths, *sidecars)
         return state_of_checkpoint(

@@ -26,7 +26,7 @@ from txlake.protocol.file_names import (
     list_from,
     parse_name,
 )
-from txlake.protocol.last_checkpoint import read_hint
+from txlake.protocol.last_checkpoint import HINT_BYTES_MAX, read_hint
 from txlake.settings import Settings
 from txlake.transaction.commit_times import CommitTimes
 from txlake.transaction.governed import Governed, GovernedFiles, LogFiles, came_later
@@ -367,7 +367,7 @@ class TableLog:
 
     def _hint(self) -> int | None:
         try:
-            return read_hint(self.store.get(LAST_CHECKPOINT_PATH))
+            return read_hint(self.store.get_range(LAST_CHECKPOINT_PATH, 0, HINT_BYTES_MAX + 1))
         except FileNotFoundError:
             return None
 

@@ -14,6 +14,7 @@ from txlake.errors import CorruptTable
 from txlake.ports import Store, System
 from txlake.protocol import deletion_vectors as codec
 from txlake.protocol.actions import DeletionVector
+from txlake.protocol.reach import Reach
 
 _SIZE_BYTES = 4
 
@@ -21,11 +22,12 @@ _SIZE_BYTES = 4
 def load_vector(store: Store, vector: DeletionVector) -> BitMap64:
     """The deleted positions that one descriptor names.
 
-    Raises CorruptTable naming the vector's file when it is gone or damaged.
+    Raises CorruptTable naming the vector's file when it is gone or damaged, and InvalidRequest
+    for one that lies outside of the table's folder.
     """
     if vector.storage_type == "i":
         return codec.decode_inline(vector)
-    path = codec.vector_path(vector, store.url)
+    path = Reach(store.url).vector(vector)
     offset, length = codec.slice_range(vector)
     return codec.read_from_file(_range(store, path, offset, length), vector, file=path)
 
@@ -75,7 +77,7 @@ class StoredVectors:
     def _found(self, place: DeletionVector) -> BitMap64:
         if place.storage_type == "i":
             return codec.inline_positions(place.path_or_inline_dv, file="inline deletion vector")
-        path, offset = codec.vector_path(place, self._store.url), place.offset or 0
+        path, offset = Reach(self._store.url).vector(place), place.offset or 0
         size = codec.framed_size(_range(self._store, path, offset, _SIZE_BYTES), file=path)
         frame = _range(self._store, path, offset, codec.framed_length(size))
         return codec.read_framed(frame, file=f"{path}: deletion vector at {offset}")

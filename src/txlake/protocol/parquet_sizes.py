@@ -1,0 +1,246 @@
+"""How large a Parquet file becomes when it is decoded, found out before anything is.
+
+A few bytes of run lengths, of a dictionary or of a compressed page can stand for any number of
+values. Owns the walk over the headers of a file's pages, which say how many values and bytes each
+has: pyarrow sets aside what they say. Source: the Parquet format's `parquet.thrift` (PageHeader),
+Thrift's compact protocol.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+# What any file may become, and what for each of its bytes.
+_VALUES, _VALUES_A_BYTE = 20_000_000, 64
+_BYTES, _BYTES_A_BYTE = 512 * 1024 * 1024, 64
+_VALUE_BYTES = 8
+_DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
+_BY_DICTIONARY = {2, 8}
+# Fields of PageHeader, and in it those of each kind of page.
+_TYPE, _BYTES_DECODED, _BYTES_STORED = 1, 2, 3
+_ABOUT = {_DATA: (5, 2), _DICTIONARY: (7, 2), _DATA_V2: (8, 4)}  # (header, its encoding)
+_COUNT = 1
+_LEVELS_V2, _IS_COMPRESSED_V2 = (5, 6), 7
+_DEPTH_MAX = 8
+
+Fields = dict[int, object]
+
+
+def require_bounded(data: bytes, metadata: pq.FileMetaData, columns: Iterable[str]) -> None:
+    """Raises ValueError when the columns would become far larger than files of that size do.
+
+    `columns` are beginnings of paths of the file's columns (`add.path`, `protocol.`): those that
+    are about to be read. Each byte may become 64 values and 64 bytes, beyond a first 20 million
+    values and 512 MiB for any file.
+    """
+    values, size = 0, 0
+    values_max = _VALUES + _VALUES_A_BYTE * len(data)
+    size_max = _BYTES + _BYTES_A_BYTE * len(data)
+    wanted = tuple(columns)
+    paths = metadata.schema
+    places = [at for at in range(len(paths)) if paths.column(at).path.startswith(wanted)]
+    for group in range(metadata.num_row_groups):
+        chunks = metadata.row_group(group)
+        for place in places:
+            column = _Column(data, chunks.column(place), paths.column(place), size_max)
+            for page_values, page_bytes in column.pages():
+                values += page_values
+                size += page_bytes
+                if values > values_max or size > size_max:
+                    raise ValueError(
+                        f"{len(data)} bytes would become more than {values_max} values or "
+                        f"{size_max} bytes"
+                    )
+    if places and metadata.num_rows > values:
+        raise ValueError(f"{metadata.num_rows} rows are said to be in {values} values")
+
+
+class _Column:
+    """The pages of one column in one row group."""
+
+    def __init__(
+        self,
+        data: bytes,
+        chunk: pq.ColumnChunkMetaData,
+        schema: pq.ColumnSchema,
+        size_max: int,
+    ) -> None:
+        self._data = data
+        self._chunk = chunk
+        self._levels = (schema.max_repetition_level > 0) + (schema.max_definition_level > 0)
+        self._size_max = size_max
+        self._is_text = chunk.physical_type == "BYTE_ARRAY"
+        self._dictionary = (b"", 0, 0)  # as stored, its size decoded, its number of texts
+        self._longest: int | None = None
+
+    def pages(self) -> Iterator[tuple[int, int]]:
+        """Of each page, at most how many values and bytes it becomes."""
+        start, dictionary = self._chunk.data_page_offset, self._chunk.dictionary_page_offset
+        if dictionary is not None and dictionary > 0 and (dictionary < start or not start):
+            start = dictionary  # an empty column has no other page
+        end = start + self._chunk.total_compressed_size
+        if not 0 <= start <= end <= len(self._data):
+            raise self._error("its pages are beyond the file's end")
+        while start < end:
+            header, start = _fields(self._data, start, 0)
+            stored = self._data[start : start + _number(header, _BYTES_STORED)]
+            start += _number(header, _BYTES_STORED)
+            if start > end:
+                raise self._error("a page is beyond its end")
+            kind, decoded = _number(header, _TYPE), _number(header, _BYTES_DECODED)
+            if kind in _ABOUT:
+                place, encoding_at = _ABOUT[kind]
+                about = header.get(place)
+                if not isinstance(about, dict):
+                    raise self._error("a page's header isn't whole")
+                yield self._page(kind, about, _number(about, encoding_at), stored, decoded)
+
+    def _page(
+        self, kind: int, about: Fields, encoding: int, stored: bytes, decoded: int
+    ) -> tuple[int, int]:
+        count = _number(about, _COUNT)
+        if kind == _DICTIONARY:
+            self._dictionary, self._longest = (stored, decoded, count), None
+        elif encoding in _BY_DICTIONARY and self._is_text:
+            return count, decoded + self._of_dictionary(kind, about, count, stored, decoded)
+        return count, max(decoded, count * _VALUE_BYTES)
+
+    def _of_dictionary(
+        self, kind: int, about: Fields, count: int, stored: bytes, decoded: int
+    ) -> int:
+        """How many bytes the texts of a page are, at most: looked at only where it matters."""
+        rough = count * self._dictionary[1]
+        if rough <= self._size_max // 1024:
+            return rough
+        if self._longest is None:
+            content, size, texts = self._dictionary
+            self._longest = _longest(self._decompressed(content, size), texts)
+        if count * self._longest <= self._size_max // 1024:
+            return count * self._longest
+        return self._present(kind, about, stored, decoded) * self._longest
+
+    def _present(self, kind: int, about: Fields, stored: bytes, decoded: int) -> int:
+        """How many values of a page aren't null: of a column like `metaData` all but one are."""
+        if kind == _DATA_V2:
+            levels = _number(about, _LEVELS_V2[0]) + _number(about, _LEVELS_V2[1])
+            content, start = stored[levels:], 0
+            if about.get(_IS_COMPRESSED_V2, True):
+                content = self._decompressed(content, decoded - levels)
+        else:
+            content, start = self._decompressed(stored, decoded), 0
+            for _ in range(self._levels):
+                (length,) = struct.unpack_from("<I", content, start)
+                start += 4 + length
+        return _indices(content, start)
+
+    def _decompressed(self, content: bytes, size: int) -> bytes:
+        if not 0 <= size <= self._size_max:
+            raise self._error(f"a page of {size} bytes")
+        if self._chunk.compression == "UNCOMPRESSED" or not size:
+            return content
+        name = {"LZ4": "lz4_raw"}.get(self._chunk.compression, self._chunk.compression.lower())
+        result: bytes = pa.Codec(name).decompress(content, size, asbytes=True)
+        return result
+
+    def _error(self, problem: str) -> ValueError:
+        return ValueError(f"column {self._chunk.path_in_schema}: {problem}")
+
+
+def _indices(content: bytes, start: int) -> int:
+    """How many indices of a dictionary the runs name that follow the width of an index."""
+    if start >= len(content):
+        return 0
+    width, start, count = content[start], start + 1, 0
+    while start < len(content):
+        run, start = _unsigned(content, start)
+        if run & 1:
+            count += (run >> 1) * 8
+            start += (run >> 1) * width
+        else:
+            count += run >> 1
+            start += (width + 7) // 8
+    return count
+
+
+def _longest(content: bytes, count: int) -> int:
+    longest = start = 0
+    for _ in range(count):
+        (length,) = struct.unpack_from("<I", content, start)
+        longest = max(longest, length)
+        start += 4 + length
+    return longest
+
+
+def _number(fields: Fields, place: int) -> int:
+    value = fields.get(place, 0)
+    if not isinstance(value, int) or value < 0:
+        raise ValueError("a page has a negative size or count")
+    return value
+
+
+def _fields(data: bytes, start: int, depth: int) -> tuple[Fields, int]:
+    """A struct of Thrift's compact protocol by field number, and where it ends."""
+    if depth > _DEPTH_MAX:
+        raise ValueError("a page's header is nested too deeply")
+    fields: Fields = {}
+    place = 0
+    try:
+        while kind := data[start]:
+            start += 1
+            if kind >> 4:
+                place += kind >> 4
+            else:
+                place, start = _signed(data, start)
+            fields[place], start = _value(data, start, kind & 15, depth)
+    except IndexError as error:
+        raise ValueError("a page's header ends too early") from error
+    return fields, start + 1
+
+
+def _value(data: bytes, start: int, kind: int, depth: int) -> tuple[object, int]:
+    match kind:
+        case 1 | 2:
+            return kind == 1, start
+        case 3:
+            return data[start], start + 1
+        case 4 | 5 | 6:
+            return _signed(data, start)
+        case 7:
+            return None, start + 8
+        case 8:
+            length, start = _unsigned(data, start)
+            return None, start + length
+        case 9 | 10:
+            size = data[start] >> 4
+            inner, start = data[start] & 15, start + 1
+            if size == 15:
+                size, start = _unsigned(data, start)
+            for _ in range(size):
+                _, start = _value(data, start, inner, depth + 1)
+            return None, start
+        case 12:
+            return _fields(data, start, depth + 1)
+        case _:
+            raise ValueError(f"a page's header has a field of kind {kind}")
+
+
+def _unsigned(data: bytes, start: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[start]
+        value |= (byte & 127) << shift
+        start += 1
+        if byte < 128:
+            return value, start
+        shift += 7
+        if shift > 63:
+            raise ValueError("a page's header has a number without an end")
+
+
+def _signed(data: bytes, start: int) -> tuple[int, int]:
+    value, start = _unsigned(data, start)
+    return (value >> 1) ^ -(value & 1), start

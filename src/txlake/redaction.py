@@ -1,0 +1,49 @@
+"""Texts without credentials: what of a message may be shown, logged or kept.
+
+Owns how a credential is recognised. Travels to Spark's tasks, and imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_CONFIDENTIAL_OPTION = re.compile(r"key|secret|token|password|credential|sas", re.I)
+_HIDDEN = "***"
+_CONFIDENTIAL = (
+    # Query parts of signed URLs (S3, GCS, Azure).
+    re.compile(
+        r"(?i)((?:sig|signature|delegation|x-(?:amz|goog)-[a-z-]+|awsaccesskeyid)=)[^&\s\"'<>]+"
+    ),
+    # What S3 repeats in its error documents.
+    re.compile(
+        r"(?is)(<(AWSAccessKeyId|StringToSign\w*|SignatureProvided|CanonicalRequest\w*|Token"
+        r"[\w-]*)>).*?(?=</\2>|$)"
+    ),
+    re.compile(r"(?i)((?:authorization|bearer|sharedkey)[:= ]+)[^\s\"',<>]+(?: [^\s\"',<>]+)?"),
+    re.compile(r"()\b(?:AKIA|ASIA)[0-9A-Z]{12,}\b"),
+    re.compile(r"(//)[^/@\s]*:[^/@\s]*(?=@)"),
+    # Settings by name, in statements, URLs and configurations.
+    re.compile(
+        r"(?i)((?:password|passwd|secret|(?:secret|access|account)[._-]?key|(?:session|sas)[._-]?token)"
+        r"[\"'`]?\s*(?:=>?|:)\s*[\"']?)[^\s\"',;)&]+"
+    ),
+)
+
+
+def redacted(text: str, secrets: frozenset[str] = frozenset()) -> str:
+    """`text` without `secrets`, and without what looks like a credential."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, _HIDDEN)
+    for pattern in _CONFIDENTIAL:
+        text = pattern.sub(rf"\g<1>{_HIDDEN}", text)
+    return text
+
+
+def secrets_of(storage_options: Mapping[str, str]) -> frozenset[str]:
+    """The values among the options that no message may show."""
+    return frozenset(
+        value
+        for name, value in storage_options.items()
+        if _CONFIDENTIAL_OPTION.search(name) and len(value) > 3
+    )

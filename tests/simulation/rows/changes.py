@@ -205,7 +205,7 @@ def delete_positions(work: Work, files: pa.Table, replaced: Mapping[int, BitMap6
 def _deleted(work: Work, add: Add) -> BitMap64:
     if add.deletion_vector is None:
         return BitMap64()
-    return load_vector(work.store, add.deletion_vector, work.storage_options)
+    return load_vector(work.store, work.reach, add.deletion_vector, work.storage_options)
 
 
 def _rewritten(

@@ -122,8 +122,8 @@ def clone_table(context: RowContext, statement: Clone) -> Mapping[str, int]:
         context.snapshot(origin, statement.travel),
         definitions._existing(context, handle),
         environment_of(context),
-        source_url=origin.store.url,
-        target_url=handle.store.url,
+        origin=context.engine.reach(origin),
+        target=context.engine.reach(handle),
         copy=copy,
     )
     if change is None:

@@ -68,7 +68,7 @@ def live_rows(work: Work, add: Add) -> list[tuple[int, Row]]:
     rows = list(enumerate(rows_of(work, add)))
     if add.deletion_vector is None:
         return rows
-    deleted = load_vector(work.store, add.deletion_vector, work.storage_options)
+    deleted = load_vector(work.store, work.reach, add.deletion_vector, work.storage_options)
     return [(position, row) for position, row in rows if position not in deleted]
 
 

@@ -107,7 +107,7 @@ class _Attempt:
                 self._note_pins(session.newest)
         answer: object = None
         if isinstance(statement, Select):
-            answer = tuple(sorted((row["k"], row["v"], row["tag"]) for row in found))  # type: ignore[type-var]
+            answer = tuple(sorted((row["k"], row["v"], row["tag"]) for row in found))
         if not is_noted:
             self._record.steps.append(Step(statement, answer))
         return answer

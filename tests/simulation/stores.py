@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.simulation.luck import Misfortune
@@ -59,7 +60,7 @@ class Storage:
         self.items: dict[str, Item] = {}
         self.ever: dict[str, bytes] = {}
         self.keys: list[str] = []
-        self.late: list[Callable[[], None]] = []
+        self.late: list[Callable[[], object]] = []
         self.ghosts: dict[str, Item] = {}
         self.temporaries: set[str] = set()
 
@@ -195,7 +196,7 @@ class SimulatedStore:
         if hits(Misfortune.PUT_LOST, key, weight):
             return PutOutcome.UNKNOWN
         if hits(Misfortune.PUT_LATE, key, weight):
-            storage.late.append(lambda: self._create(key, data) and None)
+            storage.late.append(partial(self._create, key, data))
             return PutOutcome.UNKNOWN
         outcome = self._create(key, data)
         self._process.note("create", key, outcome.value)
@@ -211,7 +212,7 @@ class SimulatedStore:
             key = self._request("delete", path)
             self._storage.remove(key)
             if not self._storage.is_disk and self._process.hits(Misfortune.DELETE_LATE, key):
-                self._storage.late.append(lambda key=key: self._storage.remove(key))  # type: ignore[misc]
+                self._storage.late.append(partial(self._storage.remove, key))
 
     def sweep(self, prefix: str, before_ms: int) -> None:
         self._request("sweep", prefix)

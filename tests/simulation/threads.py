@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from tests.simulation.scheduler import Scheduler, Task
@@ -119,10 +119,7 @@ class _Condition:
             left_s = None if until_ms is None else (until_ms - self._threads.now_ms) / 1000
             self._lock.__exit__()
             try:
-                is_notified = self._threads.wait_until(
-                    lambda heard=heard: self._notices != heard,
-                    left_s,  # type: ignore[misc]
-                )
+                is_notified = self._threads.wait_until(partial(self._is_after, heard), left_s)
             finally:
                 self._lock.__enter__()
             if not is_notified:
@@ -131,6 +128,9 @@ class _Condition:
 
     def notify_all(self) -> None:
         self._notices += 1
+
+    def _is_after(self, heard: int) -> bool:
+        return self._notices != heard
 
     def __enter__(self) -> bool:
         return self._lock.__enter__()

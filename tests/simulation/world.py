@@ -12,7 +12,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from tests.simulation import definitions
@@ -221,8 +221,8 @@ class World:
             for client in clients:
                 self.scheduler.start(
                     f"{process} {client.name}",
-                    lambda client=client: client.run(process),
-                    group=process,  # type: ignore[misc]
+                    partial(client.run, process),
+                    group=process,
                 )
 
         self.scheduler.start(f"{process} boot", boot, group=process)

@@ -136,10 +136,10 @@ class Audit:
                     )
         for record in self._committed:
             base = self._base(record)
-            after = replayed(record.steps, base)[0]
+            changes = replayed(record.steps, base)[0]
             for table in base:
                 made = self._books.versions[record.id]
-                if after[table] != base[table] and table not in made:
+                if changes[table] != base[table] and table not in made:
                     raise Doubt(f"{_who(record)} changed {table}, and that part is lost")
 
     def _check_level(self, record: Record) -> None:

@@ -41,11 +41,14 @@ class LogBook:
         live: dict[str, tuple[Row, ...]] = {}
         self._adds: dict[str, dict[str, Any]] = {}
         version = 0
-        while (item := storage.items.get(_NAME.format(root, version))) is not None:
-            actions = [json.loads(line) for line in item.data.splitlines() if line.strip()]
+        # Commits that were there once, and were cleaned up since.
+        while (data := storage.ever.get(_NAME.format(root, version))) is not None:
+            actions = [json.loads(line) for line in data.splitlines() if line.strip()]
             self._apply(version, actions, live)
             self.rows[version] = tuple(sorted(row for rows in live.values() for row in rows))
             version += 1
+        if _NAME.format(root, version - 1) not in storage.items:
+            raise Doubt(f"{name}: the newest version {version - 1} is gone from the log")
         for key in live:
             self._require(self._adds[key])
         for key in storage.below(f"{root}/_delta_log/", _NAME.format(root, version)):

@@ -11,6 +11,20 @@ from tests.simulation.programs import Plan
 from txlake.settings import RetrySettings, Settings
 
 TABLES = ("a", "b", "c")
+# Few, so that the tables of equal worlds are made once.
+_PROPERTIES = (
+    (("delta.checkpointInterval", "10"),),
+    (("delta.checkpointInterval", "10"),),
+    (("delta.checkpointInterval", "3"),),
+    (("delta.checkpointInterval", "10"), ("delta.enableDeletionVectors", "false")),
+    (
+        ("delta.checkpointInterval", "3"),
+        ("delta.checkpointPolicy", "v2"),
+        ("delta.enableInCommitTimestamps", "true"),
+    ),
+    (("delta.checkpointInterval", "10"), ("txlake.conflictGranularity", "file")),
+    (("delta.checkpointInterval", "10"), ("txlake.conflictGranularity", "table")),
+)
 _OF_DATABASES = {Misfortune.REPLY_LOST, Misfortune.REPLY_UNANSWERED, Misfortune.DATABASE_AWAY}
 _EVERYWHERE = set(Misfortune) - OF_BUCKETS - OF_DISKS - _OF_DATABASES
 
@@ -63,7 +77,7 @@ class Shape:
 def shape_of(case: Case) -> Shape:
     """The world of a case. Equal cases have equal worlds, whatever ran before."""
     chance = random.Random(f"world {case.seed}")
-    has_catalog = chance.random() < 0.55
+    has_catalog = chance.random() < 0.5
     is_disk = chance.random() < 0.4
     tables = TABLES[: chance.randint(1, 3)] if has_catalog else TABLES[:1]
     kinds = (*programs.OF_LAKES, definitions.definitions) if has_catalog else programs.KINDS
@@ -81,15 +95,7 @@ def shape_of(case: Case) -> Shape:
     while left > 0:
         sessions.append(min(left, chance.randint(1, 3)))
         left -= sessions[-1]
-    properties = [("delta.checkpointInterval", chance.choice(["3", "10", "10"]))]
-    if chance.random() < 0.25:
-        properties.append(("delta.enableDeletionVectors", "false"))
-    if chance.random() < 0.2:
-        properties.append(("delta.enableInCommitTimestamps", "true"))
-    if chance.random() < 0.15:
-        properties.append(("delta.checkpointPolicy", "v2"))
-    if chance.random() < 0.15:
-        properties.append(("txlake.conflictGranularity", chance.choice(["file", "table"])))
+    properties = chance.choice(_PROPERTIES)
     settings = Settings(
         retry=RetrySettings(
             commit_attempts_max=60,
@@ -110,7 +116,7 @@ def shape_of(case: Case) -> Shape:
         replace(plan, clients=clients),
         tuple(sessions),
         settings,
-        tuple(properties),
+        properties,
         frozenset(possible),
         has_catalog and plan.kind != definitions.KIND and chance.random() < 0.1,
     )

@@ -107,7 +107,7 @@ class _Attempt:
                 self._note_pins(session.newest)
         answer: object = None
         if isinstance(statement, Select):
-            answer = tuple(sorted((row["k"], row["v"], row["tag"]) for row in found))  # type: ignore[type-var]
+            answer = tuple(sorted((row["k"], row["v"], row["tag"]) for row in found))
         if not is_noted:
             self._record.steps.append(Step(statement, answer))
         return answer
@@ -125,6 +125,18 @@ class _Attempt:
     def rest(self, duration_ms: float) -> None:
         self._world.scheduler.sleep(duration_ms)
 
+    def pass_days(self, days: int) -> None:
+        world = self._world
+        # A lake knows its open transactions; a path table's VACUUM trusts that they are short.
+        if world.shape.has_catalog or world.open_transactions == 1:
+            world.scheduler.now_ms += days * 86_400_000
+
+    def kill(self) -> None:
+        catalog = self._session.engine.catalog
+        found = [] if catalog is None else catalog.transactions.listed()
+        if catalog is not None and found:
+            catalog.transactions.kill(found[-1].id)
+
     def attach(self, name: str) -> None:
         attach(self._session, f"{ROOT}/{WAREHOUSE}/{name}", name)
 
@@ -134,6 +146,7 @@ class _Attempt:
     def run(self) -> Told:
         record, world = self._record, self._world
         record.begun = world.scheduler.turns
+        world.open_transactions += 1
         try:
             self._program.body(self)
             if self._open is not None:
@@ -153,6 +166,8 @@ class _Attempt:
             if not is_expected and not is_stale and "no space" not in str(error):
                 raise
             self._failed(Told.REFUSED, error)
+        finally:
+            world.open_transactions -= 1
         record.ended = world.scheduler.turns
         return record.told
 

@@ -42,7 +42,7 @@ class Disk:
         self.engine = sa.create_engine(
             "sqlite://", poolclass=StaticPool, pool_reset_on_return=None, creator=self._connect
         )
-        self.engine.dialect.do_begin = _begin  # type: ignore[method-assign]
+        self.engine.dialect.do_begin = _begin  # type: ignore[method-assign,assignment]
         self._opened: Connection | None = None
 
     def load(self, content: bytes) -> None:

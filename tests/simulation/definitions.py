@@ -101,7 +101,7 @@ def definitions(chance: random.Random, _tables: Sequence[str]) -> Plan:
     """Definitions and writers."""
     initial: State = {name: ((0, 0, f"{name}0"),) for name in (*NAMES[:2], GIVEN_AWAY)}
     clients = [
-        [_program(chance) for _ in range(chance.randint(1, 3))] for _ in range(chance.randint(2, 4))
+        [_program(chance) for _ in range(chance.randint(1, 3))] for _ in range(chance.randint(2, 3))
     ]
     return Plan(KIND, initial, clients, any_level(chance), unchecked, may_be_refused=True)
 

@@ -41,6 +41,8 @@ class Misfortune(Enum):
     CLOCK_WRONG = "a process's clock is minutes off"
     CLOCK_JUMP = "a process's clock jumps by minutes"
 
+    __hash__ = object.__hash__  # asked thousands of times a run
+
 
 _LIKELIHOOD: Mapping[Misfortune, float] = {
     Misfortune.PUT_LOST: 0.05,

@@ -103,7 +103,7 @@ class Process:
             catalog=catalog,
             open_store=lambda location, _: SimulatedStore(self, key_of(location)),
         )
-        engine._lock = THREADS.RLock()  # type: ignore[assignment]
+        engine._lock = THREADS.RLock()  # type: ignore[assignment,no-untyped-call]
         engine.spark.conf.set(_RETENTION_CHECK, "false")
         self.engine = engine
         if catalog is not None:

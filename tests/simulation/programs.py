@@ -52,6 +52,14 @@ class Runner(Protocol):
         """Does nothing for a while."""
         ...
 
+    def pass_days(self, days: int) -> None:
+        """So much time goes by at once, if no transaction is open that it would be wrong for."""
+        ...
+
+    def kill(self) -> None:
+        """Ends somebody's open transaction."""
+        ...
+
     def attach(self, name: str) -> None:
         """Makes the table in the warehouse's folder of that name one of the lake."""
         ...
@@ -78,7 +86,7 @@ class Program:
     body: Body
     alone: bool = False
     outside: bool = False
-    attempts: int = 3
+    attempts: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +301,8 @@ def anything(chance: random.Random, tables: Sequence[str]) -> Plan:
     initial = _accounts(tables, 3, 10)
 
     def one_program() -> Program:
+        if chance.random() < 0.07:
+            return Program("kill", lambda runner: runner.kill(), outside=True)
         return _upkeep(chance, tables) if chance.random() < 0.1 else _anything(chance, tables)
 
     return Plan("anything", initial, _clients(chance, one_program), any_level(chance), unchecked)
@@ -316,6 +326,24 @@ def vacuums(chance: random.Random, tables: Sequence[str]) -> Plan:
     return Plan("vacuum", initial, clients, any_level(chance), unchecked)
 
 
+def ages(chance: random.Random, tables: Sequence[str]) -> Plan:
+    """Weeks go by between statements: files and logs expire, and are cleaned up."""
+    initial = _accounts(tables, 3, 10)
+
+    def one_program() -> Program:
+        kind = chance.random()
+        if kind < 0.3:
+            days = chance.choice([1, 8, 31, 45])
+            return Program("wait", lambda runner: runner.pass_days(days), outside=True)
+        if kind < 0.45:
+            statement = Upkeep(chance.choice(tables), "VACUUM {}")
+            return Program("vacuum", lambda runner: _do(runner, statement), outside=True)
+        return _upkeep(chance, tables) if kind < 0.6 else _anything(chance, tables)
+
+    clients = [*_clients(chance, one_program), *_clients(chance, one_program)]
+    return Plan("ages", initial, clients, any_level(chance), unchecked, may_be_refused=True)
+
+
 KINDS: Sequence[Callable[[random.Random, Sequence[str]], Plan]] = (
     bank,
     skew,
@@ -325,6 +353,7 @@ KINDS: Sequence[Callable[[random.Random, Sequence[str]], Plan]] = (
     scans,
     compactors,
     anything,
+    ages,
 )
 OF_LAKES: Sequence[Callable[[random.Random, Sequence[str]], Plan]] = (*KINDS, vacuums)
 
@@ -389,4 +418,4 @@ def any_level(chance: random.Random) -> Level:
 
 
 def _clients(chance: random.Random, program: Callable[[], Program]) -> list[list[Program]]:
-    return [[program() for _ in range(chance.randint(1, 2))] for _ in range(chance.randint(2, 4))]
+    return [[program() for _ in range(chance.randint(1, 2))] for _ in range(chance.randint(2, 3))]

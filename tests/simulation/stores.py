@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.simulation.luck import Misfortune
@@ -59,7 +60,7 @@ class Storage:
         self.items: dict[str, Item] = {}
         self.ever: dict[str, bytes] = {}
         self.keys: list[str] = []
-        self.late: list[Callable[[], None]] = []
+        self.late: list[Callable[[], object]] = []
         self.ghosts: dict[str, Item] = {}
         self.temporaries: set[str] = set()
 
@@ -100,9 +101,10 @@ class Storage:
                 self.items[key] = replace(self.items[key], is_durable=True, before=None)
             elif before is None:
                 self.remove(key)
-                del self.ghosts[key]
+                del self.ghosts[key], self.ever[key]
             else:
                 self.items[key] = before
+                self.ever[key] = before.data
         for key, item in list(self.ghosts.items()):
             if item.is_durable and happens():
                 self.write(key, item)
@@ -162,28 +164,28 @@ class SimulatedStore:
 
     def put(self, path: str, data: bytes) -> None:
         key = self._request("put", path)
-        storage, hits = self._storage, self._process.hits
+        storage, hits, weight = self._storage, self._process.hits, _weight(key)
         if storage.is_disk:
             self._write_aside(key)
             before = storage.items.get(key)
             storage.write(key, replace(self._item(data, is_durable=False), before=before))
             self._make_durable(key)
             return
-        if hits(Misfortune.PUT_LOST, key):
+        if hits(Misfortune.PUT_LOST, key, weight):
             raise Unavailable(f"{key}: no reply")
-        if hits(Misfortune.PUT_LATE, key):
+        if hits(Misfortune.PUT_LATE, key, weight):
             storage.late.append(lambda: storage.write(key, self._item(data)))
             raise Unavailable(f"{key}: no reply")
         storage.write(key, self._item(data))
-        if hits(Misfortune.PUT_TWICE, key):
+        if hits(Misfortune.PUT_TWICE, key, weight):
             storage.late.append(lambda: storage.write(key, self._item(data)))
-        if hits(Misfortune.PUT_UNANSWERED, key):
+        if hits(Misfortune.PUT_UNANSWERED, key, weight):
             raise Unavailable(f"{key}: no reply")
         self._process.step("put", key)
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         key = self._request("create", path)
-        storage, hits = self._storage, self._process.hits
+        storage, hits, weight = self._storage, self._process.hits, _weight(key)
         if storage.is_disk:
             self._write_aside(key)
             if key in storage.items:
@@ -191,16 +193,16 @@ class SimulatedStore:
             storage.write(key, self._item(data, is_durable=False))
             self._make_durable(key)
             return PutOutcome.CREATED
-        if hits(Misfortune.PUT_LOST, key):
+        if hits(Misfortune.PUT_LOST, key, weight):
             return PutOutcome.UNKNOWN
-        if hits(Misfortune.PUT_LATE, key):
-            storage.late.append(lambda: self._create(key, data) and None)
+        if hits(Misfortune.PUT_LATE, key, weight):
+            storage.late.append(partial(self._create, key, data))
             return PutOutcome.UNKNOWN
         outcome = self._create(key, data)
         self._process.note("create", key, outcome.value)
-        if hits(Misfortune.PUT_TWICE, key):
+        if hits(Misfortune.PUT_TWICE, key, weight):
             outcome = self._create(key, data)
-        if hits(Misfortune.PUT_UNANSWERED, key):
+        if hits(Misfortune.PUT_UNANSWERED, key, weight):
             outcome = PutOutcome.UNKNOWN
         self._process.step("created", key)
         return outcome
@@ -210,7 +212,7 @@ class SimulatedStore:
             key = self._request("delete", path)
             self._storage.remove(key)
             if not self._storage.is_disk and self._process.hits(Misfortune.DELETE_LATE, key):
-                self._storage.late.append(lambda key=key: self._storage.remove(key))  # type: ignore[misc]
+                self._storage.late.append(partial(self._storage.remove, key))
 
     def sweep(self, prefix: str, before_ms: int) -> None:
         self._request("sweep", prefix)
@@ -270,6 +272,11 @@ class SimulatedStore:
         item = self._storage.items.get(key)
         if item is not None:
             self._storage.items[key] = replace(item, is_durable=True, before=None)
+
+
+def _weight(key: str) -> float:
+    """How much likelier something goes wrong with an object: commits are what matters most."""
+    return 4.0 if key.endswith(".json") else 0.7
 
 
 def key_of(location: str) -> str:

@@ -17,6 +17,7 @@ from txlake.settings import Settings
 from txlake.storage import open_store
 from txlake.storage.objects import BucketStore
 from txlake.system import System
+from txlake.transaction.lake_commit import commit_together
 
 
 def lake(name: str) -> RowSession:
@@ -34,13 +35,12 @@ def lake(name: str) -> RowSession:
 def test_a_commit_that_is_stopped_after_it_stands_is_not_told_as_rolled_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Seed 1002 of the first thousand: Ctrl-C between the ratification and its reply."""
+    """Ctrl-C between the ratification and its reply."""
     session = lake("stopped")
     session.rows("CREATE TABLE t (n INT) USING delta")
-    together = transaction.commit_together
 
     def stopped(*given: Any, **named: Any) -> None:
-        together(*given, **named)
+        commit_together(*given, **named)
         raise KeyboardInterrupt
 
     held = session.begin()

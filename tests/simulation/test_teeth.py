@@ -15,7 +15,8 @@ from tests.simulation.world import Failure
 from txlake.catalog import ratifying
 from txlake.catalog.commits import CommitLedger
 from txlake.conflict import rules_of_rows
-from txlake.conflict.winner import Winner
+from txlake.conflict.rules import RULES_AFTER_SELECTS
+from txlake.conflict.winner import Winner, summarise
 from txlake.ports import PutOutcome
 from txlake.protocol.actions import Action, encode_actions
 from txlake.protocol.file_names import commit_path
@@ -28,8 +29,8 @@ Off = Callable[[pytest.MonkeyPatch], None]
 
 
 def _without_rule(patch: pytest.MonkeyPatch, rule: Callable[..., Any]) -> None:
-    rules = tuple(one for one in following.RULES_AFTER_SELECTS if one is not rule)
-    assert len(rules) < len(following.RULES_AFTER_SELECTS)
+    rules = tuple(one for one in RULES_AFTER_SELECTS if one is not rule)
+    assert len(rules) < len(RULES_AFTER_SELECTS)
     patch.setattr(following, "RULES_AFTER_SELECTS", rules)
 
 
@@ -61,7 +62,6 @@ def own_commit_unrecognised(patch: pytest.MonkeyPatch) -> None:
     def summarised(*given: Any) -> Winner:
         return replace(summarise(*given), txn_id="another")
 
-    summarise = following.summarise
     patch.setattr(following, "summarise", summarised)
 
 

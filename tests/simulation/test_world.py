@@ -48,6 +48,8 @@ def test_promises_are_kept_and_each_misfortune_happens() -> None:
     assert counts["told committed"] > 300
     assert counts["told conflict"] > 30
     assert counts["deaths"] > 10
+    assert counts["log files cleaned"] > 0
+    assert counts["data files vacuumed"] > 0
     assert "seeds" in table({"all": counts})
 
 

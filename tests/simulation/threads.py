@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from functools import lru_cache, partial
 from typing import Any
 
 from tests.simulation.scheduler import Scheduler, Task
@@ -118,10 +119,7 @@ class _Condition:
             left_s = None if until_ms is None else (until_ms - self._threads.now_ms) / 1000
             self._lock.__exit__()
             try:
-                is_notified = self._threads.wait_until(
-                    lambda heard=heard: self._notices != heard,
-                    left_s,  # type: ignore[misc]
-                )
+                is_notified = self._threads.wait_until(partial(self._is_after, heard), left_s)
             finally:
                 self._lock.__enter__()
             if not is_notified:
@@ -130,6 +128,9 @@ class _Condition:
 
     def notify_all(self) -> None:
         self._notices += 1
+
+    def _is_after(self, heard: int) -> bool:
+        return self._notices != heard
 
     def __enter__(self) -> bool:
         return self._lock.__enter__()
@@ -206,8 +207,13 @@ class _CallersPool:
 THREADS = Threads()
 
 
-def _modules() -> Iterator[tuple[Any, str, object]]:
-    """Where txlake's modules say `threading` and the like, and what they get instead."""
+@lru_cache(maxsize=1)
+def _places(_modules: int) -> list[tuple[Any, str, object, object]]:
+    """Where txlake's modules say `threading` and the like, what that is, and what it gets to be."""
+    return [(module, name, vars(module)[name], new) for module, name, new in _found()]
+
+
+def _found() -> Iterator[tuple[Any, str, object]]:
     instead: Mapping[str, tuple[object, object]] = {
         "threading": (threading, THREADS),
         "ThreadPoolExecutor": (None, _CallersPool),
@@ -227,7 +233,7 @@ def _modules() -> Iterator[tuple[Any, str, object]]:
 @contextmanager
 def simulated_threads(scheduler: Scheduler) -> Iterator[None]:
     """txlake's locks, threads and pools are the scheduler's as long as this lasts."""
-    changed = [(module, name, vars(module)[name], new) for module, name, new in _modules()]
+    changed = _places(len(sys.modules))
     for module, name, _, new in changed:
         setattr(module, name, new)
     THREADS.scheduler = scheduler

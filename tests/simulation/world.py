@@ -10,9 +10,10 @@ import hashlib
 import random
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import Any
 
 from tests.simulation import definitions
 from tests.simulation.audit import Audit
@@ -47,16 +48,24 @@ class Outcome:
 
     Attributes:
         counts: of what happened, by name.
-        digest: of the trace: equal runs have equal ones.
         records: what the clients saw.
-        trace: a line each request and event.
+        events: the trace as it was noted.
     """
 
     kind: str
     counts: Mapping[str, int]
-    digest: str
     records: tuple[Record, ...]
-    trace: tuple[str, ...]
+    events: tuple[tuple[object, ...], ...]
+
+    @property
+    def digest(self) -> str:
+        """Of the trace: equal runs have equal ones."""
+        return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()
+
+    @property
+    def trace(self) -> tuple[str, ...]:
+        """A line each request and event."""
+        return _lines(self.events)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +115,7 @@ class World:
         self.records: list[Record] = []
         self.processes: list[Process] = []
         self.crashes = 0
+        self.open_transactions = 0
         self.tables: dict[str, tuple[str, str]] = {}  # by name: the catalog's id, the key
         self._since: dict[str, int] = {}  # the version of each table that the clients find
         self._trace: list[tuple[object, ...]] = []
@@ -121,11 +131,7 @@ class World:
 
     def note(self, *what: object) -> None:
         """Adds a line to the trace."""
-        self._trace.append((round(self.scheduler.now_ms - 1.8e12, 1), *what))
-
-    def trace(self) -> list[str]:
-        """The lines so far."""
-        return [" ".join(map(str, line)) for line in self._trace]
+        self._trace.append((self.scheduler.now_ms, *what))
 
     def kill(self, process: Process) -> None:
         """The process is gone; another comes, for what its clients have left to do."""
@@ -158,7 +164,7 @@ class World:
             with simulated_threads(self.scheduler):
                 self._run()
         except Exception as error:
-            raise Failure(self.case, error, self.luck.struck, self.trace()) from error
+            raise Failure(self.case, error, self.luck.struck, _lines(self._trace)) from error
         finally:
             if was_enabled:
                 gc.enable()
@@ -197,9 +203,10 @@ class World:
             counts[name] = counts.get(name, 0) + 1
         counts["deaths"] = self.crashes
         counts["turns"] = self.scheduler.turns
-        trace = tuple(self.trace())
-        digest = hashlib.sha256("\n".join(trace).encode()).hexdigest()
-        return Outcome(self.plan.kind, counts, digest, tuple(self.records), trace)
+        gone = self.storage.ever.keys() - self.storage.items.keys()
+        counts["log files cleaned"] = sum("/_delta_log/0" in key for key in gone)
+        counts["data files vacuumed"] = sum("/part-" in key for key in gone)
+        return Outcome(self.plan.kind, counts, tuple(self.records), tuple(self._trace))
 
     def _start(self, clients: list[Client], delay: float) -> None:
         """A process for these clients, after a while."""
@@ -214,8 +221,8 @@ class World:
             for client in clients:
                 self.scheduler.start(
                     f"{process} {client.name}",
-                    lambda client=client: client.run(process),
-                    group=process,  # type: ignore[misc]
+                    partial(client.run, process),
+                    group=process,
                 )
 
         self.scheduler.start(f"{process} boot", boot, group=process)
@@ -365,6 +372,11 @@ class World:
         expected = tuple(sorted(f"default.{name}" for name in self.plan.initial))
         if found.tables != expected:
             raise Doubt(f"recovered {found.tables}, expected {expected}: {found.unknown}")
+
+
+def _lines(events: Iterable[tuple[Any, ...]]) -> tuple[str, ...]:
+    """The trace as text; times are milliseconds since the world began."""
+    return tuple(f"{now - 1.8e12:.1f} {' '.join(map(str, what))}" for now, *what in events)
 
 
 def _patiently(open_it: Callable[[], object]) -> None:

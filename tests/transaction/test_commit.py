@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -19,7 +19,7 @@ from txlake.errors import (
     Unavailable,
     UnsupportedFeature,
 )
-from txlake.ports import PutOutcome
+from txlake.ports import PutOutcome, StoredObject
 from txlake.protocol.actions import (
     Add,
     CommitInfo,
@@ -400,6 +400,25 @@ def test_looking_in_vain_is_unknown_too() -> None:
 def test_a_commit_that_is_there_but_cant_be_read_is_unknown() -> None:
     store, transaction = scripted("sent_twice_and_followed")
     with pytest.raises(OutcomeUnknown):
+        transaction.commit()
+    assert commit_path(1) in store.files
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_a_commit_sent_twice_that_no_listing_tells_of_is_unknown(
+    monkeypatch: pytest.MonkeyPatch, away: bool
+) -> None:
+    """Seed 204 of the simulation: it was told as refused, and stood."""
+    store, transaction = scripted("sent_twice")
+
+    def listed(prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
+        found = list(Script.list(store, prefix, start_after))
+        if away and commit_path(1) in store.files:
+            raise Unavailable("away")
+        return iter([one for one in found if one.path != commit_path(1)])
+
+    monkeypatch.setattr(store, "list", listed)
+    with pytest.raises(OutcomeUnknown, match="version 1"):
         transaction.commit()
     assert commit_path(1) in store.files
 

@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import pytest
 
+from tests.simulation.scheduler import Killed
 from tests.support.ledger import SimulatedLedger
-from tests.support.simulation import Crashed
 from tests.transaction.lake_of import LakeOf
 from tests.transaction.log_of import Clock, FakeStore, add
 from txlake.protocol.file_names import STAGED_FOLDER, commit_path
@@ -35,12 +35,12 @@ class Death:
             self.calls.append(name)
             is_last = len(self.calls) - 1 == self.at
             if is_last and not self.is_after:
-                raise Crashed
+                raise Killed
             try:
                 return call(*args, **more)
             finally:
                 if is_last:
-                    raise Crashed
+                    raise Killed
 
         return mortal
 
@@ -118,7 +118,7 @@ def test_all_of_it_or_nothing(inline_bytes_max: int, is_after: bool) -> None:
     for at in range(len(calls)):
         place = Place(inline_bytes_max)
         death = Death(at, is_after)
-        with pytest.raises(Crashed):
+        with pytest.raises(Killed):
             work(place.process(death))
         assert death.calls == calls[: at + 1]
         found = [place.files(name) for name in BOTH]
@@ -161,7 +161,7 @@ def test_every_write_of_the_protocol_was_a_place_to_die() -> None:
 def test_what_was_staged_by_the_dead_is_no_part_of_any_table() -> None:
     place = Place(0)
     calls = requests(0)
-    with pytest.raises(Crashed):
+    with pytest.raises(Killed):
         work(place.process(Death(calls.index("ledger.ratify"))))
     left = [path for path in place.stores["a"].files if path.startswith(STAGED_FOLDER)]
     assert len(left) == 1

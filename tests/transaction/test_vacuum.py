@@ -429,3 +429,19 @@ def test_a_lost_reply_is_looked_up(arrived: bool) -> None:
         with pytest.raises(OutcomeUnknown, match="VACUUM START"):
             vacuum(table.open())
         assert "orphan" in table.paths, "nothing is deleted before the start is known"
+
+
+def test_a_commit_that_the_client_sent_twice_is_made_once() -> None:
+    table = _table(add("live"))
+    table.clock.time_ms = _NOW
+    put = table.store.put_if_absent
+
+    def twice(path: str, data: bytes) -> PutOutcome:
+        put(path, data)
+        return put(path, data)  # the first reply was lost, and the client tried again
+
+    table.store.put_if_absent = twice  # type: ignore[method-assign]
+    vacuum(table.open())
+    assert [row["operation"] for row in table.open().history()] == [
+        "VACUUM END", "VACUUM START", "WRITE",
+    ]  # fmt: skip

@@ -31,7 +31,7 @@ class CommitLoop:
         self._log = log
         self._proposal = proposal
         self._following = Following(log, proposal)
-        self._lost: int | None = None  # the version of a put whose reply was lost
+        self._lost: int | None = None  # the version of a put that may be there, or arrive
         self._replies_lost = 0
         self._is_made = False
 
@@ -72,6 +72,7 @@ class CommitLoop:
                     self._is_made = True
                     return following.committed(attempt, snapshot)
                 case PutOutcome.EXISTS:
+                    self._lost = version  # until it is seen whose it is: a client may send twice
                     self._wait(attempt)
                     found = self._catch_up(at_least=version)
                     if found is not None:
@@ -128,6 +129,8 @@ class CommitLoop:
         if latest is None:
             return None
         if latest.version < at_least:
+            if log.find_txn_id(at_least) != self._proposal.about.txn_id:
+                self._lost = None
             raise CorruptTable(
                 f"{log.name}: {commit_path(at_least)} exists, but the listing of _delta_log ends "
                 f"at version {latest.version}; the store's listing is not consistent"

@@ -315,12 +315,14 @@ def _tell(
         info = commit_info(about, now_ms=now, in_commit_ms=time, tags={})
         version = base.version + 1
         outcome = log.write_commit(version, [info])
-        if outcome is PutOutcome.UNKNOWN and log.find_txn_id(version) != txn_id:
+        # A commit that is there may be our own: the store's client sent it twice.
+        is_ours = outcome is PutOutcome.CREATED or log.find_txn_id(version) == txn_id
+        if outcome is PutOutcome.UNKNOWN and not is_ours:
             raise OutcomeUnknown(
                 f"{log.name}: {operation}: whether version {version} was written isn't known; look "
                 f"for txnId {txn_id} in it. No data changes with that commit"
             )
-        if outcome is not PutOutcome.EXISTS:
+        if is_ours:
             committed = base.apply([info], version=version, timestamp_ms=now)
             log.adopt(committed)
             after_commit(log, committed, txn_id=txn_id)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.catalog.ledgers import User, prepared
 from txlake.catalog import Catalog
 from txlake.system import System
 
@@ -26,9 +27,31 @@ def opened(url: str) -> Iterator[Callable[[], Catalog]]:
     catalogs: list[Catalog] = []
 
     def open_it() -> Catalog:
-        catalogs.append(Catalog(url, System()))
+        catalogs.append(Catalog(prepared(url), System()))
         return catalogs[-1]
 
     yield open_it
     for catalog in catalogs:
         catalog.close()
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """The URL of a new catalog in a SQLite file, for what is the same on each database."""
+    return prepared(f"sqlite:///{tmp_path / 'lake.db'}")
+
+
+@pytest.fixture
+def sqlite_user(sqlite_url: str) -> Iterator[User]:
+    """A session in that catalog."""
+    catalog = Catalog(sqlite_url, System())
+    yield User(catalog)
+    catalog.close()
+
+
+@pytest.fixture
+def sqlite_other(sqlite_url: str) -> Iterator[User]:
+    """A session of another process there."""
+    catalog = Catalog(sqlite_url, System())
+    yield User(catalog)
+    catalog.close()

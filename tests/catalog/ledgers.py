@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 
 import sqlalchemy as sa
 
@@ -93,6 +96,22 @@ def new(table_id: str, *, database: str = "default", head: int | None = None) ->
         id=table_id, database=database, name=table_id, location=f"file:///{table_id}",
         managed=True, head=head,
     )  # fmt: skip
+
+
+def prepared(url: str) -> str:
+    """Makes a new catalog in the database, if that is a SQLite file: a copy, which costs little."""
+    path = sa.make_url(url).database
+    if url.startswith("sqlite:///") and path and not Path(path).exists():
+        Path(path).write_bytes(_new_catalog())
+    return url
+
+
+@cache
+def _new_catalog() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "catalog.db"
+        Catalog(f"sqlite:///{path}", System_).close()
+        return path.read_bytes()
 
 
 def execute(url: str, *statements: str) -> None:

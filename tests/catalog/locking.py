@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from tests.catalog.ledgers import prepared
 from txlake.catalog import Catalog
 from txlake.catalog.database import Database
 from txlake.catalog.locks import LockEntry, Locks
@@ -100,7 +101,7 @@ class Process:
 @contextmanager
 def parties_on(url: str) -> Iterator[Parties]:
     """Parties on a new catalog."""
-    Catalog(url, System()).close()
+    Catalog(prepared(url), System()).close()
     made = Parties(url=url)
     try:
         yield made

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.catalog.ledgers import User
+from tests.catalog.ledgers import User, prepared
 from tests.catalog.processes import started
 from txlake.catalog import Catalog, TableEntry, matches
 from txlake.errors import InvalidRequest, Unavailable
@@ -23,7 +23,7 @@ def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]
     """An empty catalog."""
     url = "sqlite://"
     if request.param == "file":
-        url = f"sqlite:///{tmp_path / 'catalog.db'}"
+        url = prepared(f"sqlite:///{tmp_path / 'catalog.db'}")
     if request.param == "server":
         url = request.getfixturevalue("postgres_url")
     catalog = Catalog(url, System())
@@ -185,7 +185,7 @@ def test_threads_share_it(catalog: Catalog) -> None:
 
 PROGRAM = """
 import sys
-from tests.catalog.ledgers import User
+from tests.catalog.ledgers import User, prepared
 from txlake.catalog import Catalog
 from txlake.errors import InvalidRequest
 from txlake.system import System

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from tests.catalog.ledgers import User, execute, new, selected, version
 from txlake.catalog import Catalog
+from txlake.catalog.grouping import Group, Interrupted
 from txlake.errors import InvalidRequest, Unavailable
-from txlake.ports import Head, Moved, Ratified, Reserved, TableCommit
+from txlake.ports import DroppedTable, Head, Moved, Ratified, Reserved, TableCommit
 
 ENDED = "nothing was heard of its session.*run it again"
 
@@ -180,6 +182,52 @@ def test_published_commits_lose_their_bytes(user: User, url: str) -> None:
     assert ledger.pending_tables() == []
     user.write(version("a", 3))
     assert ledger.head("a") == Head(version=3, pending=(version("a", 3),))
+
+
+def test_a_living_table_is_not_among_the_dropped(sqlite_user: User) -> None:
+    sqlite_user.create("a", "b")
+    sqlite_user.ratify(names=(DroppedTable(id="a"),))
+    dropped = sqlite_user.catalog.ledger.dropped_tables()
+    assert [(table.table_id, table.pending) for table in dropped] == [("a", (version("a", 0),))]
+
+
+class Stopped:
+    """A group whose leader is stopped: after it did what is asked, or before."""
+
+    def __init__(self, group: Group[Any, Any], *, is_done: bool) -> None:
+        self._group = group
+        self._is_done = is_done
+        self.asked = 0
+
+    def ask(self, asked: object) -> object:
+        self.asked += 1
+        if self.asked == 1:
+            if self._is_done:
+                self._group.ask(asked)
+            raise Interrupted
+        return self._group.ask(asked)
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_when_the_leader_was_stopped_it_is_looked_for(
+    sqlite_user: User, is_done: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sqlite_user.create("a")
+    ledger = sqlite_user.catalog.ledger
+    stopped = Stopped(ledger._ratifying, is_done=is_done)
+    monkeypatch.setattr(ledger, "_ratifying", stopped)
+    assert sqlite_user.write(version("a", 1)).sequence == ledger.sequence() == 2
+    assert stopped.asked == (1 if is_done else 2)
+
+
+def test_a_publication_whose_leader_was_stopped_is_noted(
+    sqlite_user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sqlite_user.create("a")
+    ledger = sqlite_user.catalog.ledger
+    monkeypatch.setattr(ledger, "_publishing", Stopped(ledger._publishing, is_done=False))
+    ledger.publishes({"a": 0})
+    assert ledger.pending_tables() == []
 
 
 def test_the_newest_commits_are_listed(user: User) -> None:

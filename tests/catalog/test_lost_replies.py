@@ -9,19 +9,23 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.pool import PoolProxiedConnection
 
-from tests.catalog.ledgers import User, new, version
+from tests.catalog.ledgers import User, new, prepared, version
 from tests.postgresql import PostgresServer
 from txlake.catalog import Catalog
 from txlake.errors import OutcomeUnknown, Unavailable
-from txlake.ports import Head, Moved, Ratified
+from txlake.ports import Head, Moved, Ratification, Ratified
 from txlake.system import System
 
 
 class Unwaiting(System):
-    """Doesn't wait."""
+    """Doesn't wait, and keeps how long it would have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[float] = []
 
     def wait_ms(self, duration_ms: float) -> None:
-        pass
+        self.waits.append(duration_ms)
 
 
 class Line:
@@ -49,7 +53,7 @@ class Line:
 
 @pytest.fixture
 def user(url: str) -> Iterator[User]:
-    catalog = Catalog(url, Unwaiting())
+    catalog = Catalog(prepared(url), Unwaiting())
     yield User(catalog)
     catalog.close()
 
@@ -89,6 +93,10 @@ def test_looking_is_done_again_when_the_line_fails_again(user: User, line: Line)
     user.create("a")
     line.lost_after = 3
     assert user.write(version("a", 1)).sequence == 2
+    system = user.catalog._on.system
+    assert isinstance(system, Unwaiting)
+    first, second = system.waits
+    assert 50 <= first < 100 <= second < 200
 
 
 def test_what_can_not_be_seen_is_said(user: User, line: Line) -> None:
@@ -108,6 +116,18 @@ def test_who_came_too_late_is_told_so_whatever_became_of_the_commit(user: User, 
     line.lost_before = 1
     assert user.ratify(version("a", 7)) == Moved(heads={"a": 0})
     assert user.catalog.ledger.sequence() == 1
+
+
+def test_who_came_too_late_is_told_so_though_nothing_can_be_seen(user: User, line: Line) -> None:
+    user.create("a", "b")
+    requests = [
+        Ratification(transaction_id=user.begin(), commits=(version(name, number),))
+        for name, number in (("a", 1), ("b", 7))
+    ]
+    line.lost_after = 100
+    first, second = user.catalog.ledger._ratified(requests)
+    assert isinstance(first, OutcomeUnknown)
+    assert second == Moved(heads={"b": 0})
 
 
 def test_before_the_commit_nothing_is_done_and_nothing_looked_for(

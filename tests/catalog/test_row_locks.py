@@ -15,8 +15,9 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from tests.catalog.ledgers import User, version
+from tests.catalog.locking import wants
+from tests.catalog.waiting import Script, ScriptedBell
 from txlake.catalog import Catalog
-from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.ports import DroppedTable
 from txlake.system import System
 
@@ -24,9 +25,9 @@ LOCKED = re.compile(r"FROM (\w+)(?:(?!FROM).)* FOR (UPDATE|SHARE)(?: OF ([\w, ]+
 
 
 @pytest.fixture
-def user() -> Iterator[User]:
+def user(sqlite_url: str) -> Iterator[User]:
     """A session in a catalog that has the tables a and b and the database d."""
-    catalog = Catalog("sqlite://", System())
+    catalog = Catalog(sqlite_url, System())
     catalog.create_database("d")
     user = User(catalog)
     user.create("a", "b")
@@ -44,14 +45,14 @@ def locking(catalog: Catalog) -> Iterator[list[str]]:
     ) -> None:
         if not isinstance(statement, sa.Select | sa.Update):
             return
-        made = statement.compile(dialect=postgresql.dialect())
+        made = statement.compile(dialect=postgresql.dialect())  # type: ignore[no-untyped-call]
         if locked := LOCKED.search(str(made)):
             relation, how, of = locked.groups()
             values = [str(value) for value in made.params.values() if isinstance(value, str)]
             name = values[0] if relation == "txlake_counters" else (of or relation)
             found.append(name.replace("txlake_", "") + ("" if how == "UPDATE" else " shared"))
 
-    engines = {catalog._on._durable, catalog._on._light}  # one, of a database in memory
+    engines = {catalog._on._durable, catalog._on._light}
     for engine in engines:
         sa.event.listen(engine, "before_execute", look)
     try:
@@ -68,10 +69,16 @@ def forget(user: User) -> None:
 
 
 def lock(user: User) -> None:
-    request = LockRequest(
-        resource=Resource(type=ResourceType.OBJECT, database=1, entity=1), mode=LockMode.X
-    )
-    user.catalog.locks.acquire(user.session, user.begin(), [request], 0)
+    user.catalog.locks.acquire(user.session, user.begin(), wants("X"), 0)
+
+
+def wait_for_a_lock(user: User) -> None:
+    script, locks = Script(), user.catalog.locks
+    locks._bell = ScriptedBell(script)
+    holder, waiter = user.begin(), user.begin()
+    locks.acquire(user.session, holder, wants("X"), 0)
+    script.then(lambda: locks.release(holder))
+    locks.acquire(user.session, waiter, wants("X"), -1)
 
 
 OPERATIONS: dict[str, tuple[Callable[[User], object], list[str]]] = {
@@ -99,6 +106,7 @@ OPERATIONS: dict[str, tuple[Callable[[User], object], list[str]]] = {
         forget,
         ["sessions", "transactions, counters", "tables", "tables", "sequence"],
     ),
+    "note a clearing": (lambda user: user.catalog.ledger.note_clearing("a"), ["sequence"]),
     "reserve": (
         lambda user: user.catalog.ledger.reserve(user.begin(), ["a"]),
         ["sessions", "sessions", "transactions shared", "tables"],
@@ -106,6 +114,7 @@ OPERATIONS: dict[str, tuple[Callable[[User], object], list[str]]] = {
     "look for a lost reply": (lambda user: user.catalog.ledger._looked_up(["1"]), ["sequence"]),
     "renew leases": (lambda user: user.catalog.sessions.renew(), ["sessions"]),
     "lock": (lock, ["sessions"]),
+    "wait for a lock": (wait_for_a_lock, ["sessions", "sessions", "lock"]),
 }
 
 

@@ -1,0 +1,124 @@
+"""Open transactions: what is noted of one, and nothing of another."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.catalog.ledgers import User, selected
+from txlake.catalog.grouping import Group, Interrupted
+from txlake.errors import Unavailable
+
+
+@pytest.fixture
+def user(sqlite_user: User) -> User:
+    return sqlite_user
+
+
+def refuse() -> None:
+    raise Unavailable("catalog: it rains")
+
+
+def test_what_one_reads_is_noted_of_it_alone(user: User) -> None:
+    transactions = user.catalog.transactions
+    reads, other = user.begin(), user.begin()
+    user.create("a")
+    assert transactions.pin(reads) == 1
+    assert {entry.id: entry.sequence for entry in transactions.listed()} == {reads: 1, other: None}
+    user.create("b")
+    assert transactions.pin("nobody") == 2
+    assert {entry.id: entry.sequence for entry in transactions.listed()} == {reads: 1, other: None}
+
+
+def test_one_is_killed_and_the_other_is_not(user: User) -> None:
+    first, second = user.begin(), user.begin()
+    transactions = user.catalog.transactions
+    transactions.kill(first)
+    assert [transactions.is_killed(one) for one in (first, second)] == [True, False]
+    assert [transactions.is_alive(one) for one in (first, second)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda user, one: user.catalog.transactions.end(one),
+        lambda user, one: user.catalog.transactions.kill(one),
+        lambda user, one: user.catalog.locks.release(one),
+    ],
+)
+def test_turns_of_others_stay(
+    user: User, end: Callable[[User, str], None], sqlite_url: str
+) -> None:
+    user.create("a", "b")
+    ends, stays = user.begin(), user.begin()
+    for one, name in ((ends, "a"), (stays, "b")):
+        assert user.catalog.ledger.reserve(one, [name])
+    end(user, ends)
+    assert selected(sqlite_url, "SELECT transaction_id FROM txlake_locks") == [(stays,)]
+
+
+class Few(deque[str]):
+    """Not looked at for ever."""
+
+    looks = 0
+
+    def __len__(self) -> int:
+        self.looks += 1
+        assert self.looks < 20
+        return super().__len__()
+
+
+def test_each_abandoned_one_is_ended_once(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    transactions = user.catalog.transactions
+    monkeypatch.setattr(transactions, "_abandoned", Few())
+    gone, stays = [user.begin(), user.begin()], user.begin()
+    for one in gone:
+        transactions.abandon(one)
+    assert transactions.end_abandoned() == gone
+    assert transactions.end_abandoned() == []
+    assert [entry.id for entry in transactions.listed()] == [stays]
+
+
+def test_without_abandoned_ones_the_database_is_not_asked(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(user.catalog._on, "noting", refuse)
+    assert user.catalog.transactions.end_abandoned() == []
+
+
+def test_while_all_live_nobody_waits_for_who_asks_for_the_oldest(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oldest = user.begin()
+    transactions = user.catalog.transactions
+    [entry] = transactions.listed()
+    monkeypatch.setattr(user.catalog._on, "writing", refuse)
+    assert entry.id == oldest
+    assert transactions.oldest_begin_ms() == entry.begin_ms
+
+
+class Stopped:
+    """A group whose leader is stopped after it did what is asked."""
+
+    def __init__(self, group: Group[Any, Any]) -> None:
+        self._group = group
+        self._is_first = True
+
+    def ask(self, asked: object) -> object:
+        done = self._group.ask(asked)
+        if self._is_first:
+            self._is_first = False
+            raise Interrupted
+        return done
+
+
+def test_a_beginning_whose_leader_was_stopped_is_one(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transactions = user.catalog.transactions
+    monkeypatch.setattr(transactions, "_beginning", Stopped(transactions._beginning))
+    number = transactions.begin("x", user.session)
+    assert [(entry.id, entry.number) for entry in transactions.listed()] == [("x", number)]

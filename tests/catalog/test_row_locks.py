@@ -45,7 +45,8 @@ def locking(catalog: Catalog) -> Iterator[list[str]]:
     ) -> None:
         if not isinstance(statement, sa.Select | sa.Update):
             return
-        made = statement.compile(dialect=postgresql.dialect())  # type: ignore[no-untyped-call]
+        dialect: sa.Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+        made = statement.compile(dialect=dialect)
         if locked := LOCKED.search(str(made)):
             relation, how, of = locked.groups()
             values = [str(value) for value in made.params.values() if isinstance(value, str)]

@@ -58,7 +58,7 @@ def identity(mark: int, **more: object) -> Metadata:
 
 
 def columns_of(table: Metadata) -> Columns:
-    fields: Columns = json.loads(table.schema_string)["fields"]
+    fields: Columns = json.loads(table.schema_string or "")["fields"]
     return fields
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 MODELS = Path(__file__).parents[2] / "models"
-RUNS = {
+RUNS: dict[str, list[tuple[str, ...]]] = {
     "path_commit": [()],
     "lake_commit": [(), ("PUBLISHING",), ("VACUUMING",)],
 }
 # What is taken away, with what else is defined, and the invariant that it was for.
-BROKEN = {
+BROKEN: dict[str, list[tuple[tuple[str, ...], str]]] = {
     "path_commit": [
         (("OWN",), "once"),
         (("HOPE",), "told_committed"),

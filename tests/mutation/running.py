@@ -178,7 +178,7 @@ def traced(item: pytest.Item, files: dict[str, str]) -> tuple[Outcome, dict[str,
         outcome = run(item)
     finally:
         sys.settrace(None)
-        threading.settrace(None)  # type: ignore[arg-type]
+        threading.settrace(None)
     for code, left in wanted.items():
         ran = {line for *_, line in code.co_lines() if line is not None} - left
         lines[files[code.co_filename]] |= ran

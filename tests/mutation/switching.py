@@ -103,7 +103,7 @@ def _constants(module: ModuleType, tree: ast.Module, line: int) -> Iterator[None
 def _exchange(old: object, new: object) -> None:
     """In every module of txlake and of its tests, and in the defaults of their functions."""
     for name, module in list(sys.modules.items()):
-        if module is None or name.split(".")[0] not in ("txlake", "tests"):
+        if name.split(".")[0] not in ("txlake", "tests"):
             continue
         for key, value in list(vars(module).items()):
             if value is old:

@@ -90,8 +90,8 @@ class LakeRounds:
                 self._ask(0, statements=one)
             for name, folder in folders.items():
                 work = Work("first", ((name, _first(name)),), None)
-                for table, one in self._worked(0, work, folders, killed=False):
-                    done[table].append(one)
+                for table, made in self._worked(0, work, folders, killed=False):
+                    done[table].append(made)
                 assert latest(folder) == 1
             ended = threading.Event()
             filling = threading.Thread(target=self._fill, args=(seed, disk, ended))
@@ -102,8 +102,8 @@ class LakeRounds:
                     for number in range(len(self._workers))
                 ]
                 for future in running:
-                    for table, one in future.result():
-                        done[table].append(one)
+                    for table, made in future.result():
+                        done[table].append(made)
             ended.set()
             filling.join()
             faults = self._audited(seed, place, folders, done, readers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -144,7 +144,7 @@ def test_versions_are_compared_as_far_as_their_files_are_there(tmp_path: Path) -
 
 
 def test_what_overwrites_leaves_what_it_overlooks() -> None:
-    row = {"id": 1, "k": 0, "n": 0, "s": ""}
+    row: Mapping[str, int | str | None] = {"id": 1, "k": 0, "n": 0, "s": ""}
     states = [
         State(COLUMNS, {}),
         State(COLUMNS, {1: row}),

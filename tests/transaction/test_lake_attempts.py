@@ -28,7 +28,7 @@ def deletions(lake: LakeOf, name: str) -> list[str]:
 
 def waits_of(lake: LakeOf) -> list[float]:
     waited: list[float] = []
-    lake.clock.wait_ms = waited.append  # type: ignore[method-assign]
+    lake.clock.wait_ms = waited.append  # type: ignore[method-assign, assignment]
     return waited
 
 

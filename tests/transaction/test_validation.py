@@ -60,7 +60,7 @@ CATALOGS = msgspec.structs.replace(
 VECTORS_ON = {"delta.enableDeletionVectors": "true"}
 
 
-def table(settings: Metadata, *files: Add, protocol: Protocol = FULL) -> Snapshot:
+def table(settings: Metadata, *files: Add | DomainMetadata, protocol: Protocol = FULL) -> Snapshot:
     return Snapshot.empty("t").apply([protocol, settings, *files], version=3, timestamp_ms=1)
 
 

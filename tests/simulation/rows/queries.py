@@ -179,6 +179,8 @@ class _Select:
         where = node.args.get("where")
         if where is not None:
             holds = self._compiler(found).condition(where.this)
+            if isinstance(where.this, exp.Null):
+                raise InvalidRequest("FILTER_NOT_BOOLEAN: NULL is no condition of a query")
             found = Rows(found.names, [r for r in found.rows if holds((*self._outer, *r))])
         if self._is_grouped():
             made, inputs = self._grouped(found)

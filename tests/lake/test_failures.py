@@ -68,11 +68,11 @@ class Overwriting:
 def test_a_store_that_overwrites_is_refused_by_name(
     t: txlake.Lake, folder: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def overwriting(location: str, options: object = None) -> Overwriting:
+    def overwriting(location: str, _: object) -> Overwriting:
         return Overwriting(open_store(location))
 
-    monkeypatch.setattr(txlake.session.engine, "open_store", overwriting)
     with txlake.connect(str(folder.parent), spark=spark) as lake:
+        monkeypatch.setattr(lake._session.engine, "open_store", overwriting)
         assert lake.read("t").count() == 2
         for text in (
             "INSERT INTO t VALUES (3)",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import PySparkException
 from typer.testing import CliRunner
 
 import txlake
@@ -110,8 +111,8 @@ def _whole(error: BaseException) -> str:
     return "".join(traceback.format_exception(error)) + repr(error)
 
 
-def _failing(work: Callable[[], object]) -> str:
-    with pytest.raises(TxlakeError) as raised:
+def _failing(work: Callable[[], object], kind: type[Exception] = TxlakeError) -> str:
+    with pytest.raises(kind) as raised:
         work()
     return _without_source(_whole(raised.value))
 
@@ -255,7 +256,7 @@ def test_nothing_of_a_lake_on_a_bucket_holds_a_credential(
                     client.delete_object(Bucket="lake", Key=item["Key"])
         # Its files are gone: tasks say so.
         spark.catalog.clearCache()
-        shown += _failing(lambda: lake.sql("SELECT sum(id) FROM u").collect())
+        shown += _failing(lambda: lake.sql("SELECT sum(id) FROM u").collect(), PySparkException)
     assert SENTINEL not in shown
     assert SENTINEL.encode() not in b"".join(
         path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()

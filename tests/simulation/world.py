@@ -8,9 +8,10 @@ from __future__ import annotations
 import gc
 import hashlib
 import random
+import re
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -21,13 +22,13 @@ from tests.simulation.books import instants_of, lake_books, path_books
 from tests.simulation.case import Case, Shape, shape_of
 from tests.simulation.clients import Client
 from tests.simulation.database import disk
-from tests.simulation.history import Books, Doubt, Record
+from tests.simulation.history import Books, Doubt, Record, Told
 from tests.simulation.luck import Luck, Misfortune, Struck
 from tests.simulation.process import WAREHOUSE, Interrupted, Process
 from tests.simulation.programs import Plan
 from tests.simulation.rows import RowSession
 from tests.simulation.scheduler import Scheduler
-from tests.simulation.statements import COLUMNS, Insert, State
+from tests.simulation.statements import COLUMNS, Insert, Select, State
 from tests.simulation.stores import ROOT, Storage
 from tests.simulation.threads import simulated_threads
 from txlake.catalog import Catalog
@@ -37,6 +38,7 @@ from txlake.session.recovery import recover
 from txlake.settings import Settings
 from txlake.statements import TableName
 
+_COMMIT = re.compile(r"\d{20}\.json")
 _REBOOT_MS = 3_000
 _OPENINGS_MAX = 30
 _SETTLED_MS = 600_000
@@ -113,6 +115,7 @@ class World:
         )
         self.storage = Storage(is_disk=False)
         self.records: list[Record] = []
+        self._taken: list[tuple[int, str, int]] = []  # when, of which table, from which version on
         self.processes: list[Process] = []
         self.crashes = 0
         self.open_transactions = 0
@@ -150,9 +153,31 @@ class World:
             process.is_dead = True
         if self.shape.has_catalog:
             disk().lose_power()
+        there = set(self.storage.items)
         self.storage.lose_power(lambda: self.luck.random() < 0.5)
+        if not self.shape.has_catalog:
+            self._note_taken(there - self.storage.items.keys())
         for process in living:
             self.kill(process)
+
+    def _note_taken(self, gone: Set[str]) -> None:
+        """Commits of path tables that were seen already, and that the power took back."""
+        for name, (_, root) in self.tables.items():
+            logged = f"{root}/_delta_log/"
+            names = [key.removeprefix(logged) for key in gone if key.startswith(logged)]
+            versions = [int(key[:20]) for key in names if _COMMIT.fullmatch(key)]
+            if versions:
+                self._taken.append((self.scheduler.turns, name, min(versions)))
+
+    def _saw_taken(self, record: Record) -> bool:
+        """Whether it read, and did no more than read, what the power took back afterwards."""
+        has_only_read = all(isinstance(step.statement, Select) for step in record.steps)
+        if record.told is Told.COMMITTED and not has_only_read:
+            return False
+        return any(
+            record.begun <= turn and record.pins.get(table, -1) >= version
+            for turn, table, version in self._taken
+        )
 
     # The run
 
@@ -336,7 +361,8 @@ class World:
             newest = books.rows[name][max(books.rows[name])]
             if rows != newest:
                 raise Doubt(f"{name}: a reader sees {rows}, and the published log says {newest}")
-        audit = Audit(self.records, books, self._since, is_lake=self.shape.has_catalog)
+        records = [record for record in self.records if not self._saw_taken(record)]
+        audit = Audit(records, books, self._since, is_lake=self.shape.has_catalog)
         audit.check(is_fresh=Misfortune.LISTING_STALE not in self.luck.kinds)
         self.plan.check(final, self.records)
 

@@ -95,6 +95,8 @@ def drawn(
     accesses: list[Access] = []
     for _ in range(dice.choice([1, 2, 2, 3])):
         key, what = dice.choice(keys), dice.random()
+        if ("insert", key, number) in accesses:
+            continue  # a row of its own has no place yet among those that others add meanwhile
         if what < 0.35:
             accesses.append(("r", key, None))
         elif what < 0.55:

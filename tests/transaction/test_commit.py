@@ -12,6 +12,7 @@ from tests.transaction.log_of import START, Clock, FakeStore, LogOf, add, metada
 from txlake.conflict.levels import Level
 from txlake.errors import (
     ConcurrentAppendException,
+    Conflict,
     CorruptTable,
     InvalidRequest,
     OutcomeUnknown,
@@ -144,6 +145,23 @@ def test_a_gap_that_log_cleanup_left_is_not_filled() -> None:
     with pytest.raises(Exception, match=r"00000000000000000001\.json is missing"):
         transaction.commit()
     assert commit_path(1) not in table.paths
+
+
+def test_every_winner_is_checked_where_old_commits_were_cleaned_up() -> None:
+    table = LogOf(Settings()).create(add("a"))
+    for number in range(1, 11):
+        append(table, f"f{number}")
+    ours, theirs = begin(table), begin(table)
+    for one in (ours, theirs):
+        file = one.base.files.get(("a", None))
+        assert file is not None
+        one.stage([file.removed(timestamp_ms=1)], operation="DELETE")
+    theirs.commit()
+    append(table, "later")
+    table.remove_file(commit_path(0))
+    with pytest.raises(Conflict):
+        ours.commit()
+    assert commit_path(13) not in table.paths
 
 
 def test_nothing_to_commit_makes_no_version_and_asks_nothing() -> None:

@@ -1,6 +1,6 @@
 # Every target sets up what it needs by itself: .venv, and Java 17 (tools/setup.sh).
 PYTHON := .venv/bin/python
-TEST_PROCESSES ?= 2
+TEST_PROCESSES ?= 3
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 # Of the soak and of fuzz: how long; the first has the seed SEED, 1 without one.
@@ -8,7 +8,7 @@ MINUTES ?= 30
 # Of the simulation: how many seeds from which one on; SEED is one of them alone.
 SEEDS ?= 10000
 FROM ?= 1
-SIM_ARGS = $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --from $(FROM) --processes $(TEST_PROCESSES))
+SIM_ARGS = $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --from $(FROM))
 # The older releases that the tests know, and the client of the one in requirements.lock.
 SPARK_OLDER := 4.0.5 4.1.4
 SPARK_CLIENT := 4.2.0

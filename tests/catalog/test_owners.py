@@ -208,6 +208,7 @@ class Beating:
 
 
 def test_a_heart_beats_until_it_is_stopped(beats: threading.Semaphore) -> None:
+    others = hearts()
     beating = Beating(beats)
     beating.heart.stop()
     beating.heart.start()
@@ -216,9 +217,9 @@ def test_a_heart_beats_until_it_is_stopped(beats: threading.Semaphore) -> None:
     beating.heart.start()
     beating.heart.start()
     assert all(beats.acquire(timeout=30) for _ in range(3))
-    assert hearts() == 1
+    assert len(hearts() - others) == 1
     beating.heart.stop()
-    assert hearts() == 0
+    assert hearts() <= others
 
 
 def test_a_heart_does_not_keep_its_owner(beats: threading.Semaphore) -> None:
@@ -234,14 +235,15 @@ def test_a_heart_does_not_keep_its_owner(beats: threading.Semaphore) -> None:
 
 
 def test_an_open_session_has_a_heart(url: str) -> None:
-    catalog = Catalog(url, System())
     others = hearts()
+    catalog = Catalog(url, System())
     catalog.sessions.open()
     catalog.sessions.open()
-    assert hearts() == others + 1
+    assert len(hearts() - others) == 1
     catalog.close()
-    assert hearts() == others
+    assert hearts() <= others
 
 
-def hearts() -> int:
-    return sum(thread.name == "txlake-heartbeat" for thread in threading.enumerate())
+def hearts() -> set[threading.Thread]:
+    """Those of the process: tests beside may have lakes open."""
+    return {one for one in threading.enumerate() if one.name == "txlake-heartbeat"}

@@ -32,7 +32,7 @@ from txlake.spark.types import delta_schema, quote, spark_type
 from txlake.spark.work import Work, condition_text
 from txlake.spark.writing import ACTION, Written, write_frame
 from txlake.statements import Assignment, Default, Expression, SqlText
-from txlake.transaction.change import Change
+from txlake.transaction.change import Change, Read
 
 _FEW_ROWS = 20_000
 _ONE_TASK_BYTES = 64 * 1024 * 1024
@@ -78,20 +78,27 @@ def delete(work: Work, condition: Expression | None, alias: str | None = None) -
         counted = sum(map(len, replaced.values()))
         deletions = delete_positions(work, partly, replaced)
     count = rows_removed + counted
+    return deletion(condition, read, removed, deletions, count)
+
+
+def deletion(
+    condition: Expression | None, read: Read, removed: Deletions, rest: Deletions, count: int
+) -> Change:
+    """What a DELETE of `count` rows does: files that go whole, and rows of the rest."""
     return Change(
         operation="DELETE",
         parameters={"predicate": [] if condition is None else [condition_text(condition)]},
-        actions=(*removed.actions, *deletions.actions),
+        actions=(*removed.actions, *rest.actions),
         metrics={
-            "numRemovedFiles": removed.files_removed + deletions.files_removed,
-            "numRemovedBytes": removed.bytes_removed + deletions.bytes_removed,
-            "numCopiedRows": deletions.rows_copied,
+            "numRemovedFiles": removed.files_removed + rest.files_removed,
+            "numRemovedBytes": removed.bytes_removed + rest.bytes_removed,
+            "numCopiedRows": rest.rows_copied,
             "numDeletedRows": count,
-            "numDeletionVectorsAdded": deletions.vectors_added,
-            "numDeletionVectorsRemoved": removed.vectors_removed + deletions.vectors_removed,
+            "numDeletionVectorsAdded": rest.vectors_added,
+            "numDeletionVectorsRemoved": removed.vectors_removed + rest.vectors_removed,
             "numDeletionVectorsUpdated": 0,
-            "numAddedFiles": deletions.files_added,
-            "numAddedBytes": deletions.bytes_added,
+            "numAddedFiles": rest.files_added,
+            "numAddedBytes": rest.bytes_added,
             "numAddedChangeFiles": 0,
         },
         reads=(read,),

@@ -28,7 +28,7 @@ from txlake.protocol.actions import Action
 from txlake.protocol.schema_change import merge_schemas
 from txlake.protocol.types import Field, Struct
 from txlake.spark import rows
-from txlake.spark.deletions import delete_positions
+from txlake.spark.deletions import Deletions, delete_positions
 from txlake.spark.dml import column_path, few_rows_max
 from txlake.spark.executor import (
     DELETE_BY_SOURCE,
@@ -77,18 +77,29 @@ def merge(work: Work, statement: Merge, source: DataFrame, evolve: EvolveSchema)
     files, written, read = _written(work, statement, source, read)
     distinct = _replaced(written)
     deletions = delete_positions(work, files, written.replaced)
-    counts = _counts(written, distinct)
-    added = (*deletions.actions, *written.adds)
+    return merged(statement, read, written, distinct, deletions, schema_actions)
+
+
+def merged(
+    statement: Merge,
+    read: Read,
+    written: Written,
+    distinct: int,
+    deletions: Deletions,
+    schema_actions: tuple[Action, ...],
+) -> Change:
+    """The change that a MERGE is: the rows written, `distinct` ones of the target replaced."""
+    adds, counts = written.adds, _counts(written, distinct)
     return Change(
         operation="MERGE",
         parameters=_parameters(statement),
-        actions=(*schema_actions, *added),
+        actions=(*schema_actions, *deletions.actions, *adds),
         metrics={
             **counts,
             "numTargetRowsCopied": deletions.rows_copied,
-            "numTargetFilesAdded": deletions.files_added + len(written.adds),
+            "numTargetFilesAdded": deletions.files_added + len(adds),
             "numTargetFilesRemoved": deletions.files_removed,
-            "numTargetBytesAdded": deletions.bytes_added + sum(a.size for a in written.adds),
+            "numTargetBytesAdded": deletions.bytes_added + sum(add.size for add in adds),
             "numTargetBytesRemoved": deletions.bytes_removed,
             "numTargetDeletionVectorsAdded": deletions.vectors_added,
             "numTargetDeletionVectorsRemoved": deletions.vectors_removed,

@@ -74,25 +74,7 @@ def delete(work: Work, texts: Texts, condition: Expression | None, alias: str | 
                 replaced[ordinal] = found
     deletions = delete_positions(work, partly, replaced)
     count = sum(add_rows(add) or 0 for add in whole) + _total(replaced)
-    return Change(
-        operation="DELETE",
-        parameters={"predicate": [] if condition is None else [condition_text(condition)]},
-        actions=(*removed.actions, *deletions.actions),
-        metrics={
-            "numRemovedFiles": removed.files_removed + deletions.files_removed,
-            "numRemovedBytes": removed.bytes_removed + deletions.bytes_removed,
-            "numCopiedRows": deletions.rows_copied,
-            "numDeletedRows": count,
-            "numDeletionVectorsAdded": deletions.vectors_added,
-            "numDeletionVectorsRemoved": removed.vectors_removed + deletions.vectors_removed,
-            "numDeletionVectorsUpdated": 0,
-            "numAddedFiles": deletions.files_added,
-            "numAddedBytes": deletions.bytes_added,
-            "numAddedChangeFiles": 0,
-        },
-        reads=(read,),
-        affected={"num_affected_rows": count},
-    )
+    return dml.deletion(condition, read, removed, deletions, count)
 
 
 def update(

@@ -81,33 +81,8 @@ def merge(
     )
     deletions = delete_positions(work, files, job.replaced)
     written = Written(adds=adds, replaced=job.replaced, actions=job.actions)
-    counts = of_spark._counts(written, of_spark._replaced(written))
-    return Change(
-        operation="MERGE",
-        parameters=of_spark._parameters(statement),
-        actions=(*schema_actions, *deletions.actions, *adds),
-        metrics={
-            **counts,
-            "numTargetRowsCopied": deletions.rows_copied,
-            "numTargetFilesAdded": deletions.files_added + len(adds),
-            "numTargetFilesRemoved": deletions.files_removed,
-            "numTargetBytesAdded": deletions.bytes_added + sum(add.size for add in adds),
-            "numTargetBytesRemoved": deletions.bytes_removed,
-            "numTargetDeletionVectorsAdded": deletions.vectors_added,
-            "numTargetDeletionVectorsRemoved": deletions.vectors_removed,
-            "numTargetDeletionVectorsUpdated": 0,
-            "numTargetChangeFilesAdded": 0,
-        },
-        reads=(read,),
-        affected={
-            "num_affected_rows": counts["numTargetRowsUpdated"]
-            + counts["numTargetRowsDeleted"]
-            + counts["numTargetRowsInserted"],
-            "num_updated_rows": counts["numTargetRowsUpdated"],
-            "num_deleted_rows": counts["numTargetRowsDeleted"],
-            "num_inserted_rows": counts["numTargetRowsInserted"],
-        },
-    )
+    distinct = of_spark._replaced(written)
+    return of_spark.merged(statement, read, written, distinct, deletions, schema_actions)
 
 
 def _read(work: Work, statement: Merge, source: Rows) -> Read:

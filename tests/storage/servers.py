@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.error import HTTPError
@@ -42,7 +42,7 @@ def azure_server(shared: Path) -> Iterator[dict[str, str]]:
     node = shutil.which("node") or pytest.skip("no node, which azurite needs")
     command = [node, str(program), "--inMemoryPersistence", "--silent", "--skipApiVersionCheck"]
     command += ["--disableTelemetry", "--blobHost", "127.0.0.1", "--blobPort", "{port}"]
-    with _running(shared, "azurite", command, "/") as port:
+    with _running(shared, "azurite", command, "/", prepare=_make_container) as port:
         options = {
             "azure_storage_account_name": AZURE_ACCOUNT,
             "azure_storage_account_key": AZURE_KEY,
@@ -50,7 +50,6 @@ def azure_server(shared: Path) -> Iterator[dict[str, str]]:
             "allow_http": "true",
             "max_retries": "0",
         }
-        _make_container(port, "lake")
         yield options
 
 
@@ -60,19 +59,9 @@ def gcs_server(shared: Path) -> Iterator[str]:
     program = _brought("fake-gcs-server") / "fake-gcs-server"
     command = [str(program), "-scheme", "http", "-host", "127.0.0.1", "-port", "{port}"]
     command += ["-backend", "memory", "-public-host", "127.0.0.1:{port}", "-log-level", "error"]
-    with _running(shared, "fake-gcs-server", command, "/_internal/healthcheck") as port:
-        address = f"http://127.0.0.1:{port}"
-        request = Request(
-            f"{address}/storage/v1/b?project=txlake",
-            json.dumps({"name": "lake"}).encode(),
-            {"Content-Type": "application/json"},
-        )
-        try:
-            urlopen(request, timeout=30).close()
-        except HTTPError as error:
-            if error.code != 409:  # another process made it
-                raise
-        yield address
+    ready = "/_internal/healthcheck"
+    with _running(shared, "fake-gcs-server", command, ready, prepare=_make_bucket) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 def gcs_options_of(address: str) -> dict[str, str]:
@@ -109,12 +98,17 @@ def hdfs_cluster(shared: Path) -> Iterator[tuple[str, dict[str, str]]]:
 
 @contextmanager
 def _running(
-    shared: Path, name: str, command: Sequence[str], ready: str, says: str = ""
+    shared: Path,
+    name: str,
+    command: Sequence[str],
+    ready: str,
+    says: str = "",
+    prepare: Callable[[int], None] = lambda port: None,
 ) -> Iterator[int]:
     """The port of a server, which is shared with the processes that have the same folder.
 
     A keeper runs it until nobody holds the lock of its users any more. It has started when it
-    `says` that at the path `ready`.
+    `says` that at the path `ready`; then who started it prepares it, once, before others use it.
     """
     users, starting = shared / f"{name}.users", shared / f"{name}.starting"
     place = shared / f"{name}.port"
@@ -131,6 +125,7 @@ def _running(
                         keeper, stdout=log, stderr=log, cwd=shared, start_new_session=True
                     )
                 _await(f"http://127.0.0.1:{port}{ready}", says, process, shared / f"{name}.log")
+                prepare(port)
                 place.write_text(str(port))
                 process.returncode = 0  # the keeper outlives this process; nobody waits for it
         yield int(place.read_text())
@@ -174,7 +169,16 @@ def _user() -> str:
     return getpass.getuser()
 
 
-def _make_container(port: int, name: str) -> None:
+def _make_bucket(port: int) -> None:
+    request = Request(
+        f"http://127.0.0.1:{port}/storage/v1/b?project=txlake",
+        json.dumps({"name": "lake"}).encode(),
+        {"Content-Type": "application/json"},
+    )
+    urlopen(request, timeout=30).close()
+
+
+def _make_container(port: int) -> None:
     from pyarrow.fs import AzureFileSystem
 
     authority = f"127.0.0.1:{port}"
@@ -186,7 +190,7 @@ def _make_container(port: int, name: str) -> None:
         dfs_storage_authority=authority,
         dfs_storage_scheme="http",
     )
-    azure.create_dir(name, recursive=False)
+    azure.create_dir("lake", recursive=False)
 
 
 def _keep(users: str, place: str, command: Sequence[str]) -> None:

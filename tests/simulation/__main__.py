@@ -1,12 +1,13 @@
 """`make sim`: many seeds, and what happened; or one seed again, shrunk, with its trace.
 
-python -m tests.simulation --seeds 10000 [--from 1] [--processes 2] | --seed N
+python -m tests.simulation --seeds 10000 [--from 1] [--processes CORES] | --seed N
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 import time
 from collections import Counter
@@ -44,7 +45,7 @@ def main(given: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation")
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--from", type=int, default=1, dest="first")
-    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 2)
     parser.add_argument("--seed", type=int)
     asked = parser.parse_args(given)
     logging.disable(logging.CRITICAL)

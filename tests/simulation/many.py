@@ -29,11 +29,8 @@ def one(seed: int) -> Found:
 
 def some(seeds: Iterable[int]) -> list[tuple[int, Found]]:
     """Several seeds' outcomes."""
-    logging.disable(logging.CRITICAL)
     found = [(seed, one(seed)) for seed in seeds]
     gc.collect()
-    if not gc.get_freeze_count():
-        gc.freeze()  # the modules: nobody looks through them again
     return found
 
 
@@ -41,9 +38,16 @@ def many(first: int, count: int, processes: int) -> Iterator[tuple[int, Found]]:
     """The outcomes of so many seeds, as they come in."""
     starts = range(first, first + count, _AT_ONCE)
     batches = [range(start, min(start + _AT_ONCE, first + count)) for start in starts]
-    with get_context("spawn").Pool(processes) as pool:
+    with get_context("spawn").Pool(processes, _begin) as pool:
         for found in pool.imap_unordered(some, batches):
             yield from found
+
+
+def _begin() -> None:
+    """A process that runs seeds and nothing else; it looks for garbage between batches only."""
+    logging.disable(logging.CRITICAL)
+    gc.disable()
+    gc.freeze()
 
 
 def table(by_kind: Mapping[str, Counter[str]]) -> str:

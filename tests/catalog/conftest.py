@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.catalog.ledgers import User, prepared
+from tests.catalog.locking import Process
+from tests.catalog.waiting import Script, scripted_on
 from txlake.catalog import Catalog
 from txlake.system import System
 
@@ -55,3 +57,16 @@ def sqlite_other(sqlite_url: str) -> Iterator[User]:
     catalog = Catalog(sqlite_url, System())
     yield User(catalog)
     catalog.close()
+
+
+@pytest.fixture
+def script() -> Script:
+    """What happens while somebody waits for a lock."""
+    return Script()
+
+
+@pytest.fixture
+def process(sqlite_url: str, script: Script) -> Iterator[Process]:
+    """A process of that catalog whose waits follow the script."""
+    with scripted_on(sqlite_url, script) as made:
+        yield made

@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 
 from tests.catalog.locking import Process, table, wants
-from tests.catalog.waiting import Script, held_by, scripted_on
+from tests.catalog.waiting import Script, held_by
 from txlake.conflict.locking import LockMode, LockStatus
 from txlake.errors import Deadlock, LockTimeout
 
 GRANT, WAIT = LockStatus.GRANT, LockStatus.WAIT
 IX, SCH_M = LockMode.IX, LockMode.SCH_M
-
-
-@pytest.fixture
-def script() -> Script:
-    return Script()
-
-
-@pytest.fixture
-def process(sqlite_url: str, script: Script) -> Iterator[Process]:
-    with scripted_on(sqlite_url, script) as made:
-        yield made
 
 
 def test_the_youngest_gives_up_when_it_closes_the_circle(process: Process, script: Script) -> None:

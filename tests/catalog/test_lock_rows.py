@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from tests.catalog.ledgers import User, execute
 from tests.catalog.locking import Process, wants
-from tests.catalog.waiting import Script, scripted_on
+from tests.catalog.waiting import Script
 from txlake.catalog import lock_rows
 from txlake.conflict.locking import (
     LockMode,
@@ -20,17 +16,6 @@ from txlake.conflict.locking import (
 )
 
 GRANT = LockStatus.GRANT
-
-
-@pytest.fixture
-def script() -> Script:
-    return Script()
-
-
-@pytest.fixture
-def process(sqlite_url: str, script: Script) -> Iterator[Process]:
-    with scripted_on(sqlite_url, script) as made:
-        yield made
 
 
 def test_a_sessions_own_locks_are_left_but_for_what_is_kept(process: Process) -> None:

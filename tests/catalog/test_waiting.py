@@ -20,17 +20,6 @@ IX, SCH_S, SCH_M = LockMode.IX, LockMode.SCH_S, LockMode.SCH_M
 
 
 @pytest.fixture
-def script() -> Script:
-    return Script()
-
-
-@pytest.fixture
-def process(sqlite_url: str, script: Script) -> Iterator[Process]:
-    with scripted_on(sqlite_url, script) as made:
-        yield made
-
-
-@pytest.fixture
 def other(sqlite_url: str, script: Script) -> Iterator[Process]:
     with scripted_on(sqlite_url, script) as made:
         yield made

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 from types import CodeType, FrameType
 
 import pytest
@@ -99,7 +100,8 @@ def _may_kill(item: pytest.Item) -> bool:
 def with_tests(names: Sequence[str], work: Work) -> None:
     """Calls the work with these tests, collected; raises RuntimeError where that fails."""
     plugin = _Session(work)
-    code = pytest.main([*_ARGUMENTS, *names], plugins=[plugin])
+    with TemporaryDirectory(prefix="txlake-mutation-") as folder:
+        code = pytest.main([*_ARGUMENTS, f"--basetemp={folder}/tests", *names], plugins=[plugin])
     if not plugin.has_worked:
         raise RuntimeError(f"pytest ended with {code!r} before the tests were run")
 

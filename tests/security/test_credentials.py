@@ -234,7 +234,7 @@ def test_nothing_of_a_lake_on_a_bucket_holds_a_credential(
     options = {**s3_options, "AWS_SECRET_ACCESS_KEY": secret, "AWS_SESSION_TOKEN": TOKEN}
     catalog = tmp_path / "catalog.db"
     with txlake.connect(
-        "s3://lake/wh", catalog=f"sqlite:///{catalog}", spark=spark, storage_options=options
+        "s3://lake/secrets", catalog=f"sqlite:///{catalog}", spark=spark, storage_options=options
     ) as lake:
         lake.sql("CREATE TABLE t AS SELECT id FROM range(4)")
         lake.sql("DELETE FROM t WHERE id = 1; OPTIMIZE t; CREATE TABLE u SHALLOW CLONE t")
@@ -249,7 +249,7 @@ def test_nothing_of_a_lake_on_a_bucket_holds_a_credential(
         shown = "".join(map(repr, (lake, lake.session(), lake.begin(), lake.table("t"))))
         shown += repr(lake._session.engine) + repr(lake._session)
         with s3_client(options) as client:
-            for item in client.list_objects_v2(Bucket="lake", Prefix="wh/")["Contents"]:
+            for item in client.list_objects_v2(Bucket="lake", Prefix="secrets/")["Contents"]:
                 body = client.get_object(Bucket="lake", Key=item["Key"])["Body"].read()
                 assert SENTINEL.encode() not in body
                 if item["Key"].endswith(".parquet"):

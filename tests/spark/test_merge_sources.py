@@ -121,6 +121,7 @@ def test_frames_keep_their_names(t: PathTable, spark: SparkSession) -> None:
     source.createOrReplaceTempView("names")
     view = of_frame(spark.table("names"), "t.k = names.k", UPSERT.replace("s.", "names."))
     assert result(view) == wanted
+    spark.catalog.dropTempView("names")
     # Columns of the frame itself, which no other frame has.
     update, insert = named.clauses
     assert isinstance(update, MatchedUpdate)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -121,11 +122,18 @@ def _types(frame: Any) -> list[str]:
     return [item.dataType.simpleString() for item in frame.schema]
 
 
-def test_each_expression_has_sparks_value_and_type(spark: SparkSession) -> None:
+@pytest.fixture
+def knowing(spark: SparkSession) -> Iterator[SparkSession]:
+    """Spark, which has the table as its view `t` for as long as the test runs."""
+    spark.sql(_TABLE).createOrReplaceTempView("t")
+    yield spark
+    spark.catalog.dropTempView("t")
+
+
+def test_each_expression_has_sparks_value_and_type(knowing: SparkSession) -> None:
     expressions = _expressions()
     query = f"SELECT {', '.join(f'({one}) AS e{n}' for n, one in enumerate(expressions))} FROM t"
-    spark.sql(_TABLE).createOrReplaceTempView("t")
-    theirs = spark.sql(query)
+    theirs = knowing.sql(query)
     ours = RowFrame(queries.run(query, {"t": queries.run(_TABLE, {})}))
     assert dict(zip(expressions, _types(ours))) == dict(zip(expressions, _types(theirs)))
     rows = theirs.collect()
@@ -135,9 +143,8 @@ def test_each_expression_has_sparks_value_and_type(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("query", _QUERIES)
-def test_each_query_gives_sparks_rows(query: str, spark: SparkSession) -> None:
-    spark.sql(_TABLE).createOrReplaceTempView("t")
-    theirs = spark.sql(query)
+def test_each_query_gives_sparks_rows(query: str, knowing: SparkSession) -> None:
+    theirs = knowing.sql(query)
     ours = RowFrame(queries.run(query, {"t": queries.run(_TABLE, {})}))
     assert _types(ours) == _types(theirs)
     rows = [tuple(map(plain, row)) for row in theirs.collect()]
@@ -148,12 +155,11 @@ def test_each_query_gives_sparks_rows(query: str, spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("expression", _REFUSED)
-def test_what_spark_refuses_is_refused(expression: str, spark: SparkSession) -> None:
+def test_what_spark_refuses_is_refused(expression: str, knowing: SparkSession) -> None:
     from pyspark.errors import PySparkException
 
     query = f"SELECT {expression} FROM t"
-    spark.sql(_TABLE).createOrReplaceTempView("t")
     with pytest.raises(PySparkException):
-        spark.sql(query).collect()
+        knowing.sql(query).collect()
     with pytest.raises(InvalidRequest):
         queries.run(query, {"t": queries.run(_TABLE, {})})

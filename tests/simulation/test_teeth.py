@@ -17,11 +17,13 @@ from txlake.catalog.commits import CommitLedger
 from txlake.conflict import rules_of_rows
 from txlake.conflict.rules import RULES_AFTER_SELECTS
 from txlake.conflict.winner import Winner, summarise
+from txlake.log.snapshot import Snapshot
 from txlake.ports import PutOutcome
-from txlake.protocol.actions import Action, encode_actions
+from txlake.protocol.actions import Action, Metadata, encode_actions
 from txlake.protocol.file_names import commit_path
 from txlake.session import upkeep
 from txlake.transaction import following
+from txlake.transaction.in_commit_time import commit_time
 from txlake.transaction.table_log import TableLog
 
 SEEDS_MAX = 60
@@ -73,6 +75,13 @@ def newest_read(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TableLog, "at_sequence", lambda log, _: log.latest())
 
 
+def own_clock_believed(patch: pytest.MonkeyPatch) -> None:
+    def now(previous: Snapshot, metadata: Metadata, now_ms: int) -> int | None:
+        return None if commit_time(previous, metadata, now_ms) is None else now_ms
+
+    patch.setattr(following, "commit_time", now)
+
+
 def vacuum_looks_at_nobody(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(upkeep, "_oldest_begin", lambda _: None)
 
@@ -91,6 +100,7 @@ def vacuum_looks_at_nobody(patch: pytest.MonkeyPatch) -> None:
         (lost_ratification_denied, {"set-add", "counters", "bank"}, True),
         (newest_read, {"long scans", "bank"}, True),
         (vacuum_looks_at_nobody, {"vacuum"}, True),
+        (own_clock_believed, {"set-add", "counters", "bank", "anything"}, True),
     ],
 )
 def test_a_guard_that_is_off_is_found(

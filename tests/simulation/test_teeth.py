@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.case import Case, shape_of
+from tests.simulation.case import Case, Shape, shape_of
 from tests.simulation.shrinking import failure_of
 from tests.simulation.world import Failure
 from txlake.catalog import ratifying
@@ -27,6 +27,7 @@ from txlake.transaction.in_commit_time import commit_time
 from txlake.transaction.table_log import TableLog
 
 SEEDS_MAX = 60
+WITH_TIMES = {"commits with times"}  # whatever the programs are
 Off = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -100,7 +101,8 @@ def vacuum_looks_at_nobody(patch: pytest.MonkeyPatch) -> None:
         (lost_ratification_denied, {"set-add", "counters", "bank"}, True),
         (newest_read, {"long scans", "bank"}, True),
         (vacuum_looks_at_nobody, {"vacuum"}, True),
-        (own_clock_believed, {"set-add", "counters", "bank", "anything"}, True),
+        (own_clock_believed, WITH_TIMES, True),
+        (own_clock_believed, WITH_TIMES, False),
     ],
 )
 def test_a_guard_that_is_off_is_found(
@@ -119,9 +121,14 @@ def first_failure(kinds: set[str], *, lake: bool) -> Failure | None:
     seeds = (
         seed
         for seed in range(1, 20_000)
-        if (shape := shape_of(Case(seed))).plan.kind in kinds and shape.has_catalog is lake
+        if (shape := shape_of(Case(seed))).has_catalog is lake
+        and (shape.plan.kind in kinds or (kinds == WITH_TIMES and _has_times(shape)))
     )
     for _, seed in zip(range(SEEDS_MAX), seeds):
         if (failure := failure_of(Case(seed))) is not None:
             return failure
     return None
+
+
+def _has_times(shape: Shape) -> bool:
+    return ("delta.enableInCommitTimestamps", "true") in shape.properties

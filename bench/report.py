@@ -77,7 +77,7 @@ def _stands(line: Line) -> str:
 
 def _wanted(target: Target, unit: str) -> str:
     if target.against is None:
-        return f"under {target.factor:g} {unit}"
+        return f"at most {target.factor:g} {unit}"
     return f"{target.factor:g} x"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from txlake.statements import (
 )
 
 _BESIDE = page("docs/beside-other-engines.md")
+_WHERE = page("docs/where-it-runs.md")
 # What SQL has no words for.
 _NOT_SHOWN = {AddFeature, UpgradeProtocol, Write}
 
@@ -108,3 +110,12 @@ def test_the_page_of_sql_runs_as_written(spark: SparkSession, tmp_path: Path) ->
         assert lake.read("store").where("item = 'kiwi'").count() == 0  # restored to before it
         assert lake.read("events").where("who = 'me'").count() == 1
         assert lake.read(str(tmp_path / "old_sales")).where("year = 2025").count() == 2
+
+
+def test_a_client_without_java_is_told_all_that_txlake_needs() -> None:
+    needed = tomllib.loads(page("pyproject.toml"))["project"]["dependencies"]
+    [command] = re.findall(
+        r"^pip install 'pyspark-client[^']*' ((?:.*\\\n)*.*)$", _WHERE, re.MULTILINE
+    )
+    told = command.replace("\\", " ").split()
+    assert sorted(told) == sorted({re.split("[<>=~!]", one)[0] for one in needed} - {"pyspark"})

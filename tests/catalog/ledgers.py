@@ -10,6 +10,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from txlake.catalog import Catalog, TableEntry
+from txlake.catalog.transactions import Transactions
 from txlake.ports import Moved, NameChange, NewTable, Ratification, Ratified, Reserved, TableCommit
 from txlake.system import System
 
@@ -82,6 +83,11 @@ class User:
         made = self.ratify(*commits)
         assert isinstance(made, Ratified)
         return made
+
+
+def living(transactions: Transactions) -> set[str]:
+    """The ids of the open transactions that nobody has killed."""
+    return {one.id for one in transactions.listed() if one.state == "active"}
 
 
 def version(table_id: str, number: int) -> TableCommit:

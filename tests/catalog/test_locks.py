@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 import pytest
 import sqlalchemy as sa
 
+from tests.catalog.ledgers import living
 from tests.catalog.locking import Parties, Process, parties_on, table, until, wants
 from txlake.catalog import locks as locks_module
 from txlake.catalog.tables import locks, sessions
@@ -388,7 +389,7 @@ def test_a_lock_goes_with_its_sessions_lease(process: Process) -> None:
     lease_ends(process, a.session)
     waiting.result(30)
     assert a.entries() == []
-    assert not process.transactions.is_alive("a")
+    assert "a" not in living(process.transactions)
     lease_ends(process, b.session)
     assert process.locks.listed() == []
     assert process.locks.awaits_nobody(wants("Sch-M"))

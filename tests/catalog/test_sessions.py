@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.catalog.ledgers import User, execute, selected
+from tests.catalog.ledgers import User, execute, living, selected
 from txlake.errors import Unavailable
 
 LEASES = "SELECT id, lease_ms FROM txlake_sessions ORDER BY id"
@@ -75,7 +75,7 @@ def test_a_catalog_that_stops_ends_its_sessions(user: User, sqlite_other: User) 
     transaction_id = sqlite_other.begin()
     sqlite_other.catalog.sessions.stop()
     assert [entry.id for entry in user.catalog.sessions.listed()] == [user.session]
-    assert not user.catalog.transactions.is_alive(transaction_id)
+    assert transaction_id not in living(user.catalog.transactions)
 
 
 class Heart:

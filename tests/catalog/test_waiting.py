@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.catalog.ledgers import living
 from tests.catalog.locking import Process, table, wants
 from tests.catalog.waiting import Script, held_by, lease_ends, scripted_on
 from txlake.catalog import locks as locks_module
@@ -172,7 +173,7 @@ def test_a_dead_sessions_lock_is_not_waited_for(process: Process, script: Script
     b.takes("IX", 1, timeout_ms=-1)
     assert len(script.waits) == 1
     assert held_by(b) == [(1, IX, GRANT)]
-    assert not process.transactions.is_alive("a")
+    assert "a" not in living(process.transactions)
     lease_ends(process, b.session)
     c.takes("Sch-M", 1)
 
@@ -226,7 +227,7 @@ def test_the_dead_are_left_alone_by_who_does_not_wait_for_them(
     script.then(lambda: None, a.ends)
     b.takes("IX", 1, timeout_ms=-1)
     other.sessions.renew()
-    assert other.transactions.is_alive("late")
+    assert "late" in living(other.transactions)
 
 
 def test_a_session_that_ended_gets_no_locks(process: Process) -> None:

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from tests.catalog.ledgers import living
 from tests.cli.fakes import FakeSystem
 from txlake.cli import lakes
 from txlake.cli.app import app
@@ -218,13 +219,12 @@ def test_a_transaction_of_any_process_is_listed_and_ended(
         assert one["transaction_begin_time"].endswith("+00:00")
         assert two["transaction_id"] == "two"
         assert txlake("transactions", "-l", warehouse, "--kill", str(first))[0] == 0
-        assert not catalog.transactions.is_alive("one")
-        assert catalog.transactions.is_alive("two")
+        assert living(catalog.transactions) == {"two", "a statement's own"}
         code, _, err = txlake("transactions", "-l", warehouse, "--kill", "one")
         assert code == 6
         assert "no open transaction 'one'; there are: two\n" in err
         assert txlake("transactions", "-l", warehouse, "--kill", "two")[0] == 0
-        assert not catalog.transactions.is_alive("two")
+        assert "two" not in living(catalog.transactions)
 
 
 def started() -> None:

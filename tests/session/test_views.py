@@ -130,7 +130,7 @@ class Given:
         return [
             transaction(1, name="mine"),
             transaction(2, read_only=True, sequence=None),
-            transaction(3, state="failed"),
+            transaction(3, state="killed"),
             transaction(4, state="killed"),
         ]
 

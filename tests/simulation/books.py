@@ -40,6 +40,7 @@ class LogBook:
         self.transactions: dict[int, str] = {}
         live: dict[str, tuple[Row, ...]] = {}
         self._adds: dict[str, dict[str, Any]] = {}
+        self._time_ms: int | None = None
         version = 0
         # Commits that were there once, and were cleaned up since.
         while (data := storage.ever.get(_NAME.format(root, version))) is not None:
@@ -62,6 +63,7 @@ class LogBook:
             if "commitInfo" in action:
                 info = action["commitInfo"]
                 self.transactions[version] = info.get("userMetadata") or info.get("txnId", "")
+                self._check_time(version, info.get("inCommitTimestamp"))
             if "remove" in action:
                 key = _file_key(action["remove"])
                 if live.pop(key, None) is None:
@@ -76,6 +78,12 @@ class LogBook:
         paths = [key.partition("\n")[0] for key in live]
         if len(set(paths)) < len(paths):
             raise Doubt(f"{self._name} version {version}: a file is there twice: {sorted(paths)}")
+
+    def _check_time(self, version: int, time_ms: int | None) -> None:
+        """Raises Doubt unless a commit's own time, where commits carry one, is a later one."""
+        before, self._time_ms = self._time_ms, time_ms
+        if before is not None and (time_ms is None or time_ms <= before):
+            raise Doubt(f"{self._name} version {version}: its time is {time_ms}, after {before}")
 
     def _rows_of(self, add: dict[str, Any], key: str) -> tuple[Row, ...]:
         found = self._known.get((self._root, key))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.case import Case, shape_of
+from tests.simulation.case import Case, Shape, shape_of
 from tests.simulation.shrinking import failure_of
 from tests.simulation.world import Failure
 from txlake.catalog import ratifying
@@ -17,14 +17,17 @@ from txlake.catalog.commits import CommitLedger
 from txlake.conflict import rules_of_rows
 from txlake.conflict.rules import RULES_AFTER_SELECTS
 from txlake.conflict.winner import Winner, summarise
+from txlake.log.snapshot import Snapshot
 from txlake.ports import PutOutcome
-from txlake.protocol.actions import Action, encode_actions
+from txlake.protocol.actions import Action, Metadata, encode_actions
 from txlake.protocol.file_names import commit_path
 from txlake.session import upkeep
 from txlake.transaction import following
+from txlake.transaction.in_commit_time import commit_time
 from txlake.transaction.table_log import TableLog
 
 SEEDS_MAX = 60
+WITH_TIMES = {"commits with times"}  # whatever the programs are
 Off = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -73,6 +76,13 @@ def newest_read(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TableLog, "at_sequence", lambda log, _: log.latest())
 
 
+def own_clock_believed(patch: pytest.MonkeyPatch) -> None:
+    def now(previous: Snapshot, metadata: Metadata, now_ms: int) -> int | None:
+        return None if commit_time(previous, metadata, now_ms) is None else now_ms
+
+    patch.setattr(following, "commit_time", now)
+
+
 def vacuum_looks_at_nobody(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(upkeep, "_oldest_begin", lambda _: None)
 
@@ -91,6 +101,8 @@ def vacuum_looks_at_nobody(patch: pytest.MonkeyPatch) -> None:
         (lost_ratification_denied, {"set-add", "counters", "bank"}, True),
         (newest_read, {"long scans", "bank"}, True),
         (vacuum_looks_at_nobody, {"vacuum"}, True),
+        (own_clock_believed, WITH_TIMES, True),
+        (own_clock_believed, WITH_TIMES, False),
     ],
 )
 def test_a_guard_that_is_off_is_found(
@@ -109,9 +121,14 @@ def first_failure(kinds: set[str], *, lake: bool) -> Failure | None:
     seeds = (
         seed
         for seed in range(1, 20_000)
-        if (shape := shape_of(Case(seed))).plan.kind in kinds and shape.has_catalog is lake
+        if (shape := shape_of(Case(seed))).has_catalog is lake
+        and (shape.plan.kind in kinds or (kinds == WITH_TIMES and _has_times(shape)))
     )
     for _, seed in zip(range(SEEDS_MAX), seeds):
         if (failure := failure_of(Case(seed))) is not None:
             return failure
     return None
+
+
+def _has_times(shape: Shape) -> bool:
+    return ("delta.enableInCommitTimestamps", "true") in shape.properties

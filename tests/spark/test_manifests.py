@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -49,4 +52,20 @@ def test_threads_that_write_their_first_manifest_at_once_share_one_folder(
     manifests.drop(urls[0])
     assert not Path(urlsplit(urls[0]).path).exists()
     manifests.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_that_closes_nothing_leaves_nothing(tmp_path: Path) -> None:
+    program = (
+        "from txlake.spark.manifest import Manifests; from txlake.system import System; "
+        "print(Manifests(System()).write([(0, 'file:/a', 1)]))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.startswith(tmp_path.as_uri())
     assert list(tmp_path.iterdir()) == []

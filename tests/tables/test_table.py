@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -479,3 +480,19 @@ def test_names_order_and_defaults_of_arguments_are_delta_sparks() -> None:
             return_annotation=inspect.Signature.empty,
         )
         assert str(bare) == expected, name
+
+
+def test_a_relative_path_stays_where_it_led_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another folder becomes the current one, where there may be another table of that path."""
+    monkeypatch.chdir(tmp_path)
+    recorder = Recorder()
+    made = DeltaTable(recorder, TablePath("sales/t: x"))
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    made.delete()
+    assert recorder.only == Delete(table=TablePath(f"{tmp_path}/sales/t: x"))
+    for location in ("/data/t", "file:///data/t", "s3://bucket/t", "memory://m/t"):
+        DeltaTable(recorder := Recorder(), TablePath(location)).delete()
+        assert recorder.only == Delete(table=TablePath(location))

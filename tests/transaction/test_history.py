@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from txlake.protocol.actions import CommitInfo
-from txlake.transaction.history import HISTORY_SCHEMA, history_row, history_table
+from txlake.transaction.history import HISTORY_SCHEMA, history_row
 
 _COLUMNS = [
     "version", "timestamp", "userId", "userName", "operation", "operationParameters", "job",
@@ -45,17 +43,11 @@ def test_a_full_row() -> None:
     job = row["job"]
     assert isinstance(job, dict)
     assert (job["jobId"], job["jobOwnerId"]) == ("1", None)
-    table = history_table([row, history_row(3, None, 0)])
-    assert table.schema.equals(HISTORY_SCHEMA)
-    first = table.to_pylist()[0]
-    assert first["timestamp"] == datetime(1970, 1, 1, 0, 0, 1, 500_000, UTC)
-    assert dict(first["operationParameters"])["mode"] == "Append"
 
 
 def test_a_commit_that_says_nothing() -> None:
     row = history_row(2, None, 9)
     assert {name for name, value in row.items() if value is not None} == {"version", "timestamp"}
-    assert history_table([]).num_rows == 0
 
 
 def test_facts_of_another_type_are_left_out() -> None:

@@ -17,7 +17,6 @@ from txlake.catalog.database import Database
 from txlake.catalog.tables import locks, sessions, transactions
 
 ACTIVE = "active"
-FAILED = "failed"
 KILLED = "killed"
 
 _IDS: sa.BindParameter[object] = sa.bindparam("ids", expanding=True)

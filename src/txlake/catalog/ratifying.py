@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection
 
 from txlake.catalog import names
 from txlake.catalog.database import Database
-from txlake.catalog.owners import ACTIVE, FAILED, end_transactions
+from txlake.catalog.owners import ACTIVE, end_transactions
 from txlake.catalog.tables import (
     bare,
     commits,
@@ -202,10 +202,6 @@ class _Book:
             raise InvalidRequest(f"transaction {transaction_id} was ratified already")
         if owner is None or owner.lease_ms <= self._now_ms:
             raise ended(transaction_id)
-        if owner.state == FAILED:
-            raise InvalidRequest(
-                f"transaction {transaction_id} failed, it can only be rolled back; run it again"
-            )
         if owner.state != ACTIVE:
             raise killed(transaction_id)
 

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from txlake.catalog.database import Database
 from txlake.catalog.grouping import Group, Interrupted
 from txlake.catalog.names import NEWEST_SEQUENCE, newest_sequence, next_number
-from txlake.catalog.owners import ACTIVE, FAILED, KILLED, end_transactions, reap, release_locks
+from txlake.catalog.owners import ACTIVE, KILLED, end_transactions, reap, release_locks
 from txlake.catalog.sessions import Sessions
 from txlake.catalog.tables import sessions, transactions
 
@@ -38,7 +38,7 @@ class TransactionEntry:
         number: for views that need an integer.
         isolation: the level asked for, if one was.
         explicit: begun by BEGIN, not by a statement for itself.
-        state: `active`, `failed` or `killed`.
+        state: `active` or `killed`.
         sequence: the instant of the lake that it reads; None before its first read.
         host, process, user_name: of its session.
     """
@@ -99,10 +99,6 @@ class Transactions:
             noted = connection.execute(_PIN, {"which": transaction_id}).scalar()
             return newest_sequence(connection) if noted is None else int(noted)
 
-    def failed(self, transaction_id: str) -> None:
-        """Notes that a statement failed: the transaction can only be rolled back now."""
-        self._change(transaction_id, state=FAILED)
-
     def end(self, transaction_id: str) -> None:
         """Ends a transaction, its locks and its reservations; one that isn't there is no error."""
         with self._on.noting() as connection:
@@ -137,20 +133,6 @@ class Transactions:
                 return False
             release_locks(connection, [transaction_id])
         return True
-
-    def is_alive(self, transaction_id: str) -> bool:
-        """Whether it is there, wasn't killed, and its session's lease isn't over."""
-        query = (
-            sa.select(transactions.c.number)
-            .join_from(transactions, sessions)
-            .where(
-                transactions.c.id == transaction_id,
-                transactions.c.state != KILLED,
-                sessions.c.lease_ms > self._on.now(),
-            )
-        )
-        with self._on.reading() as connection:
-            return connection.execute(query).first() is not None
 
     def is_killed(self, transaction_id: str) -> bool:
         """Whether it was killed and isn't ended yet."""
@@ -196,10 +178,3 @@ class Transactions:
             numbered = [{**row, "number": number} for row, number in zip(rows, numbers)]
             connection.execute(self._insertion, numbered)
         return numbers
-
-    def _change(self, transaction_id: str, **values: object) -> None:
-        change = sa.update(transactions).where(
-            transactions.c.id == transaction_id, transactions.c.state != KILLED
-        )
-        with self._on.noting() as connection:
-            connection.execute(change.values(**values))

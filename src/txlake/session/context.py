@@ -37,7 +37,6 @@ from txlake.statements import (
 from txlake.transaction.validation import check_removable
 
 _VIEWS_KEEP_PLANS = "spark.sql.legacy.storeAnalyzedPlanForView"
-Alternatives = tuple[Handle, TimeTravel | None]
 
 
 @dataclass(kw_only=True)

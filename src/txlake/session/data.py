@@ -160,7 +160,7 @@ def _with_partition(
                 f"{snapshot.table}: PARTITION names {one.column!r}, which is no partition column; "
                 f"the table is partitioned by {', '.join(snapshot.partition_columns) or 'nothing'}"
             )
-    frame = _as_frame(context, rows, work)
+    frame = _as_frame(context, rows)
     static = {one.column.lower(): one for one in partition if not one.dynamic}
     if placement.by_name:
         names = tuple(frame.columns)
@@ -214,7 +214,7 @@ def source_rows(context: Context, source: Source) -> Rows:
             )
 
 
-def _as_frame(context: Context, rows: Rows, work: Work | None = None) -> DataFrame:
+def _as_frame(context: Context, rows: Rows) -> DataFrame:
     if isinstance(rows, Values):
         width = len(rows.rows[0])
         names = [f"col{place}" for place in range(1, width + 1)]

@@ -47,7 +47,6 @@ from txlake.statements.inspection import DatabaseStatement, InspectionStatement
 from txlake.statements.maintenance import DescribeDetail, DescribeHistory
 
 Answer: TypeAlias = Callable[[SparkSession], DataFrame]
-Runnable: TypeAlias = DataStatement | TableStatement | MaintenanceStatement | InspectionStatement
 _PATHS = Struct((Field("path", Primitive("string"), False),))
 
 

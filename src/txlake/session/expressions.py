@@ -19,7 +19,6 @@ from txlake.sql.dialect import DIALECT
 
 GENERATION = "delta.generationExpression"
 CURRENT_DEFAULT = "CURRENT_DEFAULT"
-INVARIANTS = "delta.invariants"
 
 # Functions whose value depends on more than their arguments.
 _CHANGING = frozenset(

@@ -7,6 +7,7 @@ its ordinal in the scan, which then comes back per row as
 
 from __future__ import annotations
 
+import atexit
 import json
 import shutil
 import tempfile
@@ -24,8 +25,8 @@ _ENTRIES = "_spark_metadata/0"
 class Manifests:
     """Writes manifests to a scratch folder that the Spark driver can read.
 
-    Without a store the scratch is a temporary folder of this process. `close` removes what is left.
-    Threads may share one.
+    Without a store the scratch is a temporary folder of this process, which goes when that ends.
+    `close` removes what is left before. Threads may share one.
     """
 
     def __init__(self, system: System, scratch: Store | None = None) -> None:
@@ -86,4 +87,6 @@ class Manifests:
         with self._lock:
             if self._folder is None:
                 self._folder = Path(tempfile.mkdtemp(prefix=TEMPORARY))
+                # Nobody closes the tables that are named by their place, nor every lake.
+                atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
             return self._folder

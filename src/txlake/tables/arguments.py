@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
+from txlake.statements import Table, TablePath
+from txlake.storage import canonical_url, local_path
 from txlake.tables.errors import ArgumentTypeRefused, ArgumentValueRefused
 
 _T = TypeVar("_T")
@@ -41,3 +43,14 @@ def wrong_type(expected: str, *found: object) -> ArgumentTypeRefused:
     """What was expected, and each value found with its type."""
     values = "".join(f" Found {value} with type {type(value)}" for value in found)
     return ArgumentTypeRefused(expected + values)
+
+
+def settled(table: Table) -> Table:
+    """The table; one that is named by a relative path stays where that leads to now.
+
+    Raises InvalidRequest for a location that names no place.
+    """
+    if not isinstance(table, TablePath) or table.location.lower().startswith(("/", "file:")):
+        return table
+    place = local_path(canonical_url(table.location))
+    return table if place is None else TablePath(place)

@@ -37,7 +37,7 @@ from txlake.statements import (
     is_place,
     table_of,
 )
-from txlake.tables.arguments import checked
+from txlake.tables.arguments import checked, settled
 from txlake.tables.builder import DeltaTableBuilder
 from txlake.tables.errors import (
     ArgumentTypeRefused,
@@ -85,7 +85,7 @@ class DeltaTable:
             name: the name that the table was found by, when `table` is its place.
         """
         self._executor = executor
-        self._table = table
+        self._table = settled(table)
         self._alias = alias
         self._name = table if isinstance(table, TableName) else name
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import cast
 
 import pyarrow as pa
 
@@ -71,19 +70,6 @@ def history_row(version: int, info: CommitInfo | None, timestamp_ms: int) -> His
         "userMetadata": about.text("userMetadata"),
         "engineInfo": about.text("engineInfo"),
     }
-
-
-def history_table(rows: list[HistoryRow]) -> pa.Table:
-    """The rows as an Arrow table in HISTORY_SCHEMA."""
-    times = [cast(int, row["timestamp"]) * 1000 for row in rows]
-    columns = {name: [row[name] for row in rows] for name in HISTORY_SCHEMA.names}
-    columns["timestamp"] = cast("list[object]", times)
-    for name in ("operationParameters", "operationMetrics"):
-        columns[name] = [
-            list(value.items()) if isinstance(value, Mapping) else None for value in columns[name]
-        ]
-    arrays = [pa.array(columns[item.name], item.type) for item in HISTORY_SCHEMA]
-    return pa.Table.from_arrays(arrays, schema=HISTORY_SCHEMA)
 
 
 def _texts(value: object) -> dict[str, str | None] | None:

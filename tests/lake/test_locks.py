@@ -194,7 +194,10 @@ def test_of_a_deadlock_the_youngest_is_told(t: txlake.Lake, threads: ThreadPoolE
     older.commit()
     assert younger.state == "failed"
     assert number(t, "SELECT count(*) FROM u") == 1
-    assert [row[0] for row in query(t, "SELECT error FROM txlake.conflicts")] == ["Deadlock"]
+    noted = query(t, "SELECT error, table, rule, retry FROM txlake.conflicts")
+    assert noted == [("Deadlock", "default.t", "deadlock", True)]
+    shown = "SELECT table_id = object_id FROM stl_tr_conflict, sys.tables WHERE name = 't'"
+    assert query(t, shown) == [(True,)]
 
 
 def test_who_waits_for_his_own_transaction_is_told(
@@ -203,8 +206,10 @@ def test_who_waits_for_his_own_transaction_is_told(
     monkeypatch.setattr(locks_module, "_OWN_WAIT_MS", 30)
     tx = t.begin()
     tx.sql("INSERT INTO t VALUES (2)")
-    with pytest.raises(Deadlock, match="which this thread has used itself"):
+    with pytest.raises(Deadlock, match="which this thread has used itself") as told:
         t.sql("DROP TABLE t")
+    assert told.value.evidence is not None
+    assert (told.value.evidence.table, told.value.evidence.retry) == ("default.t", False)
     tx.commit()
     assert number(t, "SELECT count(*) FROM t") == 2
 

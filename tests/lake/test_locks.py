@@ -214,6 +214,18 @@ def test_who_waits_for_his_own_transaction_is_told(
     assert number(t, "SELECT count(*) FROM t") == 2
 
 
+def test_a_commit_of_which_nothing_is_left_keeps_no_lock(t: txlake.Lake) -> None:
+    t.sql("INSERT INTO t VALUES (2)")
+    tx = t.begin()
+    tx.sql("OPTIMIZE t")
+    t.sql("OPTIMIZE t")
+    tx.commit()
+    assert tx.state == "committed"
+    assert locks(t) == []
+    assert t.transactions().count() == 0
+    t.sql("SET LOCK_TIMEOUT 0; ALTER TABLE t ADD COLUMN x INT")
+
+
 def test_lock_table_keeps_writers_out(t: txlake.Lake, threads: ThreadPoolExecutor) -> None:
     with pytest.raises(InvalidRequest, match="BEGIN"):
         t.sql("LOCK TABLE t")

@@ -37,8 +37,9 @@ class Evidence:
 
     Attributes:
         table: the table's name or URL.
-        read_version: the version that the losing transaction read.
-        winning_version: the version of the commit that it lost to.
+        read_version: the version that the losing transaction read; -1 where it read none, as in a
+            deadlock.
+        winning_version: the version of the commit that it lost to; -1 in a deadlock.
         winning_operation: that commit's operation, as its commitInfo names it.
         winning_timestamp_ms: when that commit was made, milliseconds since the epoch.
         winning_user: who made it, where its commitInfo says so.
@@ -46,7 +47,7 @@ class Evidence:
         predicate: the reading predicate that the winner's change matches, as its author wrote it.
         files: the data files concerned, paths as in the log, decoded.
         rows: a sample of the rows concerned.
-        isolation: the level that the transaction was checked at.
+        isolation: the level that the transaction was checked at; empty in a deadlock.
         retry: whether running the same transaction again can succeed.
         advice: one sentence on what to do.
     """

@@ -318,6 +318,11 @@ def test_of_a_deadlock_the_youngest_is_told(parties: Parties) -> None:
         f"session {b.session} began last",
     ):
         assert said in str(caught.value)
+    evidence = caught.value.evidence
+    assert evidence is not None
+    assert (evidence.table, evidence.rule, evidence.retry) == ("default.number 1", "deadlock", True)
+    assert (evidence.read_version, evidence.winning_version, evidence.isolation) == (-1, -1, "")
+    assert "same order" in evidence.advice
     assert [one.status for one in b.entries()] == [GRANT]
     assert not older.done()
     b.ends()

@@ -194,7 +194,10 @@ def test_of_a_deadlock_the_youngest_is_told(t: txlake.Lake, threads: ThreadPoolE
     older.commit()
     assert younger.state == "failed"
     assert number(t, "SELECT count(*) FROM u") == 1
-    assert [row[0] for row in query(t, "SELECT error FROM txlake.conflicts")] == ["Deadlock"]
+    noted = query(t, "SELECT error, table, rule, retry FROM txlake.conflicts")
+    assert noted == [("Deadlock", "default.t", "deadlock", True)]
+    shown = "SELECT table_id = object_id FROM stl_tr_conflict, sys.tables WHERE name = 't'"
+    assert query(t, shown) == [(True,)]
 
 
 def test_who_waits_for_his_own_transaction_is_told(
@@ -203,10 +206,24 @@ def test_who_waits_for_his_own_transaction_is_told(
     monkeypatch.setattr(locks_module, "_OWN_WAIT_MS", 30)
     tx = t.begin()
     tx.sql("INSERT INTO t VALUES (2)")
-    with pytest.raises(Deadlock, match="which this thread has used itself"):
+    with pytest.raises(Deadlock, match="which this thread has used itself") as told:
         t.sql("DROP TABLE t")
+    assert told.value.evidence is not None
+    assert (told.value.evidence.table, told.value.evidence.retry) == ("default.t", False)
     tx.commit()
     assert number(t, "SELECT count(*) FROM t") == 2
+
+
+def test_a_commit_of_which_nothing_is_left_keeps_no_lock(t: txlake.Lake) -> None:
+    t.sql("INSERT INTO t VALUES (2)")
+    tx = t.begin()
+    tx.sql("OPTIMIZE t")
+    t.sql("OPTIMIZE t")
+    tx.commit()
+    assert tx.state == "committed"
+    assert locks(t) == []
+    assert t.transactions().count() == 0
+    t.sql("SET LOCK_TIMEOUT 0; ALTER TABLE t ADD COLUMN x INT")
 
 
 def test_lock_table_keeps_writers_out(t: txlake.Lake, threads: ThreadPoolExecutor) -> None:

@@ -335,6 +335,27 @@ BAD: dict[str, tuple[list[object], str]] = {
         [{"add": {**add("b")["add"], "stats": "x"}}],
         "file 'b': .*statistics",
     ),
+    "a path that climbs": ([add("../b")], r"'\.\.', found '\.\./b'"),
+    "a vector of no kind": (
+        [
+            {
+                "add": {
+                    **add("b")["add"],
+                    "deletionVector": {
+                        "storageType": "z",
+                        "pathOrInlineDv": "x",
+                        "sizeInBytes": 1,
+                        "cardinality": 1,
+                    },
+                }
+            }
+        ],
+        "storageType: expected one of u, i, p, found 'z'",
+    ),
+    "partition columns that a file lacks": (
+        [settings("id:long", "p:string", by=("p",))],
+        "'a': it would stay in a table that is partitioned by other columns",
+    ),
     "a column twice": ([settings("id:long", "ID:long")], "twice"),
     "no such partition column": ([settings("id:long", by=("q",))], "'q' is not in the schema"),
     "two versions of an application": (
@@ -351,6 +372,65 @@ def test_bad_lists_of_actions(name: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
         log.start_transaction().commit(actions)  # type: ignore[arg-type]
     assert log.snapshot().version == 0
+
+
+NO_JSON = {"a text": "\ud800", "a thing": object(), "keys": {(1, 2): 3}}
+
+
+@pytest.mark.parametrize("kind", NO_JSON)
+def test_what_no_line_of_the_log_can_hold(kind: str) -> None:
+    bad = NO_JSON[kind]
+    log = table()
+    for action in (
+        {"add": {**add("b")["add"], "newer": bad}},
+        {"add": {**add("b")["add"], "path": bad}},
+        {"add": {**add("b")["add"], "stats": bad}},
+        {"txn": {"appId": bad, "version": 1}},
+    ):
+        with pytest.raises(InvalidRequest, match="action 0: "):
+            log.start_transaction().commit([action])
+    for name, value in (
+        ("operation", bad),
+        ("user_metadata", bad),
+        ("tags", {"a": bad}),
+        ("tags", bad),
+        ("parameters", {"a": {"b": "\ud800"}}),
+        ("parameters", {1: bad}),
+        ("parameters", bad),
+    ):
+        given = {name: value}
+        if name == "parameters" and kind == "keys":
+            given = {name: {"a": bad}}
+        with pytest.raises(InvalidRequest, match=name):
+            log.start_transaction().commit([add("b")], **given)  # type: ignore[arg-type]
+    nested: list[object] = []
+    for _ in range(3_000):
+        nested = [nested]
+    with pytest.raises(InvalidRequest, match="can't be written as JSON"):
+        log.start_transaction().commit([{"add": {**add("b")["add"], "newer": nested}}])
+    assert log.snapshot().version == 0
+
+
+def test_arguments_of_another_type() -> None:
+    log = table()
+    for value in ("0", True, 0.0):
+        for call in (log.snapshot, log.history):
+            with pytest.raises(InvalidRequest, match="expected a whole number"):
+                call(value)  # type: ignore[arg-type]
+        with pytest.raises(InvalidRequest, match=r"read_version=.*expected a whole number"):
+            log.start_transaction(read_version=value)  # type: ignore[arg-type]
+    for actions in (None, 5):
+        with pytest.raises(InvalidRequest, match="expected a list of actions"):
+            log.start_transaction().commit(actions)  # type: ignore[arg-type]
+    for place in (None, 5):
+        with pytest.raises(InvalidRequest, match="names no place"):
+            txlake.Log(place)  # type: ignore[arg-type]
+
+
+def test_many_alternatives() -> None:
+    log = table(add("a", (1, 5)), add("b", (6, 9)))
+    where = " OR ".join(f"id = {number}" for number in range(7, 5_000))
+    assert paths(log, where) == ["b"]
 
 
 def test_a_null_in_a_not_null_statistic() -> None:
@@ -374,8 +454,14 @@ def test_commits_only_once() -> None:
     log = table()
     transaction = log.start_transaction()
     transaction.commit([add("a")])
-    with pytest.raises(InvalidRequest, match="committed already"):
+    with pytest.raises(InvalidRequest, match="committed already, or lost; begin another"):
         transaction.commit([add("b")])
+    loser = reading(log, None)
+    reading(log, None).commit([add("b")])
+    with pytest.raises(ConcurrentAppendException):
+        loser.commit([add("c")])
+    with pytest.raises(InvalidRequest, match="or lost; begin another"):
+        loser.commit([add("c")])
 
 
 # --- rewrites -------------------------------------------------------------------------------------

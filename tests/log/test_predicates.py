@@ -149,6 +149,22 @@ def test_a_pattern_with_more_than_a_prefix_still_has_the_prefix() -> None:
     assert isinstance(found.parts[1], Opaque)
 
 
+def test_a_long_chain_is_one_node() -> None:
+    numbers = range(3_000)
+    for word, kind in (("OR", Or), ("AND", And)):
+        text = f" {word} ".join(f"id <> {number}" for number in numbers)
+        predicate = parse_predicate(text)
+        assert isinstance(predicate, kind)
+        assert len(predicate.parts) == len(numbers)
+    mixed = parse_predicate("a = 1 OR (b = 2 OR c = 3 AND d = 4)")
+    assert mixed == parse_predicate("a = 1 OR (b = 2 OR (c = 3 AND d = 4))")
+
+
+def test_a_condition_that_is_nested_too_deeply_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="nested too deeply"):
+        parse_predicate("NOT (" * 3_000 + "id = 1" + ")" * 3_000)
+
+
 @pytest.mark.parametrize(
     ("text", "column"),
     [

@@ -33,13 +33,15 @@ from txlake.conflict.locking import (
     waits_for,
     youngest,
 )
-from txlake.errors import Deadlock, LockTimeout, Unavailable
+from txlake.errors import Deadlock, Evidence, LockTimeout, Unavailable
 
 _PAUSE_MS_MIN = 2.0
 _PAUSE_MS_MAX = 50.0
 _PAUSE_GROWTH = 1.5
 # A thread that waits for a transaction which it used last itself would mostly wait for ever.
 _OWN_WAIT_MS = 10_000
+_SAME_ORDER = "Run the transaction again; take locks in the same order everywhere."
+_ANOTHER_THREAD = "End the transaction that this thread used, or wait for it in another thread."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,7 +294,8 @@ class Locks:
                     f"{lock_rows.named(connection, asked.resource)}: "
                     f"{lock_rows.whose(connection, asked.owner)} waits for {asked.mode.value}, and "
                     f"{lock_rows.whose(connection, one.owner)} holds {one.mode.value}, which this "
-                    "thread has used itself: end that transaction first, or in another thread"
+                    "thread has used itself: end that transaction first, or in another thread",
+                    _evidence(connection, asked.resource, retry=False, advice=_ANOTHER_THREAD),
                 )
 
     def _withdraw(self, owner: Owner) -> None:
@@ -425,5 +428,20 @@ def _deadlock(connection: Connection, mine: Queued, requests: Sequence[Queued]) 
     )
     return Deadlock(
         f"deadlock, each waits for the next and the last for the first: {steps}; "
-        f"session {mine.owner.session} began last and was chosen to give up: run it again"
+        f"session {mine.owner.session} began last and was chosen to give up: run it again",
+        _evidence(connection, mine.resource, retry=True, advice=_SAME_ORDER),
+    )
+
+
+def _evidence(connection: Connection, resource: Resource, *, retry: bool, advice: str) -> Evidence:
+    """The facts of a deadlock: what was waited for. No version and no level have a part in it."""
+    name = lock_rows.named(connection, resource).removeprefix("table ").removeprefix("the name ")
+    return Evidence(
+        table=name,
+        read_version=-1,
+        winning_version=-1,
+        rule="deadlock",
+        isolation="",
+        retry=retry,
+        advice=advice,
     )

@@ -10,14 +10,14 @@ import datetime
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import SupportsIndex, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from txlake.conflict.levels import parse_level
 from txlake.errors import InvalidRequest
-from txlake.lake.log_actions import actions_of, find_file
+from txlake.lake.log_actions import actions_of, find_file, require_texts
 from txlake.lake.times import instant_ms
 from txlake.log.files import FILES_SCHEMA, files_table
 from txlake.log.predicates import Predicate, bind, parse_predicate
@@ -49,6 +49,8 @@ class Log:
         *,
         settings: Settings | None = None,
     ) -> None:
+        if not isinstance(location, str | os.PathLike):
+            raise InvalidRequest(f"{location!r:.80} names no place: give a folder or a URL")
         store = open_store(location, storage_options)
         self._log = TableLog(store, System(), settings or Settings(), name=os.fspath(location))
 
@@ -71,14 +73,14 @@ class Log:
         no such version, CorruptTable naming the damaged file.
         """
         moment = None if timestamp is None else instant_ms(timestamp)
-        return LogSnapshot(self._log.snapshot(version, moment))
+        return LogSnapshot(self._log.snapshot(_whole("version", version), moment))
 
     def history(self, limit: int | None = None) -> list[dict[str, object]]:
         """What the newest `limit` commits (all when None) say of themselves, newest first.
 
         Keys as the columns of DESCRIBE HISTORY; `timestamp` in milliseconds since the epoch.
         """
-        return [dict(row) for row in self._log.history(limit)]
+        return [dict(row) for row in self._log.history(_whole("limit", limit))]
 
     def start_transaction(
         self, isolation: str | None = None, read_version: int | None = None
@@ -91,6 +93,7 @@ class Log:
         """
         level = None if isolation is None else parse_level(isolation)
         base: Snapshot | None = None
+        read_version = _whole("read_version", read_version)
         if read_version not in (None, -1):
             base = self._log.snapshot(read_version)
         elif read_version is None and self._log.exists():
@@ -228,6 +231,7 @@ class LogTransaction:
         store does, and OutcomeUnknown when a lost reply could not be resolved.
         """
         own = self._transaction
+        require_texts(own.base.table, operation, parameters, tags, user_metadata)
         given = actions_of(actions, own.view, own.log.system)
         if given or own.base.version < 0:
             own.stage(given, operation=operation, parameters=parameters, tags=tags)
@@ -287,6 +291,15 @@ def _decoded(paths: pa.Array) -> pa.Array:
     if not pc.any(pc.match_substring(paths, "%")).as_py():
         return paths
     return pa.array([decode_path(path) for path in paths.to_pylist()], pa.string())
+
+
+def _whole(name: str, value: int | None) -> int | None:
+    """The value, None or a whole number. Raises InvalidRequest for anything else."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        raise InvalidRequest(f"{name}={value!r:.80}: expected a whole number")
+    return value.__index__()
 
 
 def _bound(where: str, snapshot: Snapshot) -> Predicate:

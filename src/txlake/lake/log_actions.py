@@ -6,6 +6,8 @@ committed is `transaction.validation`'s.
 
 from __future__ import annotations
 
+import json
+import reprlib
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote
 
@@ -27,7 +29,9 @@ from txlake.protocol.actions import (
     actions_from_object,
 )
 from txlake.protocol.paths import decode_path, encode_path
+from txlake.protocol.reach import climbs
 
+_NO_JSON = "it can't be written as JSON"
 # What a path in the log may hold as it is; `%` starts an escape already.
 _IN_LOG = "/!$&'()*+,;=:@-._~%"
 
@@ -41,6 +45,10 @@ def actions_of(
     are filled in where they are missing. Raises InvalidRequest for what is no action, for fields
     that are missing or of a wrong type, and for actions that the library writes itself.
     """
+    if not isinstance(lines, Iterable):
+        raise InvalidRequest(
+            f"{snapshot.table}: expected a list of actions, found {reprlib.repr(lines)}"
+        )
     return tuple(
         action
         for place, line in enumerate(lines)
@@ -66,6 +74,7 @@ def _actions_of_line(
             raise InvalidRequest(f"{where}: {name} is written by txlake itself; leave it out")
         if not isinstance(fields, Mapping):
             raise InvalidRequest(f"{where}: {name}: expected a dictionary, found {fields!r:.80}")
+        _require_json(fields, f"{where}: {name}")
         given: JsonObject = {str(key): value for key, value in fields.items()}
         with_defaults = _FILLED[name](given, snapshot, system) if name in _FILLED else given
         try:
@@ -77,7 +86,46 @@ def _actions_of_line(
             yield action
 
 
+def require_texts(
+    table: str, operation: object, parameters: object, tags: object, user_metadata: object
+) -> None:
+    """Raises InvalidRequest unless a commit can say these of itself."""
+    if not isinstance(operation, str):
+        raise InvalidRequest(
+            f"{table}: operation: expected a text, found {reprlib.repr(operation)}"
+        )
+    if not isinstance(user_metadata, str | None):
+        raise InvalidRequest(
+            f"{table}: user_metadata: expected a text, found {reprlib.repr(user_metadata)}"
+        )
+    if not isinstance(tags, Mapping | None) or not all(
+        isinstance(text, str) for pair in (tags or {}).items() for text in pair
+    ):
+        raise InvalidRequest(f"{table}: tags: expected texts by name, found {reprlib.repr(tags)}")
+    if not isinstance(parameters, Mapping | None) or not all(
+        isinstance(name, str) for name in parameters or {}
+    ):
+        raise InvalidRequest(
+            f"{table}: parameters: expected values by name, found {reprlib.repr(parameters)}"
+        )
+    _require_json([operation, user_metadata, tags], f"{table}: operation, user_metadata, tags")
+    try:
+        json.dumps(parameters, ensure_ascii=False, default=str).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidRequest(f"{table}: parameters: {_NO_JSON}: {error}") from error
+
+
+def _require_json(value: object, where: str) -> None:
+    """Raises InvalidRequest for what a line of the log can't hold."""
+    try:
+        msgspec.json.encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidRequest(f"{where}: {_NO_JSON}: {error}") from error
+
+
 def _check(action: Action, where: str) -> None:
+    if isinstance(action, Add):
+        _check_add(action, where)
     if isinstance(action, DomainMetadata) and action.domain.startswith("delta."):
         raise InvalidRequest(
             f"{where}: domainMetadata {action.domain!r}: domains that start with delta. are the "
@@ -86,6 +134,20 @@ def _check(action: Action, where: str) -> None:
     if isinstance(action, Cdc):
         raise InvalidRequest(
             f"{where}: cdc: txlake writes no change data files; leave the action out"
+        )
+
+
+def _check_add(file: Add, where: str) -> None:
+    """Refuses what nobody could read again."""
+    if climbs(file.path):
+        raise InvalidRequest(
+            f"{where}: add: expected a path without '.' and '..', found {file.path!r}"
+        )
+    vector = file.deletion_vector
+    if vector is not None and vector.storage_type not in _VECTOR_TYPES:
+        raise InvalidRequest(
+            f"{where}: add: deletionVector.storageType: expected one of "
+            f"{', '.join(_VECTOR_TYPES)}, found {vector.storage_type!r}"
         )
 
 
@@ -146,6 +208,7 @@ def _filled_metadata(given: JsonObject, snapshot: Snapshot, system: System) -> J
 
 _FILLED = {"add": _filled_add, "remove": _filled_remove, "metaData": _filled_metadata}
 _GIVEN = ("add", "remove", "metaData", "protocol", "txn", "domainMetadata")
+_VECTOR_TYPES = ("u", "i", "p")
 _VECTOR_FIELDS = ("storageType", "pathOrInlineDv", "offset", "sizeInBytes", "cardinality")
 
 

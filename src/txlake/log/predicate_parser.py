@@ -91,7 +91,10 @@ def parse_predicate(text: str, *, aliases: Collection[str] = ()) -> Predicate:
     stripped from the columns. Raises InvalidRequest, pointing at the place, when the text is not
     one condition.
     """
-    return _Reader(aliases).predicate(_parsed(text))
+    try:
+        return _Reader(aliases).predicate(_parsed(text))
+    except RecursionError as error:
+        raise InvalidRequest(f"a condition that is nested too deeply: {text:.80}...") from error
 
 
 @lru_cache(maxsize=256)
@@ -132,9 +135,9 @@ class _Reader:
             case exp.Paren():
                 return self.predicate(node.this)
             case exp.And():
-                return And((self.predicate(node.this), self.predicate(node.expression)))
+                return And(tuple(self.predicate(part) for part in node.flatten()))
             case exp.Or():
-                return Or((self.predicate(node.this), self.predicate(node.expression)))
+                return Or(tuple(self.predicate(part) for part in node.flatten()))
             case exp.Not():
                 return Not(self.predicate(node.this))
             case exp.Boolean():

@@ -349,7 +349,7 @@ class Transaction:
             for key, table in self._tables.items()
             if self._handles[key].entry is not None and (key in written or key not in gone)
         ]
-        commit_together(
+        committed = commit_together(
             catalog.ledger,
             parts,
             transaction_id=self.id,
@@ -357,8 +357,9 @@ class Transaction:
             system=self.engine.system,
             settings=self.engine.settings,
         )
-        self._forget_entry()  # which ended with the ratification
-        catalog.locks.ended(self.id)
+        if committed.sequence is not None:
+            self._forget_entry()  # which ended with the ratification
+            catalog.locks.ended(self.id)
 
     def _require_not_killed(self) -> None:
         """For what isn't ratified. Raises Unavailable."""

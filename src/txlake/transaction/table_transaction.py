@@ -283,7 +283,9 @@ class TableTransaction:
 
     def _require_open(self) -> None:
         if self._is_done:
-            raise InvalidRequest(f"{self.log.name}: the transaction was committed already")
+            raise InvalidRequest(
+                f"{self.log.name}: the transaction was committed already, or lost; begin another"
+            )
 
     def _footprint(self) -> Footprint:
         staged = self._now.staged

@@ -262,9 +262,9 @@ def test_sys_databases() -> None:
 
 def test_isolation_levels() -> None:
     assert look("stv_db_isolation_level") == [
-        {"db_name": "loose", "isolation_level": "Snapshot Isolation"},
-        {"db_name": "Sales", "isolation_level": "WriteSerializable"},
-        {"db_name": "strict", "isolation_level": "Serializable"},
+        {"db_id": 3, "db_name": "loose", "isolation_level": "Snapshot Isolation"},
+        {"db_id": 1, "db_name": "Sales", "isolation_level": "WriteSerializable"},
+        {"db_id": 2, "db_name": "strict", "isolation_level": "Serializable"},
     ]
     found = look("pg_database_info")
     assert [(one["datid"], one["datname"], one.get("datconfig")) for one in found] == [

@@ -134,10 +134,10 @@ class _Reader:
         match node:
             case exp.Paren():
                 return self.predicate(node.this)
-            case exp.And():
-                return And(tuple(self.predicate(part) for part in node.flatten()))
-            case exp.Or():
-                return Or(tuple(self.predicate(part) for part in node.flatten()))
+            case exp.And() | exp.Or():
+                # Flat, so that a long chain isn't a deep one.
+                parts = [self.predicate(cast(exp.Expression, part)) for part in node.flatten()]
+                return And(tuple(parts)) if isinstance(node, exp.And) else Or(tuple(parts))
             case exp.Not():
                 return Not(self.predicate(node.this))
             case exp.Boolean():

@@ -35,7 +35,7 @@ _MODES = {
 
 def _isolation_levels(entries: Entries) -> Iterator[Values]:
     for one in entries.databases():
-        yield {"db_name": one.name, "isolation_level": _LEVELS[_level(one)]}
+        yield {"db_id": one.number, "db_name": one.name, "isolation_level": _LEVELS[_level(one)]}
 
 
 def _database_infos(entries: Entries) -> Iterator[Values]:
@@ -100,7 +100,7 @@ def _conflicts(entries: Entries) -> Iterator[Values]:
 
 STV_DB_ISOLATION_LEVEL = view(
     "STV_DB_ISOLATION_LEVEL - Amazon Redshift",
-    "db_name STRING, isolation_level STRING",
+    "db_id BIGINT, db_name STRING, isolation_level STRING",
     _isolation_levels,
 )
 PG_DATABASE_INFO = view(

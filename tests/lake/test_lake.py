@@ -390,8 +390,9 @@ def test_run_gives_the_works_value_and_checks_its_attempts(lake: txlake.Lake) ->
     assert lake.run(lambda tx: tx.read("t").count()) == 2
     with pytest.raises(InvalidRequest, match="attempts=0"):
         lake.run(lambda tx: None, attempts=0)
-    with pytest.raises(InvalidRequest, match="dirty"):
-        lake.run(lambda tx: None, isolation="dirty")
+    for unknown in ("dirty", 5):
+        with pytest.raises(InvalidRequest, match=f"{unknown!r}; expected serializable"):
+            lake.run(lambda tx: None, isolation=unknown)  # type: ignore[arg-type]
     calls = []
 
     def fails(tx: txlake.Transaction) -> None:

@@ -54,7 +54,7 @@ def parse_level(text: str) -> Level:
 
     Raises InvalidRequest that lists the levels.
     """
-    folded = text.strip().lower().replace("_", "").replace("-", "").replace(" ", "")
+    folded = str(text).strip().lower().replace("_", "").replace("-", "").replace(" ", "")
     level = _SPELLINGS.get(folded)
     if level is None:
         raise InvalidRequest(

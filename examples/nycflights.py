@@ -25,4 +25,5 @@ def read(spark: SparkSession, name: str, scratch: Path) -> DataFrame:
     if not file.exists():
         with zipfile.ZipFile(f"{file}.zip") as packed:
             file = Path(packed.extract(file.name, scratch))
-    return spark.read.csv(file.as_uri(), header=True, inferSchema=True, nullValue="NA")
+    # A path, not its URL: Spark decodes none.
+    return spark.read.csv(str(file), header=True, inferSchema=True, nullValue="NA")

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 from tests.pages import ROOT
 
@@ -34,3 +39,18 @@ def test_the_demo_comes_to_its_end() -> None:
         "txlakeCatalog",
     ):
         assert said in shown, f"{said!r} isn't in:\n{shown}"
+
+
+def test_its_data_is_found_wherever_the_package_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark takes a path as it stands, and decodes no URL."""
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    nycflights = importlib.import_module("nycflights")
+    file = tmp_path / "a b ü" / "data" / "planes.csv"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    package = SimpleNamespace(origin=str(file.parent.parent / "__init__.py"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: package)
+    spark = SimpleNamespace(read=SimpleNamespace(csv=lambda path, **_: path))
+    assert nycflights.read(spark, "planes", tmp_path) == str(file)

@@ -68,7 +68,7 @@ def test_statements_come_from_the_arguments_a_file_or_standard_input(
     lake: Lake, tmp_path: Path
 ) -> None:
     file = tmp_path / "script.sql"
-    file.write_text("SELECT 3; SELECT 4\n-- ä")
+    file.write_text("SELECT 3; SELECT 4\n-- ä", encoding="utf-8-sig")  # as some editors do
     for arguments, text in (
         (["SELECT 1; SELECT 2"], None),
         (["-e", "SELECT 1; SELECT 2"], None),
@@ -273,13 +273,14 @@ def test_the_help_of_sql_says_how_it_ends() -> None:
     assert "--retry N" in said
 
 
-def test_a_reader_that_went_away_is_no_error_message(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_a_reader_that_went_away_is_no_error_message(more: list[str]) -> None:
     program = (
         "import os, sys; from txlake.cli import lakes; from txlake.cli.app import app\n"
         "from txlake.cli.results import listed\n"
         "rows = [{'a': 'x' * 1000}] * 1000\n"
         "lakes.locks = lambda place: listed({'a': 'string'}, rows)\n"
-        "app(['locks', '-l', 'wh', '--json'])"
+        f"app(['locks', '-l', 'wh', *{more}])"
     )
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", program], stdout=pipe, stderr=pipe) as child:

@@ -272,7 +272,7 @@ def _text(statements: str | None, file: Path | None) -> str | None:
         return statements
     if file is not None and str(file) != "-":
         try:
-            return file.read_text(encoding="utf-8")
+            return file.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise typer.BadParameter(f"{file} can't be read: {error}") from error
     if file is None and sys.stdin.isatty():

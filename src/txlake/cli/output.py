@@ -133,8 +133,14 @@ class Drawn:
         self._err.print(Text.assemble((f"{name}{where}", "bold red"), message))
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Whoever runs the command says how it ends then; rich would end it here."""
+        raise BrokenPipeError
+
+
 def _console(file: TextIO) -> Console:
-    console = Console(file=file, highlight=False, soft_wrap=False)
+    console = _Console(file=file, highlight=False, soft_wrap=False)
     if not console.is_terminal:
         console.width = _PIPE_WIDTH
     return console

@@ -411,6 +411,19 @@ def test_what_no_line_of_the_log_can_hold(kind: str) -> None:
     assert log.snapshot().version == 0
 
 
+def test_other_partition_columns() -> None:
+    log = table(add("a"))
+    by_p = settings("id:long", "p:string", by=("p",))
+    transaction = log.start_transaction()
+    with pytest.raises(InvalidRequest, match="'a': it would stay"):
+        transaction.commit([by_p, add("b", p="1")])
+    transaction.commit([by_p, remove("a"), add("b", p="1")])
+    assert log.snapshot().partition_columns == ["p"]
+    assert paths(log, "p = '1'") == ["b"]
+    log.start_transaction().commit([settings("id:long", "p:string", by=("p",), mine="1")])
+    assert paths(log) == ["b"]
+
+
 def test_arguments_of_another_type() -> None:
     log = table()
     for value in ("0", True, 0.0):

@@ -170,6 +170,21 @@ def test_read_only_transactions_write_nothing(t: txlake.Lake) -> None:
     assert number(tx, "SELECT count(*) FROM t") == 2
     with pytest.raises(InvalidRequest, match="read-only"):
         tx.sql("DELETE FROM t")
+    folder = Path(str(t.table("t").detail().collect()[0]["location"]).removeprefix("file:"))
+    before = sorted(folder.rglob("*"))
+    assert any(path.suffix == ".parquet" for path in before)
+    for statement in (
+        "INSERT INTO t VALUES (7, 7)",
+        "INSERT INTO t SELECT * FROM t",
+        "UPDATE t SET p = 7 WHERE id = 1",
+        "DELETE FROM t WHERE false",
+        "CREATE TABLE made AS SELECT * FROM t",
+    ):
+        tx = t.begin(read_only=True)
+        with pytest.raises(InvalidRequest, match="read-only transaction; begin one that may write"):
+            tx.sql(statement)
+        assert tx.state == "failed"
+    assert sorted(folder.rglob("*")) == before
 
 
 def test_a_path_table_is_committed_alone(t: txlake.Lake, tmp_path: Path) -> None:

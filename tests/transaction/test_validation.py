@@ -54,7 +54,6 @@ NESTED = json.dumps(
     }
 )
 PARTITIONED = Metadata(id="t", schema_string=NESTED, partition_columns=("p",))
-UNPARTITIONED = msgspec.structs.replace(PARTITIONED, partition_columns=())
 CATALOGS = msgspec.structs.replace(
     FULL, writer_features=(*(FULL.writer_features or ()), "txlakeCatalog")
 )
@@ -78,9 +77,6 @@ BY_P = table(PARTITIONED)
 def of_p(value: str | None, **statistics: object) -> Add:
     stats = json.dumps({"numRecords": 9, **statistics})
     return msgspec.structs.replace(add("new", stats=stats), partition_values={"p": value})
-
-
-OTHER = msgspec.structs.replace(of_p("1"), path="other")
 
 
 def domain(name: str) -> DomainMetadata:
@@ -176,18 +172,6 @@ REFUSED: dict[str, tuple[str, Snapshot, Sequence[Action], str]] = {
         [of_p("one")],
         "'new': partition column 'p': .*one",
     ),
-    "other partition columns, and a file that stays": (
-        "files_left_fit",
-        PLAIN,
-        [PARTITIONED],
-        "'a': it would stay in a table that is partitioned by other columns now",
-    ),
-    "no partition columns, and one file of two that stays": (
-        "files_left_fit",
-        table(PARTITIONED, of_p("1"), OTHER),
-        [UNPARTITIONED, OTHER.removed(timestamp_ms=1)],
-        "'new': it would stay",
-    ),
     "a delete from an append-only table": (
         "append_only",
         APPEND_ONLY,
@@ -271,11 +255,6 @@ FINE: dict[str, tuple[Snapshot, Sequence[Action]]] = {
         [msgspec.structs.replace(of_p("1", nullCount={"id": 1}), data_change=False)],
     ),
     "a partition value in other words": (BY_P, [of_p("01")]),
-    "other partition columns and no file that stays": (PLAIN, [PARTITIONED, GONE, of_p("1")]),
-    "a file that stays in its partition": (
-        table(PARTITIONED, OTHER),
-        [msgspec.structs.replace(PARTITIONED, configuration={"mine": "1"})],
-    ),
     "no statistics": (PLAIN, [add("b")]),
     "a delete where append-only isn't a feature": (LISTS_NO_APPEND_ONLY, [GONE]),
     "statistics by names of mapped columns": (

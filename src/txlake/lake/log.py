@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from txlake.conflict.levels import parse_level
 from txlake.errors import InvalidRequest
-from txlake.lake.log_actions import actions_of, find_file, require_texts
+from txlake.lake.log_actions import actions_of, find_file, require_partitions, require_texts
 from txlake.lake.times import instant_ms
 from txlake.log.files import FILES_SCHEMA, files_table
 from txlake.log.predicates import Predicate, bind, parse_predicate
@@ -235,6 +235,11 @@ class LogTransaction:
         given = actions_of(actions, own.view, own.log.system)
         if given or own.base.version < 0:
             own.stage(given, operation=operation, parameters=parameters, tags=tags)
+            try:
+                require_partitions(own.base, own.view)
+            except InvalidRequest:
+                own.rollback_to(None)
+                raise
         committed = own.commit(user_metadata=user_metadata)
         return Committed(
             version=committed.version,

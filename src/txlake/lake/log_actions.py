@@ -115,6 +115,25 @@ def require_texts(
         raise InvalidRequest(f"{table}: parameters: {_NO_JSON}: {error}") from error
 
 
+def require_partitions(before: Snapshot, after: Snapshot) -> None:
+    """Raises InvalidRequest when files stay in a table that is partitioned by other columns now."""
+    if _partition_keys(before) == _partition_keys(after):
+        return
+    left = next((file for file in before.files.adds() if file.key in after.files), None)
+    if left is not None:
+        raise InvalidRequest(
+            f"{before.table} at version {before.version}: file {decode_path(left.path)!r}: it "
+            "would stay in a table that is partitioned by other columns now; remove it, and add "
+            "its rows in files of the new partitions"
+        )
+
+
+def _partition_keys(snapshot: Snapshot) -> frozenset[str]:
+    return frozenset(
+        item.physical_name for item in snapshot.schema if item.name in snapshot.partition_columns
+    )
+
+
 def _require_json(value: object, where: str) -> None:
     """Raises InvalidRequest for what a line of the log can't hold."""
     try:

@@ -134,10 +134,10 @@ class _Reader:
         match node:
             case exp.Paren():
                 return self.predicate(node.this)
-            case exp.And() | exp.Or():
-                # Flat, so that a long chain isn't a deep one.
-                parts = [self.predicate(cast(exp.Expression, part)) for part in node.flatten()]
-                return And(tuple(parts)) if isinstance(node, exp.And) else Or(tuple(parts))
+            case exp.And():
+                return And(tuple(self.predicate(part) for part in _operands(node)))
+            case exp.Or():
+                return Or(tuple(self.predicate(part) for part in _operands(node)))
             case exp.Not():
                 return Not(self.predicate(node.this))
             case exp.Boolean():
@@ -244,6 +244,11 @@ class _Reader:
         except _NotLiteral:
             columns = None
         return Opaque(node.sql(dialect=Databricks), columns, not unstable)
+
+
+def _operands(chain: exp.Connector) -> Iterable[exp.Expression]:
+    """All that one word joins, without the parentheses around it: a chain may be long."""
+    return cast("Iterable[exp.Expression]", chain.flatten())
 
 
 # What the modelled nodes are made of. A node with more means more than is modelled.

@@ -163,10 +163,12 @@ class Context:
     def work(self, handle: Handle, *, removes_rows: bool = False) -> Work:
         """The table to read and write, as the transaction sees it.
 
-        What can't be written is refused here, before a data file is: a table that needs a feature
-        which txlake lacks, rows removed from an append-only table, a store that is unsafe.
+        What can't be written is refused here, before a data file is: in a read-only transaction, a
+        table that needs a feature which txlake lacks, rows removed from an append-only table, a
+        store that is unsafe.
         """
         if self.writes:
+            self.transaction.require_writes(handle)
             view = self.transaction.open(handle).view
             if view.is_created:
                 check_writable(view.protocol, view.metadata, table=view.table)

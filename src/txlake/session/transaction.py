@@ -211,12 +211,16 @@ class Transaction:
             metrics=change.metrics,
         )
 
-    def _require_writable(self, handle: Handle, operation: str) -> None:
-        """Raises InvalidRequest where the write can't be part of this transaction."""
+    def require_writes(self, handle: Handle, operation: str = "a change of rows") -> None:
+        """Raises InvalidRequest in a read-only transaction."""
         if self.read_only:
             raise InvalidRequest(
                 f"{handle.name}: {operation} in a read-only transaction; begin one that may write"
             )
+
+    def _require_writable(self, handle: Handle, operation: str) -> None:
+        """Raises InvalidRequest where the write can't be part of this transaction."""
+        self.require_writes(handle, operation)
         others = [self._handles[key] for key, _ in self._written() if key != handle.key]
         if others and not all(other.entry for other in (handle, *others)):
             raise _not_alone(others[0].name, handle.name)

@@ -247,26 +247,6 @@ def partition_values_fit(request: _Request) -> None:
                 raise request.refuse_file(file, f"partition column {name!r}: {error}") from error
 
 
-def files_left_fit(request: _Request) -> None:
-    """Files that stay have values for the partition columns that the table has from here on."""
-    if _partition_keys(request.before) == _partition_keys(request.after):
-        return
-    removed = {file.key for file in request.removed}
-    left = next((file for file in request.before.files.adds() if file.key not in removed), None)
-    if left is not None:
-        raise request.refuse_file(
-            left,
-            "it would stay in a table that is partitioned by other columns now; remove it, and add "
-            "its rows in files of the new partitions",
-        )
-
-
-def _partition_keys(snapshot: Snapshot) -> frozenset[str]:
-    return frozenset(
-        item.physical_name for item in snapshot.schema if item.name in snapshot.partition_columns
-    )
-
-
 def append_only(request: _Request) -> None:
     """An append-only table loses no rows."""
     if any(file.data_change for file in request.removed):
@@ -392,7 +372,6 @@ RULES: tuple[Rule, ...] = (
     removed_files_are_live,
     added_files_are_alone,
     partition_values_fit,
-    files_left_fit,
     append_only,
     vectors_allowed,
     statistics_fit,

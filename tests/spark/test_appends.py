@@ -176,7 +176,7 @@ def test_insert_goes_by_position(tmp_path: Path, spark: SparkSession) -> None:
         ("INSERT INTO t (a, A) SELECT 1, 2", "column A is named twice"),
         ("INSERT INTO t VALUES (1, 'x')", "expected 3 values a row (a, b, c), found 2"),
         ("INSERT INTO t (q) VALUES (1)", "no column 'q'"),
-        ("INSERT INTO t SELECT 'x', 'x', 2.0D", "column 'a' is integer, the value is string"),
+        ("INSERT INTO t SELECT X'01', 'x', 2.0D", "column 'a' is integer, the value is binary"),
         ("INSERT INTO t SELECT nope, 'x', 2.0D", "nope"),
         ("INSERT INTO t SELECT 1, 'x', true", "column 'c' is double, the value is boolean"),
     ],

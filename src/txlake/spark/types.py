@@ -67,7 +67,10 @@ def spark_type(data_type: DataType, *, physical: bool = False, ids: bool = False
                 value_contains_null,
             )
         case Struct():
-            return spark_schema(data_type, physical=physical, ids=ids)
+            fields = spark_schema(data_type, physical=physical, ids=ids)
+            return T.StructType(
+                [T.StructField(one.name, one.dataType, True, one.metadata) for one in fields]
+            )
 
 
 def spark_schema(schema: Struct, *, physical: bool = False, ids: bool = False) -> T.StructType:

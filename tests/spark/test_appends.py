@@ -138,6 +138,13 @@ def test_partition_folders_hold_any_text(tmp_path: Path, spark: SparkSession) ->
     assert {decode_path(add.path) for add in t.adds()} == t.data_files()
 
 
+def test_a_text_like_the_folder_of_nulls_stays_a_text(tmp_path: Path, spark: SparkSession) -> None:
+    t = table(tmp_path / "t", spark, "i INT, p STRING", partitioned_by="p")
+    t.run("INSERT INTO t VALUES (1, '__HIVE_DEFAULT_PARTITION__'), (2, NULL)")
+    assert t.rows() == [(1, "__HIVE_DEFAULT_PARTITION__"), (2, None)]
+    assert t.frame().where("p IS NULL").collect() == [(2, None)]
+
+
 def test_names_with_dots_spaces_and_quotes(tmp_path: Path, spark: SparkSession) -> None:
     t = table(
         tmp_path / "t",
@@ -176,7 +183,7 @@ def test_insert_goes_by_position(tmp_path: Path, spark: SparkSession) -> None:
         ("INSERT INTO t (a, A) SELECT 1, 2", "column A is named twice"),
         ("INSERT INTO t VALUES (1, 'x')", "expected 3 values a row (a, b, c), found 2"),
         ("INSERT INTO t (q) VALUES (1)", "no column 'q'"),
-        ("INSERT INTO t SELECT 'x', 'x', 2.0D", "column 'a' is integer, the value is string"),
+        ("INSERT INTO t SELECT X'01', 'x', 2.0D", "column 'a' is integer, the value is binary"),
         ("INSERT INTO t SELECT nope, 'x', 2.0D", "nope"),
         ("INSERT INTO t SELECT 1, 'x', true", "column 'c' is double, the value is boolean"),
     ],

@@ -197,3 +197,14 @@ def test_one_bad_row_among_many_tasks_leaves_nothing(tmp_path: Path, spark: Spar
     with pytest.raises(InvalidRequest, match=r'CHECK constraint c .*"id":63,"p":0'):
         t.append(frame)
     assert t.data_files() == set()
+
+
+def test_a_null_struct_whose_fields_are_not_null(tmp_path: Path, spark: SparkSession) -> None:
+    """Arrow takes no null for a struct with such a field; the rule is the table's to check."""
+    t = table(tmp_path / "t", spark, "id INT, s STRUCT<a: INT NOT NULL, b: INT>")
+    t.run("INSERT INTO t VALUES (1, NULL), (2, named_struct('a', 1, 'b', NULL))")
+    t.run("UPDATE t SET id = id + 10")
+    t.run("UPDATE t SET id = 3 WHERE id = 11")
+    with pytest.raises(InvalidRequest, match=r"NOT NULL of column 's\.a' is violated"):
+        t.run("UPDATE t SET s.a = NULL WHERE id = 12")
+    assert t.rows() == [(12, (1, None)), (3, None)]  # by their text

@@ -6,12 +6,13 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from tests.spark.tables import table
 from txlake.errors import InvalidRequest
 from txlake.protocol.types import Array, Field, Primitive, Struct
-from txlake.spark.types import can_store, may_overflow
+from txlake.spark.types import can_store, may_overflow, reads_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -119,9 +120,16 @@ def test_which_numbers_may_be_too_large(source: str, target: str, may: bool) -> 
         ("UPDATE t SET i = 1 / 0", "DIVIDE_BY_ZERO"),
         ("UPDATE t SET s = CAST(DATE(s) AS STRING)", "CAST_INVALID_INPUT"),
         (
-            "UPDATE t SET i = s",
-            "column 'i' is integer, the value is string, which can't be stored there; cast it",
+            "UPDATE t SET i = d = 1",
+            "column 'i' is integer, the value is boolean, which can't be stored there; cast it",
         ),
+        ("UPDATE t SET i = s", "column 'i' is integer, which can't hold the value x"),
+        ("INSERT INTO t (i) VALUES ('5 apples')", "which can't hold the value 5 apples"),
+        ("INSERT INTO t (d) SELECT '123.4'", "which can't hold the value 123.4"),
+        ("INSERT INTO t (n) SELECT named_struct('a', '1')", "which can't be stored there; cast it"),
+        ("UPDATE t SET i = explode(array(1, 2))", "for that row: it can't be"),
+        ("UPDATE t SET d = 2, i = row_number() OVER (ORDER BY s)", "for that row: it can't be"),
+        ("UPDATE t SET i = max(i)", "for that row: it can't be"),
         ("UPDATE t SET i = nope", "nope"),
         ("UPDATE t SET nope = 1", "there is no column 'nope'; the table has i, d, s, n"),
         ("UPDATE t SET n.z = 1", "there is no column 'n.z'"),
@@ -141,7 +149,21 @@ def test_which_numbers_may_be_too_large(source: str, target: str, may: bool) -> 
                 "MERGE INTO t USING (SELECT 1 i, 'x' v) s ON t.i = s.i"
                 " WHEN MATCHED THEN UPDATE SET i = v"
             ),
-            "column 'i' is integer, the value is string",
+            "column 'i' is integer, which can't hold the value x",
+        ),
+        (
+            (
+                "MERGE INTO t USING (SELECT 1 i) s ON t.i = s.i"
+                " WHEN MATCHED THEN UPDATE SET i = row_number() OVER (ORDER BY s.i)"
+            ),
+            "for that row: it can't be",
+        ),
+        (
+            (
+                "MERGE INTO t USING (SELECT 1 i) s ON t.i = s.i"
+                " WHEN MATCHED AND count(*) OVER () > 1 THEN DELETE"
+            ),
+            "for that row: it can't be",
         ),
     ],
 )
@@ -174,3 +196,53 @@ def test_values_are_converted(tmp_path: Path, spark: SparkSession) -> None:
         (1, "12.3", "7", "2026-01-31 00:00:00", [1], (None, "2")),
         (2, "12.3", "8", None, None, None),
     ]
+
+
+def test_text_of_a_value(tmp_path: Path, spark: SparkSession) -> None:
+    """A text goes where its value would, as literals of dates and numbers are often written."""
+    columns = "i INT, d DECIMAL(4,1), b BOOLEAN, day DATE, at TIMESTAMP, raw BINARY"
+    t = table(tmp_path / "t", spark, columns)
+    t.run(
+        "INSERT INTO t VALUES"
+        " ('1', '12.25', 'true', '2026-01-31', '2026-01-31 10:00:00', 'abc'),"
+        " (NULL, NULL, NULL, NULL, NULL, NULL)"
+    )
+    t.append(pa.table({"i": ["2", None], "day": ["2026-02-01", None]}))
+    t.run("UPDATE t SET d = '-1', b = 'false' WHERE i = 2")
+    t.run(
+        "MERGE INTO t USING (SELECT '3' i, '2026-03-01' day) s ON t.i = s.i"
+        " WHEN NOT MATCHED THEN INSERT (i, day) VALUES (s.i, s.day)"
+    )
+    seen = (
+        t.frame()
+        .where("i IS NOT NULL")
+        .selectExpr(
+            "i", "CAST(d AS STRING)", "b", "CAST(day AS STRING)", "CAST(at AS STRING)", "raw"
+        )
+    )
+    assert sorted(map(tuple, seen.collect())) == [
+        (1, "12.3", True, "2026-01-31", "2026-01-31 10:00:00", b"abc"),
+        (2, "-1.0", False, "2026-02-01", None, None),
+        (3, None, None, "2026-03-01", None, None),
+    ]
+    assert t.frame().count() == 5
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "reads"),
+    [
+        ("string", "integer", True),
+        ("varchar(3)", "decimal(5,2)", True),
+        ("string", "boolean", True),
+        ("char(10)", "date", True),
+        ("string", "timestamp_ntz", True),
+        ("string", "binary", True),
+        ("string", "string", False),
+        ("string", "void", False),
+        ("integer", "string", False),
+        ("boolean", "integer", False),
+    ],
+)
+def test_which_values_are_read_from_text(source: str, target: str, reads: bool) -> None:
+    assert reads_text(_type(source), _type(target)) is reads
+    assert not reads_text(Array(_type(source)), Array(_type(target)))

@@ -248,6 +248,12 @@ def test_values_with_more_around_them_are_a_query(text: str) -> None:
         ("INSERT INTO t PARTITION (p = 1 + 1) SELECT 1", "1:32", "expected , or )"),
         ("INSERT INTO t PARTITION (p = f()) SELECT 1", "1:30", "is a literal"),
         ("INSERT INTO t PARTITION (p = 1) IF NOT EXISTS SELECT 1", "1:33", "INSERT OVERWRITE"),
+        ("INSERT INTO t PARTITION (p = 1, P = 2) SELECT 1", "1:33", "column P is named twice"),
+        (
+            "INSERT INTO t PARTITION (p = 1) (a, P) SELECT 1, 2",
+            "1:33",
+            "has its value in PARTITION",
+        ),
         ("INSERT OVERWRITE t REPLACE WHERE a SELECT 1", "1:20", "goes with INSERT INTO"),
         ("INSERT INTO t REPLACE WHERE SELECT 1", "1:29", "expected a condition"),
         ("INSERT INTO t REPLACE WHERE a", "1:30", "expected a query"),

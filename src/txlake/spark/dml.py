@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -286,12 +287,33 @@ def _resolved(work: Work, frame: DataFrame, assigned: Assigned) -> Resolved:
         if not isinstance(value, Default)
     ]
     columns = [work.column_of(value) for value in expressions]
-    aliased = [column.alias(f"c{i}") for i, column in enumerate(columns)]
-    schema = delta_schema(frame.select(*aliased).schema) if columns else Struct(())
+    types = value_types(work, frame, columns)
     return {
-        id(value): (column, item.type)
-        for value, column, item in zip(expressions, columns, schema.fields, strict=True)
+        id(value): (column, data_type)
+        for value, column, data_type in zip(expressions, columns, types, strict=True)
     }
+
+
+def value_types(work: Work, frame: DataFrame, columns: Sequence[Column]) -> list[DataType]:
+    """The types of the columns, each of which gives one value to one row of the frame.
+
+    Raises InvalidRequest for an aggregate and a window function, which look at other rows, and for
+    a generator, by which one row would become several.
+    """
+    if not columns:
+        return []
+    aliased = [column.alias(f"c{i}") for i, column in enumerate(columns)]
+    types = [item.type for item in delta_schema(frame.select(*aliased).schema)]
+    try:
+        # Spark's WHERE takes just the expressions that are of one row.
+        _ = frame.where(F.coalesce(*[column.isNull() for column in columns])).schema
+    except AnalysisException as error:
+        raise InvalidRequest(
+            f"{work.snapshot.table}: a value is computed from one row, for that row: it can't be "
+            "an aggregate, a window function or a generator of rows (explode, ...); compute it in "
+            "a query, and MERGE its rows"
+        ) from error
+    return types
 
 
 def assigned_value(

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from txlake.errors import InvalidRequest
 from txlake.protocol.types import DataType, Field, Struct
 from txlake.spark import rows
-from txlake.spark.dml import assigned_value, null_of, resolve_assignments
+from txlake.spark.dml import assigned_value, null_of, resolve_assignments, value_types
 from txlake.spark.executor import (
     DELETE,
     DELETE_BY_SOURCE,
@@ -373,8 +373,7 @@ class MergeJob:
         if not expressions:
             return []
         columns = [self._work.column_of(expression) for expression in expressions]
-        schema = self._frame_of(side).select(*_numbered(columns)).schema
-        types = [item.type for item in delta_schema(schema)]
+        types = value_types(self._work, self._frame_of(side), columns)
         return list(zip(columns, types, strict=True))
 
     def _frame_of(self, side: _Side) -> DataFrame:

@@ -246,6 +246,8 @@ def folders_agree(
         folder = paths.decode_path(add.path).rpartition("/")[0]
         if folder != paths.partition_folder(values):
             return False
+        if any(value == paths.NULL_PARTITION for _, value in values):
+            return False  # a text, which Spark would take for null
     return True
 
 

@@ -23,6 +23,7 @@ from txlake.spark.types import (
     may_overflow,
     missing_field,
     quote,
+    reads_text,
     same_type,
     spark_type,
     stored,
@@ -144,10 +145,12 @@ def storable(
 ) -> Column:
     """The value as the column stores it. Raises InvalidRequest when the types don't fit.
 
-    A number that is too large for the column fails the job, and the failure names both. Fields that
-    a struct lacks become null, or with `complete` are an error.
+    A number that is too large for the column, or a text that is none of its values', fails the job,
+    and the failure names both. Fields that a struct lacks become null, or with `complete` are an
+    error.
     """
-    if not can_store(source, target.type):
+    from_text = reads_text(source, target.type)
+    if not from_text and not can_store(source, target.type):
         raise InvalidRequest(
             f"{snapshot.table}: column {target.name!r} is {type_text(target.type)}, "
             f"the value is {type_text(source)}, which can't be stored there; cast it"
@@ -158,13 +161,13 @@ def storable(
             f"{snapshot.table}: column {target.name!r} is {type_text(target.type)}, the value is "
             f"{type_text(source)}, which lacks {'.'.join(missing)}; give it a value, or null"
         )
-    if not may_overflow(source, target.type):
+    if not from_text and not may_overflow(source, target.type):
         return stored(value, source, target.type)
-    too_large = F.concat(
+    unfit = F.concat(
         F.lit(f"column {target.name!r} is {type_text(target.type)}, which can't hold the value "),
         value.cast("string"),
     )
-    failed = F.when(value.isNotNull(), F.raise_error(too_large).cast(spark_type(target.type)))
+    failed = F.when(value.isNotNull(), F.raise_error(unfit).cast(spark_type(target.type)))
     return F.coalesce(value.try_cast(spark_type(target.type)), failed)
 
 

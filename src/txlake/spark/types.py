@@ -30,6 +30,7 @@ _NUMERIC_RANK = {"byte": 0, "short": 1, "integer": 2, "long": 3, "float": 5, "do
 _INTEGER_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 _FLOATS = frozenset({"float", "double"})
 _DATETIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
+_READ_FROM_TEXT = _DATETIMES | {"boolean", "binary"}
 
 
 def spark_type(data_type: DataType, *, physical: bool = False, ids: bool = False) -> T.DataType:
@@ -66,7 +67,10 @@ def spark_type(data_type: DataType, *, physical: bool = False, ids: bool = False
                 value_contains_null,
             )
         case Struct():
-            return spark_schema(data_type, physical=physical, ids=ids)
+            fields = spark_schema(data_type, physical=physical, ids=ids)
+            return T.StructType(
+                [T.StructField(one.name, one.dataType, True, one.metadata) for one in fields]
+            )
 
 
 def spark_schema(schema: Struct, *, physical: bool = False, ids: bool = False) -> T.StructType:
@@ -141,7 +145,7 @@ def can_store(source: DataType, target: DataType) -> bool:
     """Whether ANSI store assignment lets a source's value into a target column.
 
     Numbers go to numbers (overflow fails at run time), anything simple goes to text, dates and
-    timestamps to each other; text goes to nothing else. Source: Spark, "Store Assignment".
+    timestamps to each other; for text see `reads_text`. Source: Spark, "Store Assignment".
     """
     match source, target:
         case Primitive("void"), _:
@@ -169,6 +173,18 @@ def _can_store_primitive(source: Primitive, target: Primitive) -> bool:
     if target.is_string:
         return source.name != "binary"
     return source.name in _DATETIMES and target.name in _DATETIMES
+
+
+def reads_text(source: DataType, target: DataType) -> bool:
+    """Whether a text goes to a column of other values, where it has to be the text of one.
+
+    Source: Databricks, "SQL data type rules", implicit crosscasting. Not so inside lists and maps.
+    """
+    match source, target:
+        case Primitive(), Primitive() if source.is_string:
+            return _is_numeric(target) or target.name in _READ_FROM_TEXT
+        case _:
+            return False
 
 
 def _is_numeric(primitive: Primitive) -> bool:

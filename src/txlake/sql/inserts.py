@@ -47,7 +47,14 @@ def insert(cursor: Cursor, with_tokens: tuple[Token, ...] = ()) -> Insert:
     columns = None
     by_name = cursor.accept("BY", "NAME")
     if not by_name and cursor.at("(") and not _at_query(cursor):
+        start_of_columns = cursor.token
         columns = _columns(cursor)
+        given = {one.column.lower() for one in partition or () if not one.dynamic}
+        twice = next((name for name in columns if name.lower() in given), None)
+        if twice is not None:
+            cursor.refuse(
+                f"column {twice} has its value in PARTITION; leave it out", start_of_columns
+            )
     replace_where = None
     if cursor.at("REPLACE"):
         place = cursor.advance()
@@ -182,8 +189,14 @@ def _columns(cursor: Cursor) -> tuple[str, ...]:
 
 
 def _partition(cursor: Cursor) -> tuple[PartitionValue, ...]:
+    seen: set[str] = set()
+
     def one() -> PartitionValue:
+        place = cursor.token
         column = cursor.name("a partition column")
+        if column.lower() in seen:
+            cursor.refuse(f"partition column {column} is named twice", place)
+        seen.add(column.lower())
         if not cursor.accept("="):
             return PartitionValue(column, dynamic=True)
         start = cursor.token

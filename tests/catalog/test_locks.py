@@ -381,6 +381,16 @@ def test_a_killed_transaction_stops_waiting(parties: Parties) -> None:
         waiting.result(30)
 
 
+def test_a_killed_transaction_gets_no_locks(process: Process) -> None:
+    a, b = process.party("a"), process.party("b")
+    a.takes("IX", 1)
+    assert process.transactions.kill("a")
+    with pytest.raises(Unavailable, match="transaction a was killed by somebody else"):
+        a.takes("Sch-M", 2)
+    assert a.entries() == []
+    b.takes("Sch-M", 1, 2)
+
+
 def lease_ends(process: Process, session: int) -> None:
     with process.on.writing() as connection:
         over = sa.update(sessions).where(sessions.c.id == session).values(lease_ms=1)

@@ -335,14 +335,36 @@ CASES: tuple[Case, ...] = (
     case(
         "granularity table: two changes of different partitions",
         ours(**UPDATE_A),
-        winner(added=(IN_2,)),
+        winner(added=(IN_2,), removed=(gone(B),)),
         all_levels="table_changed_by_both",
         granularity=Granularity.TABLE,
     ),
     case(
-        "granularity table: a merge that only inserts",
+        "granularity table: a change against an operation without a name",
+        ours(**UPDATE_A),
+        winner(added=(IN_2,), operation=None),
+        all_levels="table_changed_by_both",
+        granularity=Granularity.TABLE,
+    ),
+    *(
+        case(
+            f"granularity table: a change against a {operation} that read another table",
+            ours(**UPDATE_A),
+            winner(added=(IN_2,), operation=operation),
+            granularity=Granularity.TABLE,
+        )
+        for operation in ("WRITE", "COPY INTO", "STREAMING UPDATE")
+    ),
+    case(
+        "granularity table: an append from another table against a change",
+        ours(reads_elsewhere=True),
+        winner(added=(IN_2,), removed=(gone(A),)),
+        granularity=Granularity.TABLE,
+    ),
+    case(
+        "granularity table: merges that only insert",
         ours(reads=(read("id = 100"),)),
-        winner(added=(IN_2,)),
+        winner(added=(IN_2,), operation="MERGE"),
         all_levels="table_changed_by_both",
         granularity=Granularity.TABLE,
     ),
@@ -355,7 +377,7 @@ CASES: tuple[Case, ...] = (
     case(
         "granularity table: a change against an append",
         ours(added=(), removed=(gone(A),), reads=(read("id = 5"),)),
-        winner(added=(IN_2,), is_blind_append=True),
+        winner(added=(IN_2,), is_blind_append=True, operation="LOAD"),
         granularity=Granularity.TABLE,
     ),
     # plain SELECTs

@@ -60,7 +60,7 @@ def test_a_change_under_write_serializable(
     found = answers(Doing.CHANGES, Level.WRITE_SERIALIZABLE, **more)  # type: ignore[arg-type]
     if more.get("granularity") is Granularity.TABLE:
         expected = {name: error for name, error in expected.items() if "INSERT" not in name}
-        expected["READING_INSERT"] = UPDATE_CONFLICT
+        expected["READING_INSERT"] = APPEND
     assert found == expected
 
 

@@ -389,8 +389,9 @@ def test_what_was_only_read_has_to_hold_where_something_changes_elsewhere(
 def test_a_table_that_was_only_read_isnt_changed_by_both() -> None:
     part = ours(added=(), reads=(read("id = 5000"),), changes_elsewhere=True)
     context = replace(context_of(part), granularity=Granularity.TABLE)
-    assert isinstance(check(part, winner(added=(IN_1,)), context), Fine)
-    assert isinstance(check(ours(reads=part.reads), winner(added=(IN_1,)), context), Conflicted)
+    merge = winner(added=(IN_1,), operation="MERGE")
+    assert isinstance(check(part, merge, context), Fine)
+    assert isinstance(check(ours(reads=part.reads), merge, context), Conflicted)
 
 
 def test_selects_are_checked_against_all_winners_before_anything_else() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from txlake.catalog.catalog import DEFAULT_DATABASE, Catalog
 from txlake.catalog.database import sqlite_url
 from txlake.catalog.names import DatabaseEntry, TableEntry, matches
-from txlake.catalog.ratifying import killed
+from txlake.catalog.owners import killed
 
 __all__ = [
     "DEFAULT_DATABASE",

@@ -18,7 +18,7 @@ from sqlalchemy.exc import IntegrityError
 
 from txlake.catalog import lock_rows
 from txlake.catalog.database import Database
-from txlake.catalog.owners import reap, release_locks
+from txlake.catalog.owners import is_killed, killed, reap, release_locks
 from txlake.conflict.locking import (
     LockMode,
     LockRequest,
@@ -178,6 +178,8 @@ class Locks:
         others_may_go_on = False
         with self._on.noting() as connection:
             number = lock_rows.take_numbers(connection, len(wanted))
+            if owner.transaction is not None and is_killed(connection, owner.transaction):
+                raise killed(owner.transaction)
             seen = lock_rows.on_resources(connection, {one.resource for one in wanted})
             new: list[Queued] = []
             for place, request in enumerate(wanted):

@@ -15,6 +15,7 @@ from sqlalchemy.engine import Connection
 
 from txlake.catalog.database import Database
 from txlake.catalog.tables import locks, sessions, transactions
+from txlake.errors import Unavailable
 
 ACTIVE = "active"
 KILLED = "killed"
@@ -22,6 +23,17 @@ KILLED = "killed"
 _IDS: sa.BindParameter[object] = sa.bindparam("ids", expanding=True)
 _END = sa.delete(transactions).where(transactions.c.id.in_(_IDS))
 _RELEASE = sa.delete(locks).where(locks.c.transaction_id.in_(_IDS))
+_STATE = sa.select(transactions.c.state).where(transactions.c.id == sa.bindparam("which"))
+
+
+def is_killed(connection: Connection, transaction_id: str) -> bool:
+    """Whether a transaction was killed and isn't ended yet."""
+    return connection.scalar(_STATE, {"which": transaction_id}) == KILLED
+
+
+def killed(transaction_id: str) -> Unavailable:
+    """What to raise for a transaction that somebody ended by its id."""
+    return Unavailable(f"transaction {transaction_id} was killed by somebody else; run it again")
 
 
 def reap(on: Database, connection: Connection) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection
 
 from txlake.catalog import names
 from txlake.catalog.database import Database
-from txlake.catalog.owners import ACTIVE, end_transactions
+from txlake.catalog.owners import ACTIVE, end_transactions, killed
 from txlake.catalog.tables import (
     bare,
     commits,
@@ -124,11 +124,6 @@ def ended(transaction_id: str) -> Unavailable:
         f"transaction {transaction_id} was ended while it was open: nothing was heard of its "
         "session for longer than its lease, and VACUUM may have taken its files; run it again"
     )
-
-
-def killed(transaction_id: str) -> Unavailable:
-    """What to raise for a transaction that somebody ended by its id."""
-    return Unavailable(f"transaction {transaction_id} was killed by somebody else; run it again")
 
 
 class _Book:

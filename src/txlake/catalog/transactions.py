@@ -16,7 +16,14 @@ import sqlalchemy as sa
 from txlake.catalog.database import Database
 from txlake.catalog.grouping import Group, Interrupted
 from txlake.catalog.names import NEWEST_SEQUENCE, newest_sequence, next_number
-from txlake.catalog.owners import ACTIVE, KILLED, end_transactions, reap, release_locks
+from txlake.catalog.owners import (
+    ACTIVE,
+    KILLED,
+    end_transactions,
+    is_killed,
+    reap,
+    release_locks,
+)
 from txlake.catalog.sessions import Sessions
 from txlake.catalog.tables import sessions, transactions
 
@@ -136,9 +143,8 @@ class Transactions:
 
     def is_killed(self, transaction_id: str) -> bool:
         """Whether it was killed and isn't ended yet."""
-        query = sa.select(transactions.c.state).where(transactions.c.id == transaction_id)
         with self._on.reading() as connection:
-            return connection.scalar(query) == KILLED
+            return is_killed(connection, transaction_id)
 
     def listed(self) -> list[TransactionEntry]:
         """The transactions of living sessions, killed ones too, the oldest first."""

@@ -153,8 +153,14 @@ class Footprint:
     @property
     def is_blind_append(self) -> bool:
         """Whether it only adds files and read no table. Setting an application id is no read."""
+        return self.is_append and not self.reads_elsewhere
+
+    @property
+    def is_append(self) -> bool:
+        """Whether it only adds files, and read nothing of this table."""
         return not (
-            self.read_anything
+            self.reads
+            or self.read_files
             or self.removed
             or self.metadata is not None
             or self.protocol is not None

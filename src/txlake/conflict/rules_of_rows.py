@@ -40,10 +40,10 @@ _AGAIN = "Run the transaction again on the newest version."
 def table_changed_by_both(
     footprint: Footprint, winner: Winner, context: Context
 ) -> Conflicted | None:
-    """With granularity `table`, neither only appends."""
+    """With granularity `table`, neither only adds rows without having read the table."""
     if context.granularity is not Granularity.TABLE:
         return None
-    if winner.is_blind_append or footprint.is_blind_append or footprint.is_empty:
+    if winner.is_append or footprint.is_append or footprint.is_empty:
         return None
     return conflicted(
         UpdateConflict,

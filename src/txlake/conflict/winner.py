@@ -24,6 +24,9 @@ from txlake.protocol.actions import (
     Txn,
 )
 
+# What adds rows without a look at those that are there. A MERGE may add rows alone too, but looks.
+_APPENDS = frozenset({"WRITE", "COPY INTO", "STREAMING UPDATE"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Winner:
@@ -56,6 +59,11 @@ class Winner:
     protocol: Protocol | None = None
     app_ids: frozenset[str] = frozenset()
     domains: frozenset[str] = frozenset()
+
+    @property
+    def is_append(self) -> bool:
+        """Whether it only adds rows; no MERGE does, by the name of its operation."""
+        return self.is_blind_append or (self.operation in _APPENDS and not self.removed)
 
     @property
     def features_used(self) -> frozenset[str]:

@@ -55,6 +55,7 @@ _values = st.sampled_from(
         "coalesce(n, 0) + length(p)",
         "2.6",
         "'x'",
+        "'7'",
         "n / 2",
         "(SELECT max(n) FROM {t})",
     ]

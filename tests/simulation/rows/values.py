@@ -19,7 +19,7 @@ from txlake.errors import CorruptTable, InvalidRequest
 from txlake.protocol.partition_values import format_value, parse_value
 from txlake.protocol.types import Array, DataType, Field, Primitive
 from txlake.spark.rows import type_text
-from txlake.spark.types import can_store, same_type
+from txlake.spark.types import can_store, reads_text, same_type
 
 Value = Any
 Convert = Callable[[Value], Value]
@@ -311,7 +311,7 @@ def assignment(source: DataType, target: Field, table: str) -> Convert:
 
     Raises InvalidRequest for types that don't go together; what it gives, for a value too large.
     """
-    if not _storable(source, target.type):
+    if not reads_text(source, target.type) and not _storable(source, target.type):
         raise InvalidRequest(
             f"{table}: column {target.name!r} is {type_text(target.type)}, the value is "
             f"{type_text(source)}, which can't be stored there; cast it"

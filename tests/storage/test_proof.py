@@ -106,8 +106,14 @@ def test_a_probe_that_nobody_may_delete_is_no_failure() -> None:
 
 
 def test_tried_once_by_however_many_threads() -> None:
-    altered, store = _altered(_honest)
     proof = Proof()
+    alone: list[bool] = []
+
+    def watched(store: Store, path: str, data: bytes) -> PutOutcome:
+        alone.append(proof._lock.locked())
+        return _honest(store, path, data)
+
+    altered, store = _altered(watched)
     start = threading.Barrier(8)
 
     def work(_: int) -> None:
@@ -117,6 +123,7 @@ def test_tried_once_by_however_many_threads() -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
     assert altered.puts == 2
+    assert alone == [True, True]
 
 
 def test_a_bucket_that_ignores_the_condition(scripted: Scripted) -> None:

@@ -160,7 +160,7 @@ def test_join_url(url: str, path: str, joined: str) -> None:
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1))
 def test_any_local_path_survives_its_url(name: str) -> None:
-    path = os.path.normpath("/root/" + name)
+    path = os.path.normpath("/data/" + name)
     url = canonical_url(path)
     assert local_path(url) == path
     assert url.isascii()

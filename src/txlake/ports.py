@@ -118,7 +118,7 @@ class System(Protocol):
         ...
 
     def monotonic_ms(self) -> float:
-        """Milliseconds of a clock that never goes back."""
+        """Milliseconds of a clock that nobody sets, the same for all processes of the machine."""
         ...
 
 
@@ -176,6 +176,19 @@ class RenamedTable:
     name: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransactions:
+    """Transactions of a lake that may still be ratified.
+
+    Attributes:
+        ids: theirs.
+        begin_ms: when the oldest began, by the catalog's clock; None when there is none.
+    """
+
+    ids: frozenset[str] = frozenset()
+    begin_ms: int | None = None
+
+
 NameChange = NewTable | DroppedTable | RenamedTable
 
 
@@ -199,10 +212,15 @@ class Ratification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratified:
-    """It is true since this instant of the lake; `time_ms` by the catalog's clock."""
+    """It is true since this instant of the lake; `time_ms` by the catalog's clock.
+
+    `published`: by table id, up to which version a committed table's log was published before;
+    a table that isn't there may have commits to be published first.
+    """
 
     sequence: int
     time_ms: int
+    published: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +235,23 @@ class Reserved:
     """Nothing happened: a transaction that lost too often has its turn on one of the tables."""
 
     transaction_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A version that a table's log has, as its commitInfo tells of it."""
+
+    version: int
+    txn_id: str | None = None
+    operation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """Consecutive versions of a table, `first` and `last` included."""
+
+    first: int
+    last: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +270,8 @@ class Head:
 class Ledger(Protocol):
     """The catalog's book of commits: the authority over the versions of catalog tables.
 
-    Every method raises `errors.Unavailable` when the catalog can't be reached.
+    Every method raises `errors.Unavailable` when the catalog can't be reached or isn't any more the
+    one that was opened, and CorruptTable when it went back in time.
     """
 
     def sequence(self) -> int:
@@ -248,6 +284,13 @@ class Ledger(Protocol):
 
     def version_at(self, table_id: str, sequence: int) -> int | None:
         """The table's version at an instant; None when it wasn't in the catalog then."""
+        ...
+
+    def oldest_read(self, table_id: str) -> int | None:
+        """The oldest version of the table that an open transaction may read, or may come to read.
+
+        The head when none reads an older one; None when the table has no versions here.
+        """
         ...
 
     def ratify(self, request: Ratification) -> Ratified | Moved | Reserved:
@@ -266,6 +309,10 @@ class Ledger(Protocol):
         """
         ...
 
-    def publishes(self, versions: Mapping[str, int]) -> None:
-        """Notes up to which version tables' commits are published, by table id."""
+    def publishes(self, versions: Mapping[str, Versions]) -> None:
+        """Notes which versions are published, by table id.
+
+        The caller has written their files, or compared them with what was ratified. Versions that
+        don't follow those noted before are not noted: nobody vouches for the ones between.
+        """
         ...

@@ -39,8 +39,13 @@ class Settings:
         allow_outside_paths: folders, as paths or URLs, in which files may lie that a table's log
             names beside those in the table's own folder and, for a table of a lake, in the lake's;
             `"*"` allows every place. Where another's log is read, that is whose files it may name.
-        lease_ms: a session that the catalog hears nothing of for this long is over, with its
-            transactions and locks.
+        lease_ms: a session that the catalog hears nothing of for this long is ended by whoever
+            notices, with its transactions and locks; on a server after half as long again.
+        tables_cached: of how many tables a lake keeps the newest state in memory, those that were
+            used last; what a transaction uses stays as long as that does.
+        commits_kept: of how many of the lake's newest transactions the catalog remembers the
+            versions that they made; older ones only as far as open transactions read them. The
+            tables' own histories don't depend on it.
         inline_commit_bytes_max: a commit of a catalog table goes into the catalog itself up to
             this, and into a file that the catalog names beyond.
     """
@@ -55,3 +60,5 @@ class Settings:
     inline_commit_bytes_max: int = 1024 * 1024
     allow_outside_paths: tuple[str, ...] = ()
     lease_ms: int = 30_000
+    tables_cached: int = 256
+    commits_kept: int = 100_000

@@ -39,5 +39,8 @@ class System:
             time.sleep(duration_ms / 1000)
 
     def monotonic_ms(self) -> float:
-        """Milliseconds of a clock that never goes back."""
+        """Milliseconds of a clock that nobody sets, the same for all processes of the machine.
+
+        It stands still while the machine is suspended, and starts anew with the machine.
+        """
         return time.monotonic_ns() / 1_000_000

@@ -9,8 +9,8 @@ import pytest
 
 from tests.conflict.cases import IN_1, TABLE, A, add, gone, ours, winner
 from txlake.conflict.context import Context
-from txlake.conflict.evidence import conflicted, message_of
-from txlake.errors import ConcurrentAppendException
+from txlake.conflict.evidence import conflicted, is_futile, message_of
+from txlake.errors import ConcurrentAppendException, Conflict, Evidence
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, Remove
 
@@ -62,3 +62,15 @@ def test_a_remove_that_does_not_say_its_partition() -> None:
 @pytest.mark.parametrize("at_ms", [10**20, -(10**20)])
 def test_a_time_that_is_none_is_left_out(at_ms: int) -> None:
     assert "since then version 6 (WRITE) added" in message(at_ms=at_ms)
+
+
+@pytest.mark.parametrize(
+    ("retry", "winning_version", "wanted"),
+    [(True, 1, False), (True, -1, False), (False, 0, False), (False, -1, True)],
+)
+def test_work_is_futile_where_nobody_changed_what_it_looks_at(
+    retry: bool, winning_version: int, wanted: bool
+) -> None:
+    facts = Evidence(table="t", read_version=-1, winning_version=winning_version, retry=retry)
+    assert is_futile(Conflict("lost", facts)) is wanted
+    assert is_futile(Conflict("lost")) is False

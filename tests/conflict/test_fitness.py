@@ -115,6 +115,11 @@ FITS: dict[str, tuple[Metadata, Metadata]] = {
     "wider values": (of(column("m", mapping("byte"))), of(column("m", mapping("short")))),
 }
 MISFITS: dict[str, tuple[Metadata, Metadata, str]] = {
+    "mapping off, though the schema still tells the names": (
+        of(column("id", "long", **physical("c")), **MAPPED),
+        of(column("id", "long", **physical("c"))),
+        "column id has another physical name",
+    ),
     "partitioned no more": (PLAIN, of(ID, by=()), "partitioned by other columns"),
     "partitioned by more": (PLAIN, of(ID, by=("p", "id")), "partitioned by other columns"),
     "a constraint": (PLAIN, of(ID, delta__constraints__c="id > 0"), "constraint c is new"),

@@ -8,7 +8,7 @@ from tests.transaction.log_of import PROTOCOL, VECTORS, add, metadata, remove, v
 from txlake.errors import CorruptTable
 from txlake.log.predicates import bind, parse_predicate
 from txlake.log.snapshot import Snapshot
-from txlake.protocol.actions import Add, CommitInfo, DomainMetadata, Txn
+from txlake.protocol.actions import Add, CommitInfo, DomainMetadata, Metadata, Protocol, Txn
 
 
 def _created(**configuration: str) -> Snapshot:
@@ -101,6 +101,38 @@ def test_the_schema_is_that_of_the_metadata() -> None:
     bad = state.apply([type(broken)(id="x", schema_string="{")], version=1)
     with pytest.raises(CorruptTable, match="t: metaData"):
         _ = bad.schema
+
+
+@pytest.mark.parametrize(
+    ("mode", "writer_version", "physical"),
+    [
+        ("name", 5, "c"),
+        ("id", 5, "c"),
+        (" Name", 5, "c"),
+        ("none", 5, "a"),
+        (None, 5, "a"),
+        ("name", 2, "a"),
+        ("odd", 2, "a"),
+    ],
+)
+def test_physical_names_count_only_where_columns_are_mapped(
+    mode: str | None, writer_version: int, physical: str
+) -> None:
+    about = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "c"}
+    field = {"name": "a", "type": "long", "nullable": True, "metadata": about}
+    found = Snapshot.empty("t").apply(
+        [
+            Protocol(
+                min_reader_version=2 if writer_version > 2 else 1, min_writer_version=writer_version
+            ),
+            Metadata(
+                id="t",
+                schema_string=json.dumps({"type": "struct", "fields": [field]}),
+                configuration={} if mode is None else {"delta.columnMapping.mode": mode},
+            ),
+        ]
+    )
+    assert found.schema.fields[0].physical_name == physical
 
 
 def test_row_ids_start_below_zero() -> None:

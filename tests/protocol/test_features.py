@@ -166,11 +166,13 @@ def test_columns_are_mapped_only_by_a_reader_that_knows_it() -> None:
     assert "columnMapping" in supported_features(protocol(2, 5))
     assert "columnMapping" not in supported_features(protocol(1, 5))
     mode = {"delta.columnMapping.mode": "name"}
-    assert column_mapping_mode(protocol(2, 5), mode) == "name"
-    assert column_mapping_mode(protocol(1, 2), mode) == "none"
-    assert column_mapping_mode(protocol(2, 5), {}) == "none"
-    with pytest.raises(CorruptTable, match="mode"):
-        column_mapping_mode(protocol(2, 5), {"delta.columnMapping.mode": "guess"})
+    assert column_mapping_mode(protocol(2, 5), mode, table="t") == "name"
+    assert column_mapping_mode(protocol(1, 2), mode, table="t") == "none"
+    assert column_mapping_mode(protocol(2, 5), {}, table="t") == "none"
+    odd = {"delta.columnMapping.mode": "guess"}
+    with pytest.raises(CorruptTable, match=r"t: .*mode': expected none, name or id, found 'guess'"):
+        column_mapping_mode(protocol(2, 5), odd, table="t")
+    assert column_mapping_mode(protocol(1, 2), odd, table="t") == "none"
 
 
 NEW = {"appendOnly", "invariants"}

@@ -17,6 +17,8 @@ from txlake.errors import CorruptTable
 from txlake.protocol.actions import Metadata, Protocol
 from txlake.protocol.column_mapping import MAX_ID_PROPERTY, MODE_PROPERTY
 from txlake.protocol.features import supported_features
+from txlake.protocol.mapping_change import mode_of
+from txlake.protocol.properties import is_true
 from txlake.protocol.types import (
     COLUMN_ID,
     PHYSICAL_NAME,
@@ -51,7 +53,7 @@ def _with_mapping(change: _Change, after: Mapping[str, str]) -> bool:
 
 
 def _with_row_tracking(change: _Change, after: Mapping[str, str]) -> bool:
-    return after.get("delta.enableRowTracking", "false").strip().lower() == "true"
+    return is_true(after, "delta.enableRowTracking")
 
 
 def _v2(change: _Change, after: Mapping[str, str]) -> bool:
@@ -90,14 +92,10 @@ def is_harmless(
     except CorruptTable:
         return False
     ignored = frozenset[str]() if generated_identity else frozenset({IDENTITY_HIGH_WATER_MARK})
-    if _mode(before) == "none" and _mode(after) == "name":
+    if mode_of(before) == "none" and mode_of(after) == "name":
         ignored |= {COLUMN_ID, PHYSICAL_NAME}
         return _names_kept(new) and _bare(old, ignored) == _bare(new, ignored)
     return _bare(old, ignored) == _bare(new, ignored)
-
-
-def _mode(metadata: Metadata) -> str:
-    return metadata.configuration.get(MODE_PROPERTY, "none").lower()
 
 
 def _same_but_schema_and_configuration(before: Metadata, after: Metadata) -> bool:

@@ -23,6 +23,7 @@ from txlake.conflict.winner import RowChanges, Winner, row_changes
 from txlake.log.files import canonical_key, canonical_path
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, FileKey, Metadata, Protocol, Remove
+from txlake.protocol.properties import is_true
 
 _FEW_FILES = 100
 _VECTORS = "deletionVectors"
@@ -149,7 +150,7 @@ class Context:
 
 
 def _uses_vectors(metadata: Metadata) -> bool:
-    return metadata.configuration.get(_ENABLE_VECTORS, "false").strip().lower() == "true"
+    return is_true(metadata.configuration, _ENABLE_VECTORS)
 
 
 def _moved_to(winner: Winner) -> dict[str, Add]:

@@ -114,6 +114,16 @@ def conflict_error(conflict: Conflicted) -> Conflict:
     return conflict.error(message_of(conflict), conflict.evidence)
 
 
+def is_futile(conflict: Conflict) -> bool:
+    """Whether the same work, begun anew, would meet the same conflict again.
+
+    Where another transaction won, even work whose changes can't be committed a second time may look
+    at what is there now, and do something else: write to the table that it meant to create.
+    """
+    facts = conflict.evidence
+    return facts is not None and not facts.retry and facts.winning_version < 0
+
+
 def message_of(conflict: Conflicted) -> str:
     """The conflict in two sentences: what happened, and what to do."""
     facts = conflict.evidence

@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping
 
 from txlake.errors import CorruptTable
 from txlake.protocol.actions import Metadata
+from txlake.protocol.mapping_change import schema_asked_for
 from txlake.protocol.properties import CONSTRAINT_PREFIX
 from txlake.protocol.type_text import CHAR_VARCHAR_TYPE
 from txlake.protocol.type_widening import is_widening, same_primitive
-from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct, parse_schema
+from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
 
 # What the metadata of a field asks of values; the first of it also where a file lacks the column.
 _CHECKED_WHERE_NULL = ("delta.invariants", "delta.generationExpression")
@@ -27,7 +28,7 @@ def misfit(before: Metadata, after: Metadata) -> str | None:
     if before == after:
         return None
     try:
-        old, new = parse_schema(before.schema_string), parse_schema(after.schema_string)
+        old, new = schema_asked_for(before), schema_asked_for(after)
     except CorruptTable:
         return "its schema can't be read"
     if _partitioning(old, before) != _partitioning(new, after):

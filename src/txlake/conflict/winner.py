@@ -26,6 +26,7 @@ from txlake.protocol.actions import (
 
 # What adds rows without a look at those that are there. A MERGE may add rows alone too, but looks.
 _APPENDS = frozenset({"WRITE", "COPY INTO", "STREAMING UPDATE"})
+_NO_INFO = CommitInfo({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,7 @@ class Winner:
         operation: as its commitInfo names it.
         user: who made it, where its commitInfo says so.
         txn_id: its commitInfo's `txnId`.
+        info: its commitInfo; an empty one where it has none.
         is_blind_append: what its commitInfo says; False when it says nothing or removes files.
         added: the files that it lists as added.
         removed: the files that it lists as removed.
@@ -52,6 +54,7 @@ class Winner:
     operation: str | None = None
     user: str | None = None
     txn_id: str | None = None
+    info: CommitInfo = _NO_INFO
     is_blind_append: bool = False
     added: tuple[Add, ...] = ()
     removed: tuple[Remove, ...] = ()
@@ -97,7 +100,7 @@ class RowChanges:
 
 def summarise(version: int, actions: Sequence[Action], timestamp_ms: int | None = None) -> Winner:
     """The winner that a committed list of actions describes."""
-    info = next((action for action in actions if isinstance(action, CommitInfo)), CommitInfo({}))
+    info = next((action for action in actions if isinstance(action, CommitInfo)), _NO_INFO)
     removed = tuple(action for action in actions if isinstance(action, Remove))
     domains = (action.domain for action in actions if isinstance(action, DomainMetadata))
     return Winner(
@@ -106,6 +109,7 @@ def summarise(version: int, actions: Sequence[Action], timestamp_ms: int | None 
         operation=info.text("operation"),
         user=info.text("userName") or info.text("userId"),
         txn_id=info.text("txnId"),
+        info=info,
         is_blind_append=info.values.get("isBlindAppend") is True and not removed,
         added=tuple(action for action in actions if isinstance(action, Add)),
         removed=removed,

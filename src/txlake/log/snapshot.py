@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -29,21 +29,16 @@ from txlake.protocol.actions import (
     Remove,
     Txn,
 )
-from txlake.protocol.features import supported_features
-from txlake.protocol.properties import TableProperties
-from txlake.protocol.types import Struct, parse_schema, to_arrow_schema
+from txlake.protocol.column_mapping import schema_in_force
+from txlake.protocol.features import column_mapping_mode, supported_features
+from txlake.protocol.properties import is_true
+from txlake.protocol.table_properties import TableProperties
+from txlake.protocol.types import Struct, to_arrow_schema
 
 ROW_TRACKING_DOMAIN = "delta.rowTracking"
 _IN_COMMIT_TIMESTAMPS = "delta.enableInCommitTimestamps"
 _NO_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=1)
 _NO_METADATA = Metadata(id="")
-
-_schema_of = lru_cache(maxsize=256)(parse_schema)
-
-
-@lru_cache(maxsize=256)
-def _properties_of(configuration: tuple[tuple[str, str], ...], table: str) -> TableProperties:
-    return TableProperties.parse(dict(configuration), table=table)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -61,6 +56,7 @@ class Snapshot:
         domains: the metadata domains, without removed ones.
         tombstones: removes of files, read when first looked at.
         in_commit_timestamp_ms: of the version's commit, where it has one.
+        in_commit_before_ms: the latest one of the versions before it, as far as they were read.
     """
 
     table: str
@@ -73,6 +69,7 @@ class Snapshot:
     domains: Mapping[str, DomainMetadata] = field(default_factory=dict)
     tombstones: Tombstones = field(default_factory=Tombstones)
     in_commit_timestamp_ms: int | None = None
+    in_commit_before_ms: int | None = None
 
     @classmethod
     def empty(cls, table: str) -> Snapshot:
@@ -103,8 +100,21 @@ class Snapshot:
 
     @cached_property
     def schema(self) -> Struct:
-        """The table's columns. Raises CorruptTable when `schemaString` is no schema."""
-        return _schema_of(self.metadata.schema_string, file=f"{self.table}: metaData")
+        """The table's columns, with ids and physical names only where columns are mapped.
+
+        Raises CorruptTable when `schemaString` is no schema, or how it is mapped isn't understood.
+        """
+        return schema_in_force(
+            self.metadata.schema_string,
+            self.column_mapping_mode != "none",
+            file=f"{self.table}: metaData",
+        )
+
+    @cached_property
+    def column_mapping_mode(self) -> str:
+        """`none`, `name` or `id`. Raises CorruptTable for a mode that isn't understood."""
+        configuration = self.metadata.configuration
+        return column_mapping_mode(self.protocol, configuration, table=self.table)
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
@@ -114,7 +124,7 @@ class Snapshot:
     @cached_property
     def properties(self) -> TableProperties:
         """The table's properties, typed."""
-        return _properties_of(tuple(self.metadata.configuration.items()), self.table)
+        return TableProperties(self.metadata.configuration, self.table)
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
@@ -182,11 +192,13 @@ class Changes:
         self.app_transactions: dict[str, Txn] = {}
         self.domains: dict[str, DomainMetadata] = {}
         self.in_commit_timestamp_ms: int | None = None
+        self.in_commit_before_ms: int | None = None
 
     def take(self, actions: Iterable[Action]) -> None:
         """Adds the actions of the next commit (or compaction)."""
         adds, removes = self.adds, self.removes
-        self.in_commit_timestamp_ms = None
+        self.in_commit_before_ms = _latest(self.in_commit_before_ms, self.in_commit_timestamp_ms)
+        info: CommitInfo | None = None
         for action in actions:
             if isinstance(action, Add):
                 key = canonical_key(action.key)
@@ -198,6 +210,8 @@ class Changes:
                 adds.pop(key, None)
             elif isinstance(action, Metadata):
                 self.metadata = action
+                if not is_true(action.configuration, _IN_COMMIT_TIMESTAMPS):
+                    self.in_commit_before_ms = None
             elif isinstance(action, Protocol):
                 self.protocol = action
             elif isinstance(action, Txn):
@@ -205,17 +219,19 @@ class Changes:
             elif isinstance(action, DomainMetadata):
                 self.domains[action.domain] = action
             elif isinstance(action, CommitInfo):
-                self.in_commit_timestamp_ms = action.number("inCommitTimestamp")
+                info = info or action
+        self.in_commit_timestamp_ms = None if info is None else info.in_commit_timestamp_ms
 
     def applied_to(
         self, base: Snapshot, *, version: int | None, timestamp_ms: int | None
     ) -> Snapshot:
         """The state after these changes."""
         metadata = self.metadata or base.metadata
-        in_commit = base.in_commit_timestamp_ms
+        in_commit, before = base.in_commit_timestamp_ms, base.in_commit_before_ms
         if version is not None:
-            enabled = metadata.configuration.get(_IN_COMMIT_TIMESTAMPS, "").lower() == "true"
-            in_commit = self.in_commit_timestamp_ms if enabled else None
+            is_enabled = is_true(metadata.configuration, _IN_COMMIT_TIMESTAMPS)
+            before = _latest(before, in_commit, self.in_commit_before_ms) if is_enabled else None
+            in_commit = self.in_commit_timestamp_ms if is_enabled else None
         if len(base.files):
             files = base.files.apply(self.adds.values(), self.removes)
         else:
@@ -238,7 +254,12 @@ class Changes:
             domains=domains,
             tombstones=base.tombstones.apply(self.removes.values(), self.adds),
             in_commit_timestamp_ms=in_commit,
+            in_commit_before_ms=before,
         )
+
+
+def _latest(*times: int | None) -> int | None:
+    return max((time for time in times if time is not None), default=None)
 
 
 def _first(in_commit: int | None, given: int | None, base: Snapshot) -> int:

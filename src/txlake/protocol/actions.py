@@ -30,6 +30,7 @@ JsonObject: TypeAlias = dict[str, object]
 
 # A name that no writer uses: unknown fields are spread beside the known ones, never nested.
 EXTRA = "\u2205extra"
+_TIME_END_MS = 2**63 - 1
 
 
 class ActionStruct(
@@ -199,6 +200,12 @@ class CommitInfo(msgspec.Struct, frozen=True):
         """The value of `key` when it is a whole number."""
         value = self.values.get(key)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    @property
+    def in_commit_timestamp_ms(self) -> int | None:
+        """The time that the commit carries; None when it carries none that could be one."""
+        time = self.number("inCommitTimestamp")
+        return time if time is not None and 0 <= time < _TIME_END_MS else None
 
     def flag(self, key: str) -> bool | None:
         """The value of `key` when it is a boolean."""

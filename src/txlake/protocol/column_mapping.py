@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 from txlake.protocol.types import (
     COLUMN_ID,
@@ -18,6 +19,7 @@ from txlake.protocol.types import (
     Map,
     Primitive,
     Struct,
+    parse_schema,
 )
 
 MODE_PROPERTY = "delta.columnMapping.mode"
@@ -63,6 +65,16 @@ def all_fields(data_type: DataType) -> Iterator[Field]:
             for item in fields:
                 yield item
                 yield from all_fields(item.type)
+
+
+@lru_cache(maxsize=256)
+def schema_in_force(schema_string: str | None, is_mapped: bool, *, file: str) -> Struct:
+    """The schema of that text; ids and physical names count only where columns are mapped.
+
+    Raises CorruptTable naming `file`.
+    """
+    schema = parse_schema(schema_string, file=file)
+    return schema if is_mapped else without_column_ids(schema)
 
 
 def max_column_id(schema: Struct) -> int:

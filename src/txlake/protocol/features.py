@@ -13,11 +13,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 
-from txlake.errors import CorruptTable, InvalidRequest, UnsupportedFeature
+from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.protocol.actions import Metadata, Protocol
-from txlake.protocol.properties import CONSTRAINT_PREFIX, FEATURE_PREFIX
+from txlake.protocol.properties import (
+    CONSTRAINT_PREFIX,
+    FEATURE_PREFIX,
+    is_true,
+    not_understood,
+    parsed,
+)
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct, parse_schema
 
+_MODE = "delta.columnMapping.mode"
 # What the numbered protocols imply: the feature, its least reader and writer version.
 _LEGACY: Mapping[str, tuple[int, int]] = {
     "appendOnly": (1, 2),
@@ -311,7 +318,7 @@ def _always(schema: Struct, configuration: Mapping[str, str]) -> bool:
 
 def _property(key: str) -> _Active:
     def active(schema: Struct, configuration: Mapping[str, str]) -> bool:
-        return configuration.get(key, "").strip().lower() == "true"
+        return is_true(configuration, key)
 
     return active
 
@@ -331,7 +338,7 @@ def _type_named(*starts: str) -> _Active:
 
 
 def _mapped(schema: Struct, configuration: Mapping[str, str]) -> bool:
-    return configuration.get("delta.columnMapping.mode", "none").lower() not in ("", "none")
+    return configuration.get(_MODE, "none").strip().lower() not in ("", "none")
 
 
 def _v2_checkpoints(schema: Struct, configuration: Mapping[str, str]) -> bool:
@@ -401,12 +408,15 @@ def _primitives(data_type: DataType) -> Iterator[str]:
             yield from _primitives(value)
 
 
-def column_mapping_mode(protocol: Protocol, configuration: Mapping[str, str]) -> str:
+def column_mapping_mode(protocol: Protocol, configuration: Mapping[str, str], *, table: str) -> str:
     """`none`, `name` or `id`: the property counts only where the protocol supports the feature.
 
     Raises CorruptTable for a mode that there isn't. Source: PROTOCOL.md, "Column Mapping".
     """
-    mode = configuration.get("delta.columnMapping.mode", "none").lower()
-    if mode not in ("none", "name", "id"):
-        raise CorruptTable(f"table property 'delta.columnMapping.mode': found {mode!r}")
-    return mode if "columnMapping" in supported_features(protocol) else "none"
+    text = configuration.get(_MODE)
+    if text is None or "columnMapping" not in supported_features(protocol):
+        return "none"
+    try:
+        return str(parsed(_MODE, text))
+    except ValueError as error:
+        raise not_understood(table, _MODE, text) from error

@@ -1,7 +1,7 @@
 """Table properties: what each key of `metaData.configuration` means, its default and its values.
 
-Owns the list of the keys that txlake knows. It only parses and checks; what a property then does
-is up to the layers that read `TableProperties`. Source: PROTOCOL.md, "Table Properties" and the
+Owns the list of the keys that txlake knows. It only parses and checks; `table_properties`
+reads those of one table. Source: PROTOCOL.md, "Table Properties" and the
 sections of the features; Delta Lake's documentation for the properties that are its writers' own.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 from txlake.errors import CorruptTable, InvalidRequest
 
@@ -20,15 +19,22 @@ PROTOCOL_KEYS = ("delta.minReaderVersion", "delta.minWriterVersion", "delta.igno
 # Free settings of Delta's Iceberg and Hudi converters.
 _FREE_PREFIX = "delta.universalformat.config."
 
-_UNIT_MS = {
-    "millisecond": 1,
-    "second": 1_000,
-    "minute": 60_000,
-    "hour": 3_600_000,
-    "day": 86_400_000,
-    "week": 604_800_000,
+_UNIT_US = {
+    "microsecond": 1,
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+    "week": 604_800_000_000,
 }
-_TERM = re.compile(r"'?([+-]?\d+(?:\.\d+)?)'?\s*([a-z]+?)s?(?=[\s,'\d]|$)'?")
+_UNIT_MONTHS = {"month": 1, "year": 12}
+_TERM = re.compile(
+    r"([+-]?)\s*(?:(\d+)(?:\.(\d{0,9}))?|\.(\d{1,9}))\s+"
+    rf"({'|'.join((*_UNIT_US, *_UNIT_MONTHS))})s?(?:\s+|$)",
+    re.ASCII,
+)
+_WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
 _SIZE_FACTOR = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _COLUMN_PART = re.compile(r"`((?:[^`]|``)+)`|([\w$-]+)")
@@ -42,26 +48,39 @@ _CODECS = ("uncompressed", "none", "snappy", "gzip", "lz4", "lz4_raw", "zstd")
 
 
 def interval_ms(text: str) -> int:
-    """An interval such as `interval 30 days` or `1 week 12 hours`, in milliseconds.
+    """An interval such as `interval 30 days` or `1 week 12 hours`, in milliseconds, rounded down.
 
-    Raises ValueError for anything else: months and years have no fixed length, and a negative
-    interval has no meaning here.
+    As Delta reads it, which is Spark's `CalendarInterval`: a number and a unit, apart from each
+    other, once or more; a fraction of seconds alone. Raises ValueError for anything else: months
+    and years, which have no fixed length, and a negative interval, which has no meaning here.
     """
-    rest = text.strip().lower().removeprefix("interval").strip()
+    folded = text.strip().lower()
+    rest = re.sub(r"^interval\s+", "", folded)
     if not rest:
         raise ValueError(f"not an interval: {text!r}")
-    total = 0.0
+    total_us = months = 0
     while rest:
         match = _TERM.match(rest)
-        if match is None or match[2] not in _UNIT_MS:
+        if match is None:
             raise ValueError(f"not an interval of weeks, days, hours, minutes or seconds: {text!r}")
-        total += float(match[1]) * _UNIT_MS[match[2]]
-        rest = rest[match.end() :].lstrip(" ,")
-    if total < 0:
+        sign, whole, part, part_alone, unit = match.groups()
+        fraction = part if part_alone is None else part_alone
+        if fraction is not None and unit != "second":
+            raise ValueError(f"only seconds have a fraction: {text!r} is no interval")
+        count = int(f"{sign}{whole or 0}")
+        fraction_us = int(f"{sign}{(fraction or '').ljust(6, '0')[:6]}")
+        if unit in _UNIT_MONTHS:
+            months += count * _UNIT_MONTHS[unit]
+        else:
+            total_us += count * _UNIT_US[unit] + fraction_us
+        rest = rest[match.end() :]
+    if months:
+        raise ValueError(f"months and years have no fixed length: {text!r}")
+    if total_us < 0:
         raise ValueError(f"a negative interval: {text!r}")
-    if total >= 2**63:
+    if total_us >= 2**63:
         raise ValueError(f"an interval without an end: {text[:80]!r}")
-    return int(total)
+    return total_us // 1_000
 
 
 def size_bytes(text: str) -> int:
@@ -107,6 +126,11 @@ def isolation_level(text: str) -> str:
     return level
 
 
+def is_true(configuration: Mapping[str, str], key: str) -> bool:
+    """Whether a property says `true`, in any letter case; False for what isn't understood."""
+    return configuration.get(key, "").strip().lower() == "true"
+
+
 def _boolean(text: str) -> bool:
     folded = text.strip().lower()
     if folded not in ("true", "false"):
@@ -116,6 +140,8 @@ def _boolean(text: str) -> bool:
 
 def _whole_number(least: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
+        if _WHOLE.fullmatch(text.strip()) is None:
+            raise ValueError(f"not a whole number: {text!r}")
         value = int(text)
         if value < least:
             raise ValueError(f"below {least}: {text!r}")
@@ -150,7 +176,7 @@ def _anything(text: str) -> str:
 
 _Parser = Callable[[str], object]
 _BOOLEAN = (_boolean, "true or false")
-_INTERVAL = (interval_ms, "an interval without months and years, such as '2 weeks'")
+_INTERVAL = (interval_ms, "an interval without months and years, such as '2 weeks' or '30 days'")
 _COUNT = (_whole_number(1), "a whole number from 1")
 _NATURAL = (_whole_number(0), "a whole number from 0")
 _SIZE_OF = (size_bytes, "a size in bytes, such as '128mb'")
@@ -221,20 +247,6 @@ _INTERNAL: Mapping[str, tuple[_Parser, str]] = {
     "delta.rowTracking.materializedRowIdColumnName": _FREE,
 }
 _CANONICAL = {key.lower(): key for key in (*_KNOWN, *_INTERNAL)}
-# A bad value of these can't change what is read or may be written: the default stands in.
-_TUNING = frozenset(
-    {
-        "delta.checkpoint.writeStatsAsJson",
-        "delta.checkpoint.writeStatsAsStruct",
-        "delta.checkpointInterval",
-        "delta.dataSkippingNumIndexedCols",
-        "delta.dataSkippingStatsColumns",
-        "delta.dataSkippingStringPrefixLength",
-        "delta.parquet.compression.codec",
-        "delta.setTransactionRetentionDuration",
-        "delta.targetFileSize",
-    }
-)
 
 
 def canonical_key(key: str) -> str:
@@ -277,8 +289,8 @@ def validate_set(key: str, value: str, *, creating: bool = False) -> tuple[str, 
         return stored, value
     known = _KNOWN.get(stored)
     if known is not None:
-        _checked(stored, value, *known)
-    elif stored.lower().startswith(("delta.", "txlake.")) and not _is_free(stored):
+        return stored, _checked(stored, value, *known)
+    if stored.lower().startswith(("delta.", "txlake.")) and not _is_free(stored):
         raise InvalidRequest(
             f"table property {key!r} is unknown: known keys are {', '.join(sorted(_KNOWN))}, "
             f"delta.constraints.<name> and delta.feature.<name>; the users' own properties "
@@ -313,152 +325,42 @@ def stored_configuration(configuration: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _checked(key: str, value: str, parse: _Parser, expected: str) -> None:
+def _checked(key: str, value: str, parse: _Parser, expected: str) -> str:
+    """The text as Delta's own readers take it, who don't trim and know one spelling of a policy."""
     try:
-        parse(value)
+        found = parse(value)
     except ValueError as error:
         raise InvalidRequest(
             f"table property {key!r}: expected {expected}, found {value!r}"
         ) from error
+    if key == "delta.checkpointPolicy":
+        return str(found)
+    return value if parse is _anything else value.strip()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableProperties:
-    """The properties of one table, typed, with defaults for those that aren't set.
-
-    Durations in milliseconds, sizes in bytes. `isolation_level` is `serializable`,
-    `write_serializable`, `snapshot` or None; `conflict_granularity` is `row`, `file` or `table`.
-    `constraints` maps a name to its SQL expression. `data_skipping_stats_columns` overrides
-    `data_skipping_num_indexed_cols` (-1: all columns) when it isn't None.
-    """
-
-    append_only: bool = False
-    enable_deletion_vectors: bool = False
-    column_mapping_mode: str = "none"
-    max_column_id: int = 0
-    checkpoint_interval: int = 10
-    checkpoint_policy: str = "classic"
-    checkpoint_write_stats_as_json: bool = True
-    checkpoint_write_stats_as_struct: bool = False
-    isolation_level: str | None = None
-    in_commit_timestamps: bool = False
-    in_commit_timestamp_enablement_version: int | None = None
-    in_commit_timestamp_enablement_timestamp_ms: int | None = None
-    row_tracking: bool = False
-    row_tracking_suspended: bool = False
-    materialized_row_id_column: str | None = None
-    materialized_row_commit_version_column: str | None = None
-    log_retention_ms: int = 30 * _UNIT_MS["day"]
-    deleted_file_retention_ms: int = _UNIT_MS["week"]
-    transaction_retention_ms: int | None = None
-    enable_expired_log_cleanup: bool = True
-    data_skipping_num_indexed_cols: int = 32
-    data_skipping_stats_columns: tuple[tuple[str, ...], ...] | None = None
-    data_skipping_string_prefix_length: int = 32
-    type_widening: bool = False
-    change_data_feed: bool = False
-    iceberg_compat: bool = False
-    target_file_size: int | None = None
-    compression_codec: str | None = None
-    conflict_granularity: str = "row"
-    constraints: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def parse(cls, configuration: Mapping[str, str], *, table: str) -> TableProperties:
-        """The properties of `table` from its metadata's configuration.
-
-        Unknown keys are ignored. A value that only tunes and makes no sense gives way to the
-        default; for one on which meaning depends: CorruptTable naming table, key and value.
-        """
-        values = _Values(configuration, table)
-        b, n = values.boolean, values.number
-        return cls(
-            append_only=b("delta.appendOnly", False),
-            enable_deletion_vectors=b("delta.enableDeletionVectors", False),
-            column_mapping_mode=values.text("delta.columnMapping.mode") or "none",
-            max_column_id=n("delta.columnMapping.maxColumnId") or 0,
-            checkpoint_interval=n("delta.checkpointInterval") or 10,
-            checkpoint_policy=values.text("delta.checkpointPolicy") or "classic",
-            checkpoint_write_stats_as_json=b("delta.checkpoint.writeStatsAsJson", True),
-            checkpoint_write_stats_as_struct=b("delta.checkpoint.writeStatsAsStruct", False),
-            isolation_level=values.text("delta.isolationLevel"),
-            in_commit_timestamps=b("delta.enableInCommitTimestamps", False),
-            in_commit_timestamp_enablement_version=n("delta.inCommitTimestampEnablementVersion"),
-            in_commit_timestamp_enablement_timestamp_ms=n(
-                "delta.inCommitTimestampEnablementTimestamp"
-            ),
-            row_tracking=b("delta.enableRowTracking", False),
-            row_tracking_suspended=b("delta.rowTrackingSuspended", False),
-            materialized_row_id_column=values.text("delta.rowTracking.materializedRowIdColumnName"),
-            materialized_row_commit_version_column=values.text(
-                "delta.rowTracking.materializedRowCommitVersionColumnName"
-            ),
-            log_retention_ms=_or(n("delta.logRetentionDuration"), 30 * _UNIT_MS["day"]),
-            deleted_file_retention_ms=_or(
-                n("delta.deletedFileRetentionDuration"), _UNIT_MS["week"]
-            ),
-            transaction_retention_ms=n("delta.setTransactionRetentionDuration"),
-            enable_expired_log_cleanup=b("delta.enableExpiredLogCleanup", True),
-            data_skipping_num_indexed_cols=_or(n("delta.dataSkippingNumIndexedCols"), 32),
-            data_skipping_stats_columns=values.columns("delta.dataSkippingStatsColumns"),
-            data_skipping_string_prefix_length=_or(n("delta.dataSkippingStringPrefixLength"), 32),
-            type_widening=b("delta.enableTypeWidening", False),
-            change_data_feed=b(
-                "delta.enableChangeDataFeed", b("delta.enableChangeDataCapture", False)
-            ),
-            iceberg_compat=any(b(f"delta.enableIcebergCompatV{v}", False) for v in (1, 2, 3)),
-            target_file_size=n("delta.targetFileSize"),
-            compression_codec=values.text("delta.parquet.compression.codec"),
-            conflict_granularity=values.text("txlake.conflictGranularity") or "row",
-            constraints={
-                key[len(CONSTRAINT_PREFIX) :]: value
-                for key, value in configuration.items()
-                if key.lower().startswith(CONSTRAINT_PREFIX)
-            },
-        )
+def is_understood(key: str, text: str) -> bool:
+    """Whether the value makes sense; those of keys that txlake doesn't know always do."""
+    try:
+        parsed(key, text)
+    except ValueError:
+        return False
+    return True
 
 
-def _or(value: int | None, default: int) -> int:
-    return default if value is None else value
+def parsed(key: str, text: str) -> object:
+    """The value of a known property from its text, the text of any other. Raises ValueError."""
+    known = _KNOWN.get(key) or _INTERNAL.get(key)
+    return text if known is None else known[0](text)
 
 
-class _Values:
-    """The configuration of one table, read key by key."""
-
-    def __init__(self, configuration: Mapping[str, str], table: str) -> None:
-        self._configuration = configuration
-        self._table = table
-
-    def _parsed(self, key: str) -> object:
-        text = self._configuration.get(key)
-        if text is None:
-            return None
-        parse, expected = _KNOWN.get(key) or _INTERNAL[key]
-        try:
-            return parse(text)
-        except ValueError as error:
-            if key in _TUNING:
-                return None
-            raise CorruptTable(
-                f"{self._table}: table property {key!r}: expected {expected}, found {text!r}; "
-                f"set it to such a value, or remove it"
-            ) from error
-
-    def boolean(self, key: str, default: bool) -> bool:
-        value = self._parsed(key)
-        return value if isinstance(value, bool) else default
-
-    def number(self, key: str) -> int | None:
-        value = self._parsed(key)
-        return value if isinstance(value, int) else None
-
-    def text(self, key: str) -> str | None:
-        value = self._parsed(key)
-        return value if isinstance(value, str) else None
-
-    def columns(self, key: str) -> tuple[tuple[str, ...], ...] | None:
-        text = self._configuration.get(key)
-        try:
-            return None if text is None else column_list(text)
-        except ValueError:
-            return None
+def not_understood(table: str, key: str, text: str) -> CorruptTable:
+    """The error for a property whose value makes no sense."""
+    _, expected = _KNOWN.get(key) or _INTERNAL[key]
+    advice = f"Mend it with ALTER TABLE ... SET TBLPROPERTIES ({key!r} = ...), or UNSET it"
+    if key.startswith("delta.inCommitTimestampEnablement"):
+        advice = "Turn delta.enableInCommitTimestamps off and on again, which sets it anew"
+    elif key in _INTERNAL:
+        advice = "Only the engine that set it can tell which value it should have"
+    return CorruptTable(
+        f"{table}: table property {key!r}: expected {expected}, found {text!r}. {advice}"
+    )

@@ -6,7 +6,7 @@ restrictions on names are Parquet's and Delta's, lifted by column mapping.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from txlake.errors import InvalidRequest
 from txlake.protocol.type_text import quoted_name, short_text
@@ -24,7 +24,11 @@ def column_text(path: Sequence[str]) -> str:
 
 
 def validate_schema(
-    schema: Struct, partition_columns: Sequence[str], *, mapped: bool = False
+    schema: Struct,
+    partition_columns: Sequence[str],
+    *,
+    mapped: bool = False,
+    known: Collection[str] = (),
 ) -> None:
     """Checks that a table can have this schema.
 
@@ -32,6 +36,7 @@ def validate_schema(
         schema: the table's schema.
         partition_columns: as `metaData.partitionColumns` holds them.
         mapped: the table has column mapping, which lifts the restrictions on names.
+        known: names that the table has already, however they are.
 
     Raises:
         InvalidRequest: a column twice (letter case doesn't count), a name that files can't hold,
@@ -39,11 +44,11 @@ def validate_schema(
             form, or no column beside the partition columns.
     """
     check_duplicates(schema, "the table's schema")
-    _check_names(schema, (), mapped)
+    _check_names(schema, (), None if mapped else known)
     seen: set[str] = set()
     for name in partition_columns:
         column = schema.find(name)
-        if column is None:
+        if column is None or (column.name != name and name.lower() not in seen):
             known = ", ".join(quoted_name(item.name) for item in schema)
             raise InvalidRequest(
                 f"partition column {quoted_name(name)} isn't a column of the table; "
@@ -63,26 +68,27 @@ def validate_schema(
         )
 
 
-def _check_names(data_type: DataType, path: Path, mapped: bool) -> None:
+def _check_names(data_type: DataType, path: Path, known: Collection[str] | None) -> None:
+    """`known`: names that may be odd; None: any may."""
     match data_type:
         case Primitive():
             return
         case Array(element, _):
-            _check_names(element, (*path, "element"), mapped)
+            _check_names(element, (*path, "element"), known)
         case Map(key, value, _):
-            _check_names(key, (*path, "key"), mapped)
-            _check_names(value, (*path, "value"), mapped)
+            _check_names(key, (*path, "key"), known)
+            _check_names(value, (*path, "value"), known)
         case Struct(fields):
             for item in fields:
-                _check_name(item.name, path, mapped)
-                _check_names(item.type, (*path, item.name), mapped)
+                _check_name(item.name, path, known)
+                _check_names(item.type, (*path, item.name), known)
 
 
-def _check_name(name: str, path: Path, mapped: bool) -> None:
+def _check_name(name: str, path: Path, known: Collection[str] | None) -> None:
     if not name:
         raise InvalidRequest(f"a column of {column_text(path) or 'the table'} has an empty name")
     bad = next((sign for sign in _FORBIDDEN if sign in name), None)
-    if bad is not None and not mapped:
+    if bad is not None and known is not None and name not in known:
         raise InvalidRequest(
             f"the name of column {column_text((*path, name))} contains {bad!r}; rename it, or "
             "set the table property delta.columnMapping.mode to 'name'"

@@ -1,0 +1,323 @@
+"""How columns are mapped after a change of metadata: which changes there are, ids, physical names.
+
+Owns the one rule for every door by which metadata comes. Data files that stay in the table must
+still be read by the names and ids under which they were written. Source: PROTOCOL.md, "Column
+Mapping".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from txlake.errors import InvalidRequest
+from txlake.protocol.actions import Metadata
+from txlake.protocol.column_mapping import (
+    MAX_ID_PROPERTY,
+    MODE_PROPERTY,
+    all_fields,
+    assign_column_ids,
+    schema_in_force,
+    without_column_ids,
+)
+from txlake.protocol.properties import is_understood
+from txlake.protocol.schema_rules import Path, column_text
+from txlake.protocol.types import (
+    COLUMN_ID,
+    PHYSICAL_NAME,
+    Array,
+    DataType,
+    Field,
+    Map,
+    Struct,
+    parse_schema,
+    schema_to_string,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """How a table maps its columns.
+
+    Attributes:
+        mode: `none`, `name` or `id`, as far as the protocol lets it count; None for a mode that
+            isn't understood.
+        metadata: with the schema, and the highest column id so far.
+    """
+
+    mode: str | None
+    metadata: Metadata
+
+
+def mode_of(metadata: Metadata) -> str | None:
+    """How the metadata asks to map columns: `none`, `name` or `id`; None: not understood."""
+    mode = metadata.configuration.get(MODE_PROPERTY, "none")
+    return mode.strip().lower() if is_understood(MODE_PROPERTY, mode) else None
+
+
+def schema_asked_for(metadata: Metadata) -> Struct:
+    """The schema as the metadata alone asks to read it, whatever the protocol lets count.
+
+    Raises CorruptTable.
+    """
+    return schema_in_force(metadata.schema_string, mode_of(metadata) != "none", file="metaData")
+
+
+def with_mapping(
+    metadata: Metadata,
+    before: Mapping | None,
+    new_id: Callable[[], str],
+    *,
+    replaces: bool,
+    table: str,
+) -> Metadata:
+    """The metadata with an id and a physical name for each column, where it maps columns.
+
+    Columns that were there keep theirs; those from before a table maps columns keep their names
+    in data files. In mode `none` a column has neither. `before` is None for a new table;
+    `replaces`: none of its data files stays, so that the columns are new ones.
+
+    Raises InvalidRequest for a change that files couldn't be read after.
+    """
+    mode = mode_of(metadata)
+    if before is None or replaces:
+        return _of_new_table(metadata, mode, before, new_id)
+    if mode == before.mode and _same_columns(metadata, before.metadata):
+        return metadata
+    if mode is None:
+        raise InvalidRequest(
+            f"{table}: {MODE_PROPERTY!r} is {metadata.configuration[MODE_PROPERTY]!r}, which "
+            "isn't understood; set it to none, name or id before anything else is changed"
+        )
+    if mode != before.mode:
+        _check_change(metadata, mode, before, table)
+    if mode == "none":
+        return _with_schema(metadata, without_column_ids(parse_schema(metadata.schema_string)))
+    if before.mode == mode:
+        metadata = _inheriting(metadata, before.metadata, table)
+    return _mapped(metadata, before.metadata, new_id, keep_names=before.mode == "none", table=table)
+
+
+def with_mapping_back(
+    metadata: Metadata, before: Metadata, new_id: Callable[[], str], *, table: str
+) -> Metadata:
+    """Metadata of an earlier version, which its files are read by; no id is given a second time.
+
+    Raises InvalidRequest where the ids that columns lack can't be known.
+    """
+    if mode_of(metadata) in (None, "none"):
+        return _with_highest(metadata, _max_id(before) or 0)
+    return _mapped(metadata, before, new_id, keep_names=True, table=table)
+
+
+def _same_columns(metadata: Metadata, before: Metadata) -> bool:
+    """Whether the columns are those that were there, in the same words."""
+    highest = (one.configuration.get(MAX_ID_PROPERTY) for one in (metadata, before))
+    return metadata.schema_string == before.schema_string and len(set(highest)) == 1
+
+
+def _of_new_table(
+    metadata: Metadata, mode: str | None, before: Mapping | None, new_id: Callable[[], str]
+) -> Metadata:
+    highest = 0 if before is None else _max_id(before.metadata) or 0
+    if mode != "none":
+        return _assigned(metadata, highest, new_id, keep_names=False)
+    plain = _with_schema(metadata, without_column_ids(parse_schema(metadata.schema_string)))
+    return _with_highest(plain, highest)
+
+
+def _check_change(metadata: Metadata, mode: str, before: Mapping, table: str) -> None:
+    """Raises InvalidRequest unless the files that are there can be read in the new mode."""
+    schema = parse_schema(metadata.schema_string)
+    if before.mode is None:
+        misfit = next((item for item in all_fields(schema) if not _fits(item, mode)), None)
+        if misfit is not None:
+            raise InvalidRequest(
+                f"{table}: column mapping can't become {mode!r}: column {misfit.name} doesn't say "
+                "so, and how the data files name it isn't known; set the mode that they were "
+                "written with"
+            )
+        return
+    if (before.mode, mode) != ("none", "name"):
+        raise InvalidRequest(
+            f"{table}: the column mapping mode can't change from {before.mode!r} to {mode!r}, only "
+            "from 'none' to 'name': the data files that are there couldn't be read; write the rows "
+            "to a new table, or replace this one"
+        )
+    old = parse_schema(before.metadata.schema_string)
+    for path, item, known in _pairs(schema, old):
+        if known is not None and item.physical_name != item.name:
+            raise InvalidRequest(
+                f"{table}: column {column_text(path)}: expected the name that it has in the data "
+                f"files, {item.name!r}, as {PHYSICAL_NAME}, found {item.physical_name!r}; leave it "
+                "out, or write the rows to a new table"
+            )
+
+
+def _fits(item: Field, mode: str) -> bool:
+    if mode == "none":
+        return item.physical_name == item.name
+    return item.column_id is not None and PHYSICAL_NAME in item.metadata
+
+
+def _inheriting(metadata: Metadata, before: Metadata, table: str) -> Metadata:
+    """The columns that were there with the ids and physical names that they have.
+
+    Raises InvalidRequest where the metadata gives one of the two to another column.
+    """
+    schema, old = parse_schema(metadata.schema_string), parse_schema(before.schema_string)
+    inherited = _inherited(schema, old)
+    assert isinstance(inherited, Struct)
+    by_id = {item.column_id: item for item in all_fields(old)}
+    by_name = {(*above, item.physical_name): item for above, item in _physical(old)}
+    for above, item in _physical(inherited):
+        is_named = PHYSICAL_NAME in item.metadata
+        same_id = None if item.column_id is None else by_id.get(item.column_id)
+        same_name = by_name.get((*above, item.physical_name)) if is_named else None
+        if same_id is same_name:
+            continue
+        known = same_id or same_name
+        assert known is not None
+        raise InvalidRequest(
+            f"{table}: column {item.name}: expected the id {known.column_id} with the physical "
+            f"name {known.physical_name!r}, as data files have them, found {item.column_id} with "
+            f"{item.physical_name!r}; leave both out, or give a new column new ones"
+        )
+    return _with_schema(metadata, inherited)
+
+
+def _inherited(new: DataType, old: DataType) -> DataType:
+    match new, old:
+        case Struct(), Struct():
+            return Struct(tuple(_inherited_field(item, old.find(item.name)) for item in new))
+        case Array(), Array():
+            return replace(new, element=_inherited(new.element, old.element))
+        case Map(), Map():
+            return replace(
+                new, key=_inherited(new.key, old.key), value=_inherited(new.value, old.value)
+            )
+        case _:
+            return new
+
+
+def _inherited_field(item: Field, known: Field | None) -> Field:
+    if known is None:
+        return item
+    if COLUMN_ID not in item.metadata and PHYSICAL_NAME not in item.metadata:
+        kept = (COLUMN_ID, PHYSICAL_NAME)
+        given = {key: known.metadata[key] for key in kept if key in known.metadata}
+        item = replace(item, metadata={**item.metadata, **given})
+    same = item.physical_name == known.physical_name
+    return replace(item, type=_inherited(item.type, known.type)) if same else item
+
+
+def _mapped(
+    metadata: Metadata,
+    before: Metadata,
+    new_id: Callable[[], str],
+    *,
+    keep_names: bool,
+    table: str,
+) -> Metadata:
+    schema = parse_schema(metadata.schema_string)
+    is_whole = all(_fits(item, "name") for item in all_fields(schema))
+    highest = _max_id(before)
+    if highest is None:
+        if is_whole:
+            return metadata
+        raise InvalidRequest(
+            f"{table}: {MAX_ID_PROPERTY!r}: expected a whole number, found "
+            f"{before.configuration[MAX_ID_PROPERTY]!r}: which ids new columns can have isn't "
+            "known; write the rows to a new table"
+        )
+    return _assigned(metadata, highest, new_id, keep_names=keep_names)
+
+
+def _assigned(
+    metadata: Metadata, highest: int, new_id: Callable[[], str], *, keep_names: bool
+) -> Metadata:
+    start = max(highest, _max_id(metadata) or 0)
+    schema = parse_schema(metadata.schema_string)
+    mapped, highest = assign_column_ids(schema, start, new_id, keep_names=keep_names)
+    return msgspec.structs.replace(
+        _with_schema(metadata, mapped),
+        configuration={**metadata.configuration, MAX_ID_PROPERTY: str(highest)},
+    )
+
+
+def _max_id(metadata: Metadata) -> int | None:
+    """The highest id so far, 0 where none is told; None: not understood."""
+    text = metadata.configuration.get(MAX_ID_PROPERTY, "0").strip()
+    return int(text) if text.isascii() and text.isdecimal() else None
+
+
+def _with_highest(metadata: Metadata, highest: int) -> Metadata:
+    """The metadata with the highest id so far, where there was one."""
+    highest = max(highest, _max_id(metadata) or 0)
+    if not highest:
+        return metadata
+    return msgspec.structs.replace(
+        metadata, configuration={**metadata.configuration, MAX_ID_PROPERTY: str(highest)}
+    )
+
+
+def _with_schema(metadata: Metadata, schema: Struct) -> Metadata:
+    """The metadata with this schema; the same one in other words is left as it is written."""
+    if schema == parse_schema(metadata.schema_string):
+        return metadata
+    return msgspec.structs.replace(metadata, schema_string=schema_to_string(schema))
+
+
+def check_mapped(schema: Struct, *, table: str) -> None:
+    """Raises InvalidRequest where two columns share an id, or a physical name of one struct."""
+    fields = tuple(all_fields(schema))
+    ids = [item.column_id for item in fields]
+    if len(set(ids)) < len(ids) or None in ids:
+        raise InvalidRequest(f"{table}: two columns share one column id; ids must be unique")
+    structs = [item.type for item in fields if isinstance(item.type, Struct)]
+    for struct in (schema, *structs):
+        names = Counter(str(item.metadata.get(PHYSICAL_NAME)) for item in struct)
+        twice = next((name for name, count in names.items() if count > 1), None)
+        if twice is not None:
+            raise InvalidRequest(f"{table}: two columns share the physical name {twice!r}")
+
+
+def _pairs(
+    new: DataType, old: DataType | None, above: Path = ()
+) -> Iterator[tuple[Path, Field, Field | None]]:
+    """Every field with its path, and the old field at the same path."""
+    match new:
+        case Struct(fields):
+            for item in fields:
+                known = old.find(item.name) if isinstance(old, Struct) else None
+                path = (*above, item.name)
+                yield path, item, known
+                yield from _pairs(item.type, None if known is None else known.type, path)
+        case Array(element, _):
+            inner = old.element if isinstance(old, Array) else None
+            yield from _pairs(element, inner, (*above, "element"))
+        case Map(key, value, _):
+            keys, values = (old.key, old.value) if isinstance(old, Map) else (None, None)
+            yield from _pairs(key, keys, (*above, "key"))
+            yield from _pairs(value, values, (*above, "value"))
+        case _:
+            return
+
+
+def _physical(data_type: DataType, above: Path = ()) -> Iterator[tuple[Path, Field]]:
+    """Every field with the physical path of the struct that it is in."""
+    match data_type:
+        case Struct(fields):
+            for item in fields:
+                yield above, item
+                yield from _physical(item.type, (*above, item.physical_name))
+        case Array(element, _):
+            yield from _physical(element, (*above, "element"))
+        case Map(key, value, _):
+            yield from _physical(key, (*above, "key"))
+            yield from _physical(value, (*above, "value"))
+        case _:
+            return

@@ -1,0 +1,158 @@
+"""The properties of one table, typed, each read when somebody needs it.
+
+Owns their defaults, and which of them a writer must understand. Keys and values are `properties`'.
+Source: PROTOCOL.md, "Table Properties".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar, cast
+
+from txlake.protocol.properties import (
+    CONSTRAINT_PREFIX,
+    is_understood,
+    not_understood,
+    parsed,
+)
+
+_DAY_MS = 86_400_000
+# A bad value of these can't change what is read or may be written: the default stands in.
+_TUNING = frozenset(
+    {
+        "delta.checkpoint.writeStatsAsJson",
+        "delta.checkpoint.writeStatsAsStruct",
+        "delta.checkpointInterval",
+        "delta.checkpointPolicy",
+        "delta.dataSkippingNumIndexedCols",
+        "delta.dataSkippingStatsColumns",
+        "delta.dataSkippingStringPrefixLength",
+        "delta.parquet.compression.codec",
+        "delta.setTransactionRetentionDuration",
+        "delta.targetFileSize",
+    }
+)
+# They say what a writer of files has to do, or how far transactions may see each other.
+_BINDING = (
+    "delta.appendOnly",
+    "delta.columnMapping.mode",
+    "delta.enableChangeDataCapture",
+    "delta.enableChangeDataFeed",
+    "delta.enableDeletionVectors",
+    "delta.enableIcebergCompatV1",
+    "delta.enableIcebergCompatV2",
+    "delta.enableIcebergCompatV3",
+    "delta.enableInCommitTimestamps",
+    "delta.enableMaterializePartitionColumnsFeature",
+    "delta.enableRowTracking",
+    "delta.enableTypeWidening",
+    "delta.enableVariantShredding",
+    "delta.isolationLevel",
+    "delta.rowTrackingSuspended",
+    "txlake.conflictGranularity",
+)
+
+
+_T = TypeVar("_T")
+
+
+class _Property(Generic[_T]):
+    """One property of a table: read from its text whenever it is asked for."""
+
+    def __init__(self, key: str, default: _T, *, older: str | None = None) -> None:
+        self._key = key
+        self._default = default
+        self._older = older
+
+    def __get__(self, of: TableProperties, owner: type[TableProperties]) -> _T:
+        key = self._key
+        if self._older is not None and key not in of.configuration:
+            key = self._older
+        text = of.configuration.get(key)
+        if text is None:
+            return self._default
+        try:
+            return cast("_T", parsed(key, text))
+        except ValueError as error:
+            if key in _TUNING:
+                return self._default
+            raise not_understood(of.table, key, text) from error
+
+
+@dataclass(frozen=True, slots=True)
+class TableProperties:
+    """The properties of one table, typed, with defaults for those that aren't set.
+
+    Each is read when it is asked for, so that a value that makes no sense is in nobody's way who
+    doesn't need it. One that only tunes gives way to the default; for any other the attribute
+    raises CorruptTable, which names the table, the key, what was expected, and how to mend it.
+
+    Durations in milliseconds, sizes in bytes. `isolation_level` is `serializable`,
+    `write_serializable`, `snapshot` or None; `conflict_granularity` is `row`, `file` or `table`.
+    `constraints` maps a name to its SQL expression. `data_skipping_stats_columns` overrides
+    `data_skipping_num_indexed_cols` (-1: all columns) when it isn't None. How columns are mapped
+    hangs on the protocol too: `features.column_mapping_mode`.
+    """
+
+    configuration: Mapping[str, str] = field(default_factory=dict)
+    table: str = ""
+
+    append_only = _Property("delta.appendOnly", False)
+    enable_deletion_vectors = _Property("delta.enableDeletionVectors", False)
+    checkpoint_interval = _Property("delta.checkpointInterval", 10)
+    checkpoint_policy = _Property("delta.checkpointPolicy", "classic")
+    checkpoint_write_stats_as_json = _Property("delta.checkpoint.writeStatsAsJson", True)
+    checkpoint_write_stats_as_struct = _Property("delta.checkpoint.writeStatsAsStruct", False)
+    isolation_level = _Property[str | None]("delta.isolationLevel", None)
+    in_commit_timestamp_enablement_version = _Property[int | None](
+        "delta.inCommitTimestampEnablementVersion", None
+    )
+    in_commit_timestamp_enablement_timestamp_ms = _Property[int | None](
+        "delta.inCommitTimestampEnablementTimestamp", None
+    )
+    row_tracking = _Property("delta.enableRowTracking", False)
+    row_tracking_suspended = _Property("delta.rowTrackingSuspended", False)
+    materialized_row_id_column = _Property[str | None](
+        "delta.rowTracking.materializedRowIdColumnName", None
+    )
+    materialized_row_commit_version_column = _Property[str | None](
+        "delta.rowTracking.materializedRowCommitVersionColumnName", None
+    )
+    log_retention_ms = _Property("delta.logRetentionDuration", 30 * _DAY_MS)
+    deleted_file_retention_ms = _Property("delta.deletedFileRetentionDuration", 7 * _DAY_MS)
+    transaction_retention_ms = _Property[int | None]("delta.setTransactionRetentionDuration", None)
+    enable_expired_log_cleanup = _Property("delta.enableExpiredLogCleanup", True)
+    data_skipping_num_indexed_cols = _Property("delta.dataSkippingNumIndexedCols", 32)
+    data_skipping_stats_columns = _Property[tuple[tuple[str, ...], ...] | None](
+        "delta.dataSkippingStatsColumns", None
+    )
+    data_skipping_string_prefix_length = _Property("delta.dataSkippingStringPrefixLength", 32)
+    type_widening = _Property("delta.enableTypeWidening", False)
+    change_data_feed = _Property(
+        "delta.enableChangeDataFeed", False, older="delta.enableChangeDataCapture"
+    )
+    target_file_size = _Property[int | None]("delta.targetFileSize", None)
+    compression_codec = _Property[str | None]("delta.parquet.compression.codec", None)
+    conflict_granularity = _Property("txlake.conflictGranularity", "row")
+
+    @property
+    def constraints(self) -> Mapping[str, str]:
+        """SQL expressions by the constraints' names."""
+        return {
+            key[len(CONSTRAINT_PREFIX) :]: value
+            for key, value in self.configuration.items()
+            if key.lower().startswith(CONSTRAINT_PREFIX)
+        }
+
+    def require_writable(self) -> None:
+        """Raises CorruptTable when one that says what a writer has to do isn't understood."""
+        for key in _BINDING:
+            require_understood(self.configuration, key, table=self.table)
+
+
+def require_understood(configuration: Mapping[str, str], key: str, *, table: str) -> None:
+    """Raises CorruptTable when the value of this property, where it is set, makes no sense."""
+    text = configuration.get(key)
+    if text is not None and not is_understood(key, text):
+        raise not_understood(table, key, text)

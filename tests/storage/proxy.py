@@ -118,7 +118,7 @@ def serving(server: BaseServer) -> Iterator[None]:
         yield
     finally:
         server.shutdown()
-        thread.join()
+        thread.join(120)
         server.server_close()
 
 

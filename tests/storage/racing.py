@@ -40,7 +40,7 @@ def _main(url: str, options: dict[str, str], processes: int, versions: int) -> N
     def work(number: int) -> None:
         store = open_store(url, options)
         for version in range(versions):
-            start.wait()
+            start.wait(120)
             outcome = store.put_if_absent(commit_path(version), f"{number}".encode() * 100)
             # One write of a line, which a pipe doesn't tear.
             os.write(1, f"{version} {number} {outcome.name}\n".encode())
@@ -49,8 +49,8 @@ def _main(url: str, options: dict[str, str], processes: int, versions: int) -> N
     for each in workers:
         each.start()
     for each in workers:
-        each.join()
-    sys.exit(any(each.exitcode for each in workers))
+        each.join(120)
+    sys.exit(any(each.exitcode != 0 for each in workers))
 
 
 if __name__ == "__main__":

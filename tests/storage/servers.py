@@ -206,7 +206,7 @@ def _keep(users: str, place: str, command: Sequence[str]) -> None:
                 process.wait(timeout=10)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait()
+                process.wait(120)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

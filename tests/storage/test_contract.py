@@ -232,7 +232,7 @@ def test_of_many_threads_one_creates(store: Store) -> None:
     def work(writer: int) -> list[PutOutcome]:
         outcomes = []
         for number in range(rounds):
-            start.wait()
+            start.wait(120)
             outcomes.append(store.put_if_absent(f"log/{number}", f"{writer}".encode() * 1000))
         return outcomes
 
@@ -265,7 +265,7 @@ def test_put_is_never_half_visible(store: Store) -> None:
                     store.put("x", data)
         finally:
             stop.set()
-        assert set(reader.result()) <= whole
+        assert set(reader.result(300)) <= whole
 
 
 def test_sweeping_deletes_no_object(store: Store) -> None:

@@ -476,7 +476,7 @@ def test_many_may_replace_one_object(place: Placed) -> None:
     start = threading.Barrier(4)
 
     def work(number: int) -> None:
-        start.wait()
+        start.wait(120)
         for _ in range(5):
             store.put("x", bytes([number]) * 1000)
 
@@ -484,6 +484,6 @@ def test_many_may_replace_one_object(place: Placed) -> None:
     for each in threads:
         each.start()
     for each in threads:
-        each.join()
+        each.join(120)
     assert len(set(store.get("x"))) == 1
     assert [each.path for each in store.list("")] == ["x"]

@@ -80,7 +80,7 @@ def test_of_many_processes_one_creates(tmp_path: Path) -> None:
     finally:
         for each in processes:
             each.kill()
-            each.communicate()
+            each.communicate(timeout=120)
     store = open_store(tmp_path / "t")
     for number in range(rounds):
         outcomes = [each[number] for each in outputs]

@@ -117,7 +117,7 @@ def test_tried_once_by_however_many_threads() -> None:
     start = threading.Barrier(8)
 
     def work(_: int) -> None:
-        start.wait()
+        start.wait(120)
         proof.ensure(store)
 
     with ThreadPoolExecutor(8) as pool:
@@ -204,7 +204,7 @@ def test_many_processes_may_try_one_folder_at_a_time(tmp_path: Path) -> None:
 
     def work(_: int) -> None:
         own = LocalStore(locate(tmp_path), Proof())
-        start.wait()
+        start.wait(120)
         own.ensure_safe()
 
     for _ in range(20):

@@ -38,7 +38,7 @@ def test_of_a_hundred_threads_one_wins_a_version(place: Placed) -> None:
 
     def work(number: int) -> PutOutcome:
         store = place.store
-        start.wait()
+        start.wait(120)
         return store.put_if_absent(commit_path(0), str(number).encode())
 
     with ThreadPoolExecutor(RACERS) as pool:

@@ -12,12 +12,13 @@ from collections.abc import Mapping
 
 from txlake.ports import Store
 from txlake.storage.hdfs import HdfsStore, cluster_at
+from txlake.storage.links import led_out
 from txlake.storage.local import LocalStore
 from txlake.storage.locations import Kind, canonical_url, join_url, local_path, locate
 from txlake.storage.objects import BucketStore, cloud_backend, memory_backend
 from txlake.storage.proof import Proof
 
-__all__ = ["canonical_url", "join_url", "local_path", "open_store"]
+__all__ = ["canonical_url", "join_url", "led_out", "local_path", "open_store"]
 
 
 def open_store(

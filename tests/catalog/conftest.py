@@ -10,7 +10,7 @@ import pytest
 from tests.catalog.ledgers import User, prepared
 from tests.catalog.locking import Process
 from tests.catalog.waiting import Script, scripted_on
-from txlake.catalog import Catalog
+from txlake.catalog import Catalog, shielding
 from txlake.system import System
 
 
@@ -21,6 +21,14 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path / 'catalog.db'}"
     made: str = request.getfixturevalue("postgres_url")
     return made
+
+
+@pytest.fixture
+def direct() -> Iterator[None]:
+    """The test begins transactions of the database itself, in the main thread."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(shielding, "is_interruptible", lambda: False)
+        yield
 
 
 @pytest.fixture

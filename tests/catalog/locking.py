@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from tests.catalog.ledgers import prepared
 from txlake.catalog import Catalog
 from txlake.catalog.database import Database
+from txlake.catalog.fence import Fence
 from txlake.catalog.locks import LockEntry, Locks
 from txlake.catalog.sessions import Sessions
 from txlake.catalog.transactions import Transactions
@@ -68,17 +69,18 @@ class Parties:
 
     url: str
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(16))
-    opened: list[tuple[Database, Sessions]] = field(default_factory=list)
+    opened: list[Process] = field(default_factory=list)
 
     def process(self, lease_ms: int = LEASE_MS) -> Process:
         """What one more process has."""
         on = Database(self.url, System())
         sessions = Sessions(on, lease_ms)
-        self.opened.append((on, sessions))
-        transactions = Transactions(on, sessions)
-        return Process(
+        transactions = Transactions(on, Fence(on.shown), sessions)
+        made = Process(
             on=on, sessions=sessions, transactions=transactions, locks=Locks(on), pool=self.pool
         )
+        self.opened.append(made)
+        return made
 
 
 @dataclass(kw_only=True)
@@ -106,10 +108,14 @@ def parties_on(url: str) -> Iterator[Parties]:
     try:
         yield made
     finally:
+        # When a test has failed, those who still wait for a lock learn that they have no session.
+        for one in made.opened:
+            one.sessions.stop()
+        for one in made.opened:
+            one.locks.ended("")
         made.pool.shutdown()
-        for on, sessions in made.opened:
-            sessions.stop()
-            on.close()
+        for one in made.opened:
+            one.on.close()
 
 
 def until(happened: Callable[[], bool]) -> None:

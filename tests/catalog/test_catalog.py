@@ -167,7 +167,7 @@ def test_threads_share_it(catalog: Catalog) -> None:
     barrier, user = threading.Barrier(8), User(catalog)
 
     def work(worker: int) -> int:
-        barrier.wait()
+        barrier.wait(120)
         made = 0
         for number in range(5):
             user.name(f"t{worker}_{number}")

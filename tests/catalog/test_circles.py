@@ -130,11 +130,42 @@ def test_a_thread_does_not_wait_for_what_it_has_to_end_itself(
     assert 10_000 <= script.now_ms <= 11_000
 
 
+def test_a_thread_that_alone_ends_it_is_told_at_once(process: Process, script: Script) -> None:
+    a, b, c = (process.party(name) for name in "abc")
+    process.locks.ends_here("a")
+    c.takes("Sch-S", 1)
+    a.takes("Sch-S", 1)
+    with pytest.raises(Deadlock, match=r"transaction a.* holds Sch-S, which this thread has used"):
+        b.takes("Sch-M", 1, timeout_ms=-1)
+    assert len(script.waits) == 1
+    process.locks.ended("a")
+    assert process.locks._enders == {}
+
+
+def test_what_another_thread_used_or_ends_may_be_waited_for(
+    process: Process, script: Script
+) -> None:
+    a, b, c = (process.party(name) for name in "abc")
+    a.takes("Sch-M", 1)
+    process.locks.ends_here("a")
+    ending = threading.Thread(target=process.locks.ends_here, args=("a",))
+    ending.start()
+    ending.join(60)
+    with pytest.raises(LockTimeout):
+        b.takes("IX", 1, timeout_ms=5_000)
+    process.locks.ends_here("c")
+    using = threading.Thread(target=c.takes, args=("Sch-M", 2))
+    using.start()
+    using.join(60)
+    with pytest.raises(LockTimeout):
+        b.takes("IX", 2, timeout_ms=12_000)
+
+
 def test_another_threads_transaction_may_be_waited_for(process: Process, script: Script) -> None:
     a, b = process.party("a"), process.party("b")
     using = threading.Thread(target=a.takes, args=("Sch-M", 1))
     using.start()
-    using.join()
+    using.join(120)
     with pytest.raises(LockTimeout):
         b.takes("IX", 1, timeout_ms=12_000)
     assert script.now_ms == 12_000

@@ -10,8 +10,9 @@ import pytest
 from tests.catalog.ledgers import User, execute, living, new, selected, version
 from txlake.catalog import Catalog
 from txlake.catalog.grouping import Group, Interrupted
+from txlake.catalog.owners import reap_due
 from txlake.errors import InvalidRequest, Unavailable
-from txlake.ports import DroppedTable, Head, Moved, Ratified, Reserved, TableCommit
+from txlake.ports import DroppedTable, Head, Moved, Ratified, Reserved, TableCommit, Versions
 
 ENDED = "nothing was heard of its session.*run it again"
 
@@ -103,10 +104,19 @@ def test_a_transaction_that_was_ended_is_refused(
     assert user.catalog.ledger.sequence() == 1
 
 
-def test_a_transaction_whose_lease_is_over_is_refused(user: User, url: str) -> None:
+def test_a_late_transaction_is_ratified_while_nobody_has_ended_it(user: User, url: str) -> None:
     user.create("a")
     transaction_id = user.begin()
-    execute(url, "UPDATE txlake_sessions SET lease_ms = 1")
+    execute(url, "UPDATE txlake_sessions SET lease_ms = 1, warned = true")
+    assert isinstance(user.ratify(version("a", 1), transaction_id=transaction_id), Ratified)
+
+
+def test_a_transaction_whose_session_was_ended_is_refused(user: User, url: str) -> None:
+    user.create("a")
+    transaction_id = user.begin()
+    execute(url, "UPDATE txlake_sessions SET lease_ms = 1, warned = true")
+    on = user.catalog._on
+    on.shielded(lambda: reap_due(on))
     with pytest.raises(Unavailable, match=ENDED):
         user.ratify(version("a", 1), transaction_id=transaction_id)
     assert isinstance(user.ratify(version("a", 1)), Ratified)
@@ -119,6 +129,48 @@ def test_a_ratification_ends_its_transaction_and_its_locks(user: User, url: str)
     user.ratify(version("a", 1), transaction_id=transaction_id)
     assert selected(url, "SELECT count(*) FROM txlake_locks") == [(0,)]
     assert selected(url, "SELECT count(*) FROM txlake_transactions") == [(0,)]
+
+
+def test_the_oldest_version_that_an_open_transaction_reads(user: User) -> None:
+    ledger, transactions = user.catalog.ledger, user.catalog.transactions
+    assert ledger.oldest_read("a") is None
+    user.create("b")
+    early = user.begin()
+    user.create("a")
+    pinned = user.begin()
+    transactions.pin(pinned)
+    user.write(version("a", 1))
+    unpinned = user.begin()
+    user.write(version("a", 2))
+    late = user.begin()
+    transactions.pin(late)
+    # It began before the table came, and may come to read any of its versions.
+    assert ledger.oldest_read("a") == 0
+    assert ledger.oldest_read("b") == 0
+    user.ratify(names=(new("c", head=5),))
+    assert ledger.oldest_read("c") == 5
+    transactions.end(early)
+    assert ledger.oldest_read("a") == 0
+    transactions.kill(pinned)
+    assert ledger.oldest_read("a") == 1
+    transactions.pin(unpinned)
+    assert ledger.oldest_read("a") == 2
+    transactions.end(unpinned)
+    transactions.end(late)
+    user.write(version("a", 3))
+    assert ledger.oldest_read("a") == 3
+    assert ledger.oldest_read("nowhere") is None
+
+
+def test_a_pin_that_came_later_counts(user: User) -> None:
+    user.create("a")
+    transaction_id = user.begin()
+    user.write(version("a", 1))
+    user.catalog.transactions.pin(transaction_id)
+    user.write(version("a", 2))
+    [entry] = user.catalog.transactions.listed()
+    assert (entry.begin_sequence, entry.sequence) == (1, 2)
+    assert user.catalog.ledger.oldest_read("a") == 1
 
 
 def test_who_lost_too_often_has_its_turn(user: User, opened: Callable[[], Catalog]) -> None:
@@ -150,7 +202,8 @@ def test_a_turn_ends_with_its_transaction(
         case "kill":
             user.catalog.transactions.kill(dead)
         case "lease":
-            execute(url, f"UPDATE txlake_sessions SET lease_ms = 1 WHERE id = {other.session}")
+            over = "UPDATE txlake_sessions SET lease_ms = 1, warned = true WHERE id = "
+            execute(url, over + str(other.session))
         case _:
             other.catalog.sessions.close(other.session)
     assert isinstance(user.ratify(version("a", 1)), Ratified)
@@ -164,7 +217,7 @@ def test_published_commits_lose_their_bytes(user: User, url: str) -> None:
     for number in (1, 2):
         user.write(version("a", number))
     ledger = user.catalog.ledger
-    ledger.publishes({"a": 1})
+    ledger.publishes({"a": Versions(0, 1)})
     assert ledger.head("a") == Head(version=2, pending=(version("a", 2),))
     content = "SELECT version, content IS NULL FROM txlake_commits WHERE table_id = 'a' ORDER BY 1"
     assert [bool(row[1]) for row in selected(url, content)] == [True, True, False]
@@ -173,10 +226,10 @@ def test_published_commits_lose_their_bytes(user: User, url: str) -> None:
         "file:///a", True, False, (version("a", 2),),
     )  # fmt: skip
     assert (b.table_id, b.pending) == ("b", (version("b", 0),))
-    ledger.publishes({"a": 0})  # late, and nothing goes back
-    ledger.publishes({"a": 99})
-    ledger.publishes({"b": 0})
-    ledger.publishes({"nowhere": 1})
+    ledger.publishes({"a": Versions(0, 0)})  # late, and nothing goes back
+    ledger.publishes({"a": Versions(0, 99)})
+    ledger.publishes({"b": Versions(0, 0)})
+    ledger.publishes({"nowhere": Versions(0, 1)})
     assert ledger.head("a") == Head(version=2)
     assert ledger.pending_tables() == []
     user.write(version("a", 3))
@@ -225,7 +278,7 @@ def test_a_publication_whose_leader_was_stopped_is_noted(
     sqlite_user.create("a")
     ledger = sqlite_user.catalog.ledger
     monkeypatch.setattr(ledger, "_publishing", Stopped(ledger._publishing, is_done=False))
-    ledger.publishes({"a": 0})
+    ledger.publishes({"a": Versions(0, 0)})
     assert ledger.pending_tables() == []
 
 
@@ -233,7 +286,7 @@ def test_the_newest_commits_are_listed(user: User) -> None:
     first = user.create("a")
     second = user.create("b")
     third = user.write(version("a", 1), version("b", 1))
-    user.catalog.ledger.publishes({"a": 0})
+    user.catalog.ledger.publishes({"a": Versions(0, 0)})
     listed = user.catalog.ledger.commits_listed()
     assert [(entry.sequence, entry.table, entry.version) for entry in listed] == [
         (3, "default.a", 1), (3, "default.b", 1), (2, "default.b", 0), (1, "default.a", 0),

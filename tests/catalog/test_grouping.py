@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 import pytest
 
@@ -102,3 +102,45 @@ def test_who_is_stopped_in_the_middle_does_not_stop_the_others(pool: ThreadPoolE
     errors = {type(future.exception(30)) for future in futures[1:]}
     assert errors == {KeyboardInterrupt, Interrupted}
     assert held.group.ask(4) == 4
+
+
+def test_who_waits_in_vain_is_told_that_nothing_was_done(pool: ThreadPoolExecutor) -> None:
+    go, started = threading.Event(), threading.Event()
+    done: list[int] = []
+
+    def work(asked: Sequence[int]) -> Sequence[int]:
+        started.set()
+        assert go.wait(30)
+        done.extend(asked)
+        return asked
+
+    group: Group[int, int] = Group(work, patience_s=0.01)
+    first = pool.submit(group.ask, 1)
+    assert started.wait(30)
+    with pytest.raises(Unavailable, match=r"for 0\.01 s.*try again"):
+        group.ask(2)
+    assert group.waiting == 0
+    go.set()
+    assert first.result(30) == 1
+    assert group.ask(3) == 3
+    assert done == [1, 3]
+
+
+def test_of_what_is_in_another_threads_hands_for_too_long_nothing_is_known(
+    pool: ThreadPoolExecutor,
+) -> None:
+    go = threading.Event()
+
+    def work(asked: Sequence[int]) -> Sequence[int]:
+        assert len(asked) == 1 or go.wait(30)
+        return asked
+
+    held = Held(work)
+    held.group._patience_s = 1.0
+    futures = held.ask(pool, 1, [2, 3])
+    wait(futures[1:], timeout=30, return_when=FIRST_COMPLETED)
+    [told] = [future for future in futures[1:] if future.done()]
+    assert isinstance(told.exception(60), Interrupted)
+    go.set()
+    [other] = [future for future in futures[1:] if future is not told]
+    assert other.result(30) in (2, 3)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.catalog.ledgers import User, execute
 from tests.catalog.locking import Process, wants
 from tests.catalog.waiting import Script
@@ -14,6 +16,8 @@ from txlake.conflict.locking import (
     Resource,
     ResourceType,
 )
+
+pytestmark = pytest.mark.usefixtures("direct")
 
 GRANT = LockStatus.GRANT
 

@@ -26,6 +26,8 @@ from txlake.conflict.locking import (
 )
 from txlake.errors import Deadlock, LockTimeout, Unavailable
 
+pytestmark = pytest.mark.usefixtures("direct")
+
 GRANT, WAIT, CONVERT = LockStatus.GRANT, LockStatus.WAIT, LockStatus.CONVERT
 
 
@@ -393,7 +395,7 @@ def test_a_killed_transaction_gets_no_locks(process: Process) -> None:
 
 def lease_ends(process: Process, session: int) -> None:
     with process.on.writing() as connection:
-        over = sa.update(sessions).where(sessions.c.id == session).values(lease_ms=1)
+        over = sa.update(sessions).where(sessions.c.id == session).values(lease_ms=1, warned=True)
         connection.execute(over)
 
 

@@ -17,6 +17,7 @@ from txlake.errors import LockTimeout
 PROGRAM = """
 import sys
 from txlake.catalog.database import Database
+from txlake.catalog.fence import Fence
 from txlake.catalog.locks import Locks
 from txlake.catalog.sessions import Sessions
 from txlake.catalog.transactions import Transactions
@@ -26,7 +27,7 @@ from txlake.system import System
 
 on = Database(sys.argv[1], System())
 sessions = Sessions(on, int(sys.argv[2]))
-transactions, locks = Transactions(on, sessions), Locks(on)
+transactions, locks = Transactions(on, Fence(on.shown), sessions), Locks(on)
 session = sessions.open()
 for line in sys.stdin:
     what, *arguments = line.split()

@@ -16,6 +16,8 @@ from txlake.errors import OutcomeUnknown, Unavailable
 from txlake.ports import Head, Moved, Ratification, Ratified
 from txlake.system import System
 
+pytestmark = pytest.mark.usefixtures("direct")
+
 
 class Unwaiting(System):
     """Doesn't wait, and keeps how long it would have."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.catalog.ledgers import User, new, selected, version
 from txlake.catalog import Catalog
 from txlake.errors import InvalidRequest
-from txlake.ports import DroppedTable, NewTable, RenamedTable
+from txlake.ports import DroppedTable, NewTable, RenamedTable, Versions
 
 TABLES = "SELECT id FROM txlake_tables ORDER BY id"
 
@@ -85,7 +87,7 @@ def test_one_table_is_forgotten(user: User, sqlite_url: str) -> None:
     user.create("a", "b", "c")
     user.ratify(names=tuple(DroppedTable(id=name) for name in "ab"))
     ledger = user.catalog.ledger
-    ledger.publishes({"a": 0, "c": 0})
+    ledger.publishes({"a": Versions(0, 0), "c": Versions(0, 0)})
     with pytest.raises(InvalidRequest, match="aren't published yet"):
         ledger.forget("b")
     ledger.forget("a")
@@ -102,3 +104,32 @@ def test_a_dropped_table_changes_no_more(user: User) -> None:
     ):
         with pytest.raises(InvalidRequest, match=r"default\.a was dropped meanwhile"):
             user.ratify(names=(change,))
+
+
+def test_a_name_has_a_length_that_every_database_holds(user: User, catalog: Catalog) -> None:
+    user.create("a")
+    for name in ("x" * 256, "\u0130" * 128):  # that letter is two in lower case
+        with pytest.raises(InvalidRequest, match=r"25\d characters, a name has at most 255"):
+            catalog.create_database(name)
+        with pytest.raises(InvalidRequest, match="a name has at most 255"):
+            user.ratify(names=(replace(new("b"), name=name),))
+        with pytest.raises(InvalidRequest, match="a name has at most 255"):
+            user.ratify(names=(RenamedTable(id="a", database="d", name=name),))
+    catalog.create_database("x" * 255)
+    assert [entry.name for entry in catalog.tables("default")] == ["a"]
+
+
+def test_a_table_of_the_warehouse_that_lies_elsewhere_is_found(user: User) -> None:
+    outside = user.catalog.managed_outside
+    user.create("a")  # at file:///a
+    assert outside("file://") is None
+    assert outside("file:///wh") == "file:///a"
+    user.ratify(names=(DroppedTable(id="a"),))
+    assert outside("file:///wh") is None
+    user.name("alone")
+    assert outside("file:///wh") is None
+    place = NewTable(
+        id="u", database="default", name="u", location="file:///u", managed=False, head=3
+    )
+    user.ratify(names=(place,))
+    assert outside("file:///wh") is None

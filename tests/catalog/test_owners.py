@@ -16,7 +16,7 @@ from txlake.errors import Unavailable
 from txlake.ports import Ratified
 from txlake.system import System
 
-DEAD = "UPDATE txlake_sessions SET lease_ms = 1 WHERE id = "
+DEAD = "UPDATE txlake_sessions SET lease_ms = 1, warned = true WHERE id = "
 
 
 class Skewed(System):
@@ -44,7 +44,7 @@ def test_sessions_are_listed_by_all(user: User, other: User) -> None:
     first, second = other.catalog.sessions.listed()
     assert (first.id, second.id) == (user.session, other.session) == (1, 2)
     assert (first.host, first.process) == (socket.gethostname(), os.getpid())
-    assert first.lease_ms - first.begin_ms == 30_000
+    assert (first.length_ms, first.warned) == (30_000, False)
     user.catalog.sessions.close(user.session)
     assert other.catalog.sessions.listed() == [second]
 
@@ -85,9 +85,12 @@ def test_a_transaction_lives_until_it_is_ended_or_killed(user: User, other: User
     assert ended in living(other.catalog.transactions)
     here.end(ended)
     assert ended not in living(other.catalog.transactions)
-    assert not here.is_killed(killed)
+    with pytest.raises(Unavailable, match=f"{ended} was ended while it was open"):
+        there.require_open(ended)
+    here.require_open(killed)
     assert there.kill(killed)
-    assert here.is_killed(killed)
+    with pytest.raises(Unavailable, match=f"{killed} was killed"):
+        here.require_open(killed)
     assert killed not in living(user.catalog.transactions)
     assert here.pin(killed) == here.pin("nobody") == 0
     assert [(entry.state, entry.sequence) for entry in here.listed()] == [("killed", None)]
@@ -134,7 +137,7 @@ def test_a_session_that_was_found_dead_goes_on_with_new_transactions(
 ) -> None:
     lost = user.begin()
     execute(url, DEAD + str(user.session))
-    assert other.catalog.transactions.oldest_begin_ms() is None
+    assert other.catalog.transactions.others_open("").begin_ms is None
     user.catalog.sessions.renew()
     assert f"sessions [{user.session}] weren't heard of for 30000 ms" in caplog.text
     assert lost not in living(user.catalog.transactions)
@@ -145,19 +148,19 @@ def test_a_session_that_was_found_dead_goes_on_with_new_transactions(
 
 def test_the_oldest_transaction_that_may_own_files(user: User, other: User, url: str) -> None:
     transactions = other.catalog.transactions
-    assert transactions.oldest_begin_ms() is None
+    assert transactions.others_open("").begin_ms is None
     killed, oldest, newer = user.begin(), user.begin(), other.begin()
     times = {entry.id: entry.begin_ms for entry in transactions.listed()}
     transactions.kill(killed)
-    assert transactions.oldest_begin_ms() == times[oldest]
-    assert transactions.oldest_begin_ms(besides=oldest) == times[newer]
+    assert transactions.others_open("").begin_ms == times[oldest]
+    assert transactions.others_open(oldest).begin_ms == times[newer]
     execute(url, DEAD + str(user.session))
-    assert transactions.oldest_begin_ms() == times[newer]
+    assert transactions.others_open("").begin_ms == times[newer]
     # Who was passed over stays dead.
     user.catalog.sessions.renew()
     assert oldest not in living(user.catalog.transactions)
     transactions.end(newer)
-    assert transactions.oldest_begin_ms() is None
+    assert transactions.others_open("").begin_ms is None
 
 
 def test_leases_can_not_be_renewed_for_a_while(
@@ -180,7 +183,7 @@ def test_leases_go_by_the_databases_clock(postgres_url: str) -> None:
     for user in users:
         assert len(user.catalog.sessions.listed()) == 2
         assert living(user.catalog.transactions) >= set(begun)
-        assert user.catalog.transactions.oldest_begin_ms() is not None
+        assert user.catalog.transactions.others_open("").begin_ms is not None
     first, second = users[0].create("a"), users[1].create("b")
     assert first.time_ms <= second.time_ms < first.time_ms + 60_000
     for user, one, name in zip(users, begun, "ab", strict=True):

@@ -8,6 +8,7 @@ import pytest
 
 from tests.catalog.ledgers import User, new, selected, version
 from txlake.catalog import Catalog
+from txlake.catalog.fence import Fence
 from txlake.catalog.ratifying import Ratifier
 from txlake.errors import InvalidRequest
 from txlake.ports import (
@@ -19,7 +20,10 @@ from txlake.ports import (
     Ratification,
     Ratified,
     RenamedTable,
+    Versions,
 )
+
+pytestmark = pytest.mark.usefixtures("direct")
 
 
 @pytest.fixture
@@ -108,7 +112,7 @@ def test_a_dropped_table_is_gone_at_once_and_remembered_until_it_is_published(
     assert ledger.dropped_tables() == [left]
     with pytest.raises(InvalidRequest, match="aren't published yet"):
         ledger.forget("a")
-    ledger.publishes({"a": 1})
+    ledger.publishes({"a": Versions(0, 1)})
     assert ledger.pending_tables() == []
     [left] = ledger.dropped_tables()
     assert left.pending == ()
@@ -122,7 +126,7 @@ def test_a_dropped_table_is_gone_at_once_and_remembered_until_it_is_published(
 
 def test_a_living_table_is_not_forgotten(user: User) -> None:
     user.create("a")
-    user.catalog.ledger.publishes({"a": 0})
+    user.catalog.ledger.publishes({"a": Versions(0, 0)})
     user.catalog.ledger.forget("a")
     assert names(user) == [("a", "a", 0)]
 
@@ -175,7 +179,7 @@ def test_a_table_goes_and_comes_again(user: User) -> None:
     ledger = user.catalog.ledger
     with pytest.raises(InvalidRequest, match="aren't published yet"):
         user.ratify(names=(new("a", head=9),))
-    ledger.publishes({"a": 9})
+    ledger.publishes({"a": Versions(0, 9)})
     user.ratify(version("a", 10), names=(new("a", head=9),))
     assert ledger.head("a") == Head(version=10, pending=(version("a", 10),))
     assert [ledger.version_at("a", at) for at in (1, 3)] == [8, 10]
@@ -185,7 +189,7 @@ def test_a_table_that_went_back_comes_again(user: User) -> None:
     user.create("a")
     for number in (1, 2):
         user.write(version("a", number))
-    user.catalog.ledger.publishes({"a": 2})
+    user.catalog.ledger.publishes({"a": Versions(0, 2)})
     user.ratify(names=(DroppedTable(id="a"),))
     user.ratify(version("a", 2), names=(new("a", head=1),))
     ledger = user.catalog.ledger
@@ -196,7 +200,7 @@ def test_a_table_that_went_back_comes_again(user: User) -> None:
 def test_names_see_what_was_ratified_in_the_same_group(user: User) -> None:
     """A table that is dropped with its last commit doesn't come again before that is published."""
     user.create("a")
-    user.catalog.ledger.publishes({"a": 0})
+    user.catalog.ledger.publishes({"a": Versions(0, 0)})
     requests = [
         Ratification(
             transaction_id=user.begin(),
@@ -207,7 +211,7 @@ def test_names_see_what_was_ratified_in_the_same_group(user: User) -> None:
     ]
     on = user.catalog._on
     with on.writing() as connection:
-        first, second = Ratifier(on).ratify(connection, requests)
+        first, second = Ratifier(on, Fence("catalog")).ratify(connection, requests)
     assert isinstance(first, Ratified)
     assert isinstance(second, InvalidRequest)
     [left] = user.catalog.ledger.pending_tables()
@@ -225,7 +229,7 @@ def test_two_tables_of_a_lake_are_not_at_one_place(user: User) -> None:
     for _ in ("unpublished", "not cleared away"):
         with pytest.raises(InvalidRequest, match="isn't published and cleared away yet"):
             user.ratify(names=(twin,))
-        user.catalog.ledger.publishes({"a": 0})
+        user.catalog.ledger.publishes({"a": Versions(0, 0)})
     user.catalog.ledger.forget("a")
     assert isinstance(user.ratify(names=(twin,)), Ratified)
 

@@ -10,10 +10,13 @@ import pytest
 import sqlalchemy as sa
 
 from tests.catalog.ledgers import User, execute, new, selected, version
+from txlake.catalog.fence import Fence
 from txlake.catalog.ratifying import Decision, Ratifier
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.errors import InvalidRequest
 from txlake.ports import Head, NewTable, Ratification, Ratified, Reserved
+
+pytestmark = pytest.mark.usefixtures("direct")
 
 
 @pytest.fixture
@@ -25,7 +28,7 @@ def together(user: User, *requests: Ratification) -> list[Decision]:
     """The decisions on a group."""
     on = user.catalog._on
     with on.writing() as connection:
-        return Ratifier(on).ratify(connection, requests)
+        return Ratifier(on, Fence("catalog")).ratify(connection, requests)
 
 
 def hold(user: User, transaction_id: str, resource: Resource) -> None:
@@ -67,7 +70,9 @@ def test_a_turn_ends_with_its_lease_though_nobody_looked(
 ) -> None:
     user.create("a")
     assert sqlite_other.catalog.ledger.reserve(sqlite_other.begin(), ["a"])
-    dead = f"UPDATE txlake_sessions SET lease_ms = 1 WHERE id = {sqlite_other.session}"
+    dead = (
+        f"UPDATE txlake_sessions SET lease_ms = 1, warned = true WHERE id = {sqlite_other.session}"
+    )
     execute(sqlite_url, dead)
     assert isinstance(user.ratify(version("a", 1)), Ratified)
 

@@ -18,8 +18,11 @@ from tests.catalog.ledgers import User, version
 from tests.catalog.locking import wants
 from tests.catalog.waiting import Script, ScriptedBell
 from txlake.catalog import Catalog
-from txlake.ports import DroppedTable
+from txlake.catalog.pruning import Pruner
+from txlake.ports import DroppedTable, Versions
 from txlake.system import System
+
+pytestmark = pytest.mark.usefixtures("direct")
 
 LOCKED = re.compile(r"FROM (\w+)(?:(?!FROM).)* FOR (UPDATE|SHARE)(?: OF ([\w, ]+))?", re.S)
 
@@ -65,8 +68,12 @@ def locking(catalog: Catalog) -> Iterator[list[str]]:
 
 def forget(user: User) -> None:
     user.ratify(names=(DroppedTable(id="a"),))
-    user.catalog.ledger.publishes({"a": 0})
+    user.catalog.ledger.publishes({"a": Versions(0, 0)})
     user.catalog.ledger.forget("a")
+
+
+def recover(user: User) -> None:
+    user.catalog.recovery.begin(user.catalog.lake_id, 1, user.session)
 
 
 def lock(user: User) -> None:
@@ -93,7 +100,12 @@ OPERATIONS: dict[str, tuple[Callable[[User], object], list[str]]] = {
         ["sequence"],
     ),
     "drop a database": (lambda user: user.catalog.drop_database("d"), ["sequence", "tables"]),
-    "adopt a lake": (lambda user: user.catalog.adopt(user.catalog.lake_id), ["sequence"]),
+    "begin a recovery": (recover, ["sessions", "sequence"]),
+    "settle a table": (
+        lambda user: user.catalog.recovery.settle(1, "a", 0, ()),
+        ["sequence"],
+    ),
+    "end a recovery": (lambda user: user.catalog.recovery.end(1), ["sequence"]),
     "make an old catalog ready": (
         lambda user: user.catalog._make_ready(),
         ["sequence", "sequence"],
@@ -102,7 +114,7 @@ OPERATIONS: dict[str, tuple[Callable[[User], object], list[str]]] = {
         lambda user: user.write(version("a", 1)),
         ["sessions", "transactions, counters", "tables"],
     ),
-    "publish": (lambda user: user.catalog.ledger.publishes({"a": 0}), ["tables"]),
+    "publish": (lambda user: user.catalog.ledger.publishes({"a": Versions(0, 0)}), ["tables"]),
     "forget a table": (
         forget,
         ["sessions", "transactions, counters", "tables", "tables", "sequence"],
@@ -113,8 +125,13 @@ OPERATIONS: dict[str, tuple[Callable[[User], object], list[str]]] = {
         ["sessions", "sessions", "transactions shared", "tables"],
     ),
     "look for a lost reply": (lambda user: user.catalog.ledger._looked_up(["1"]), ["sequence"]),
+    "prune": (lambda user: Pruner(user.catalog._on, 1).step(), ["sequence", "floor"]),
     "renew leases": (lambda user: user.catalog.sessions.renew(), ["sessions"]),
     "lock": (lock, ["sessions"]),
+    "kill": (
+        lambda user: user.catalog.transactions.kill(user.begin()),
+        ["sessions", "lock"],
+    ),
     "wait for a lock": (wait_for_a_lock, ["sessions", "sessions", "lock"]),
 }
 

@@ -14,7 +14,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from flit_core import buildapi
 
-from tests.catalog.ledgers import User, execute
+from tests.catalog.ledgers import User, execute, version
 from tests.catalog.processes import started
 from txlake.catalog import Catalog
 from txlake.catalog.tables import metadata
@@ -84,6 +84,30 @@ def test_a_catalog_of_an_older_txlake_is_upgraded(
         assert (old.id, old.number, old.managed) == ("T0", 3, False)
     added = User(opened()).name("items", database="sales")
     assert added.number == 5
+
+
+def test_what_an_older_txlake_left_open_is_taken_to_read_from_the_beginning(
+    url: str, opened: Callable[[], Catalog]
+) -> None:
+    user = User(opened())
+    user.create("a")
+    user.write(version("a", 1))
+    transaction_id = user.begin()
+    user.catalog.transactions.pin(transaction_id)
+    execute(
+        url,
+        "ALTER TABLE txlake_sessions DROP COLUMN length_ms",
+        "ALTER TABLE txlake_sessions DROP COLUMN warned",
+        "ALTER TABLE txlake_transactions DROP COLUMN begin_sequence",
+        "UPDATE txlake_transactions SET sequence = NULL",
+        "UPDATE txlake_revision SET version_num = '0003'",
+    )
+    upgraded = opened()
+    [session] = upgraded.sessions.listed()
+    assert (session.length_ms, session.warned) == (30_000, False)
+    [entry] = upgraded.transactions.listed()
+    assert (entry.id, entry.begin_sequence, entry.sequence) == (transaction_id, 0, None)
+    assert upgraded.ledger.oldest_read("a") == 0
 
 
 def test_a_catalog_of_a_newer_txlake_is_refused(url: str) -> None:

@@ -9,21 +9,25 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
+import pytest
 import sqlalchemy as sa
 
 from tests.catalog.ledgers import User, selected, version
+from tests.catalog.locking import until
 from tests.catalog.processes import started
 from txlake.catalog import Catalog
 from txlake.errors import InvalidRequest
 from txlake.ports import Moved, Ratified, TableCommit
 from txlake.system import System
 
+pytestmark = pytest.mark.usefixtures("direct")
+
 # Writes both of two tables again and again, and says what it ratified.
 WRITER = """
 import sys, threading
 from tests.catalog.ledgers import User, version
 from txlake.catalog import Catalog
-from txlake.ports import Ratified
+from txlake.ports import Ratified, Versions
 from txlake.system import System
 
 url, rounds = sys.argv[1], int(sys.argv[2])
@@ -40,14 +44,14 @@ def write():
             heads = {"a": heads["a"] + 1, "b": heads["b"] + 1}
             sys.stdout.write(f"{made.sequence} {heads['a']} {heads['b']}\\n")
             sys.stdout.flush()
-            user.catalog.ledger.publishes(heads)
+            user.catalog.ledger.publishes({name: Versions(0, head) for name, head in heads.items()})
         else:
             heads.update(made.heads)
 
 print("ready", flush=True)
 threads = [threading.Thread(target=write) for _ in range(2)]
 for thread in threads: thread.start()
-for thread in threads: thread.join()
+for thread in threads: thread.join(120)
 user.catalog.close()
 """
 ROUNDS, WRITERS = 15, 3
@@ -61,9 +65,9 @@ def test_processes_and_threads_share_the_book(url: str, opened: Callable[[], Cat
     with ThreadPoolExecutor(WRITERS + 1) as pool:
         reading = pool.submit(read, opened(), done)
         written = [pool.submit(process.communicate, "go\n", 300) for process in processes]
-        said = [future.result()[0] for future in written]
+        said = [future.result(300)[0] for future in written]
         done.set()
-        seen = reading.result()
+        seen = reading.result(300)
     won = sorted(
         tuple(int(field) for field in line.split())
         for text in said
@@ -110,7 +114,7 @@ def test_a_process_that_is_killed_leaves_all_or_nothing(
         for _ in range(chance.randrange(1, 20)):
             told = process.stdout.readline()
         process.send_signal(signal.SIGKILL)
-        rest = process.communicate()[0].splitlines(keepends=True)
+        rest = process.communicate(timeout=120)[0].splitlines(keepends=True)
         complete = [line for line in [told, *rest] if line.endswith("\n")]
         last = max(int(line.split()[0]) for line in complete)
         [(first, sequence_first), (second, sequence_second)] = selected(
@@ -153,9 +157,8 @@ def test_threads_of_a_process_go_in_groups(opened: Callable[[], Catalog]) -> Non
         connection.exec_driver_sql("UPDATE txlake_counters SET value = value")
         pool = ThreadPoolExecutor(8)
         writing = [pool.submit(write, number) for number in range(8)]
-        while ledger._ratifying.waiting < 7:
-            pass
-    instants = [future.result() for future in writing]
+        until(lambda: ledger._ratifying.waiting >= 7)
+    instants = [future.result(300) for future in writing]
     pool.shutdown()
     assert sorted(at for mine in instants for at in mine) == list(range(9, 49))
     assert all(earlier < later for mine in instants for earlier, later in pairwise(mine))
@@ -177,9 +180,8 @@ def test_who_wants_the_same_version_in_one_group_comes_too_late(
             pool.submit(user.ratify, *commits, transaction_id=transaction_id)
             for user, transaction_id in zip(users, begun, strict=True)
         ]
-        while catalog.ledger._ratifying.waiting < 5:
-            pass
-    answers = [future.result() for future in asked]
+        until(lambda: catalog.ledger._ratifying.waiting >= 5)
+    answers = [future.result(300) for future in asked]
     pool.shutdown()
     assert sum(isinstance(answer, Ratified) for answer in answers) == 1
     late = [answer for answer in answers if isinstance(answer, Moved)]
@@ -201,9 +203,8 @@ def test_what_the_database_refuses_of_one_is_not_held_against_the_others(
         for number, (user, operation) in enumerate(zip(users, operations, strict=True)):
             commit = TableCommit(table_id=f"t{number}", version=1, operation=operation)
             asked.append(pool.submit(user.ratify, commit, transaction_id=begun[number]))
-        while catalog.ledger._ratifying.waiting < 2:
-            pass
-    errors = [future.exception() for future in asked]
+        until(lambda: catalog.ledger._ratifying.waiting >= 2)
+    errors = [future.exception(300) for future in asked]
     pool.shutdown()
     assert [type(error) for error in errors] == [type(None), InvalidRequest, type(None)]
     assert catalog.ledger.sequence() == 3

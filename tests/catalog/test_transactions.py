@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections import deque
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.catalog.ledgers import User, living, selected
+from txlake.catalog.database import Database
+from txlake.catalog.fence import Fence
 from txlake.catalog.grouping import Group, Interrupted
+from txlake.catalog.sessions import Sessions
+from txlake.catalog.transactions import Transactions
 from txlake.errors import Unavailable
+from txlake.system import System
 
 
 @pytest.fixture
@@ -33,11 +39,21 @@ def test_what_one_reads_is_noted_of_it_alone(user: User) -> None:
     assert {entry.id: entry.sequence for entry in transactions.listed()} == {reads: 1, other: None}
 
 
+def test_the_level_that_one_asks_for_is_noted_of_it_alone(user: User) -> None:
+    transactions = user.catalog.transactions
+    one, other = user.begin(), user.begin()
+    transactions.set_isolation(one, "serializable")
+    levels = {entry.id: entry.isolation for entry in transactions.listed()}
+    assert levels == {one: "serializable", other: None}
+
+
 def test_one_is_killed_and_the_other_is_not(user: User) -> None:
     first, second = user.begin(), user.begin()
     transactions = user.catalog.transactions
     transactions.kill(first)
-    assert [transactions.is_killed(one) for one in (first, second)] == [True, False]
+    with pytest.raises(Unavailable, match=f"{first} was killed"):
+        transactions.require_open(first)
+    transactions.require_open(second)
     assert living(user.catalog.transactions) == {second}
 
 
@@ -60,26 +76,74 @@ def test_turns_of_others_stay(
     assert selected(sqlite_url, "SELECT transaction_id FROM txlake_locks") == [(stays,)]
 
 
-class Few(deque[str]):
-    """Not looked at for ever."""
-
-    looks = 0
-
-    def __len__(self) -> int:
-        self.looks += 1
-        assert self.looks < 20
-        return super().__len__()
-
-
-def test_each_abandoned_one_is_ended_once(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_abandoned_one_is_ended_once(user: User) -> None:
     transactions = user.catalog.transactions
-    monkeypatch.setattr(transactions, "_abandoned", Few())
     gone, stays = [user.begin(), user.begin()], user.begin()
     for one in gone:
         transactions.abandon(one)
     assert transactions.end_abandoned() == gone
     assert transactions.end_abandoned() == []
     assert [entry.id for entry in transactions.listed()] == [stays]
+
+
+class Holder:
+    """Who began a transaction."""
+
+
+def test_a_transaction_ends_when_its_holder_is_gone(user: User) -> None:
+    transactions, holder, other = user.catalog.transactions, Holder(), Holder()
+    transactions.begin("gone", user.session, holder=holder)
+    transactions.begin("stays", user.session, holder=other)
+    transactions.begin("ratified", user.session, holder=holder)
+    transactions.forget("ratified")
+    assert transactions.end_abandoned() == []
+    del holder
+    assert transactions.end_abandoned() == ["gone"]
+    assert living(transactions) == {"stays", "ratified"}
+    transactions.end("stays")
+    del other
+    assert transactions.end_abandoned() == []
+
+
+def test_a_heartbeat_ends_what_nobody_holds(
+    user: User, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    sessions, transactions, holder = user.catalog.sessions, user.catalog.transactions, Holder()
+    transactions.begin("gone", user.session, holder=holder)
+    transactions.abandon("gone")
+    session = sessions.open(holder)
+    with monkeypatch.context() as patched:
+        patched.setattr(user.catalog._on, "noting", refuse)
+        sessions.renew()
+    assert "waits for the next one" in caplog.text
+    sessions.renew()
+    assert living(transactions) == set()
+    assert session in {one.id for one in sessions.listed()}
+    del holder
+    sessions.renew()
+    assert {one.id for one in sessions.listed()} == {user.session}
+
+
+def test_a_session_that_was_closed_is_not_ended_again(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions, holder = user.catalog.sessions, Holder()
+    sessions.close(sessions.open(holder))
+    del holder
+    monkeypatch.setattr(user.catalog._on, "noting", refuse)
+    sessions.end_abandoned()
+
+
+def test_a_heartbeat_keeps_no_transactions(sqlite_url: str) -> None:
+    on = Database(sqlite_url, System())
+    sessions = Sessions(on, 30_000)
+    transactions = Transactions(on, Fence("a catalog"), sessions)
+    gone = weakref.ref(transactions)
+    del transactions
+    gc.collect()
+    assert gone() is None
+    sessions.renew()
+    on.close()
 
 
 def test_without_abandoned_ones_the_database_is_not_asked(
@@ -97,7 +161,7 @@ def test_while_all_live_nobody_waits_for_who_asks_for_the_oldest(
     [entry] = transactions.listed()
     monkeypatch.setattr(user.catalog._on, "writing", refuse)
     assert entry.id == oldest
-    assert transactions.oldest_begin_ms() == entry.begin_ms
+    assert transactions.others_open("").begin_ms == entry.begin_ms
 
 
 class Stopped:

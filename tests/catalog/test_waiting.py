@@ -10,11 +10,14 @@ from tests.catalog.ledgers import living
 from tests.catalog.locking import Process, table, wants
 from tests.catalog.waiting import Script, held_by, lease_ends, scripted_on
 from txlake.catalog import locks as locks_module
+from txlake.catalog.grouping import Interrupted
 from txlake.conflict.locking import (
     LockMode,
     LockStatus,
 )
 from txlake.errors import LockTimeout, Unavailable
+
+pytestmark = pytest.mark.usefixtures("direct")
 
 GRANT, WAIT, CONVERT = LockStatus.GRANT, LockStatus.WAIT, LockStatus.CONVERT
 IX, SCH_S, SCH_M = LockMode.IX, LockMode.SCH_S, LockMode.SCH_M
@@ -239,6 +242,17 @@ def test_a_session_that_ended_gets_no_locks(process: Process) -> None:
         process.locks.acquire(a.session, None, wants("S"), 0)
 
 
+def test_whose_caller_is_interrupted_asks_for_nothing(
+    process: Process, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = process.party("a"), process.party("b")
+    a.takes("Sch-M", 1)
+    script.then(lambda: monkeypatch.setattr(process.on, "is_interrupted", lambda: True))
+    with pytest.raises(Interrupted):
+        b.takes("IX", 1, timeout_ms=-1)
+    assert held_by(b) == []
+
+
 def test_who_is_interrupted_asks_for_nothing_even_when_the_database_is_away(
     process: Process, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,6 +300,15 @@ def test_only_ones_own_waiting_requests_are_withdrawn(process: Process, script: 
     b.takes("Sch-M", 1, timeout_ms=-1)
     assert held_by(b) == [(3, IX, GRANT), (1, SCH_M, GRANT)]
     assert len(process.locks.listed()) == 3
+
+
+def test_a_transaction_that_has_ended_gets_no_locks(process: Process) -> None:
+    """A lock that it got would end with the session alone."""
+    a = process.party("a")
+    process.transactions.end("a")
+    with pytest.raises(Unavailable, match="transaction a of session 1 has no locks any more"):
+        a.takes("IX", 1)
+    assert process.locks.listed() == []
 
 
 def test_sessions_withdraw_their_own(process: Process, script: Script) -> None:

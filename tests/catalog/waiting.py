@@ -15,6 +15,7 @@ from sqlalchemy.engine import Connection
 from tests.catalog.locking import LEASE_MS, Party, Process
 from txlake.catalog import locks as locks_module
 from txlake.catalog.database import Database
+from txlake.catalog.fence import Fence
 from txlake.catalog.locks import Locks, _Bell
 from txlake.catalog.sessions import Sessions
 from txlake.catalog.tables import sessions
@@ -93,7 +94,7 @@ def scripted_on(url: str, script: Script) -> Iterator[Process]:
     of = Sessions(on, LEASE_MS)
     locks = Locks(on)
     locks._bell = ScriptedBell(script)
-    transactions = Transactions(on, of)
+    transactions = Transactions(on, Fence(on.shown), of)
     process = Process(
         on=on, sessions=of, transactions=transactions, locks=locks, pool=ThreadPoolExecutor(1)
     )
@@ -114,6 +115,6 @@ def held_by(party: Party) -> list[tuple[int, LockMode, LockStatus]]:
 
 def lease_ends(process: Process, session: int) -> None:
     """A session wasn't heard of for longer than its lease."""
-    over = sa.update(sessions).where(sessions.c.id == session).values(lease_ms=1)
+    over = sa.update(sessions).where(sessions.c.id == session).values(lease_ms=1, warned=True)
     with process.on.writing() as connection:
         connection.execute(over)

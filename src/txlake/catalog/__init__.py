@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from txlake.catalog.catalog import DEFAULT_DATABASE, Catalog
 from txlake.catalog.database import sqlite_url
-from txlake.catalog.names import DatabaseEntry, TableEntry, matches
-from txlake.catalog.owners import killed
+from txlake.catalog.forks import forked
+from txlake.catalog.names import DatabaseEntry, TableEntry, check_name, matches
 
 __all__ = [
     "DEFAULT_DATABASE",
     "Catalog",
     "DatabaseEntry",
     "TableEntry",
-    "killed",
+    "check_name",
+    "forked",
     "matches",
     "sqlite_url",
 ]

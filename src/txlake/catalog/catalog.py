@@ -15,12 +15,17 @@ from sqlalchemy.engine import Connection
 from txlake.catalog import names, places
 from txlake.catalog.commits import CommitLedger
 from txlake.catalog.database import Database
+from txlake.catalog.fact_rows import fact, set_fact
+from txlake.catalog.fence import Fence, epoch_of
 from txlake.catalog.journal import Journal
 from txlake.catalog.locks import Locks
 from txlake.catalog.names import DatabaseEntry, TableEntry, matches
+from txlake.catalog.pruning import Pruner
+from txlake.catalog.recovering import Recovery
 from txlake.catalog.schema import is_current, upgrade
 from txlake.catalog.sessions import Sessions
-from txlake.catalog.tables import databases, facts, tables
+from txlake.catalog.shielding import shielded
+from txlake.catalog.tables import databases, tables
 from txlake.catalog.transactions import Transactions
 from txlake.errors import InvalidRequest
 from txlake.ports import System
@@ -29,6 +34,7 @@ DEFAULT_DATABASE = "default"
 _LAKE = "lake"
 
 
+@shielded(besides=("shown", "epoch"))
 class Catalog:
     """Names of one lake. `url` is SQLAlchemy's, `sqlite:///path` or `postgresql+psycopg://...`;
     `open_database` makes of it what the catalog is kept in.
@@ -48,20 +54,24 @@ class Catalog:
         default_database: str = DEFAULT_DATABASE,
         busy_timeout_s: float = 30.0,
         lease_ms: int = 30_000,
+        commits_kept: int = 100_000,
         open_database: Callable[..., Database] = Database,
     ) -> None:
         self._system = system
         self._default = default_database
         self._on = open_database(url, system, busy_timeout_s=busy_timeout_s)
+        self._fence = Fence(self._on.shown)
+        pruner = Pruner(self._on, commits_kept)
         try:
-            if not self._is_ready():
-                self._make_ready()
+            if not self._on.shielded(self._is_ready):
+                self._on.shielded(self._make_ready)
         except BaseException:
             self._on.close()
             raise
-        self.ledger = CommitLedger(self._on)
-        self.sessions = Sessions(self._on, lease_ms)
-        self.transactions = Transactions(self._on, self.sessions)
+        self.ledger = CommitLedger(self._on, self._fence)
+        self.sessions = Sessions(self._on, lease_ms, pruner.step)
+        self.transactions = Transactions(self._on, self._fence, self.sessions)
+        self.recovery = Recovery(self._on, self._fence)
         self.locks = Locks(self._on)
         self.journal = Journal(self._on)
 
@@ -76,6 +86,11 @@ class Catalog:
         with self._on.reading() as connection:
             return self._lake(connection) or ""
 
+    @property
+    def epoch(self) -> int:
+        """How often the lake's catalog was recovered, and one, as it was when this was opened."""
+        return self._fence.epoch
+
     def check_warehouse(self, marked: str, warehouse: str) -> None:
         """Raises InvalidRequest unless the warehouse's marker names this lake."""
         if marked != self.lake_id:
@@ -85,23 +100,6 @@ class Catalog:
                 "lost one by lake.recover"
             )
 
-    def adopt(self, lake_id: str) -> None:
-        """Makes an empty catalog that of a lake whose own was lost.
-
-        Raises InvalidRequest when it has tables already.
-        """
-        with self._on.writing() as connection:
-            names.lock_sequence(connection)
-            if self._lake(connection) == lake_id:
-                return
-            if connection.execute(sa.select(tables.c.id).limit(1)).first() is not None:
-                raise InvalidRequest(
-                    f"catalog {self._on.shown}: it has tables of its own and can't become that of "
-                    f"lake {lake_id}; give an empty one"
-                )
-            changed = sa.update(facts).where(facts.c.name == _LAKE)
-            connection.execute(changed.values(value=lake_id))
-
     def is_empty(self) -> bool:
         """Whether it never had a table."""
         with self._on.reading() as connection:
@@ -109,9 +107,11 @@ class Catalog:
 
     def _is_ready(self) -> bool:
         with self._on.reading() as connection:
+            if not is_current(self._on, connection):
+                return False
+            self._fence.epoch = epoch_of(connection)
             return (
-                is_current(self._on, connection)
-                and self._lake(connection) is not None
+                self._lake(connection) is not None
                 and names.database(connection, self._default) is not None
             )
 
@@ -120,13 +120,12 @@ class Catalog:
             upgrade(self._on, connection)
             names.lock_sequence(connection)
             if self._lake(connection) is None:
-                new_id = self._system.new_id()
-                connection.execute(sa.insert(facts).values(name=_LAKE, value=new_id))
+                set_fact(connection, _LAKE, self._system.new_id())
+            self._fence.epoch = epoch_of(connection)
         self.create_database(self._default, if_not_exists=True)
 
     def _lake(self, connection: Connection) -> str | None:
-        found: str | None = connection.scalar(sa.select(facts.c.value).where(facts.c.name == _LAKE))
-        return found
+        return fact(connection, _LAKE)
 
     def close(self) -> None:
         """Ends the sessions and closes the connections; one in memory stays, for other lakes."""
@@ -227,6 +226,11 @@ class Catalog:
         """The table at a place, the store's URL."""
         with self._on.reading() as connection:
             return names.table_at(connection, location)
+
+    def managed_outside(self, folder: str) -> str | None:
+        """Where a table of the warehouse lies that isn't below this folder; None: there is none."""
+        with self._on.reading() as connection:
+            return names.managed_outside(connection, folder)
 
     def is_cleared(self, location: str) -> bool:
         """Whether a dropped table's folder was, or is still to be, cleared away there."""

@@ -16,12 +16,15 @@ from sqlalchemy.engine import Connection
 
 from txlake.catalog import names, places
 from txlake.catalog.database import CommitUnsettled, Database
+from txlake.catalog.fence import EPOCH, Fence, epoch_of
 from txlake.catalog.grouping import Group, Interrupted
-from txlake.catalog.owners import KILLED, reap
-from txlake.catalog.ratifying import RESERVED_SUBTYPE, RESERVED_TYPE, Decision, Ratifier, ended
+from txlake.catalog.owners import KILLED, ended, reap
+from txlake.catalog.pruning import require_instant, require_traces
+from txlake.catalog.ratifying import RESERVED_SUBTYPE, RESERVED_TYPE, Decision, Ratifier
+from txlake.catalog.shielding import shielded
 from txlake.catalog.tables import bare, commits, databases, locks, tables, transactions
-from txlake.errors import OutcomeUnknown, Unavailable
-from txlake.ports import Head, Moved, Ratification, Ratified, Reserved, TableCommit
+from txlake.errors import CorruptTable, OutcomeUnknown, Unavailable
+from txlake.ports import Head, Moved, Ratification, Ratified, Reserved, TableCommit, Versions
 
 _LOOKS = 6
 _LOOK_WAIT_MS = 50
@@ -36,6 +39,7 @@ _PENDING = (
         commits.c.content,
         commits.c.staged,
         commits.c.operation,
+        EPOCH,
     )
     .select_from(tables)
     .order_by(tables.c.id, commits.c.version)
@@ -47,17 +51,29 @@ _HEAD = _PENDING.outerjoin(commits, _OF_PENDING).where(
     tables.c.dropped_sequence.is_(None),
     tables.c.head.is_not(None),
 )
+_INSTANT = names.NEWEST_SEQUENCE.add_columns(EPOCH)
 _VERSION = (
     sa.select(commits.c.version)
     .where(commits.c.table_id == sa.bindparam("of"), commits.c.sequence <= sa.bindparam("at"))
     .order_by(commits.c.version.desc())
     .limit(1)
 )
+_AT = names.NEWEST_SEQUENCE.add_columns(EPOCH, _VERSION.scalar_subquery().label("version"))
+_INSTANTS = sa.union_all(
+    sa.select(
+        sa.func.coalesce(transactions.c.sequence, transactions.c.begin_sequence).label("at")
+    ).where(transactions.c.state != KILLED),
+    names.NEWEST_SEQUENCE,
+).subquery()
+_OLDEST_INSTANT = sa.select(sa.func.min(_INSTANTS.c.at))
+_FIRST_VERSION = sa.select(sa.func.min(commits.c.version)).where(
+    commits.c.table_id == sa.bindparam("of")
+)
 _STANDING = (
-    sa.select(tables.c.id, tables.c.published, tables.c.head)
+    sa.select(tables.c.id, tables.c.published, tables.c.head, EPOCH)
     .where(tables.c.id.in_(sa.bindparam("ids", expanding=True)))
     .order_by(tables.c.id)
-    .with_for_update()
+    .with_for_update(of=tables)
 )
 _CLEAR = (
     sa.update(commits)
@@ -103,27 +119,48 @@ class CommitEntry:
     is_published: bool
 
 
+@shielded()
 class CommitLedger:
     """`ports.Ledger` on the catalog's database, for any number of threads and processes."""
 
-    def __init__(self, on: Database) -> None:
+    def __init__(self, on: Database, fence: Fence) -> None:
         self._on = on
-        self._ratifier = Ratifier(on)
+        self._fence = fence
+        self._ratifier = Ratifier(on, fence)
         self._ratifying: Group[Ratification, Ratified | Moved | Reserved] = Group(self._ratified)
-        self._publishing: Group[Mapping[str, int], bool] = Group(self._published)
+        self._publishing: Group[Mapping[str, Versions], bool] = Group(self._published)
 
     def sequence(self) -> int:
+        known = self._fence.newest
         with self._on.reading() as connection:
-            return names.newest_sequence(connection)
+            found = connection.execute(_INSTANT).one()
+        self._fence.check(found.epoch, found.value, known=known)
+        return int(found.value)
 
     def head(self, table_id: str) -> Head | None:
         with self._on.reading() as connection:
             rows = connection.execute(_HEAD, {"of": table_id}).all()
-        return Head(version=rows[0].head, pending=_commits_of(rows)) if rows else None
+            epoch = rows[0].epoch if rows else epoch_of(connection)
+        self._fence.check_epoch(epoch)
+        if not rows:
+            return None
+        return Head(version=rows[0].head, pending=table_commits(rows))
 
     def version_at(self, table_id: str, sequence: int) -> int | None:
+        known = self._fence.newest
         with self._on.reading() as connection:
-            return connection.execute(_VERSION, {"of": table_id, "at": sequence}).scalar()
+            found = connection.execute(_AT, {"of": table_id, "at": sequence}).one()
+            require_instant(connection, sequence)
+        self._fence.check(found.epoch, found.value, known=known)
+        return None if found.version is None else int(found.version)
+
+    def oldest_read(self, table_id: str) -> int | None:
+        with self._on.reading() as connection:
+            oldest = connection.execute(_OLDEST_INSTANT).scalar_one()
+            found = connection.execute(_VERSION, {"of": table_id, "at": oldest}).scalar()
+            if found is None:  # the table came later
+                found = connection.execute(_FIRST_VERSION, {"of": table_id}).scalar()
+            return found
 
     def ratify(self, request: Ratification) -> Ratified | Moved | Reserved:
         while True:
@@ -169,7 +206,7 @@ class CommitLedger:
                 connection.execute(sa.insert(locks).values(rows))
         return True
 
-    def publishes(self, versions: Mapping[str, int]) -> None:
+    def publishes(self, versions: Mapping[str, Versions]) -> None:
         while True:
             try:
                 self._publishing.ask(versions)
@@ -206,6 +243,7 @@ class CommitLedger:
         """
         with self._on.noting() as connection:
             names.lock_sequence(connection)
+            places.forget_shared(connection, table_id)
             names.forget_table(connection, table_id)
 
     def commits_listed(self, limit: int = 1000) -> list[CommitEntry]:
@@ -239,7 +277,10 @@ class CommitLedger:
             with self._on.writing() as connection:
                 decisions = self._ratifier.ratify(connection, requests)
         except CommitUnsettled as error:
-            return self._settled(requests, decisions, error)
+            decisions = list(self._settled(requests, decisions, error))
+        for made in decisions:
+            if isinstance(made, Ratified):
+                self._fence.newest = max(self._fence.newest, made.sequence)
         return decisions
 
     def _settled(
@@ -250,7 +291,10 @@ class CommitLedger:
     ) -> Sequence[Decision]:
         """The decisions after a COMMIT whose reply was lost: what was found in the database."""
         try:
-            found = self._looked_up([request.transaction_id for request in requests])
+            made = [decision.sequence for decision in decisions if isinstance(decision, Ratified)]
+            found = self._looked_up(
+                [request.transaction_id for request in requests], min(made, default=1)
+            )
         except OutcomeUnknown as unknown:
             return [unknown if isinstance(made, Ratified) else made for made in decisions]
         return [
@@ -260,19 +304,22 @@ class CommitLedger:
             for request, decision in zip(requests, decisions)
         ]
 
-    def _looked_up(self, transaction_ids: Sequence[str]) -> Mapping[str, Ratified]:
+    def _looked_up(self, transaction_ids: Sequence[str], since: int = 1) -> Mapping[str, Ratified]:
         """Which of the transactions were ratified. Raises OutcomeUnknown when that can't be seen.
 
+        `since`: the instant before which none of them was.
         Who has the lock of the sequence sees the end of everything that had it before.
         """
         system, wait_ms = self._on.system, float(_LOOK_WAIT_MS)
         for look in range(1, _LOOKS + 1):
             try:
                 with self._on.writing() as connection:
-                    names.lock_sequence(connection)
-                    return _traces(connection, transaction_ids)
-            except Unavailable as error:
-                if look == _LOOKS:
+                    self._fence.check(epoch_of(connection), names.lock_sequence(connection))
+                    found = _traces(connection, transaction_ids)
+                    require_traces(connection, set(transaction_ids) - set(found), since)
+                    return found
+            except (Unavailable, CorruptTable) as error:
+                if look == _LOOKS or isinstance(error, CorruptTable):
                     raise OutcomeUnknown(
                         f"whether transactions {', '.join(transaction_ids)} were ratified can't be "
                         f"seen: {error}; look at their tables before running them again"
@@ -281,22 +328,37 @@ class CommitLedger:
                 wait_ms *= 2
         raise AssertionError("the last look returns or raises")
 
-    def _published(self, noted: Sequence[Mapping[str, int]]) -> Sequence[bool]:
-        newest: dict[str, int] = {}
+    def _published(self, noted: Sequence[Mapping[str, Versions]]) -> Sequence[bool]:
+        vouched: dict[str, list[Versions]] = {}
         for versions in noted:
-            for table_id, version in versions.items():
-                newest[table_id] = max(version, newest.get(table_id, version))
+            for table_id, some in versions.items():
+                vouched.setdefault(table_id, []).append(some)
         with self._on.noting() as connection:
-            known = connection.execute(_STANDING, {"ids": sorted(newest)}).all()
-            steps = [
-                {"of": row.id, "before": row.published, "until": min(newest[row.id], row.head)}
+            known = connection.execute(_STANDING, {"ids": sorted(vouched)}).all()
+            for row in known[:1]:
+                self._fence.check_epoch(row.epoch)
+            reached = {
+                row.id: min(_reached(row.published, vouched[row.id]), row.head)
                 for row in known
-                if row.head is not None and min(newest[row.id], row.head) > row.published
+                if row.head is not None
+            }
+            steps = [
+                {"of": row.id, "before": row.published, "until": reached[row.id]}
+                for row in known
+                if row.id in reached and reached[row.id] > row.published
             ]
             if steps:
                 connection.execute(_CLEAR, steps)
                 connection.execute(_PUBLISH, steps)
         return [True] * len(noted)
+
+
+def _reached(published: int, vouched: Sequence[Versions]) -> int:
+    """Up to where versions are published that follow one another, each of them vouched for."""
+    for some in sorted(vouched, key=lambda one: one.first):
+        if some.first <= published + 1:
+            published = max(published, some.last)
+    return published
 
 
 def _traces(connection: Connection, transaction_ids: Sequence[str]) -> dict[str, Ratified]:
@@ -310,7 +372,8 @@ def _traces(connection: Connection, transaction_ids: Sequence[str]) -> dict[str,
     return found
 
 
-def _commits_of(rows: Sequence[sa.Row[*tuple[Any, ...]]]) -> tuple[TableCommit, ...]:
+def table_commits(rows: Sequence[sa.Row[*tuple[Any, ...]]]) -> tuple[TableCommit, ...]:
+    """The ratified commits of one table, of rows that may tell of none."""
     return tuple(
         TableCommit(
             table_id=row.id,
@@ -330,7 +393,7 @@ def _pending_table(rows: Sequence[sa.Row[*tuple[Any, ...]]]) -> PendingTable:
         location=rows[0].location,
         managed=rows[0].managed,
         is_dropped=rows[0].dropped_sequence is not None,
-        pending=_commits_of(rows),
+        pending=table_commits(rows),
     )
 
 

@@ -5,20 +5,26 @@ Owns the kinds of transactions and the translation of errors; knows no relation.
 
 from __future__ import annotations
 
+import os
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
-from txlake.catalog.engines import READS, clock, postgresql_engine, sqlite_engine
+from txlake.catalog import shielding
+from txlake.catalog.engines import READS, clock, lease_clock, postgresql_engine, sqlite_engine
+from txlake.catalog.forks import Origin
 from txlake.catalog.mounts import network_file_system
 from txlake.catalog.translation import shown, translated
 from txlake.errors import InvalidRequest, Unavailable
 from txlake.ports import System
+
+Value = TypeVar("Value")
 
 
 class CommitUnsettled(Unavailable):
@@ -36,10 +42,16 @@ class Database:
     Transactions are of three kinds. `reading` doesn't wait for those who write, nor they for it.
     `writing` is durable when it returns: what was ratified outlives a power failure. `noting` is
     atomic too, but a power failure may take the last ones back: locks and leases, which end with
-    their owners anyway. They aren't begun one within another.
+    their owners anyway. They aren't begun one within another, and only in work that is `shielded`,
+    where no signal handler runs.
+
+    A SQLite file that was removed, or exchanged for another, while it was open is not used any
+    more: what is written into a file without a name is lost. A fork of the process that opened it
+    is refused.
 
     Raises InvalidRequest for a URL that isn't one or a database that can't be used, Unavailable
-    when it can't be reached or is busy for too long, CommitUnsettled when it failed at the end.
+    when it can't be reached, is busy for too long or isn't the one any more that was opened,
+    CommitUnsettled when it failed at the end.
     """
 
     def __init__(self, url: str | sa.URL, system: System, *, busy_timeout_s: float = 30.0) -> None:
@@ -63,6 +75,8 @@ class Database:
         reads = {READS: True} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
         self._reads = self._light.execution_options(**reads)
         self._clock = clock(is_sqlite=self.is_sqlite)
+        self._lease_clock = lease_clock(is_sqlite=self.is_sqlite)
+        self._file: tuple[int, int] | None = None  # device and inode of the one that was opened
         # A database in memory has one connection for all threads, each in its turn. A file's
         # writers come one after the other: waiting here wakes at once, SQLite's own looks now and
         # then.
@@ -73,6 +87,10 @@ class Database:
         elif self.is_sqlite:
             self._warn_of_network()
             self._writing_turn = _Turn(f"catalog {self.shown}", busy_timeout_s)
+        kept = () if self.is_in_memory else (self._durable, self._light)
+        self._origin = Origin(
+            kept, self.shown, self.url.database if self.is_sqlite and kept else None
+        )
 
     @property
     def is_in_memory(self) -> bool:
@@ -83,6 +101,18 @@ class Database:
     def shown(self) -> str:
         """The URL without its password."""
         return shown(self.url)
+
+    def shielded(self, work: Callable[[], Value], *, waits: bool = False) -> Value:
+        """Carries out work that no signal stops in the middle: `shielding.carried_out`."""
+        return shielding.carried_out(work, waits=waits)
+
+    def is_interrupted(self) -> bool:
+        """Whether nobody waits any more for what this thread carries out."""
+        return shielding.is_interrupted()
+
+    def caller(self) -> threading.Thread:
+        """The thread that asked for what this one carries out."""
+        return shielding.caller()
 
     def reading(self) -> AbstractContextManager[Connection]:
         """A transaction that only reads: one state of the database."""
@@ -119,11 +149,46 @@ class Database:
         """What the database's own clock says now: one for all hosts."""
         return int(connection.execute(sa.select(self._clock)).scalar_one())
 
+    def lease_now(self) -> sa.ColumnElement[int]:
+        """The clock that leases go by, in a statement: one for all hosts; milliseconds."""
+        return self._lease_clock
+
+    @property
+    def leases_may_step(self) -> bool:
+        """Whether the clock of leases can be set: a lease that seems over need not be."""
+        return not self.is_sqlite
+
     def close(self) -> None:
         """Closes the connections; a database in memory keeps its one."""
         if not self.is_in_memory:
             self._durable.dispose()
             self._light.dispose()
+
+    def _require_same_file(self) -> None:
+        """Raises Unavailable when the file at the path isn't the one that was opened first.
+
+        Asked for with a transaction open, so that the file is.
+        """
+        if not self.is_sqlite or self.is_in_memory:
+            return
+        try:
+            found = os.stat(self.url.database or "")
+        except OSError as error:
+            if self._file is None:
+                return  # a URL of SQLite's own, which names no path
+            raise self._exchanged("removed") from error
+        now = (found.st_dev, found.st_ino)
+        if self._file is None:
+            self._file = now
+        if self._file != now:
+            raise self._exchanged("exchanged for another")
+
+    def _exchanged(self, how: str) -> Unavailable:
+        return Unavailable(
+            f"catalog {self.shown}: the file was {how} while this process had it open. Nothing was "
+            "committed; connect again (txlake.connect). If the catalog was lost, or comes from a "
+            "backup, lake.recover() brings it up to the tables' logs"
+        )
 
     def _warn_of_network(self) -> None:
         kind = network_file_system(self.url.database or "")
@@ -149,14 +214,30 @@ class Database:
     def _transaction(
         self, engine: sa.Engine, turn: AbstractContextManager[object]
     ) -> Iterator[Connection]:
+        self._origin.require()
+        assert not shielding.is_interruptible(), "an interrupt would leave the transaction open"
         is_ending = False
         try:
-            with turn, engine.begin() as connection:
+            with turn, self._connected(engine) as connection, connection.begin():
+                self._require_same_file()
                 yield connection
                 is_ending = True
         except SQLAlchemyError as error:
             made = translated(error, self.url)
             raise (CommitUnsettled(str(made)) if is_ending else made) from error
+
+    @contextmanager
+    def _connected(self, engine: sa.Engine) -> Iterator[Connection]:
+        """A connection, which is closed for good when the thread is stopped in the middle."""
+        with engine.connect() as connection:
+            try:
+                yield connection
+            except Exception:
+                raise
+            except BaseException:
+                if not self.is_in_memory:  # whose only connection is all there is of it
+                    connection.invalidate()
+                raise
 
 
 def _parsed(url: str | sa.URL) -> sa.URL:

@@ -1,7 +1,7 @@
 """SQLAlchemy's engines for SQLite and PostgreSQL, with the drivers' settings.
 
-An engine of the durable kind waits for the disk at each commit. Every connection knows the function
-`txlake_now_ms` or the server's clock (`clock`).
+An engine of the durable kind waits for the disk at each commit. Every connection knows the
+functions `txlake_now_ms` and `txlake_monotonic_ms`, or the server's clock (`clock`, `lease_clock`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sqlalchemy.pool import StaticPool
 from txlake.ports import System
 
 READS = "txlake_reads"
-_NOW = "txlake_now_ms"
+_NOW, _MONOTONIC = "txlake_now_ms", "txlake_monotonic_ms"
 _WAL_ATTEMPTS = 100
 # A process's threads ratify in groups: connections are few, as a server's many hosts share them.
 _POOL_SIZE, _POOL_OVERFLOW = 4, 28
@@ -31,6 +31,18 @@ def clock(*, is_sqlite: bool) -> sa.ColumnElement[int]:
     return sa.literal_column(
         "(extract(epoch FROM clock_timestamp()) * 1000)::bigint", sa.BigInteger
     )
+
+
+def lease_clock(*, is_sqlite: bool) -> sa.ColumnElement[int]:
+    """The clock of leases in a statement, milliseconds.
+
+    A file's is the machine's, which all of its processes share, which no step of the time of day
+    moves, and which stands still while the machine is suspended. It starts anew with the machine.
+    A server has no such clock: its leases go by its time of day.
+    """
+    if is_sqlite:
+        return sa.Function(_MONOTONIC, type_=sa.BigInteger())
+    return clock(is_sqlite=False)
 
 
 def sqlite_engine(
@@ -50,6 +62,7 @@ def sqlite_engine(
         # Transactions are ours to begin: the driver begins too late.
         connection.isolation_level = None
         connection.create_function(_NOW, 0, system.now_ms)
+        connection.create_function(_MONOTONIC, 0, lambda: int(system.monotonic_ms()))
         cursor = connection.cursor()
         _log_ahead(cursor, system)
         # With the log ahead NORMAL leaves out only the wait for the disk at each commit.

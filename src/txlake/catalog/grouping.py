@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from txlake.errors import InvalidRequest
+from txlake.errors import InvalidRequest, Unavailable
 
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
@@ -40,8 +40,14 @@ class Group(Generic[Asked, Answer]):
     was done for any: it gets them again one by one, so that only who asked it is refused.
     """
 
-    def __init__(self, work: Callable[[Sequence[Asked]], Sequence[Answer | Exception]]) -> None:
+    def __init__(
+        self,
+        work: Callable[[Sequence[Asked]], Sequence[Answer | Exception]],
+        *,
+        patience_s: float = 300.0,
+    ) -> None:
         self._work = work
+        self._patience_s = patience_s
         self._changed = threading.Condition()
         self._waiting: list[_Ticket[Asked, Answer]] = []
         self._is_led = False
@@ -54,12 +60,17 @@ class Group(Generic[Asked, Answer]):
     def ask(self, asked: Asked) -> Answer:
         """The answer to a request.
 
-        Raises what answering it raised, or Interrupted where that was in another thread's hands.
+        Raises what answering it raised, Interrupted where that was in another thread's hands and
+        didn't come to an end, Unavailable when its turn didn't come: nothing was done for it.
         """
         ticket: _Ticket[Asked, Answer] = _Ticket(asked)
         with self._changed:
             self._waiting.append(ticket)
-            self._changed.wait_for(lambda: ticket.is_done or not self._is_led)
+            is_mine = self._changed.wait_for(
+                lambda: ticket.is_done or not self._is_led, self._patience_s
+            )
+            if not is_mine:
+                self._give_up(ticket)
             if ticket.is_done:
                 return ticket.result()
             self._is_led = True
@@ -73,6 +84,15 @@ class Group(Generic[Asked, Answer]):
                     each.is_done = True
                 self._changed.notify_all()
         return ticket.result()
+
+    def _give_up(self, ticket: _Ticket[Asked, Answer]) -> None:
+        if ticket not in self._waiting:
+            raise Interrupted
+        self._waiting.remove(ticket)
+        raise Unavailable(
+            f"another thread of this process has worked on the catalog for {self._patience_s:g} s, "
+            "expected an end before; try again, or start the process again"
+        )
 
     def _answer(self, taken: Sequence[_Ticket[Asked, Answer]]) -> None:
         for ticket in taken:

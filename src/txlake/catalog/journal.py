@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from txlake.catalog.database import Database
+from txlake.catalog.shielding import shielded
 from txlake.catalog.tables import conflicts, sessions, transactions
 from txlake.errors import Conflict, Evidence, TxlakeError
 
@@ -40,6 +41,7 @@ class ConflictEntry:
     evidence: Evidence | None
 
 
+@shielded()
 class Journal:
     """The conflicts of one lake, of all processes."""
 

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from txlake.catalog.database import Database
+from txlake.catalog.owners import ACTIVE, is_due, is_over
 from txlake.catalog.tables import counters, databases, locks, sessions, tables, transactions
 from txlake.conflict.locking import (
     LockMode,
@@ -54,11 +55,11 @@ _CONTESTED = sa.tuple_(*_place).in_(
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The requests that there are. `is_over`: whether the lease of one's session is over."""
+    """The requests that there are. `is_due`: whether one is void, or its session to be reaped."""
 
     requests: list[Queued]
     asked_ms: dict[int, int]
-    is_over: bool
+    is_due: bool
 
 
 def take_numbers(connection: Connection, count: int) -> int:
@@ -72,7 +73,7 @@ def take_turn(connection: Connection) -> None:
 
 
 def on_resources(connection: Connection, resources: Collection[Resource]) -> list[Queued]:
-    """The requests for things, and for some others perhaps; dead sessions' too."""
+    """The requests for things, and for some others perhaps; void ones too."""
     parameters = {
         "types": sorted({resource.type.value for resource in resources}),
         "entities": sorted({resource.entity for resource in resources}),
@@ -85,11 +86,13 @@ def standing(
 ) -> Standing:
     """All requests by id, or just those for things that somebody waits for.
 
-    With `living` without those of sessions whose lease is over.
+    With `living` without the void ones: of a session whose lease is over, of a transaction that was
+    killed or isn't there.
     """
-    over = sessions.c.lease_ms <= on.now()
+    gone = locks.c.transaction_id.is_not(None) & transactions.c.state.is_distinct_from(ACTIVE)
+    due, over = gone | is_due(on), gone | is_over(on)
     query = (
-        sa.select(*_REQUESTS, transactions.c.number, locks.c.asked_ms, over)
+        sa.select(*_REQUESTS, transactions.c.number, locks.c.asked_ms, due, over)
         .join_from(locks, sessions, locks.c.session_id == sessions.c.id)
         .outerjoin(transactions, locks.c.transaction_id == transactions.c.id)
         .order_by(locks.c.id)
@@ -98,9 +101,9 @@ def standing(
         query = query.where(_CONTESTED)
     rows = [row for row in connection.execute(query) if not (living and row[-1])]
     return Standing(
-        [_queued(*row[:-2]) for row in rows],
-        {row[0]: row[-2] for row in rows},
-        any(row[-1] for row in rows),
+        [_queued(*row[:-3]) for row in rows],
+        {row[0]: row[-3] for row in rows},
+        any(row[-2] for row in rows),
     )
 
 
@@ -125,14 +128,16 @@ def add(connection: Connection, on: Database, requests: Sequence[Queued]) -> Non
         connection.execute(sa.insert(locks).values(asked_ms=on.now()), given)
 
 
-def convert(connection: Connection, held: Queued, mode: LockMode) -> None:
-    """Makes a lock that was granted a stronger one."""
-    connection.execute(sa.update(locks).where(locks.c.id == held.id).values(mode=mode.value))
+def convert(connection: Connection, held: Queued, mode: LockMode) -> bool:
+    """Makes a lock that was granted a stronger one; False when it isn't there any more."""
+    change = sa.update(locks).where(locks.c.id == held.id).values(mode=mode.value)
+    return connection.execute(change).rowcount > 0
 
 
-def mark(connection: Connection, request: Queued, status: LockStatus) -> None:
-    """Gives a request its new status."""
-    connection.execute(sa.update(locks).where(locks.c.id == request.id).values(status=status.value))
+def mark(connection: Connection, request: Queued, status: LockStatus) -> bool:
+    """Gives a request its new status; False when it isn't there any more."""
+    change = sa.update(locks).where(locks.c.id == request.id).values(status=status.value)
+    return connection.execute(change).rowcount > 0
 
 
 def remove(connection: Connection, request: Queued) -> None:

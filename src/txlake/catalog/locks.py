@@ -3,7 +3,8 @@
 Owns the waiting. The rows are the authority: who is granted what is decided by `conflict.locking`
 in a database transaction that keeps all others from deciding meanwhile. A waiter looks again and
 again, at once where the lock was released in its own process, and finds the deadlocks that it is
-part of. Locks of a session whose lease is over count for nothing.
+part of. Locks of a session whose lease is over, and of a transaction that was killed or isn't
+registered, count for nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from sqlalchemy.exc import IntegrityError
 
 from txlake.catalog import lock_rows
 from txlake.catalog.database import Database
-from txlake.catalog.owners import is_killed, killed, reap, release_locks
+from txlake.catalog.grouping import Interrupted
+from txlake.catalog.owners import KILLED, killed, reap, release_locks, state_of
+from txlake.catalog.shielding import shielded
 from txlake.conflict.locking import (
     LockMode,
     LockRequest,
@@ -38,7 +41,8 @@ from txlake.errors import Deadlock, Evidence, LockTimeout, Unavailable
 _PAUSE_MS_MIN = 2.0
 _PAUSE_MS_MAX = 50.0
 _PAUSE_GROWTH = 1.5
-# A thread that waits for a transaction which it used last itself would mostly wait for ever.
+# A thread that waits for a transaction which it used last itself would mostly wait for ever, unless
+# it gave the transaction to another thread to end.
 _OWN_WAIT_MS = 10_000
 _SAME_ORDER = "Run the transaction again; take locks in the same order everywhere."
 _ANOTHER_THREAD = "End the transaction that this thread used, or wait for it in another thread."
@@ -66,6 +70,7 @@ class LockEntry:
     blocking_session_id: int | None
 
 
+@shielded(besides=("ends_here",), waits=("acquire",))
 class Locks:
     """The locks of one catalog. Any number of threads may ask; each owner is used by one."""
 
@@ -74,8 +79,10 @@ class Locks:
         self._bell = _Bell()
         # What was granted here, by transaction or session: asking for it again costs nothing.
         self._held: dict[str | int, dict[Resource, LockMode]] = {}
-        # Which thread used a transaction last.
-        self._users: dict[str, int] = {}
+        # Which thread used a transaction last, and which one alone ends it, where that is known.
+        # Not their numbers, which a later thread may have again.
+        self._users: dict[str | int, threading.Thread] = {}
+        self._enders: dict[str | int, threading.Thread] = {}
 
     def acquire(
         self,
@@ -92,13 +99,14 @@ class Locks:
         Raises:
             LockTimeout: not granted in time; says who is in the way.
             Deadlock: the transaction waits for itself and began last of all those concerned, or
-                its thread has waited ten seconds for a transaction that it used last itself.
+                for one that its own thread used last: told at once where that thread alone ends
+                it (`ends_here`), else after ten seconds.
             Unavailable: the session's lease is over, the transaction was killed, or the database
                 can't be reached.
         """
         owner = Owner(session=session_id, transaction=transaction_id)
         if transaction_id is not None:
-            self._users[transaction_id] = threading.get_ident()
+            self._users[transaction_id] = self._on.caller()
         wanted = self._wanted(owner, requests)
         if not wanted:
             return
@@ -107,6 +115,10 @@ class Locks:
         except BaseException:
             self._withdraw(owner)
             raise
+
+    def ends_here(self, transaction_id: str) -> None:
+        """Says that the calling thread ends the transaction, and no other does."""
+        self._enders[transaction_id] = self._on.caller()
 
     def release(self, transaction_id: str) -> None:
         """Gives up a transaction's locks and its turns to commit."""
@@ -122,10 +134,11 @@ class Locks:
         self._held[session_id] = {one: mode for one, mode in held.items() if one == kept}
         self._bell.ring()
 
-    def ended(self, transaction_id: str) -> None:
-        """Wakes the waiters of this process: the transaction's rows were removed."""
-        self._held.pop(transaction_id, None)
-        self._users.pop(transaction_id, None)
+    def ended(self, owner: str | int) -> None:
+        """Wakes the waiters of this process: a transaction's, or a session's, rows were removed."""
+        self._held.pop(owner, None)
+        self._users.pop(owner, None)
+        self._enders.pop(owner, None)
         self._bell.ring()
 
     def awaits_nobody(self, requests: Sequence[LockRequest]) -> bool:
@@ -178,8 +191,7 @@ class Locks:
         others_may_go_on = False
         with self._on.noting() as connection:
             number = lock_rows.take_numbers(connection, len(wanted))
-            if owner.transaction is not None and is_killed(connection, owner.transaction):
-                raise killed(owner.transaction)
+            _require_registered(connection, owner)
             seen = lock_rows.on_resources(connection, {one.resource for one in wanted})
             new: list[Queued] = []
             for place, request in enumerate(wanted):
@@ -203,7 +215,7 @@ class Locks:
                         waiting = asked
                         break
                 elif held is not None:
-                    lock_rows.convert(connection, held, asked.mode)
+                    _require(lock_rows.convert(connection, held, asked.mode), owner)
                 else:
                     new.append(replace(asked, status=LockStatus.GRANT))
                 granted.append(asked)
@@ -226,7 +238,7 @@ class Locks:
         Raises Deadlock when its transaction has to give up, Unavailable when it is gone.
         """
         found = lock_rows.standing(connection, self._on, contested=True)
-        if found.is_over:
+        if found.is_due:
             reap(self._on, connection)
             found = lock_rows.standing(connection, self._on, contested=True)
         requests = found.requests
@@ -242,12 +254,12 @@ class Locks:
         if blockers(mine, requests):
             return False
         if mine.status is LockStatus.WAIT:
-            lock_rows.mark(connection, mine, LockStatus.GRANT)
+            _require(lock_rows.mark(connection, mine, LockStatus.GRANT), mine.owner)
         else:
             held = _held(mine.owner, mine.resource, requests)
             assert held is not None, "a conversion is of something"
             lock_rows.remove(connection, mine)
-            lock_rows.convert(connection, held, mine.mode)
+            _require(lock_rows.convert(connection, held, mine.mode), mine.owner)
         return True
 
     # Waiting
@@ -261,37 +273,45 @@ class Locks:
             jittered_ms = pause_ms * (0.5 + system.random())
             left_ms = timeout_ms - (system.monotonic_ms() - begun_ms)
             self._bell.wait(heard, jittered_ms if timeout_ms < 0 else min(jittered_ms, left_ms))
+            if self._on.is_interrupted():
+                raise Interrupted
             is_late = 0 <= timeout_ms <= system.monotonic_ms() - begun_ms
             heard = self._bell.rung
             with self._on.reading() as connection:
-                stays = self._stays(connection, asked)
-                if stays and is_late:
+                ahead = self._ahead(connection, asked)
+                if ahead and is_late:
                     raise self._timeout(connection, asked, timeout_ms)
-                if stays and system.monotonic_ms() - begun_ms >= _OWN_WAIT_MS:
-                    self._require_other_threads(connection, asked)
-            if not stays:
+                is_long = system.monotonic_ms() - begun_ms >= _OWN_WAIT_MS
+                self._require_other_threads(connection, asked, ahead, is_long=is_long)
+            if not ahead:
                 with self._on.noting() as connection:
                     lock_rows.take_turn(connection)
                     if self._settled(connection, asked):
                         return
             pause_ms = min(pause_ms * _PAUSE_GROWTH, _PAUSE_MS_MAX)
 
-    def _stays(self, connection: Connection, asked: Queued) -> bool:
-        """Whether a request would wait on if it were looked at in earnest."""
+    def _ahead(self, connection: Connection, asked: Queued) -> list[Queued]:
+        """Whom a request waits for; nobody where it has to be looked at in earnest."""
         found = lock_rows.standing(connection, self._on, contested=True)
         mine = _mine(asked, found.requests)
-        return (
-            not found.is_over
-            and mine.status is not LockStatus.VICTIM
-            and bool(blockers(mine, found.requests))
-        )
+        if found.is_due or mine.status is LockStatus.VICTIM:
+            return []
+        return blockers(mine, found.requests)
 
-    def _require_other_threads(self, connection: Connection, asked: Queued) -> None:
-        """Raises Deadlock when the waiting thread itself has to end what it waits for."""
-        found = lock_rows.standing(connection, self._on, contested=True)
-        for one in blockers(_mine(asked, found.requests), found.requests):
-            transaction_id = one.owner.transaction
-            if transaction_id and self._users.get(transaction_id) == threading.get_ident():
+    def _require_other_threads(
+        self, connection: Connection, asked: Queued, ahead: Sequence[Queued], *, is_long: bool
+    ) -> None:
+        """Raises Deadlock when the waiting thread itself has to end what it waits for.
+
+        Another thread may end what this one used last, and is given time. Not where this thread is
+        the one that ends it: nothing moves then.
+        """
+        here = self._on.caller()
+        for one in ahead:
+            transaction_id = one.owner.transaction or ""
+            if self._users.get(transaction_id) is here and (
+                is_long or self._enders.get(transaction_id) is here
+            ):
                 raise Deadlock(
                     f"{lock_rows.named(connection, asked.resource)}: "
                     f"{lock_rows.whose(connection, asked.owner)} waits for {asked.mode.value}, and "
@@ -405,6 +425,22 @@ def _entry(one: Queued, found: lock_rows.Standing) -> LockEntry:
         asked_ms=found.asked_ms[one.id],
         blocking_session_id=in_the_way[0].owner.session if in_the_way else None,
     )
+
+
+def _require_registered(connection: Connection, owner: Owner) -> None:
+    """Raises Unavailable for a transaction that may hold no locks: its rows would be nobody's."""
+    if owner.transaction is None:
+        return
+    state = state_of(connection, owner.transaction)
+    if state == KILLED:
+        raise killed(owner.transaction)
+    _require(state is not None, owner)
+
+
+def _require(is_there: bool, owner: Owner) -> None:
+    """Raises Unavailable where an owner's row was removed by somebody else."""
+    if not is_there:
+        raise _lost(owner)
 
 
 def _lost(owner: Owner) -> Unavailable:

@@ -20,6 +20,9 @@ from txlake.errors import InvalidRequest
 
 LOCK = "lock"
 SEQUENCE = "sequence"
+NAME_LENGTH_MAX = 255
+"""Of a database's or a table's name, in characters, in lower case too."""
+
 _OBJECT = "object"
 
 NEWEST_SEQUENCE = sa.select(counters.c.value).where(counters.c.name == SEQUENCE)
@@ -91,6 +94,12 @@ def next_number(connection: Connection, counter: str, count: int = 1) -> int:
     return int(given.scalar_one()) - count + 1
 
 
+def raise_number(connection: Connection, counter: str, number: int) -> None:
+    """Makes a counter's next numbers come after that one."""
+    behind = (counters.c.name == counter) & (counters.c.value < number)
+    connection.execute(sa.update(counters).where(behind).values(value=number))
+
+
 def database(connection: Connection, name: str) -> DatabaseEntry | None:
     """The database of that name; letter case doesn't count."""
     row = connection.execute(_DATABASE, {"named": name.lower()}).first()
@@ -105,6 +114,16 @@ def required(connection: Connection, name: str) -> DatabaseEntry:
     return entry
 
 
+def check_name(name: str) -> None:
+    """Raises InvalidRequest for a name that no catalog holds, SQLite's neither."""
+    length = max(len(name), len(name.lower()))
+    if length > NAME_LENGTH_MAX:
+        raise InvalidRequest(
+            f"{name[:40]!r}... can't name a database or table: it has {length} characters, a name "
+            f"has at most {NAME_LENGTH_MAX}; use a shorter name"
+        )
+
+
 def add_database(
     connection: Connection,
     entry_id: str,
@@ -115,7 +134,8 @@ def add_database(
     isolation: str | None,
     properties: Mapping[str, str],
 ) -> None:
-    """Makes a database whose name is free."""
+    """Makes a database whose name is free. Raises InvalidRequest for one that is too long."""
+    check_name(name)
     connection.execute(
         sa.insert(databases).values(
             id=entry_id,
@@ -145,6 +165,20 @@ def table_at(connection: Connection, location: str) -> TableEntry | None:
         return None
     owner = connection.execute(sa.select(databases).where(databases.c.id == row.database_id))
     return table_entry(row, database_entry(owner.one()))
+
+
+def managed_outside(connection: Connection, folder: str) -> str | None:
+    """The place of a table that belongs below this folder, and isn't there; None: all are."""
+    start = f"{folder}/"
+    location = tables.c.location
+    query = sa.select(location).where(
+        tables.c.dropped_sequence.is_(None),
+        tables.c.managed,
+        tables.c.head.is_not(None),
+        sa.func.substr(location, 1, len(start)) != start,
+    )
+    found: str | None = connection.scalar(query.limit(1))
+    return found
 
 
 def unattached(connection: Connection) -> list[TableEntry]:
@@ -185,7 +219,11 @@ def add_table(
     managed: bool,
     number: int | None = None,
 ) -> TableEntry:
-    """Names a table. Raises InvalidRequest when the name is taken or the database missing."""
+    """Names a table.
+
+    Raises InvalidRequest when the name is taken or too long, or the database missing.
+    """
+    check_name(name)
     owner = required(connection, database_name)
     if table(connection, owner.name, name) is not None:
         raise InvalidRequest(
@@ -221,7 +259,11 @@ def add_table(
 def rename_table(
     connection: Connection, table_id: str, database_name: str, name: str, now_ms: int
 ) -> None:
-    """Gives a table another name. Raises InvalidRequest when that is taken, or the table gone."""
+    """Gives a table another name.
+
+    Raises InvalidRequest when that is taken or too long, or the table gone.
+    """
+    check_name(name)
     owner = required(connection, database_name)
     if table(connection, owner.name, name) is not None:
         raise InvalidRequest(f"table {owner.name}.{name} exists already")

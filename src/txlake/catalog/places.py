@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from txlake.catalog.tables import facts, tables
+from txlake.catalog.fact_rows import fact, remove_fact, set_fact
+from txlake.catalog.tables import tables
 
-_FACT = sa.select(facts.c.value).where(facts.c.name == sa.bindparam("named"))
+_OF_AN_ID = re.compile(r"(-[0-9a-f]{8})+$")  # session/definitions.py: place
 
 
 def is_cleared(connection: Connection, location: str) -> bool:
@@ -24,7 +26,7 @@ def is_cleared(connection: Connection, location: str) -> bool:
     query = sa.select(tables.c.id).where(dropped & tables.c.managed).limit(1)
     if connection.execute(query).first() is not None:
         return True
-    return _fact(connection, _cleared(location)) is not None
+    return fact(connection, _cleared(location)) is not None
 
 
 def note_clearing(connection: Connection, table_id: str) -> bool:
@@ -37,35 +39,33 @@ def note_clearing(connection: Connection, table_id: str) -> bool:
     location = connection.scalar(sa.select(tables.c.location).where(dropped))
     if location is None:
         return False
-    _set(connection, _cleared(location), location)
+    set_fact(connection, _cleared(location), location)
     return True
 
 
 def share(connection: Connection, location: str, places: Iterable[str]) -> None:
     """Notes that the table at a location may have files in these places, as its shallow clone."""
     known = shared_with(connection, location)
-    _set(connection, _shared(location), json.dumps(sorted({*known, *places})))
+    set_fact(connection, _shared(location), json.dumps(sorted({*known, *places})))
 
 
 def shared_with(connection: Connection, location: str) -> tuple[str, ...]:
     """In which other places the table at a location may have files."""
-    found = _fact(connection, _shared(location))
+    found = fact(connection, _shared(location))
     return () if found is None else tuple(json.loads(found))
 
 
-def _fact(connection: Connection, name: str) -> str | None:
-    found: str | None = connection.scalar(_FACT, {"named": name})
-    return found
-
-
-def _set(connection: Connection, name: str, value: str) -> None:
-    changed = connection.execute(sa.update(facts).where(facts.c.name == name).values(value=value))
-    if changed.rowcount == 0:
-        connection.execute(sa.insert(facts).values(name=name, value=value))
+def forget_shared(connection: Connection, table_id: str) -> None:
+    """Forgets in which other places a dropped table had files; one that stays keeps them."""
+    dropped = (tables.c.id == table_id) & tables.c.dropped_sequence.is_not(None)
+    location = connection.scalar(sa.select(tables.c.location).where(dropped & tables.c.managed))
+    if location is not None:
+        remove_fact(connection, _shared(location))
 
 
 def _cleared(location: str) -> str:
-    return f"cleared:{_short(location)}"
+    # One fact for all the folders that tables of one name had, which are told apart by their ids.
+    return f"cleared:{_short(_OF_AN_ID.sub('', location))}"
 
 
 def _shared(location: str) -> str:

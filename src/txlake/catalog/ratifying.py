@@ -16,7 +16,8 @@ from sqlalchemy.engine import Connection
 
 from txlake.catalog import names
 from txlake.catalog.database import Database
-from txlake.catalog.owners import ACTIVE, end_transactions, killed
+from txlake.catalog.fence import EPOCH, Fence, epoch_of
+from txlake.catalog.owners import ACTIVE, end_transactions, ended, is_over, killed
 from txlake.catalog.tables import (
     bare,
     commits,
@@ -56,11 +57,13 @@ _ADVANCE = sa.update(tables).where(tables.c.id.in_(_IDS)).values(head=_NEWEST.sc
 class _Table:
     """A table as it stands within the group.
 
-    `head`: None for a name alone; `holder`: the transaction whose turn it is to commit to it.
+    `head`: None for a name alone; `published`: as the group found it; `holder`: the transaction
+    whose turn it is to commit to it.
     """
 
     number: int
     head: int | None
+    published: int
     is_dropped: bool = False
     holder: str | None = None
 
@@ -68,19 +71,19 @@ class _Table:
 class Ratifier:
     """Decides groups of requests, each group in the transaction that it is given."""
 
-    def __init__(self, on: Database) -> None:
+    def __init__(self, on: Database, fence: Fence) -> None:
         self.on = on
+        self.fence = fence
         # Locks the sequence too, and says it as it is then.
         self.owners = (
             sa.select(
                 transactions.c.id,
                 transactions.c.state,
-                sessions.c.lease_ms,
                 counters.c.value.label("sequence"),
                 on.now().label("now_ms"),
+                EPOCH,
             )
-            .join_from(transactions, sessions)
-            .join(counters, counters.c.name == names.SEQUENCE)
+            .join_from(transactions, counters, counters.c.name == names.SEQUENCE)
             .where(transactions.c.id.in_(_IDS))
             .order_by(transactions.c.id)
             .with_for_update(of=[transactions, counters])
@@ -92,6 +95,7 @@ class Ratifier:
                 tables.c.number,
                 databases.c.number.label("database_number"),
                 tables.c.head,
+                tables.c.published,
                 tables.c.dropped_sequence,
                 locks.c.transaction_id.label("holder"),
             )
@@ -101,7 +105,7 @@ class Ratifier:
                     (locks.c.resource_type == RESERVED_TYPE)
                     & (locks.c.entity == tables.c.number)
                     & (locks.c.resource_subtype == RESERVED_SUBTYPE)
-                    & (sessions.c.lease_ms > on.now()),
+                    & (~is_over(on)),
                 )
             )
             .where(tables.c.id.in_(_IDS))
@@ -111,19 +115,14 @@ class Ratifier:
         )
 
     def ratify(self, connection: Connection, requests: Sequence[Ratification]) -> list[Decision]:
-        """The decisions, in the order of the requests; what they say is done when this commits."""
+        """The decisions, in the order of the requests; what they say is done when this commits.
+
+        Raises as `Fence.check`, for all of them.
+        """
         book = _Book(self, connection, requests)
         decisions = [book.decided(request) for request in requests]
         book.write()
         return decisions
-
-
-def ended(transaction_id: str) -> Unavailable:
-    """What to raise for a transaction that isn't open any more."""
-    return Unavailable(
-        f"transaction {transaction_id} was ended while it was open: nothing was heard of its "
-        "session for longer than its lease, and VACUUM may have taken its files; run it again"
-    )
 
 
 class _Book:
@@ -136,15 +135,20 @@ class _Book:
         self._connection = connection
         owners = {"ids": sorted({request.transaction_id for request in requests})}
         self._owners = {row.id: row for row in connection.execute(queries.owners, owners)}
-        # Without an owner nothing is ratified. The clock is read after the lock was waited for, so
-        # that later instants have later times.
+        # The clock is read after the lock was waited for, so that later instants have later times.
         self._sequence = max((row.sequence for row in self._owners.values()), default=0)
         self._now_ms = max((row.now_ms for row in self._owners.values()), default=0)
+        if self._owners:
+            queries.fence.check(max(row.epoch for row in self._owners.values()), self._sequence)
+        else:  # nothing will be ratified; a recovery is the likeliest to have ended them all
+            queries.fence.check_epoch(epoch_of(connection))
         ids = {commit.table_id for request in requests for commit in request.commits}
         ids.update(table_id for request in requests for table_id in request.unchanged)
         ids.update(change.id for request in requests for change in request.names)
         self._tables = {
-            row.id: _Table(row.number, row.head, row.dropped_sequence is not None, row.holder)
+            row.id: _Table(
+                row.number, row.head, row.published, row.dropped_sequence is not None, row.holder
+            )
             for row in connection.execute(queries.tables, {"ids": sorted(ids)})
         }
         self._ended: list[str] = []
@@ -173,7 +177,10 @@ class _Book:
             return refused
         self._sequence += 1
         self._note(request)
-        return Ratified(sequence=self._sequence, time_ms=self._now_ms)
+        published = {
+            commit.table_id: self._tables[commit.table_id].published for commit in request.commits
+        }
+        return Ratified(sequence=self._sequence, time_ms=self._now_ms, published=published)
 
     def write(self) -> None:
         """Writes what was noted."""
@@ -195,7 +202,7 @@ class _Book:
         owner = self._owners.get(transaction_id)
         if transaction_id in self._ended:
             raise InvalidRequest(f"transaction {transaction_id} was ratified already")
-        if owner is None or owner.lease_ms <= self._now_ms:
+        if owner is None:
             raise ended(transaction_id)
         if owner.state != ACTIVE:
             raise killed(transaction_id)
@@ -243,7 +250,9 @@ class _Book:
                     names.drop_table(
                         self._connection, change.id, self._sequence + 1, stays=change.stays
                     )
-                    changed[change.id] = _Table(0, None, is_dropped=True)
+                    known = self._tables.get(change.id)
+                    published = -1 if known is None else known.published
+                    changed[change.id] = _Table(0, None, published, is_dropped=True)
                 case _:
                     assert_never(change)
         return changed
@@ -258,10 +267,10 @@ class _Book:
             )
         number = self._number(change)
         if change.head is None and first is None:
-            return _Table(number, None)
+            return _Table(number, None, -1)
         names.attach_table(self._connection, change.id, change.location, head, self._now_ms)
         self._start(change.id, head, transaction_id)
-        return _Table(number, head)
+        return _Table(number, head, head)
 
     def _number(self, change: NewTable) -> int:
         """The number of a table, named now unless it was a name alone already."""

@@ -1,7 +1,7 @@
 """The lake's sessions: a row each, kept by a lease that a thread of this process renews.
 
-Leases are by the database's clock. Owns no lock and no transaction: `owners` says what ends with a
-session.
+Leases are by the database's clock for them (`Database.lease_now`). Owns no lock and no transaction:
+`owners` says what ends with a session, and when.
 """
 
 from __future__ import annotations
@@ -11,26 +11,33 @@ import os
 import pwd
 import socket
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from weakref import WeakMethod
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from txlake.catalog.database import Database
 from txlake.catalog.heartbeat import Heartbeat
-from txlake.catalog.names import next_number
-from txlake.catalog.owners import end_sessions
+from txlake.catalog.holding import Holding
+from txlake.catalog.names import next_number, raise_number
+from txlake.catalog.owners import end_sessions, is_over
+from txlake.catalog.shielding import shielded
 from txlake.catalog.tables import sessions
 from txlake.errors import TxlakeError
 
 _log = logging.getLogger(__name__)
-_COUNTER = "session"
+SESSION_COUNTER = "session"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionEntry:
-    """A session: where it runs, since when, and until when it counts as alive."""
+    """A session: where it runs, since when, and until when it counts as alive.
+
+    `lease_ms` is by the clock of leases, and `length_ms` how long a lease is; `warned`: it lives by
+    a last lease, since it was late.
+    """
 
     id: int
     host: str
@@ -38,16 +45,27 @@ class SessionEntry:
     user_name: str | None
     begin_ms: int
     lease_ms: int
+    length_ms: int
+    warned: bool
 
 
+@shielded()
 class Sessions:
-    """The sessions of one catalog; those that were opened here are kept alive until closed."""
+    """The sessions of one catalog; those that were opened here are kept alive until closed.
 
-    def __init__(self, on: Database, lease_ms: int) -> None:
+    `upkeep`: what is done besides whenever leases are renewed, and when a session opens.
+    """
+
+    def __init__(
+        self, on: Database, lease_ms: int, upkeep: Callable[[], None] = lambda: None
+    ) -> None:
         self._on = on
+        self._upkeep = upkeep
         self._lease_ms = lease_ms
         self._open: set[int] = set()
         self._changing = threading.Lock()
+        self._holding: Holding[int] = Holding()
+        self._beside: list[WeakMethod[Callable[[], None]]] = []
         # In one order, which who reaps keeps too.
         in_order = (
             sa.select(sessions.c.id)
@@ -58,19 +76,23 @@ class Sessions:
         self._renewal = (
             sa.update(sessions)
             .where(sessions.c.id.in_(in_order))
-            .values(lease_ms=on.now() + lease_ms)
+            .values(lease_ms=on.lease_now() + lease_ms, length_ms=lease_ms, warned=False)
             .returning(sessions.c.id)
         )
+        self.beside(self.end_abandoned)
         self._heartbeat = Heartbeat(self.renew, lease_ms / 3)
 
-    def open(self) -> int:
-        """A new session's number."""
+    def open(self, holder: object = None) -> int:
+        """A new session's number; it ends when its holder is gone."""
         with self._on.noting() as connection:
-            session_id = next_number(connection, _COUNTER)
+            session_id = next_number(connection, SESSION_COUNTER)
             self._insert(connection, session_id)
         with self._changing:
             self._open.add(session_id)
+        if holder is not None:
+            self._holding.hold(session_id, holder)
         self._heartbeat.start()
+        self._upkeep()
         return session_id
 
     def close(self, session_id: int) -> None:
@@ -79,21 +101,36 @@ class Sessions:
             self._open.discard(session_id)
         with self._on.noting() as connection:
             end_sessions(connection, [session_id])
+        self._holding.ended(session_id)
+
+    def end_abandoned(self) -> None:
+        """Ends the sessions that nobody holds any more. Done at each heartbeat too."""
+        for session_id in self._holding.due():
+            self.close(session_id)
 
     def listed(self) -> list[SessionEntry]:
         """The living sessions of all processes, by number."""
-        query = sa.select(sessions).where(sessions.c.lease_ms > self._on.now())
+        query = sa.select(sessions).where(~is_over(self._on))
         with self._on.reading() as connection:
             found = connection.execute(query.order_by(sessions.c.id)).all()
         return [SessionEntry(**row._mapping) for row in found]
 
     def ensure(self, connection: Connection, session_ids: Collection[int]) -> None:
         """Renews sessions' leases, whether they lived on or were found dead and removed."""
-        for session_id in set(session_ids) - self._renewed(connection, session_ids):
+        gone = set(session_ids) - self._renewed(connection, session_ids)
+        if gone:
+            # A catalog that was put back from a copy would give these numbers to others.
+            raise_number(connection, SESSION_COUNTER, max(gone))
+        for session_id in gone:
             self._insert(connection, session_id)
+
+    def beside(self, work: Callable[[], None]) -> None:
+        """Has a bound method called at each heartbeat too, as long as its object is there."""
+        self._beside.append(WeakMethod(work))
 
     def renew(self) -> None:
         """Renews the leases of all sessions that were opened here; logs when it can't."""
+        self._do_beside()
         with self._changing:
             mine = sorted(self._open)
         if not mine:
@@ -111,6 +148,7 @@ class Sessions:
                 lost,
                 self._lease_ms,
             )
+        self._upkeep()
 
     def stop(self) -> None:
         """Stops renewing, and ends the sessions that are still open here, if that can be done."""
@@ -125,6 +163,15 @@ class Sessions:
         except TxlakeError as error:
             _log.warning("sessions %s end when their leases do: %s", mine, error)
 
+    def _do_beside(self) -> None:
+        for reference in self._beside:
+            work = reference()
+            try:
+                if work is not None:
+                    work()
+            except TxlakeError as error:
+                _log.warning("what a heartbeat does waits for the next one: %s", error)
+
     def _renewed(self, connection: Connection, session_ids: Collection[int]) -> set[int]:
         return set(connection.scalars(self._renewal, {"ids": sorted(session_ids)}))
 
@@ -136,7 +183,9 @@ class Sessions:
                 process=os.getpid(),
                 user_name=_user_name(),
                 begin_ms=self._on.now(),
-                lease_ms=self._on.now() + self._lease_ms,
+                lease_ms=self._on.lease_now() + self._lease_ms,
+                length_ms=self._lease_ms,
+                warned=False,
             )
         )
 

@@ -1,8 +1,9 @@
 """The catalog's relations, as SQLAlchemy Core tables.
 
 Names are unique by their folded form, as Spark SQL compares them, and kept as they were written.
-Times are milliseconds since the epoch, by the database's clock. `migrations` has the same relations
-as the steps that make them; a change here needs a step there, and the next `REVISION`.
+Times are milliseconds since the epoch, by the database's clock, but for leases. `migrations` has
+the same relations as the steps that make them; a change here needs a step there, and the next
+`REVISION`.
 """
 
 from __future__ import annotations
@@ -19,15 +20,17 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    false,
     text,
 )
 
-REVISION = "0003"
+REVISION = "0004"
 
 metadata = MetaData()
 
-# What the lake is, as texts: `lake` (its id, which the warehouse's marker has too); `cleared:...`,
-# a folder that a dropped table had; `shared:...`, the places that a shallow clone reads.
+# What the lake is, as texts: `lake` (its id) and `epoch` (a number that each recovery raises; 1
+# without), which the warehouse's marker has too; `recovering`, while one goes on; `cleared:...`, a
+# folder that a dropped table had; `shared:...`, the places that a shallow clone reads.
 facts = Table(
     "txlake_facts",
     metadata,
@@ -116,7 +119,12 @@ sessions = Table(
     Column("process", BigInteger, nullable=False),
     Column("user_name", String(255)),
     Column("begin_ms", BigInteger, nullable=False),
-    Column("lease_ms", BigInteger, nullable=False),  # until when
+    # Until when it counts as alive, by the clock of leases (`Database.lease_now`), and how long a
+    # lease is.
+    Column("lease_ms", BigInteger, nullable=False),
+    Column("length_ms", BigInteger, nullable=False, server_default=text("30000")),
+    # Its lease was over, and it was given a last one.
+    Column("warned", Boolean, nullable=False, server_default=false()),
 )
 
 # Open transactions only.
@@ -132,7 +140,9 @@ transactions = Table(
     Column("read_only", Boolean, nullable=False),
     Column("explicit", Boolean, nullable=False),
     Column("state", String(16), nullable=False),  # active, failed, killed
-    Column("sequence", BigInteger),  # the instant that it reads
+    # The newest instant when it began, before which it reads none, and the instant that it reads.
+    Column("begin_sequence", BigInteger, nullable=False, server_default=text("0")),
+    Column("sequence", BigInteger),
 )
 
 # Granted and awaited locks, in the order asked for.

@@ -6,26 +6,33 @@ killed.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
+from txlake.catalog import lock_rows
 from txlake.catalog.database import Database
+from txlake.catalog.fence import EPOCH, Fence
 from txlake.catalog.grouping import Group, Interrupted
-from txlake.catalog.names import NEWEST_SEQUENCE, newest_sequence, next_number
+from txlake.catalog.holding import Holding
+from txlake.catalog.names import NEWEST_SEQUENCE, next_number
 from txlake.catalog.owners import (
     ACTIVE,
     KILLED,
     end_transactions,
-    is_killed,
-    reap,
+    ended,
+    is_over,
+    killed,
+    reap_due,
     release_locks,
+    state_of,
 )
 from txlake.catalog.sessions import Sessions
+from txlake.catalog.shielding import shielded
 from txlake.catalog.tables import sessions, transactions
+from txlake.ports import OpenTransactions
 
 _COUNTER = "transaction"
 _NAME_LENGTH = 255
@@ -33,8 +40,9 @@ _PIN = (
     sa.update(transactions)
     .where(transactions.c.id == sa.bindparam("which"), transactions.c.state != KILLED)
     .values(sequence=NEWEST_SEQUENCE.scalar_subquery())
-    .returning(transactions.c.sequence)
+    .returning(transactions.c.sequence, EPOCH)
 )
+_INSTANT = NEWEST_SEQUENCE.add_columns(EPOCH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +54,8 @@ class TransactionEntry:
         isolation: the level asked for, if one was.
         explicit: begun by BEGIN, not by a statement for itself.
         state: `active` or `killed`.
-        sequence: the instant of the lake that it reads; None before its first read.
+        begin_sequence: the newest instant of the lake when it began.
+        sequence: the instant that it reads; None before its first read.
         host, process, user_name: of its session.
     """
 
@@ -59,21 +68,27 @@ class TransactionEntry:
     read_only: bool
     explicit: bool
     state: str
+    begin_sequence: int
     sequence: int | None
     host: str
     process: int
     user_name: str | None
 
 
+@shielded(besides=("abandon", "forget"))
 class Transactions:
     """The transactions of one catalog, whoever began them."""
 
-    def __init__(self, on: Database, of: Sessions) -> None:
+    def __init__(self, on: Database, fence: Fence, of: Sessions) -> None:
         self._on = on
+        self._fence = fence
         self._sessions = of
         self._beginning: Group[dict[str, Any], int] = Group(self._begun)
-        self._abandoned: deque[str] = deque()
-        self._insertion = sa.insert(transactions).values(begin_ms=on.now(), state=ACTIVE)
+        self._holding: Holding[str] = Holding()
+        of.beside(self._end_abandoned)
+        self._insertion = sa.insert(transactions).values(
+            begin_ms=on.now(), begin_sequence=NEWEST_SEQUENCE.scalar_subquery(), state=ACTIVE
+        )
 
     def begin(
         self,
@@ -84,8 +99,9 @@ class Transactions:
         isolation: str | None = None,
         read_only: bool = False,
         explicit: bool = True,
+        holder: object = None,
     ) -> int:
-        """Notes a new transaction and gives its number."""
+        """Notes a new transaction and gives its number; it ends when its holder is gone."""
         row: dict[str, Any] = {
             "id": transaction_id,
             "session_id": session_id,
@@ -95,86 +111,105 @@ class Transactions:
             "explicit": explicit,
         }
         while True:
+            if holder is not None:
+                self._holding.hold(transaction_id, holder)
             try:
                 return self._beginning.ask(row)
             except Interrupted:
                 self.end(transaction_id)  # where it was noted all the same
 
+    def set_isolation(self, transaction_id: str, isolation: str) -> None:
+        """Notes which level an open transaction asks for now."""
+        noted = sa.update(transactions).where(transactions.c.id == transaction_id)
+        with self._on.noting() as connection:
+            connection.execute(noted.values(isolation=isolation))
+
     def pin(self, transaction_id: str) -> int:
         """The lake's newest instant, noted as what the transaction reads, if it is there."""
+        known = self._fence.newest
         with self._on.noting() as connection:
-            noted = connection.execute(_PIN, {"which": transaction_id}).scalar()
-            return newest_sequence(connection) if noted is None else int(noted)
+            noted = connection.execute(_PIN, {"which": transaction_id}).first()
+            sequence, epoch = noted or connection.execute(_INSTANT).one()
+            self._fence.check(epoch, sequence, known=known)
+        return int(sequence)
 
     def end(self, transaction_id: str) -> None:
         """Ends a transaction, its locks and its reservations; one that isn't there is no error."""
         with self._on.noting() as connection:
             end_transactions(connection, [transaction_id])
+        self._holding.ended(transaction_id)
 
     def abandon(self, transaction_id: str) -> None:
-        """Notes that nobody holds a transaction any more; `end_abandoned` ends it.
+        """Notes that a transaction has to end. Touches no database."""
+        self._holding.let_go(transaction_id)
 
-        Touches no database: Python may find that out at any moment, in any thread.
-        """
-        self._abandoned.append(transaction_id)
+    def forget(self, transaction_id: str) -> None:
+        """Notes that a transaction has ended, by its ratification. Touches no database."""
+        self._holding.ended(transaction_id)
 
     def end_abandoned(self) -> Sequence[str]:
-        """Ends the transactions that were abandoned; their ids."""
-        found: list[str] = []
-        while self._abandoned:
-            found.append(self._abandoned.popleft())
-        try:
-            if found:
-                with self._on.noting() as connection:
-                    end_transactions(connection, found)
-        except BaseException:
-            self._abandoned.extend(found)
-            raise
+        """Ends the transactions that were abandoned, or that nobody holds any more; their ids.
+
+        Done at each heartbeat too.
+        """
+        found = self._holding.due()
+        if found:
+            with self._on.noting() as connection:
+                end_transactions(connection, found)
+            for transaction_id in found:
+                self._holding.ended(transaction_id)
         return found
+
+    def _end_abandoned(self) -> None:
+        self.end_abandoned()
 
     def kill(self, transaction_id: str) -> bool:
         """Whether there was one to kill: it can't be ratified any more, and its locks are gone."""
         with self._on.writing() as connection:
+            # Nobody is granted a lock meanwhile: what it asked for before is there to be removed.
+            lock_rows.take_turn(connection)
             change = sa.update(transactions).where(transactions.c.id == transaction_id)
             if connection.execute(change.values(state=KILLED)).rowcount == 0:
                 return False
             release_locks(connection, [transaction_id])
         return True
 
-    def is_killed(self, transaction_id: str) -> bool:
-        """Whether it was killed and isn't ended yet."""
+    def require_open(self, transaction_id: str) -> None:
+        """Raises Unavailable for one that was ended, or killed, by somebody else."""
         with self._on.reading() as connection:
-            return is_killed(connection, transaction_id)
+            state = state_of(connection, transaction_id)
+        if state is None:
+            raise ended(transaction_id)
+        if state == KILLED:
+            raise killed(transaction_id)
 
     def listed(self) -> list[TransactionEntry]:
         """The transactions of living sessions, killed ones too, the oldest first."""
         query = (
             sa.select(transactions, sessions.c.host, sessions.c.process, sessions.c.user_name)
             .join_from(transactions, sessions)
-            .where(sessions.c.lease_ms > self._on.now())
+            .where(~is_over(self._on))
             .order_by(transactions.c.number)
         )
         with self._on.reading() as connection:
             found = connection.execute(query).all()
         return [TransactionEntry(**row._mapping) for row in found]
 
-    def oldest_begin_ms(self, *, besides: str | None = None) -> int | None:
-        """When the oldest transaction began that may still be ratified; None when there is none.
+    def others_open(self, besides: str) -> OpenTransactions:
+        """The transactions that may still be ratified, but for the one with the id `besides`.
 
-        `besides`: the id of one that doesn't count. Those that are dead by then stay dead: files
-        that only they could own may be deleted.
+        Those that are dead by then stay dead: files that only they could own may be deleted.
         """
-        over = sa.select(sa.literal(1)).where(sessions.c.lease_ms <= self._on.now())
-        oldest = sa.select(sa.func.min(transactions.c.begin_ms)).where(
-            transactions.c.state != KILLED,
-            sa.true() if besides is None else transactions.c.id != besides,
+        reap_due(self._on)
+        query = sa.select(transactions.c.id, transactions.c.begin_ms).where(
+            transactions.c.state != KILLED, transactions.c.id != besides
         )
         with self._on.reading() as connection:
-            if connection.execute(over).first() is None:
-                return connection.execute(oldest).scalar()
-        with self._on.writing() as connection:
-            reap(self._on, connection)
-            return connection.execute(oldest).scalar()
+            found = connection.execute(query).all()
+        return OpenTransactions(
+            ids=frozenset(row.id for row in found),
+            begin_ms=min((row.begin_ms for row in found), default=None),
+        )
 
     def _begun(self, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
         with self._on.noting() as connection:

@@ -1,0 +1,96 @@
+"""A fork and the connections of its parent, which the child must neither use nor close.
+
+SQLite's locks belong to a process, and what SQLite knows of them is copied: a child would believe
+that it holds locks which only its parent has. A server's socket would be read by both. So idle
+connections are closed before a fork, which its thread waits for, and the child is told to connect
+anew. Source: SQLite, "How To Corrupt An SQLite Database File", section 2.6.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Collection
+from weakref import WeakSet
+
+import sqlalchemy as sa
+from sqlalchemy.pool import QueuePool
+
+from txlake.errors import InvalidRequest
+
+_changing = threading.Lock()
+_origins: WeakSet[Origin] = WeakSet()
+# SQLite's files of which this process has copies of its parent's open connections.
+_inherited: set[str] = set()
+
+
+class Origin:
+    """The process that a database's connections belong to.
+
+    `engines`: those whose connections are closed before a fork; `file`: SQLite's, if it is one.
+    Raises InvalidRequest where SQLite's locks on the file can't be relied on in this process.
+    """
+
+    def __init__(self, engines: Collection[sa.Engine], shown: str, file: str | None) -> None:
+        self._engines = tuple(engines)
+        self._shown = shown
+        self._file = None if file is None else os.path.realpath(file)
+        self._process = os.getpid()
+        self._was_used = False
+        with _changing:
+            if self._file in _inherited:
+                raise InvalidRequest(
+                    f"catalog {shown}: this process was forked while another thread of its parent "
+                    "used that file, and SQLite's locks can't be relied on here; start processes "
+                    "by multiprocessing's method 'spawn', or fork before threads use the lake"
+                )
+            _origins.add(self)
+
+    def require(self) -> None:
+        """Raises InvalidRequest in a fork of the process."""
+        if os.getpid() != self._process:
+            raise forked(f"catalog {self._shown}", self._process)
+
+    def close_idle(self) -> None:
+        """Closes the connections that no thread uses; notes whether there are others."""
+        self._was_used = self._is_open()
+        for engine in self._engines:
+            with contextlib.suppress(Exception):  # one that broke is closed all the same
+                engine.dispose()
+
+    def inherit(self) -> None:
+        """Notes, in the child, what the parent's threads were using."""
+        if self._file is not None and (self._was_used or self._is_open(idle_too=True)):
+            _inherited.add(self._file)
+
+    def _is_open(self, *, idle_too: bool = False) -> bool:
+        pools = [engine.pool for engine in self._engines if isinstance(engine.pool, QueuePool)]
+        return any(pool.checkedout() or (idle_too and pool.checkedin()) for pool in pools)
+
+
+def forked(what: str, process: int) -> InvalidRequest:
+    """The error for what another process opened, in a fork of it."""
+    return InvalidRequest(
+        f"{what} was opened by process {process}, and this process is a fork of it: connections, "
+        f"sessions and transactions stay with process {process}. Connect again in this process: "
+        "txlake.connect(...)"
+    )
+
+
+def _before() -> None:
+    _changing.acquire()
+    for origin in list(_origins):
+        origin.close_idle()
+
+
+def _in_child() -> None:
+    for origin in list(_origins):
+        origin.inherit()
+    _origins.clear()
+    _changing.release()
+
+
+os.register_at_fork(
+    before=_before, after_in_parent=lambda: _changing.release(), after_in_child=_in_child
+)

@@ -297,3 +297,31 @@ def test_metadata_is_written_as_it_is() -> None:
     write_checkpoint(table.open())
     table.remove_file(commit_path(0))
     assert table.open().latest().metadata == before == metadata()
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "delta.logRetentionDuration",
+        "delta.deletedFileRetentionDuration",
+        "delta.enableExpiredLogCleanup",
+        "delta.checkpointPolicy",
+    ],
+)
+def test_a_property_that_is_not_understood_costs_no_checkpoint(
+    key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = LogOf().create(
+        add("f"), configuration={key: "1 month", "delta.checkpointInterval": "1"}
+    )
+    table.commit(1, remove("f", START - 900 * DAY))
+    table.clock.time_ms += 900 * DAY
+    with caplog.at_level(logging.WARNING):
+        assert maybe_checkpoint(table.open(), table.open().latest())
+    assert (key in caplog.text) == (key != "delta.checkpointPolicy")
+    is_cleaned = commit_path(0) not in table.paths
+    assert is_cleaned == (
+        key not in ("delta.logRetentionDuration", "delta.enableExpiredLogCleanup")
+    )
+    kept = list(table.open().latest().tombstones)
+    assert len(kept) == (1 if key == "delta.deletedFileRetentionDuration" else 0)

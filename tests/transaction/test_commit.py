@@ -28,7 +28,12 @@ from txlake.protocol.actions import (
     Txn,
     decode_actions,
 )
-from txlake.protocol.file_names import commit_path
+from txlake.protocol.file_names import (
+    ClassicCheckpoint,
+    checksum_path,
+    commit_path,
+    log_path,
+)
 from txlake.settings import RetrySettings, Settings
 from txlake.transaction.table_log import TableLog
 from txlake.transaction.table_transaction import TableTransaction
@@ -347,7 +352,7 @@ class Script(FakeStore):
 
 
 def scripted(*steps: str, settings: Settings | None = None) -> tuple[Script, TableTransaction]:
-    table = LogOf(settings).create()
+    table = LogOf(settings).create(configuration={"delta.checkpointInterval": "1"})
     store = Script(table.clock)
     store.files = table.store.files
     log = TableLog(store, table.clock, table.settings, name="t")
@@ -384,6 +389,9 @@ def test_a_commit_is_there_once(
     assert commit_path(version + 1) not in store.files
     assert committed.snapshot.version == version
     assert ("a", None) in committed.snapshot.files
+    # What follows a commit follows it however its outcome was learned.
+    assert log_path(ClassicCheckpoint(version)) in store.files
+    assert checksum_path(version) in store.files
 
 
 def test_the_history_says_what_was_rebased_over_and_tried() -> None:

@@ -86,8 +86,10 @@ def test_what_others_did_already_makes_no_version() -> None:
     table = table_of_rows()
     first, second = compacting(table, "b"), compacting(table, "c")
     first.commit()
+    table.store.requests.clear()
     committed = second.commit()
     assert (committed.version, committed.attempts) == (1, 0)
+    assert {kind for kind, _ in table.store.requests} <= {"get", "head", "list"}
     assert [file.path for file in table.open().latest().files.adds()] == ["b"]
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from tests.transaction.lake_of import LakeOf
+from tests.transaction.lake_of import LakeOf, when
 from tests.transaction.log_of import DAY, FakeStore, add, metadata
 from txlake.errors import CorruptTable, InvalidRequest, MetadataChangedException, Unavailable
-from txlake.ports import Head, PutOutcome
+from txlake.ports import Head, PutOutcome, StoredObject
 from txlake.protocol.actions import CommitInfo, encode_actions
 from txlake.protocol.file_names import commit_path, log_path, parse_name
 from txlake.settings import Settings
@@ -53,7 +53,7 @@ def commits_of(store: FakeStore) -> list[str]:
     return [path for path in sorted(store.files) if path.endswith(".json")]
 
 
-def test_at_the_head_a_snapshot_costs_one_request_to_the_ledger() -> None:
+def test_at_the_head_a_snapshot_costs_one_request_to_the_ledger_and_one_to_the_store() -> None:
     lake = lake_of("x")
     log = lake.open("a")
     first = log.latest()
@@ -61,7 +61,7 @@ def test_at_the_head_a_snapshot_costs_one_request_to_the_ledger() -> None:
     lake.fake("a").requests.clear()
     assert log.latest() is first
     assert lake.ledger.requests == ["head"]
-    assert lake.fake("a").requests == []
+    assert lake.fake("a").requests == [("head", commit_path(2))]
 
 
 def test_the_commits_of_others_are_followed() -> None:
@@ -73,36 +73,127 @@ def test_the_commits_of_others_are_followed() -> None:
     assert names(log) == ["x0", "x1", "x2"]
 
 
-def test_no_version_beyond_the_head_is_seen() -> None:
-    lake = lake_of("x")
+def ways_to_read(log: TableLog) -> list[Callable[[], object]]:
+    return [
+        log.latest,
+        log.exists,
+        log.history,
+        log.listing,
+        lambda: log.snapshot(2),
+        lambda: log.commit(2),
+        lambda: log.commit_info(2),
+    ]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_log_that_is_ahead_of_the_catalog_is_refused(version: int) -> None:
+    for way in range(len(ways_to_read(lake_of().open("a")))):
+        lake = lake_of("x")
+        fresh, known = lake.open("a"), lake.open("a")
+        known.latest()
+        for added in range(2, version + 1):
+            lake.fake("a").files[commit_path(added)] = (INTRUDER, lake.clock.now_ms())
+        for log in (fresh, known):
+            with pytest.raises(
+                CorruptTable, match=r"^a: the lake's catalog has it at version 1, .* lake\.recover"
+            ):
+                ways_to_read(log)[way]()
+
+
+@pytest.mark.no_interop("the log is ahead of the catalog on purpose")
+def test_a_log_whose_oldest_versions_are_gone_is_ahead_too() -> None:
+    lake = lake_of(*(f"x{number}" for number in range(12)))
     store = lake.fake("a")
-    fresh, known = lake.open("a"), lake.open("a")
-    known.latest()
-    store.files[commit_path(2)] = (INTRUDER, lake.clock.now_ms())
-    for log in (fresh, known):
-        assert log.latest().version == 1
-        assert log.listing().latest_version == 1
-        assert [row["version"] for row in log.history()] == [1, 0]
-        assert [commit.version for commit in log.commits(0)] == [1]
-        assert log.commit(2) is None
-        assert log.find_txn_id(2) is None
-        with pytest.raises(FileNotFoundError):
-            log.commit_info(2)
-        with pytest.raises(
-            InvalidRequest, match=r"version 2 doesn't exist; the latest version is 1"
-        ):
-            log.snapshot(2)
-        assert (
-            log.snapshot(timestamp_ms=lake.clock.now_ms() + DAY, newest_if_later=True).version == 1
-        )
+    write_checkpoint(lake.open("a"), lake.open("a").latest())
+    for version in range(12):
+        del store.files[commit_path(version)]
+    lake.ledger.tables["a"].head = lake.ledger.tables["a"].published = 3
+    with pytest.raises(CorruptTable, match=r"at version 3, and there is .*12\.json"):
+        lake.open("a").latest()
+
+
+def test_a_catalog_that_went_back_in_time_is_refused() -> None:
+    lake = lake_of("x", "y")
+    log = lake.open("a")
+    log.latest()
+    del lake.fake("a").files[commit_path(2)]  # it was never published
+    lake.ledger.tables["a"].head = 1
+    with pytest.raises(CorruptTable, match=r"at version 1, and there is .*2\.json"):
+        log.latest()
+
+
+def test_nothing_is_committed_onto_a_log_that_is_ahead() -> None:
+    lake = lake_of("x")
+    tx = lake.begin()
+    tx.table("a").stage([add("y")], operation="WRITE")
+    lake.fake("a").files[commit_path(2)] = (INTRUDER, lake.clock.now_ms())
+    before = dict(lake.fake("a").files)
+    with pytest.raises(CorruptTable, match=r"lake\.recover"):
+        tx.commit()
+    assert lake.ledger.tables["a"].head == 1
+    assert lake.fake("a").files == before
+
+
+def test_a_new_table_does_not_begin_in_anothers_log() -> None:
+    lake = lake_of()
+    tx = lake.begin()
+    tx.create("c", metadata())
+    lake.fake("c").files[commit_path(0)] = (INTRUDER, lake.clock.now_ms())
+    with pytest.raises(InvalidRequest, match=r"0\.json exists already"):
+        tx.commit()
+    assert "c" not in lake.ledger.tables
+
+
+def test_an_instant_isnt_read_from_what_is_known_when_the_log_is_ahead() -> None:
+    lake = lake_of("x")
+    log, sequence = lake.open("a"), lake.ledger.sequence()
+    log.latest()
+    lake.fake("a").files[commit_path(2)] = (INTRUDER, lake.clock.now_ms())
+    with pytest.raises(CorruptTable, match=r"lake\.recover"):
+        log.at_sequence(sequence)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_log_that_ends_before_the_catalog_is_refused(is_known: bool) -> None:
+    lake = lake_of("x", "y", "z")
+    log = lake.open("a")
+    if is_known:
+        log.snapshot(1)
+    for version in (2, 3):
+        del lake.fake("a").files[commit_path(version)]
+    if is_known:
+        log.forget()
+    with pytest.raises(CorruptTable, match=r"published version 3, .*3\.json isn't there"):
+        log.latest()
+
+
+def test_a_listing_that_lags_is_no_log_that_ends_early() -> None:
+    lake = lake_of("x", "y")
+    store, listed = lake.fake("a"), lake.fake("a").list
+    store.list = lambda prefix, start_after=None: (  # type: ignore[method-assign]
+        one for one in listed(prefix, start_after) if "2.json" not in one.path
+    )
+    with pytest.raises(InvalidRequest, match="version 2 doesn't exist"):
+        lake.open("a").snapshot(2)
+
+
+def test_what_others_commit_while_one_looks_is_not_ahead() -> None:
+    lake = lake_of("x")
+    log, store = lake.open("a"), lake.fake("a")
+    head, left = store.head, ["y", "z"]
+
+    def meanwhile(path: str) -> StoredObject | None:
+        if left:
+            lake.append("a", add(left.pop()))
+        return head(path)
+
+    store.head = meanwhile  # type: ignore[method-assign]
+    assert log.latest().version == 3
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        "00000000000000000002.checkpoint.parquet",
-        "00000000000000000002.checkpoint.0000000001.0000000001.parquet",
-        "00000000000000000002.checkpoint.x.json",
         "00000000000000000002.crc",
         "00000000000000000000.00000000000000000002.compacted.json",
     ],
@@ -117,8 +208,16 @@ def test_no_file_of_a_version_beyond_the_head_is_used(name: str) -> None:
 def test_another_writers_bytes_at_a_ratified_version_are_told() -> None:
     lake = lake_of()
     store = lake.fake("a")
-    store.files[commit_path(1)] = (INTRUDER, lake.clock.now_ms())
-    lake.append("a", add("x"))  # committed all the same
+    tx = lake.begin()
+    tx.table("a").stage([add("x")], operation="WRITE")
+
+    def intrude() -> None:
+        store.files[commit_path(1)] = (INTRUDER, lake.clock.now_ms())
+
+    when(lake, "ratify done", intrude)
+    made = tx.commit()  # committed all the same, and told
+    assert made.sequence == 2
+    assert made.occupied is not None
     for _ in range(2):
         with pytest.raises(
             CorruptTable,
@@ -314,7 +413,7 @@ def test_the_newest_instant_costs_one_request_where_it_is_known() -> None:
     lake.fake("a").requests.clear()
     assert log.at_sequence(lake.ledger.sequence()).version == 1
     assert lake.ledger.requests == ["sequence", "version_at"]
-    assert lake.fake("a").requests == []
+    assert lake.fake("a").requests == [("head", commit_path(2))]
 
 
 def test_an_instant_that_a_commit_of_this_process_passed_is_kept() -> None:

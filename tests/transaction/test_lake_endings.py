@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.support.ledger import nothing
 from tests.transaction.lake_of import (
     BOTH,
     LakeOf,
@@ -17,6 +18,7 @@ from tests.transaction.lake_of import (
 from tests.transaction.log_of import add
 from txlake.conflict.levels import Level
 from txlake.errors import (
+    CorruptTable,
     InvalidRequest,
     OutcomeUnknown,
     Unavailable,
@@ -103,6 +105,7 @@ def test_what_cant_be_published_is_committed_and_published_by_the_next() -> None
     tx = write_both(lake)
     lake.fake("a").failing.add(commit_path(1))
     outcome = tx.commit()
+    assert outcome.occupied is None
     assert {name: one.version for name, one in outcome.tables.items()} == {"a": 1, "b": 1}
     assert lake.plain("a").latest().version == 0
     assert lake.plain("b").latest().version == 1
@@ -133,7 +136,7 @@ def test_the_own_commit_is_the_newest_without_reading_it() -> None:
     tx.commit()
     lake.fake("a").requests.clear()
     assert [file.path for file in logs["a"].latest().files.adds()] == ["a1"]
-    assert lake.fake("a").requests == []
+    assert lake.fake("a").requests == [("head", commit_path(2))]
 
 
 def test_threads_that_share_a_log_commit_in_turn() -> None:
@@ -210,15 +213,83 @@ def test_a_checkpoint_comes_after_the_publication_alone() -> None:
     assert "_delta_log/00000000000000000002.crc" not in lake.fake("a").files
 
 
+def test_a_publication_that_cannot_be_noted_is_followed_by_its_checkpoint() -> None:
+    lake = LakeOf().create("a", configuration={"delta.checkpointInterval": "1"})
+
+    when(lake, "publishes", failing(Unavailable("away")))
+    lake.append("a", add("a1"))
+    assert lake.ledger.tables["a"].published == 0
+    assert "_delta_log/00000000000000000001.checkpoint.parquet" in lake.fake("a").files
+
+
+def test_a_commit_that_another_published_is_followed_by_its_checkpoint(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lake = LakeOf().create("a", configuration={"delta.checkpointInterval": "1"})
+    files, held = lake.fake("a").files, {}
+    tx = lake.begin()
+    tx.table("a").stage([add("a1")], operation="WRITE")
+
+    def hook(moment: str) -> None:
+        if moment == "ratify done":
+            held[commit_path(0)] = files.pop(commit_path(0))  # as if it weren't published yet
+        elif moment == "head":
+            lake.ledger.hook = nothing
+            files.update(held)
+            lake.open("a").latest()  # whoever opens the table publishes
+
+    lake.ledger.hook = hook
+    assert tx.commit().sequence == 2
+    assert "not published yet" not in caplog.text
+    assert "_delta_log/00000000000000000001.checkpoint.parquet" in lake.fake("a").files
+    assert "_delta_log/00000000000000000001.crc" in lake.fake("a").files
+
+
 def test_what_was_dropped_meanwhile_is_left_to_the_catalog() -> None:
     lake = lake_of()
     tx = write_both(lake)
-    del lake.fake("a").files[commit_path(0)]  # as if the version before weren't published
 
     def drop() -> None:
         lake.ledger.tables["a"].is_dropped = True
+        del lake.fake("a").files[commit_path(0)]  # its folder is cleared away
 
     when(lake, "ratify done", drop)
     assert tx.commit().sequence == 2
     assert commit_path(1) not in lake.fake("a").files
     assert "_delta_log/00000000000000000001.crc" not in lake.fake("a").files
+
+
+def test_whose_version_another_took_is_looked_at_again_by_its_process() -> None:
+    lake = lake_of()
+    logs = {name: lake.open(name) for name in BOTH}
+    tx = lake.begin(logs=logs)
+    for name in BOTH:
+        tx.table(name).stage([add(f"{name}1")], operation="WRITE")
+
+    def intrude() -> None:
+        lake.fake("a").files[commit_path(1)] = (b"another's", 1)
+
+    when(lake, "ratify done", intrude)
+    assert tx.commit().occupied is not None
+    with pytest.raises(CorruptTable, match=r"1\.json holds another commit"):
+        logs["a"].at_sequence(lake.ledger.sequence())
+    assert logs["b"].newest_known == 1
+
+
+def test_what_is_only_unpublished_stays_known() -> None:
+    lake = lake_of()
+    logs = {name: lake.open(name) for name in BOTH}
+    tx = lake.begin(logs=logs)
+    tx.table("a").stage([add("a1")], operation="WRITE")
+    lake.fake("a").failing.add(commit_path(1))
+    tx.commit()
+    assert logs["a"].newest_known == 1
+
+
+def test_nothing_is_committed_after_a_version_whose_file_was_removed() -> None:
+    lake = lake_of()
+    tx = write_both(lake)
+    del lake.fake("a").files[commit_path(0)]
+    with pytest.raises(CorruptTable, match=r"published version 0, .*0\.json isn't there"):
+        tx.commit()
+    assert [lake.ledger.tables[name].head for name in BOTH] == [0, 0]

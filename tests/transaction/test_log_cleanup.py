@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.transaction.lake_of import LakeOf
 from tests.transaction.log_of import DAY, HOUR, START, LogOf, add, with_damaged_stats
 from tests.transaction.test_checkpointing import _V2
 from txlake.protocol.actions import encode_actions
@@ -34,6 +35,22 @@ def _a_commit_a_day(days: int, checkpoints: tuple[int, ...]) -> LogOf:
         if version in checkpoints:
             write_checkpoint(table.open())
     return table
+
+
+@pytest.mark.parametrize(("read", "first_kept"), [(None, 9), (8, 6), (6, 6), (5, 3), (2, 0)])
+def test_what_open_transactions_of_a_lake_read_stays_whatever_the_clock_says(
+    read: int | None, first_kept: int
+) -> None:
+    lake = LakeOf().create("a", configuration={"delta.checkpointInterval": "3"})
+    for number in range(1, 11):
+        lake.append("a", add(f"f{number}"))
+    # The instant after the table was made is 1.
+    lake.ledger.read = [] if read is None else [1 + read, 8]
+    lake.clock.time_ms += 1_000 * DAY
+    clean_log(lake.open("a"), retention_ms=_MONTH)
+    assert [v for v in range(11) if lake.store("a").head(commit_path(v))] == list(
+        range(first_kept, 11)
+    )
 
 
 @pytest.mark.parametrize(

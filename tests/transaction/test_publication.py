@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,13 @@ from tests.transaction.log_of import add, metadata
 from txlake.errors import Unavailable
 from txlake.protocol.file_names import commit_path
 from txlake.settings import Settings
-from txlake.transaction.publication import Newest, publish, publish_newest, publish_pending
+from txlake.transaction.publication import (
+    Newest,
+    made_by_txlake,
+    publish,
+    publish_newest,
+    publish_pending,
+)
 
 STAGING = Settings(inline_commit_bytes_max=0)
 
@@ -30,7 +37,7 @@ def held_back(lake: LakeOf) -> None:
 
 def newest_of(lake: LakeOf) -> Newest:
     commit = lake.ledger.tables["a"].commits[1]
-    return Newest(lake.store("a"), commit, "a")
+    return Newest(lake.store("a"), commit, "a", published=0)
 
 
 def test_where_the_version_before_is_there_a_publication_is_one_put_and_one_note() -> None:
@@ -42,7 +49,9 @@ def test_where_the_version_before_is_there_a_publication_is_one_put_and_one_note
     tx.commit()
     assert lake.ledger.requests == ["ratify", "publishes"]
     kinds = [kind for kind, path in lake.fake("a").requests if path.endswith(".json")]
-    assert kinds == ["head", "put_if_absent", "put"]  # the put is how the fake one makes it
+    # Is the next version free, the one before there, and still so after the ratification? The put
+    # is how the fake store makes what is absent.
+    assert kinds == ["head", "head", "head", "put_if_absent", "put"]
 
 
 def test_of_a_new_table_there_is_no_version_before() -> None:
@@ -59,22 +68,40 @@ def test_nothing_to_publish_is_nothing_to_note() -> None:
     lake = lake_of()
     lake.ledger.requests.clear()
     publish(lake.store("a"), lake.ledger, [], table="a")
-    assert publish_newest(lake.ledger, []) == frozenset()
+    assert publish_newest(lake.ledger, []).tables == frozenset()
     assert lake.ledger.requests == []
 
 
-def test_a_table_that_was_dropped_meanwhile_is_not_published_any_more() -> None:
+def test_a_table_that_was_dropped_meanwhile_is_not_published_any_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     lake = lake_of()
     held_back(lake)
     newest = newest_of(lake)
     del lake.fake("a").files[commit_path(0)]
     del lake.ledger.tables["a"]
     lake.ledger.requests.clear()
-    assert publish_newest(lake.ledger, [newest]) == frozenset()
+    caplog.clear()
+    assert publish_newest(lake.ledger, [newest]).tables == frozenset()
     assert lake.ledger.requests == ["head"]
-    other = Newest(lake.store("b"), lake.ledger.tables["b"].commits[0], "b")
-    assert publish_newest(lake.ledger, [newest, other]) == frozenset({"b"})
+    assert not caplog.records  # nothing is left for others to do
+    other = Newest(lake.store("b"), lake.ledger.tables["b"].commits[0], "b", published=-1)
+    assert publish_newest(lake.ledger, [newest, other]).tables == frozenset({"b"})
     assert commit_path(1) not in lake.fake("a").files
+
+
+def test_what_another_has_published_meanwhile_is_noted_by_that_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lake = lake_of()
+    held_back(lake)
+    newest = replace(newest_of(lake), published=None)
+    publish_pending(lake.store("a"), lake.ledger, "a", table="a")
+    lake.ledger.requests.clear()
+    caplog.clear()
+    assert publish_newest(lake.ledger, [newest]).tables == frozenset({"a"})
+    assert lake.ledger.requests == ["head"]
+    assert not caplog.records
 
 
 def test_what_could_not_be_published_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -113,3 +140,28 @@ def test_a_staged_commit_that_cannot_be_tidied_up_is_published_all_the_same(
         tx.commit()
     assert "a: a staged commit was left behind: away" in caplog.text
     assert [lake.ledger.tables[name].published for name in ("a", "b")] == [1, 1]
+
+
+def test_a_file_at_the_version_before_is_not_taken_for_its_publication() -> None:
+    lake = lake_of()
+    held_back(lake)  # version 1 is ratified alone
+    lake.fake("a").files[commit_path(1)] = (b'{"commitInfo":{}}\n', 1)
+    ratified = lake.ledger.tables["a"].commits[1]
+    commit = replace(ratified, version=2)
+    lake.ledger.tables["a"].commits[2] = commit
+    lake.ledger.tables["a"].head = 2
+    made = publish_newest(lake.ledger, [Newest(lake.store("a"), commit, "a", published=0)])
+    assert made.tables == frozenset()
+    assert "00000000000000000001.json holds another commit" in str(made.occupied)
+    assert lake.ledger.tables["a"].published == 0
+    assert commit_path(2) not in lake.fake("a").files
+
+
+@pytest.mark.parametrize("found", [b"garbage", b"", b'{"commitInfo":{}}', b'{"add":{}}'])
+def test_bytes_that_do_not_say_who_wrote_them_are_not_ours(found: bytes) -> None:
+    assert not made_by_txlake(found)
+
+
+def test_what_txlake_wrote_says_so() -> None:
+    assert made_by_txlake(b'{"commitInfo":{"engineInfo":"txlake/0.1.0"}}')
+    assert not made_by_txlake(b'{"commitInfo":{"engineInfo":"txlakes/0.1.0"}}')

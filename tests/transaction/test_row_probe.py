@@ -15,13 +15,13 @@ import pytest
 from msgspec.structs import replace
 from pyroaring import BitMap64
 
-from tests.transaction.log_of import PROTOCOL, LogOf, vector
+from tests.transaction.log_of import LogOf, vector
 from txlake.conflict.context import FileRows
 from txlake.conflict.footprint import Read
 from txlake.errors import CorruptTable
 from txlake.log.predicates import bind, parse_predicate
 from txlake.log.snapshot import Snapshot
-from txlake.protocol.actions import Add, DeletionVector, Metadata
+from txlake.protocol.actions import Add, DeletionVector, Metadata, Protocol
 from txlake.transaction.row_probe import FileProbe
 
 TYPES = {
@@ -74,6 +74,9 @@ class Vectors:
         raise CorruptTable("gone")
 
 
+MAPS = Protocol(min_reader_version=2, min_writer_version=5)
+
+
 class Table:
     """One file of a table, and what a probe says of it."""
 
@@ -96,7 +99,7 @@ class Table:
             partition_columns=(partition_column,),
             configuration=settings,
         )
-        self.snapshot = Snapshot.empty("t").apply([PROTOCOL, metadata])
+        self.snapshot = Snapshot.empty("t").apply([MAPS, metadata])
         self.store = LogOf().store
         out = io.BytesIO()
         pq.write_table(rows.replace_schema_metadata(about), out)

@@ -8,9 +8,11 @@ import msgspec
 import pytest
 
 from tests.transaction.committing import begin
-from tests.transaction.log_of import LogOf, metadata
-from txlake.errors import InvalidRequest
-from txlake.protocol.actions import Action, Format, Metadata, Protocol
+from tests.transaction.log_of import LogOf, add, metadata
+from txlake.conflict.granularity import Granularity
+from txlake.conflict.levels import Level
+from txlake.errors import CorruptTable, InvalidRequest
+from txlake.protocol.actions import Action, Format, Metadata, Protocol, Txn
 from txlake.protocol.types import parse_schema
 from txlake.transaction.table_transaction import TableTransaction
 
@@ -51,23 +53,26 @@ REFUSED: dict[str, tuple[Metadata, str]] = {
     "a field twice": (of(column("s", STRUCT)), r"column s\.X is there twice"),
     "partitioned by nothing there": (
         of(column("a"), by=("b",)),
-        "partition column 'b' is not in the schema; its columns: a",
+        "partition column b isn't a column of the table; its columns: a",
     ),
-    "partitioned twice": (of(column("a"), column("b"), by=("a", "a")), "partitioned twice by a"),
+    "partitioned twice": (
+        of(column("a"), column("b"), by=("a", "a")),
+        "partition column a is named twice",
+    ),
     "partitioned by a struct": (
         of(column("s", {"type": "struct", "fields": [column("x")]}), column("a"), by=("s",)),
-        "'s': a partition column must have a plain type",
+        "s of type .* can't be a partition column",
     ),
     "partitioned by a variant": (
         of(column("v", "variant"), column("a"), by=("v",)),
-        "'v': a partition column must have a plain type",
+        "v of type .* can't be a partition column",
     ),
     "partitioned by nothing but NULL": (
         of(column("v", "void"), column("a"), by=("v",)),
-        "'v': a partition column must have a plain type",
+        "v of type .* can't be a partition column",
     ),
-    "a name that files can't have": (of(column("a b")), "' ' can't be in a name"),
-    "no name": (of(column("")), "a column needs a name"),
+    "a name that files can't have": (of(column("a b")), "`a b` contains ' '"),
+    "no name": (of(column("")), "a column of the table has an empty name"),
     "one column id twice": (
         mapped(column("a", **about(1, "x")), column("b", **about(1, "y"))),
         "two columns share one column id",
@@ -84,7 +89,7 @@ REFUSED: dict[str, tuple[Metadata, str]] = {
 def test_refused(name: str) -> None:
     settings, message = REFUSED[name]
     transaction = begin(LogOf())
-    with pytest.raises(InvalidRequest, match=message):
+    with pytest.raises(InvalidRequest, match=f"^t: .*{message}"):
         transaction.stage([settings], operation="CREATE TABLE")
     assert not transaction.has_changes
 
@@ -103,7 +108,7 @@ def create(*actions: Action) -> tuple[LogOf, TableTransaction]:
 
 
 @pytest.mark.parametrize(
-    ("before", "after"), [("none", "name"), ("name", "none"), ("id", "none"), ("id", "id")]
+    ("before", "after"), [("none", "name"), ("name", "name"), ("id", "id"), ("none", "none")]
 )
 def test_modes_of_column_mapping_that_can_follow(before: str, after: str) -> None:
     _, transaction = create(of(column("a"), delta__columnMapping__mode=before))
@@ -114,7 +119,10 @@ def test_modes_of_column_mapping_that_can_follow(before: str, after: str) -> Non
     assert transaction.view.metadata.configuration["mine"] == "1"
 
 
-@pytest.mark.parametrize(("before", "after"), [("name", "id"), ("id", "name"), ("none", "id")])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("name", "id"), ("id", "name"), ("none", "id"), ("name", "none"), ("id", "none")],
+)
 def test_modes_of_column_mapping_that_cant_follow(before: str, after: str) -> None:
     _, transaction = create(of(column("a"), delta__columnMapping__mode=before))
     wanted = msgspec.structs.replace(
@@ -257,3 +265,102 @@ def test_the_first_commit_needs_metadata() -> None:
     for actions in ([], [protocol(1, 2)]):
         with pytest.raises(InvalidRequest, match="the first commit needs a metaData action"):
             transaction.stage(actions, operation="WRITE")
+
+
+def having(*columns: dict[str, object], **given: str) -> Metadata:
+    configuration = {key.replace("__", "."): text for key, text in given.items()}
+    return msgspec.structs.replace(of(*columns), configuration=configuration)
+
+
+BOTH = {"delta__enableRowTracking": "true", "delta__rowTrackingSuspended": "true"}
+
+
+def test_row_ids_are_not_suspended_while_they_are_relied_upon() -> None:
+    with pytest.raises(InvalidRequest, match="ILLEGAL_PROPERTY_COMBINATION"):
+        begin(LogOf()).stage([having(column("a"), **BOTH)], operation="CREATE TABLE")
+    for one in BOTH:
+        _, transaction = create(having(column("a"), **{one: "true"}))
+        with pytest.raises(InvalidRequest, match="are both 'true'"):
+            transaction.stage([having(column("a"), **BOTH)], operation="SET TBLPROPERTIES")
+
+
+def left_by_another(*columns: dict[str, object], **given: str) -> TableTransaction:
+    table = LogOf()
+    table.commit(0, Protocol(min_reader_version=2, min_writer_version=5), of(*columns))
+    table.commit(1, having(*columns, **given))
+    return begin(table)
+
+
+def test_what_another_engine_left_wrong_is_in_no_other_changes_way() -> None:
+    transaction = left_by_another(column("a"), **BOTH, delta__appendOnly="maybe")
+    wrong = having(column("a"), **BOTH, delta__appendOnly="maybe", mine="1")
+    transaction.stage([wrong], operation="SET TBLPROPERTIES")
+    with pytest.raises(InvalidRequest, match="appendOnly"):
+        transaction.stage([of(column("a"), delta__appendOnly="or not")], operation="SET")
+    transaction.stage([of(column("a"), mine="1")], operation="UNSET TBLPROPERTIES")
+    assert transaction.view.metadata.configuration == {"mine": "1"}
+
+
+def test_columns_that_another_engine_left_odd_are_in_no_other_changes_way() -> None:
+    columns = column("a"), column("A"), column("b c")
+    transaction = left_by_another(*columns, delta__columnMapping__mode="none")
+    transaction.stage([of(*columns, mine="1")], operation="SET TBLPROPERTIES")
+    with pytest.raises(InvalidRequest, match="A is there twice"):
+        transaction.stage([of(*columns, column("d"))], operation="ADD COLUMNS")
+    shared = column("a", **about(1, "x")), column("b", **about(1, "y"))
+    by_name = {"delta__columnMapping__mode": "name"}
+    transaction = left_by_another(*shared, **by_name)
+    transaction.stage([having(*shared, **by_name, mine="1")], operation="SET TBLPROPERTIES")
+    _, transaction = create(mapped(column("a", **about(1, "x"))))
+    new = column("b", **about(9, "y")), column("c", **about(9, "z"))
+    with pytest.raises(InvalidRequest, match="share one column id"):
+        transaction.stage([mapped(column("a"), *new)], operation="ADD COLUMNS")
+
+
+def test_another_table_takes_the_place_of_one_whose_files_all_go() -> None:
+    table, transaction = create(mapped(column("a")), add("f"))
+    plain = msgspec.structs.replace(of(column("a")), id="another")
+    with pytest.raises(InvalidRequest, match="from 'name' to 'none'"):
+        transaction.stage([plain], operation="REPLACE TABLE")
+    gone = add("f").removed(timestamp_ms=1)
+    with pytest.raises(InvalidRequest, match="from 'name' to 'none'"):
+        transaction.stage([of(column("a")), gone], operation="REPLACE TABLE")
+    transaction.stage([plain, gone], operation="REPLACE TABLE")
+    transaction.commit()
+    (a,) = table.open().latest().schema
+    assert (a.physical_name, a.column_id) == ("a", None)
+
+
+def test_a_mode_that_is_not_understood_can_be_mended_and_nothing_written_before() -> None:
+    index = {"delta__columnMapping__mode": "index"}
+    transaction = left_by_another(column("a"), **index)
+    transaction.stage([having(column("a"), **index, mine="1")], operation="SET TBLPROPERTIES")
+    with pytest.raises(CorruptTable, match=r"columnMapping\.mode': expected none, name or id"):
+        transaction.stage([add("f")], operation="WRITE")
+    transaction.stage([of(column("a"), mine="1")], operation="UNSET TBLPROPERTIES")
+    transaction.stage([add("f")], operation="WRITE")
+    transaction.commit()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"delta__appendOnly": "maybe"},
+        {"delta__isolationLevel": "Chaos"},
+        {"txlake__conflictGranularity": "page"},
+    ],
+)
+def test_files_come_and_go_where_it_is_known_what_the_table_asks(odd: dict[str, str]) -> None:
+    table = LogOf()
+    table.commit(0, Protocol(min_reader_version=1, min_writer_version=2), of(column("a")), add("f"))
+    table.commit(1, having(column("a"), **odd))
+    for change in (add("g"), add("f").removed(timestamp_ms=1)):
+        transaction = begin(table)
+        with pytest.raises(CorruptTable, match="SET TBLPROPERTIES"):
+            transaction.stage([change], operation="WRITE")
+    transaction = begin(table, Level.SNAPSHOT)
+    transaction.plain_read()
+    transaction.stage([Txn(app_id="app", version=1)], operation="WRITE")
+    assert (transaction.level is Level.SERIALIZABLE) == ("delta__isolationLevel" in odd)
+    assert (transaction.granularity is Granularity.TABLE) == ("txlake__conflictGranularity" in odd)
+    assert transaction.commit().version == 2

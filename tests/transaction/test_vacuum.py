@@ -8,17 +8,30 @@ import pytest
 from tests.transaction.lake_of import LakeOf
 from tests.transaction.log_of import DAY, HOUR, START, VECTORS, LogOf, add, remove
 from tests.transaction.test_commit_times import _with_in_commit_times
-from txlake.errors import InvalidRequest, OutcomeUnknown, Unavailable, UnsupportedFeature
-from txlake.ports import PutOutcome
+from txlake.errors import (
+    CorruptTable,
+    InvalidRequest,
+    OutcomeUnknown,
+    Unavailable,
+    UnsupportedFeature,
+)
+from txlake.ports import OpenTransactions, PutOutcome
 from txlake.protocol.actions import Action, DeletionVector, Protocol, Remove, encode_actions
 from txlake.protocol.deletion_vectors import relative_file_name, relative_vector
 from txlake.protocol.file_names import ClassicCheckpoint, commit_path, log_path
+from txlake.system import System
 from txlake.transaction.checkpointing import write_checkpoint
+from txlake.transaction.staging import Staging
 from txlake.transaction.vacuum import plan_vacuum, vacuum
 
 _UUID = "6f3d0c1e-0f4b-4f0a-9c39-0d6d6f7f4f10"
 _WEEK = 7 * DAY
 _NOW = START + 30 * DAY
+
+
+def begun(at_ms: int, *ids: str) -> OpenTransactions:
+    """Open transactions, the oldest of that time."""
+    return OpenTransactions(ids=frozenset(ids), begin_ms=at_ms)
 
 
 def _table(*actions: Action, url: str = "memory://test", **options: object) -> LogOf:
@@ -238,15 +251,94 @@ def test_files_of_open_transactions_stay() -> None:
         table.store.files[path] = (b"1", _NOW - minutes_before * HOUR // 60)
     table.clock.time_ms = _NOW + HOUR
     log = table.open()
-    vacuum(log, 0, retention_check=False, oldest_begin=lambda: _NOW)
+    vacuum(log, 0, retention_check=False, others_open=lambda: begun(_NOW))
     assert {"own", "skewed"} <= set(table.paths)
     assert "orphan" not in table.paths
     assert table.store.sweeps == [("", _NOW + HOUR - DAY)]
-    vacuum(log, 0, retention_check=False, oldest_begin=lambda: _NOW - 2 * DAY)
+    vacuum(log, 0, retention_check=False, others_open=lambda: begun(_NOW - 2 * DAY))
     assert table.store.sweeps[1:] == [("", _NOW - 2 * DAY - HOUR // 6)]
     assert "own" in table.paths
-    vacuum(log, 0, retention_check=False, oldest_begin=lambda: None)
+    vacuum(log, 0, retention_check=False, others_open=OpenTransactions)
     assert {"own", "skewed"}.isdisjoint(table.paths)
+
+
+def staged_by(transaction_id: str) -> str:
+    """A data file's name."""
+    return f"part-00000-{Staging(System(), transaction_id).new_id()}-0.c000.snappy.parquet"
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_what_open_transactions_staged_stays_whatever_the_clocks_say(held: bool) -> None:
+    mine, theirs, ended = staged_by("mine"), staged_by("theirs"), staged_by("ended")
+    lake = LakeOf().create("a")
+    table = _table(add("live"))
+    log = lake.open("a") if held else table.open()
+    clock = lake.clock if held else table.clock
+    clock.time_ms = _NOW
+    for path in (mine, theirs, ended):
+        log.store.put(path, b"1")
+    clock.time_ms = _NOW + 1
+    # They began before the clock went back by an hour, or so it seems.
+    others = begun(_NOW + HOUR, "mine", "theirs")
+    plan = plan_vacuum(log, 0, retention_check=False, others_open=lambda: others)
+    assert plan.paths == (ended,)
+    plan = plan_vacuum(log, 0, retention_check=False, others_open=lambda: begun(_NOW, "mine"))
+    # Of a path table's files those stay as well that seem to be new.
+    assert plan.paths == (tuple(sorted((theirs, ended))) if held else ())
+
+
+def test_a_lakes_files_without_a_tag_stay_for_as_long_as_they_are_new() -> None:
+    lake = LakeOf().create("a")
+    log = lake.open("a")
+    lake.clock.time_ms = _NOW
+    log.store.put("of an older release", b"1")
+    lake.clock.time_ms = _NOW + HOUR
+    for others, planned in (
+        (begun(_NOW + HOUR // 6), ()),
+        (begun(_NOW + HOUR // 6 + 1), ("of an older release",)),
+        (OpenTransactions(), ("of an older release",)),
+    ):
+        plan = plan_vacuum(log, 0, retention_check=False, others_open=lambda: others)  # noqa: B023
+        assert plan.paths == planned
+
+
+@pytest.mark.parametrize(
+    ("reads", "planned"),
+    [((), ("first", "second")), ((1,), ()), ((3, 2), ("first",)), ((3,), ("first", "second"))],
+)
+def test_what_open_transactions_read_of_a_lake_stays_whatever_the_clocks_say(
+    reads: tuple[int, ...], planned: tuple[str, ...]
+) -> None:
+    lake = LakeOf().create("a")
+    for path in ("first", "second"):
+        lake.store("a").put(path, b"1")
+    lake.clock.time_ms = _NOW
+    lake.append("a", add("first"), add("second"))
+    for path in ("first", "second"):
+        tx = lake.begin()
+        tx.table("a").stage([remove(path, 1)], operation="DELETE")
+        tx.commit()
+    lake.ledger.read = [1 + read for read in reads]
+    lake.clock.time_ms += DAY
+    # By their times they began when all was removed.
+    others = begun(_NOW + 2 * DAY)
+    plan = plan_vacuum(lake.open("a"), 0, retention_check=False, others_open=lambda: others)
+    assert plan.paths == planned
+
+
+def test_what_was_committed_since_the_plan_began_stays() -> None:
+    lake = LakeOf().create("a")
+    log = lake.open("a")
+    path = staged_by("1")
+    log.store.put(path, b"1")
+    lake.clock.time_ms += DAY
+
+    def committed() -> OpenTransactions:
+        lake.append("a", add(path))
+        return OpenTransactions()
+
+    plan = plan_vacuum(log, 0, retention_check=False, others_open=committed)
+    assert plan.paths == ()
 
 
 def test_files_that_open_transactions_read_stay() -> None:
@@ -258,7 +350,7 @@ def test_files_that_open_transactions_read_stay() -> None:
     table.clock.time_ms = _NOW - HOUR
     table.commit(3, remove("late", _NOW - 5 * HOUR))
     options: dict[str, object] = {"retention_ms": 0, "retention_check": False}
-    assert _planned(table, **options, oldest_begin=lambda: _NOW - 2 * HOUR) == ["early"]
+    assert _planned(table, **options, others_open=lambda: begun(_NOW - 2 * HOUR)) == ["early"]
     assert _planned(table, **options) == ["early", "late"]
 
 
@@ -267,12 +359,12 @@ def test_open_transactions_are_asked_for_last() -> None:
     _put(table, "orphan")
     table.clock.time_ms = _NOW
 
-    def asked() -> int:
+    def asked() -> OpenTransactions:
         # Whoever begins from here on reads what the plan goes by, and its files aren't listed.
         assert ("list", "") in table.store.requests
-        return _NOW
+        return begun(_NOW)
 
-    assert plan_vacuum(table.open(), oldest_begin=asked).paths == ("orphan",)
+    assert plan_vacuum(table.open(), others_open=asked).paths == ("orphan",)
 
 
 @pytest.mark.parametrize(("hours", "swept_before"), [(0, 24), (23, 24), (30, 30)])
@@ -339,15 +431,16 @@ def test_a_table_that_became_another_while_it_was_planned_is_left_alone(held: bo
     log.store.put("orphan", b"")
     log.system.wait_ms(60 * DAY)
 
-    def upgraded() -> None:
+    def upgraded() -> OpenTransactions:
         newest = log.latest()
         if held:
             log.adopt(newest.apply([future], version=newest.version + 1))
         else:
             table.commit(1, future)
+        return OpenTransactions()
 
     with pytest.raises(UnsupportedFeature, match="teleport"):
-        vacuum(log, oldest_begin=upgraded, begin=lambda: nullcontext("1"))
+        vacuum(log, others_open=upgraded, begin=lambda: nullcontext("1"))
     assert log.store.head("orphan") is not None
 
 
@@ -368,11 +461,11 @@ def test_a_commit_that_went_while_the_log_was_read_removed_nothing_that_is_neede
             raise FileNotFoundError(path)
         return get(path)
 
-    def going() -> int:
+    def going() -> OpenTransactions:
         table.store.get = gone  # type: ignore[method-assign]
-        return _NOW
+        return begun(_NOW)
 
-    assert _planned(table, retention_ms=20 * DAY - 1, oldest_begin=going) == ["orphan"]
+    assert _planned(table, retention_ms=20 * DAY - 1, others_open=going) == ["orphan"]
 
 
 def test_a_path_table_is_told_of_by_its_own_commits() -> None:
@@ -445,3 +538,13 @@ def test_a_commit_that_the_client_sent_twice_is_made_once() -> None:
     assert [row["operation"] for row in table.open().history()] == [
         "VACUUM END", "VACUUM START", "WRITE",
     ]  # fmt: skip
+
+
+def test_a_retention_that_is_not_understood_keeps_every_file() -> None:
+    odd = {"delta.deletedFileRetentionDuration": "interval 1 month"}
+    table = _table(add("f"), configuration=odd).commit(1, remove("f", _NOW - 90 * DAY))
+    _put(table, "f")
+    for retention_ms in (None, 0, 90 * DAY):
+        with pytest.raises(CorruptTable, match=r"deletedFileRetentionDuration.*interval 1 month"):
+            vacuum(table.open(), retention_ms, retention_check=False)
+    assert table.paths == [commit_path(0), commit_path(1), "f"]

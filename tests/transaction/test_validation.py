@@ -96,10 +96,18 @@ LISTS_NO_APPEND_ONLY = table(
     protocol=Protocol(min_reader_version=1, min_writer_version=7, writer_features=()),
 )
 MAPPED = {"delta.columnMapping.mode": "name"}
+MAPS = Protocol(min_reader_version=2, min_writer_version=5)
+BOTH = {"delta.enableRowTracking": "true", "delta.rowTrackingSuspended": "true"}
 MARK_AT_7 = DomainMetadata(
     domain="delta.rowTracking", configuration='{"rowIdHighWaterMark":7}', removed=False
 )
 REFUSED: dict[str, tuple[str, Snapshot, Sequence[Action], str]] = {
+    "row ids that are relied upon and not assigned": (
+        "settings_are_understood",
+        table(metadata(BOTH), A),
+        [GONE],
+        "are both 'true'.*ILLEGAL_PROPERTY_COMBINATION",
+    ),
     "no path": ("paths_are_data", PLAIN, [add("")], "expected the path of a data file"),
     "the log's folder": ("paths_are_data", PLAIN, [add("_delta_log/x")], "path of a data file"),
     "a negative size": ("paths_are_data", PLAIN, [add("x", size=-1)], "size in bytes, found -1"),
@@ -258,7 +266,7 @@ FINE: dict[str, tuple[Snapshot, Sequence[Action]]] = {
     "no statistics": (PLAIN, [add("b")]),
     "a delete where append-only isn't a feature": (LISTS_NO_APPEND_ONLY, [GONE]),
     "statistics by names of mapped columns": (
-        table(msgspec.structs.replace(PLAIN.metadata, configuration=MAPPED)),
+        table(msgspec.structs.replace(PLAIN.metadata, configuration=MAPPED), protocol=MAPS),
         [add("b", stats='{"numRecords": 1, "nullCount": {"col-1": 0}}')],
     ),
     "statistics of a column that was there": (

@@ -43,6 +43,8 @@ class Change:
         reads: what the actions depend on.
         affected: counts for the statement's result, named as Databricks names them
             (`num_affected_rows`, ...), in order.
+        brings_back: the metadata is that of an earlier version, and the table's files are that
+            version's afterwards.
     """
 
     operation: str
@@ -51,3 +53,4 @@ class Change:
     metrics: Mapping[str, int] = field(default_factory=dict)
     reads: tuple[Read, ...] = ()
     affected: Mapping[str, int] = field(default_factory=dict)
+    brings_back: bool = False

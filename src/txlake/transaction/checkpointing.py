@@ -115,7 +115,11 @@ def write_checkpoint(log: TableLog, snapshot: Snapshot | None = None) -> int:
 def _state(log: TableLog, snapshot: Snapshot) -> CheckpointState:
     properties = snapshot.properties
     now = log.system.now_ms()
-    keep_after = now - properties.deleted_file_retention_ms
+    try:
+        keep_after = now - properties.deleted_file_retention_ms
+    except CorruptTable as error:
+        _log.warning("%s: no remove action is left out of the checkpoint", error)
+        keep_after = -1
     retention = properties.transaction_retention_ms
     transactions = snapshot.app_transactions.values()
     return CheckpointState(

@@ -33,7 +33,6 @@ class CommitLoop:
         self._following = Following(log, proposal)
         self._lost: int | None = None  # the version of a put that may be there, or arrive
         self._replies_lost = 0
-        self._is_made = False
 
     def run(self) -> Committed:
         """Commits.
@@ -50,7 +49,7 @@ class CommitLoop:
             if self._lost is None:
                 raise
             raise self._unknown(self._lost) from error
-        if self._is_made:
+        if committed.snapshot is not self._following.state:  # a version was made
             after_commit(self._log, committed.snapshot, txn_id=self._proposal.about.txn_id)
         return committed
 
@@ -69,7 +68,6 @@ class CommitLoop:
                 case PutOutcome.CREATED:
                     self._lost = None
                     self._log.adopt(snapshot)
-                    self._is_made = True
                     return following.committed(attempt, snapshot)
                 case PutOutcome.EXISTS:
                     self._lost = version  # until it is seen whose it is: a client may send twice

@@ -9,20 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import metadata
 
 from txlake.conflict.levels import Level
 from txlake.protocol.actions import CommitInfo
+from txlake.release import VERSION
+
+PRODUCT = "txlake"
+"""What `engineInfo` begins with, before a slash and the release."""
 
 
-def _engine() -> str:
-    try:
-        return f"txlake/{metadata.version('txlake')}"
-    except metadata.PackageNotFoundError:  # run from a source tree that was never installed
-        return "txlake/unknown"
-
-
-ENGINE = _engine()
+ENGINE = f"{PRODUCT}/{VERSION}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

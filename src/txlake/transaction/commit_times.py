@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.segment import Listing
-from txlake.protocol.properties import TableProperties
+from txlake.protocol.table_properties import TableProperties
+from txlake.transaction.in_commit_time import MEND, is_enabled
 
 ReadInCommitTimestamp = Callable[[int], int | None]
 
@@ -48,7 +49,7 @@ class CommitTimes:
     @property
     def first_in_commit(self) -> int | None:
         """The first version with an in-commit timestamp; None when there is none."""
-        if not self.properties.in_commit_timestamps:
+        if not is_enabled(self.properties.configuration):
             return None
         return self.properties.in_commit_timestamp_enablement_version or 0
 
@@ -125,7 +126,8 @@ class CommitTimes:
         if time is None:
             raise CorruptTable(
                 f"{self.table}: {self.listing.commits[version].path}: expected an "
-                "inCommitTimestamp in commitInfo (delta.enableInCommitTimestamps is on), found none"
+                "inCommitTimestamp in commitInfo (delta.enableInCommitTimestamps is on), found "
+                f"none. {MEND}"
             )
         return time
 

@@ -29,9 +29,15 @@ from txlake.ports import System
 from txlake.protocol.actions import Action, Add, Cdc, Metadata, Protocol, Remove
 from txlake.settings import RetrySettings
 from txlake.transaction.commit_info import Provenance, commit_info
-from txlake.transaction.in_commit_time import commit_time, with_provenance
+from txlake.transaction.in_commit_time import (
+    check_times,
+    commit_time,
+    is_enabled,
+    with_provenance,
+)
 from txlake.transaction.row_probe import FileProbe
 from txlake.transaction.row_tracking import assign, preserved_tag
+from txlake.transaction.staging import Staging
 from txlake.transaction.table_log import TableLog
 from txlake.transaction.vectors import StoredVectors, write_vectors
 
@@ -144,7 +150,14 @@ class Following:
             raise conflict_error(found)
 
     def follow(self, winners: Sequence[Winner], latest: Snapshot) -> None:
-        """Takes over what they changed, its SELECTs being checked already; raises the Conflict."""
+        """Takes over what they changed, its SELECTs being checked already.
+
+        Raises the Conflict, and CorruptTable naming a winner that lacks the time that it has to
+        carry, unless times aren't carried any more after the proposal.
+        """
+        after = self._set(Metadata) or latest.metadata
+        if not self.footprint.is_empty and is_enabled(after.configuration):
+            check_times(winners, self.state)
         outcome = check_all(self.footprint, winners, self._context, RULES_AFTER_SELECTS)
         match outcome:
             case Conflicted():
@@ -212,7 +225,8 @@ class Following:
     def _with_vectors(self, footprint: Footprint) -> Footprint:
         """Writes the deletion vectors that were united with the winners'."""
         log, unwritten = self.log, footprint.unwritten
-        written = write_vectors(log.store, log.system, list(unwritten.values()))
+        staging = Staging(log.system, self.proposal.about.txn_id)
+        written = write_vectors(log.store, staging, list(unwritten.values()))
         vectors = dict(zip(unwritten, written, strict=True))
         added = tuple(
             msgspec.structs.replace(file, deletion_vector=vectors[path])

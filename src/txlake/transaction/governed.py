@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from txlake.errors import Evidence, MetadataChangedException
+from txlake.errors import CorruptTable, Evidence, MetadataChangedException
 from txlake.log.replay import commit_info_of
 from txlake.ports import Head, Ledger, Store, StoredObject, TableCommit
 from txlake.protocol.file_names import (
@@ -26,6 +26,8 @@ from txlake.protocol.file_names import (
     parse_name,
 )
 from txlake.transaction.publication import content_of, publish_pending
+
+_LOOKS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,9 @@ class LogFiles(Protocol):
 class GovernedFiles:
     """LogFiles of a catalog table, as they are at the head that the ledger told last.
 
+    A log that is ahead of its ledger is refused: then the ledger isn't the authority that it was,
+    because it was restored from a backup, or another writer went past it.
+
     Commits that it tells aren't published are published; their bytes are read from the ledger where
     the store refuses that, or `is_committing` says that a thread of this process is about to do it.
     Threads may share one: what it knows is replaced whole.
@@ -107,13 +112,21 @@ class GovernedFiles:
     def refresh(self) -> Head | None:
         """Where the table stands now, by one request to the ledger; None: not in the catalog.
 
-        Raises CorruptTable when a file of the log isn't what was ratified, and Unavailable.
+        Raises CorruptTable when a file of the log isn't what was ratified, or is at a version that
+        wasn't, and Unavailable.
         """
-        ledger, table_id = self._governed.ledger, self._governed.table_id
-        if self._is_committing():
-            head = ledger.head(table_id)
-        else:
-            head = publish_pending(self._store, ledger, table_id, table=self._table)
+        newest = -1 if self._head is None else self._head.version
+        head = self._asked()
+        # What is beyond the head was ratified since it was asked for, or never.
+        for _ in range(_LOOKS):
+            if head is None:
+                break
+            beyond = max(newest, self._following(head.version))
+            if beyond <= head.version:
+                break
+            head = self._asked()
+            if head is not None and head.version < beyond:
+                raise self._ahead(head, beyond)
         with self._keeping:
             known = self._head
             if head is not None and known is not None and known.version > head.version:
@@ -121,29 +134,48 @@ class GovernedFiles:
             self._head = head
         return head
 
+    def check_newest(self, version: int) -> None:
+        """Raises CorruptTable when the log has a version after this that the ledger doesn't know.
+
+        Where it has none, which the store says, the ledger isn't asked.
+        """
+        if self._following(version) > version:
+            self.refresh()
+
+    def _asked(self) -> Head | None:
+        ledger, table_id = self._governed.ledger, self._governed.table_id
+        if self._is_committing():
+            return ledger.head(table_id)
+        return publish_pending(self._store, ledger, table_id, table=self._table)
+
+    def _following(self, version: int) -> int:
+        """The version after it when the log has that; itself otherwise."""
+        return version if self._store.head(commit_path(version + 1)) is None else version + 1
+
+    def _ahead(self, head: Head, version: int) -> CorruptTable:
+        return CorruptTable(
+            f"{self._table}: the lake's catalog has it at version {head.version}, and there is "
+            f"{commit_path(version)} in its log, which that catalog didn't ratify: the catalog was "
+            "restored from a backup, or another writer went past it. Nothing was changed; stop "
+            "other writers, then lake.recover() brings the catalog up to the log"
+        )
+
     def get(self, path: str) -> bytes:
         """The file's bytes; a ratified commit's from the ledger where it isn't published.
 
         Raises FileNotFoundError.
         """
         self._require(path)
-        try:
-            return self._store.get(path)
-        except FileNotFoundError:
-            commit = self._pending(path)
-            if commit is None:
-                raise
-            return content_of(self._store, commit)
+        commit = self._pending(path)
+        # Until it is published, a file at its version may be another writer's.
+        return self._store.get(path) if commit is None else content_of(self._store, commit)
 
     def get_range(self, path: str, offset: int, length: int) -> bytes:
         """As `get`, of `length` bytes from `offset`."""
         self._require(path)
-        try:
+        if self._pending(path) is None:
             return self._store.get_range(path, offset, length)
-        except FileNotFoundError:
-            if self._pending(path) is None:
-                raise
-            return self.get(path)[offset : offset + length]
+        return self.get(path)[offset : offset + length]
 
     def head(self, path: str) -> StoredObject | None:
         """The file's size and time; those of an unpublished commit are what it says itself."""
@@ -159,17 +191,34 @@ class GovernedFiles:
         """The files up to the head, those of unpublished commits included."""
         if self._head is None:
             self.refresh()
-        found = {
-            item.path: item
-            for item in self._store.list(prefix, start_after)
-            if _version(item.path) <= self._version
-        }
+        listed = list(self._store.list(prefix, start_after))
+        if prefix == LOG_FOLDER:
+            self._check_end(max((_committed(item.path) for item in listed), default=-1))
+        found = {item.path: item for item in listed if _version(item.path) <= self._version}
         if prefix == LOG_FOLDER and self._head is not None:
             for commit in self._head.pending:
                 path = commit_path(commit.version)
                 if path not in found and path > (start_after or ""):
                     found[path] = self._unpublished(commit)
         return iter([found[path] for path in sorted(found)])
+
+    def _check_end(self, newest: int) -> None:
+        """Raises CorruptTable unless the newest version of a listing is that of the ledger."""
+        if newest > self._version:
+            head = self.refresh()
+            if head is not None and newest > head.version:
+                raise self._ahead(head, newest)
+        head = self._head
+        if head is None:
+            return
+        published = head.version - len(head.pending)
+        if newest < published and self._store.head(commit_path(published)) is None:
+            raise CorruptTable(
+                f"{self._table}: the lake's catalog has published version {published}, and "
+                f"{commit_path(published)} isn't there: the log was restored from a backup, or its "
+                "files were removed. Restore the missing files; where they are lost, "
+                "lake.recover() makes the log's newest version the table's"
+            )
 
     @property
     def _version(self) -> int:
@@ -194,6 +243,20 @@ class GovernedFiles:
         path = commit_path(commit.version)
         info = commit_info_of(data, file=f"{self._table}: {path}")
         return StoredObject(path, len(data), (info and info.number("timestamp")) or 0)
+
+
+def _committed(path: str) -> int:
+    """The version that a file of the log says was committed; -1 for other files."""
+    match parse_name(path):
+        case (
+            CommitFile(version)
+            | ClassicCheckpoint(version)
+            | MultiPartCheckpoint(version)
+            | V2Checkpoint(version)
+        ):
+            return version
+        case _:
+            return -1
 
 
 def _version(path: str) -> int:

@@ -1,40 +1,96 @@
 """In-commit timestamps: the time that a commit carries itself.
 
-Owns the rule for the time and the two properties that say since when it is carried. Both are made
-anew at every attempt. Source: PROTOCOL.md, "In-Commit Timestamps".
+Owns the rule for the time, which only grows, and the two properties that say since when it is
+carried. Both are made anew at every attempt; nothing follows a commit that broke the rule.
+Source: PROTOCOL.md, "In-Commit Timestamps".
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from txlake.conflict.winner import Winner
+from txlake.errors import CorruptTable
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Metadata
+from txlake.protocol.file_names import commit_path
+from txlake.protocol.properties import is_true
 
 ENABLE = "delta.enableInCommitTimestamps"
 SINCE_VERSION = "delta.inCommitTimestampEnablementVersion"
 SINCE_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
+MEND = (
+    f"Set {ENABLE} to 'false' and then to 'true' again: times before that are those of the "
+    "commits' files"
+)
+"""What to do about a commit without its time."""
 
 
 def is_enabled(configuration: Mapping[str, str]) -> bool:
     """Whether commits carry their time."""
-    return configuration.get(ENABLE, "false").strip().lower() == "true"
+    return is_true(configuration, ENABLE)
 
 
 def commit_time(previous: Snapshot, metadata: Metadata, now_ms: int) -> int | None:
     """The time that the next commit carries; None when it carries none.
 
     `previous` is the state that it follows, `metadata` the one in force after it. Milliseconds:
-    now, but later than the commit before.
+    now, but later than the commit before: its in-commit timestamp, or where those are turned on
+    just now, the time of its file.
+
+    Raises CorruptTable naming that commit when it lacks the timestamp that it has to carry, or
+    carries one that isn't later than those before it.
     """
     if not is_enabled(metadata.configuration):
         return None
     if previous.version < 0:
         return now_ms
-    before = previous.in_commit_timestamp_ms
-    return max(now_ms, (previous.timestamp_ms if before is None else before) + 1)
+    before = previous.timestamp_ms
+    if is_enabled(previous.metadata.configuration):
+        before = _checked(
+            previous.table,
+            previous.version,
+            previous.in_commit_timestamp_ms,
+            previous.in_commit_before_ms,
+            found="none",
+        )
+    return max(now_ms, before + 1)
+
+
+def check_times(winners: Iterable[Winner], state: Snapshot) -> None:
+    """Checks that the commits after a state carry growing times where they have to carry one.
+
+    Raises CorruptTable naming the first that doesn't.
+    """
+    metadata, before = state.metadata, state.in_commit_timestamp_ms
+    for winner in winners:
+        metadata = winner.metadata or metadata
+        if not is_enabled(metadata.configuration):
+            before = None
+            continue
+        found = winner.info.values.get("inCommitTimestamp")
+        before = _checked(
+            state.table,
+            winner.version,
+            winner.info.in_commit_timestamp_ms,
+            before,
+            found="none" if found is None else repr(found)[:80],
+        )
+
+
+def _checked(table: str, version: int, time_ms: int | None, before: int | None, found: str) -> int:
+    expected = "of milliseconds since 1970"
+    if time_ms is not None:
+        if before is None or time_ms > before:
+            return time_ms
+        expected, found = f"later than {before}, which an earlier version has", str(time_ms)
+    raise CorruptTable(
+        f"{table}: {commit_path(version)}: expected an inCommitTimestamp in commitInfo {expected} "
+        f"({ENABLE} is on), found {found}; nothing can be committed after it without going back in "
+        f"time. {MEND}"
+    )
 
 
 def with_provenance(

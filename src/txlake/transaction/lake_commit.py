@@ -28,13 +28,19 @@ from txlake.ports import (
 )
 from txlake.protocol.actions import encode_actions
 from txlake.protocol.features import CATALOG_FEATURE
-from txlake.protocol.file_names import StagedCommit, log_path
+from txlake.protocol.file_names import StagedCommit, commit_path, log_path
 from txlake.settings import Settings
 from txlake.transaction.belonging import is_governed
 from txlake.transaction.checkpointing import after_commit
 from txlake.transaction.following import Committed, Following, Proposal, wait_after
 from txlake.transaction.governed import Governed
-from txlake.transaction.publication import Newest, publish_newest, staged_path
+from txlake.transaction.publication import (
+    Newest,
+    Occupied,
+    Publication,
+    publish_newest,
+    staged_path,
+)
 from txlake.transaction.table_log import TableLog
 
 _logger = logging.getLogger(__name__)
@@ -63,11 +69,14 @@ class CommittedTogether:
         sequence: the instant of the lake since which it is true; None: there was nothing to commit.
         attempts: how often it was put to the ledger.
         tables: by table id, each part's outcome.
+        occupied: why one of its commits can't be published, though it stands: another writer's file
+            is at its version.
     """
 
     sequence: int | None
     attempts: int
     tables: Mapping[str, Committed]
+    occupied: Occupied | None = None
 
 
 def commit_together(
@@ -86,9 +95,10 @@ def commit_together(
 
     Raises a Conflict, which names its table, when a winner stands in the way, Unavailable when
     others were faster every time or the catalog or a store can't be reached, OutcomeUnknown when
-    nobody can tell, and InvalidRequest as `Ledger.ratify`. Unless the outcome is unknown, nothing
-    was committed then. After the ratification nothing is raised: what can't be published is logged,
-    and whoever meets it next publishes it.
+    nobody can tell, InvalidRequest as `Ledger.ratify`, and CorruptTable when a table's log has
+    versions that its catalog didn't ratify. Unless the outcome is unknown, nothing was committed
+    then. After the ratification nothing is raised: what can't be published is logged, and whoever
+    meets it next publishes it; `occupied` tells of what that won't mend.
     """
     return _LakeLoop(ledger, parts, transaction_id, names, system, settings).run()
 
@@ -137,26 +147,30 @@ class _LakeLoop:
             for one in self._written().values():
                 one.log.store.ensure_safe()
                 turns.enter_context(one.log.turn())
-            outcome, published = self._run()
-        for made in published:
-            about = made.following.proposal.about
-            after_commit(made.following.log, made.snapshot, txn_id=about.txn_id)
-        return outcome
+            outcome, made, publication = self._run()
+        for attempt in made:
+            if attempt.commit.table_id in publication.tables:
+                about = attempt.following.proposal.about
+                after_commit(attempt.following.log, attempt.snapshot, txn_id=about.txn_id)
+            elif publication.occupied is not None:
+                attempt.following.log.forget()  # who uses it next is to meet the wrong file
+        return replace(outcome, occupied=publication.occupied)
 
-    def _run(self) -> tuple[CommittedTogether, Sequence[_Attempt]]:
-        """The outcome, and what of it is published."""
+    def _run(self) -> tuple[CommittedTogether, Sequence[_Attempt], Publication]:
+        """The outcome, what was committed, and what of that is published."""
         attempts_max = self._settings.retry.commit_attempts_max
         self._catch_up(self._overtaken())
         for attempt in range(1, attempts_max + 1):
             if not self._names and not self._written():
-                return self._outcome(None, attempt - 1, ()), ()
+                return self._outcome(None, attempt - 1, ()), (), Publication(frozenset())
             made = self._attempts(retries=attempt - 1)
             answer = self._ratify(made)
             match answer:
                 case Ratified():
                     for one in made:
                         one.following.log.adopt(one.snapshot)
-                    return self._outcome(answer.sequence, attempt, made), self._publish(made)
+                    outcome = self._outcome(answer.sequence, attempt, made)
+                    return outcome, made, self._publish(made, answer)
                 case Moved():
                     self._drop(made)
                     self._lost(attempt)
@@ -303,6 +317,7 @@ class _LakeLoop:
             names=self._names,
         )
         try:
+            self._check_free(made)
             return self._ledger.ratify(request)
         except OutcomeUnknown:
             raise  # what was staged may be ratified
@@ -320,18 +335,40 @@ class _LakeLoop:
                 except TxlakeError as error:
                     _logger.info("%s: a staged commit was left behind: %s", log.name, error)
 
-    def _publish(self, made: Sequence[_Attempt]) -> list[_Attempt]:
-        """Those that could be published. Never raises."""
+    def _check_free(self, made: Sequence[_Attempt]) -> None:
+        """Looks whether the logs end where the attempts go on.
+
+        A file at an attempt's version is that of a transaction which was ratified meanwhile, or one
+        that the catalog doesn't know; the version before isn't published yet, or its file was
+        removed. A log that is ahead of its catalog, or behind it, raises CorruptTable. Of a table
+        that is only being made it is another's table: InvalidRequest.
+        """
+        for one in made:
+            log, before = one.following.log, one.following.state.version
+            path = commit_path(one.commit.version)
+            if log.store.head(path) is None:
+                if before >= 0 and log.store.head(commit_path(before)) is None:
+                    log.require_published()
+                continue
+            if before < 0:
+                raise InvalidRequest(
+                    f"{log.name}: {log.store.url}/{path} exists already: another writer has made a "
+                    "table at this place; choose another place, or attach that table"
+                )
+            log.latest()
+
+    def _publish(self, made: Sequence[_Attempt], ratified: Ratified) -> Publication:
+        """Never raises."""
         newest = [
             Newest(
                 one.following.log.store,
                 replace(one.commit, content=one.content),
                 one.following.log.name,
+                ratified.published.get(one.commit.table_id),
             )
             for one in made
         ]
-        published = publish_newest(self._ledger, newest)
-        return [one for one in made if one.commit.table_id in published]
+        return publish_newest(self._ledger, newest)
 
 
 def _table_id(log: TableLog) -> str:

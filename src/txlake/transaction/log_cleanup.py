@@ -39,14 +39,17 @@ def clean_log(log: TableLog, *, retention_ms: int) -> list[str]:
     """Deletes the log files older than the retention that no kept version needs; their paths.
 
     The cut is at midnight UTC, so that a day's checkpoints do the work once. Nothing is deleted
-    when no whole, readable checkpoint stands at or before the oldest version to keep. What writers
-    that were killed left half-written goes too, a day later.
+    when no whole, readable checkpoint stands at or before the oldest version to keep. Of a catalog
+    table what its open transactions read, and are checked against, is kept, however old. What
+    writers that were killed left half-written goes too, a day later.
     """
+    governed = log.governed
+    read = None if governed is None else governed.ledger.oldest_read(governed.table_id)
     objects = list(log.store.list(LOG_FOLDER))
     listing = Listing.of((item.path, item.size_bytes, item.modified_ms) for item in objects)
     now = log.system.now_ms()
     expired: list[str] = []
-    kept = oldest_kept_checkpoint(listing, midnight(now - retention_ms))
+    kept = oldest_kept_checkpoint(listing, midnight(now - retention_ms), read)
     if kept is not None:
         expired = [item.path for item in objects if is_before(item.path, kept)]
         if expired and not _is_readable(log, listing, kept):
@@ -76,16 +79,18 @@ def midnight(time_ms: int) -> int:
     return time_ms - time_ms % _DAY_MS
 
 
-def oldest_kept_checkpoint(listing: Listing, cutoff_ms: int) -> int | None:
+def oldest_kept_checkpoint(listing: Listing, cutoff_ms: int, read: int | None = None) -> int | None:
     """The version of the newest checkpoint not newer than the newest commit at or before the cut.
 
-    None when there is no such commit or checkpoint: then nothing may be deleted.
+    Nor newer than the version `read`, if one is given. None when there is no such commit or
+    checkpoint: then nothing may be deleted.
     """
     times = increasing_file_times(listing)
     cut = max((version for version, time in times.items() if time <= cutoff_ms), default=None)
     if cut is None:
         return None
-    versions = [item.version for item in listing.checkpoints if item.version <= cut]
+    needed = cut if read is None else min(cut, read)
+    versions = [item.version for item in listing.checkpoints if item.version <= needed]
     return max(versions, default=None)
 
 

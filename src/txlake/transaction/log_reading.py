@@ -33,6 +33,7 @@ from txlake.protocol.features import check_readable
 from txlake.protocol.file_names import LOG_FOLDER, Compaction, commit_path, parse_name, sidecar_path
 from txlake.protocol.paths import decode_path
 from txlake.transaction.governed import LogFiles
+from txlake.transaction.in_commit_time import is_enabled
 
 _log = logging.getLogger(__name__)
 
@@ -169,7 +170,7 @@ class LogReader:
         pairs = ((entry, data) for entry, (_, data) in zip(entries, contents))
         state = replay(base, pairs, segment)
         check_readable(state.protocol, table=self._name)
-        if state.properties.in_commit_timestamps and state.in_commit_timestamp_ms is None:
+        if is_enabled(state.metadata.configuration) and state.in_commit_timestamp_ms is None:
             return self._with_in_commit_timestamp(state, segment)
         return state
 

@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from txlake.errors import CorruptTable, TxlakeError, Unavailable
-from txlake.ports import Head, Ledger, PutOutcome, Store, TableCommit
+from txlake.log.replay import commit_info_of
+from txlake.ports import Head, Ledger, PutOutcome, Store, TableCommit, Versions
 from txlake.protocol.file_names import STAGED_FOLDER, commit_path
+from txlake.transaction.commit_info import PRODUCT
 
 _log = logging.getLogger(__name__)
 
@@ -38,13 +40,66 @@ def content_of(store: Store, commit: TableCommit) -> bytes:
         return store.get(commit_path(commit.version))
 
 
+class Occupied(CorruptTable):
+    """Another commit's file is at a version that was ratified.
+
+    `by_txlake`: it is one of ours. So two catalogs have ratified the version, one of which doesn't
+    know of the other: it was restored from a backup, or rebuilt.
+    """
+
+    by_txlake: bool
+
+
+def _occupied(table: str, version: int, found: bytes) -> Occupied:
+    by_txlake = made_by_txlake(found)
+    other = (
+        "txlake itself wrote it, for a catalog that was restored from a backup or rebuilt since"
+        if by_txlake
+        else "a writer that doesn't know the table feature txlakeCatalog wrote it"
+    )
+    error = Occupied(
+        f"{table}: {commit_path(version)} holds another commit than the one that the lake's "
+        f"catalog ratified as version {version}: {other}. The ratified commit is kept in the "
+        "catalog; stop that writer, then lake.recover() settles it"
+    )
+    error.by_txlake = by_txlake
+    return error
+
+
+def made_by_txlake(data: bytes) -> bool:
+    """Whether a commit's bytes say that txlake made it."""
+    try:
+        info = commit_info_of(data, file="")
+    except CorruptTable:
+        return False
+    return ((info and info.text("engineInfo")) or "").startswith(f"{PRODUCT}/")
+
+
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """A table's newest commit, which was just ratified; `table` is what messages call it."""
+    """A table's newest commit, which was just ratified; `table` is what messages call it.
+
+    `published`: up to which version the table's log was published then; None: unknown.
+    """
 
     store: Store
     commit: TableCommit
     table: str
+    published: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What became of a transaction's commits.
+
+    Attributes:
+        tables: the ids of the tables whose logs have the commits' files; noted, unless the catalog
+            was away.
+        occupied: why another one can't be: foreign bytes at a version that was ratified.
+    """
+
+    tables: frozenset[str]
+    occupied: Occupied | None = None
 
 
 def publish(store: Store, ledger: Ledger, commits: Sequence[TableCommit], *, table: str) -> None:
@@ -55,44 +110,56 @@ def publish(store: Store, ledger: Ledger, commits: Sequence[TableCommit], *, tab
     raise; the commits stand whatever happens here.
     """
     for commit in commits:
-        _publish(store, commit, table)
+        put_ratified(store, commit, table)
     if commits:
-        ledger.publishes({commits[-1].table_id: commits[-1].version})
+        ledger.publishes({commits[-1].table_id: _versions(commits)})
         _tidy(store, commits)
 
 
-def publish_newest(ledger: Ledger, newest: Sequence[Newest]) -> frozenset[str]:
+def publish_newest(ledger: Ledger, newest: Sequence[Newest]) -> Publication:
     """Publishes what a transaction ratified, after what came before it and isn't published yet.
 
-    The ids of the tables on which that was done, all noted at once. Never raises: the commits
-    stand, what fails is logged, and whoever meets a commit next publishes it.
+    All tables on which that was done are noted at once. Never raises: the commits stand, what fails
+    is logged, and whoever meets a commit next publishes it.
     """
+    tables: set[str] = set()
     made: list[tuple[Newest, Sequence[TableCommit]]] = []
+    occupied: Occupied | None = None
     for one in newest:
         commits: Sequence[TableCommit] = (one.commit,)
         try:
-            commits = _with_those_before(ledger, one)
+            found = _with_those_before(ledger, one)
+            if found is None:
+                continue
+            commits = found
             for commit in commits:
-                _publish(one.store, commit, one.table)
+                put_ratified(one.store, commit, one.table)
         except Exception as error:
             _log_unpublished(one.table, commits, error)
+            if isinstance(error, Occupied):
+                occupied = occupied or error
         else:
+            tables.add(one.commit.table_id)
             if commits:
                 made.append((one, commits))
-    if not made:
-        return frozenset()
+    if made:
+        _note(ledger, made)
+    return Publication(frozenset(tables), occupied)
+
+
+def _note(ledger: Ledger, made: Sequence[tuple[Newest, Sequence[TableCommit]]]) -> None:
+    """Notes what was published, and tidies up after it; what fails is logged."""
     try:
-        ledger.publishes({one.commit.table_id: commits[-1].version for one, commits in made})
+        ledger.publishes({one.commit.table_id: _versions(commits) for one, commits in made})
     except Exception as error:
         for one, commits in made:
             _log_unpublished(one.table, commits, error)
-        return frozenset()
+        return
     for one, commits in made:
         try:
             _tidy(one.store, commits)
         except Exception as error:
             _log.info("%s: a staged commit was left behind: %s", one.table, error)
-    return frozenset(one.commit.table_id for one, _ in made)
 
 
 def publish_pending(store: Store, ledger: Ledger, table_id: str, *, table: str) -> Head | None:
@@ -114,13 +181,25 @@ def publish_pending(store: Store, ledger: Ledger, table_id: str, *, table: str) 
     return Head(version=head.version)
 
 
-def _with_those_before(ledger: Ledger, newest: Newest) -> Sequence[TableCommit]:
-    """The commit and those before it that aren't published; none when the table was dropped."""
+def _with_those_before(ledger: Ledger, newest: Newest) -> Sequence[TableCommit] | None:
+    """The commit and those before it that aren't published; None when the table was dropped.
+
+    The ledger alone knows which are: a file at a version may be anybody's. Others may have
+    published all of them meanwhile. Where the file before is missing, a dropped table's folder was
+    cleared away.
+    """
     commit = newest.commit
-    if commit.version == 0 or newest.store.head(commit_path(commit.version - 1)) is not None:
+    before = commit.version - 1
+    if before < 0 or (
+        newest.published == before and newest.store.head(commit_path(before)) is not None
+    ):
         return (commit,)
     head = ledger.head(commit.table_id)
-    return () if head is None else head.pending
+    return None if head is None else head.pending
+
+
+def _versions(commits: Sequence[TableCommit]) -> Versions:
+    return Versions(commits[0].version, commits[-1].version)
 
 
 def _tidy(store: Store, commits: Sequence[TableCommit]) -> None:
@@ -135,7 +214,11 @@ def _log_unpublished(table: str, commits: Sequence[TableCommit], error: Exceptio
     _log.warning("%s: committed, but not published yet: %s: %s", table, versions, error)
 
 
-def _publish(store: Store, commit: TableCommit, table: str) -> None:
+def put_ratified(store: Store, commit: TableCommit, table: str) -> None:
+    """Makes the file of a ratified commit, those before it being there.
+
+    Raises Occupied when another commit's file is there, Unavailable when replies were lost.
+    """
     path, content = commit_path(commit.version), content_of(store, commit)
     for _ in range(_PUTS):
         if store.put_if_absent(path, content) is PutOutcome.CREATED:
@@ -145,11 +228,6 @@ def _publish(store: Store, commit: TableCommit, table: str) -> None:
         except FileNotFoundError:
             continue  # the reply was lost, and so was the request
         if found != content:
-            raise CorruptTable(
-                f"{table}: {path} holds another commit than the one that the lake's catalog "
-                f"ratified as version {commit.version}: a writer that doesn't know the table "
-                "feature txlakeCatalog wrote it. Move the file away; the ratified commit is in "
-                "the catalog, and is published when the table is used next"
-            )
+            raise _occupied(table, commit.version, found)
         return
     raise Unavailable(f"{table}: {path}: the replies to {_PUTS} puts were lost")

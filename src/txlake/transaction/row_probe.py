@@ -144,7 +144,7 @@ class FileProbe:
 
     def _is_doubtful(self, kind: Primitive, parquet: pq.ParquetFile) -> bool:
         """Whether Spark may read other values than pyarrow, or in another column."""
-        if self._snapshot.properties.column_mapping_mode == "id":
+        if self._snapshot.column_mapping_mode == "id":
             return True
         known = parquet.metadata.metadata or {}
         is_old = any(key in known for key in _LEGACY) or _OLD_SPARK.match(known.get(_SPARK, b""))

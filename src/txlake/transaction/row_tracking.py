@@ -16,8 +16,10 @@ from txlake.errors import InvalidRequest
 from txlake.log.snapshot import ROW_TRACKING_DOMAIN, Snapshot
 from txlake.protocol.actions import Action, Add, DomainMetadata, Metadata, Protocol, Remove
 from txlake.protocol.features import supported_features
+from txlake.protocol.properties import is_true
 
 ENABLE = "delta.enableRowTracking"
+SUSPENDED = "delta.rowTrackingSuspended"
 ROW_ID_COLUMN = "delta.rowTracking.materializedRowIdColumnName"
 COMMIT_VERSION_COLUMN = "delta.rowTracking.materializedRowCommitVersionColumnName"
 PRESERVED_TAG = "delta.rowTracking.preserved"
@@ -42,11 +44,22 @@ def num_records(stats: str | None) -> int | None:
 
 def is_enabled(configuration: Mapping[str, str]) -> bool:
     """Whether every row has an id that readers may rely on."""
-    return configuration.get(ENABLE, "false").strip().lower() == "true"
+    return is_true(configuration, ENABLE)
+
+
+def contradiction(configuration: Mapping[str, str]) -> str | None:
+    """What is wrong where row ids are relied upon, and yet not assigned; None: nothing."""
+    if not (is_enabled(configuration) and is_true(configuration, SUSPENDED)):
+        return None
+    return (
+        f"{ENABLE!r} and {SUSPENDED!r} are both 'true', so that rows would be written without the "
+        f"ids on which readers rely; set {SUSPENDED!r} to 'false' (every row then gets an id), or "
+        f"{ENABLE!r} to 'false' [DELTA_ROW_TRACKING_ILLEGAL_PROPERTY_COMBINATION]"
+    )
 
 
 def _assigns(protocol: Protocol, configuration: Mapping[str, str]) -> bool:
-    suspended = configuration.get("delta.rowTrackingSuspended", "false").strip().lower() == "true"
+    suspended = is_true(configuration, SUSPENDED)
     return "rowTracking" in supported_features(protocol) and not suspended
 
 
@@ -123,7 +136,8 @@ def _unnumbered(
     sets_metadata = any(isinstance(action, Metadata) for action in actions)
     if previous.version < 0 or not sets_metadata or not is_enabled(metadata.configuration):
         return ()
-    if is_enabled(previous.metadata.configuration):
+    before = previous.metadata.configuration
+    if is_enabled(before) and _assigns(previous.protocol, before):
         return ()
     touched = {action.path for action in actions if isinstance(action, Add | Remove)}
     return tuple(

@@ -7,154 +7,116 @@ change. Source: PROTOCOL.md, "Change Metadata", "Protocol Evolution", "Column Ma
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 
 from txlake.errors import CorruptTable, InvalidRequest
+from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Metadata, Protocol
-from txlake.protocol.column_mapping import (
-    MAX_ID_PROPERTY,
-    MODE_PROPERTY,
-    all_fields,
-    assign_column_ids,
-)
+from txlake.protocol.column_mapping import all_fields
 from txlake.protocol.features import protocol_for, supported_features
-from txlake.protocol.properties import TableProperties, stored_configuration
-from txlake.protocol.schema_rules import check_duplicates
-from txlake.protocol.types import (
-    PHYSICAL_NAME,
-    Field,
-    Primitive,
-    Struct,
-    parse_schema,
-    schema_to_string,
+from txlake.protocol.mapping_change import (
+    Mapping,
+    check_mapped,
+    mode_of,
+    with_mapping,
+    with_mapping_back,
 )
+from txlake.protocol.properties import is_understood, not_understood, stored_configuration
+from txlake.protocol.schema_rules import validate_schema
+from txlake.protocol.types import parse_schema
 from txlake.transaction import row_tracking
-
-_CHARACTERS_REFUSED = " ,;{}()\n\t="
-_MODE_CHANGES = {("none", "name"), ("name", "none"), ("id", "none")}
-
-
-def mode_of(metadata: Metadata) -> str:
-    """How the metadata maps columns: `none`, `name` or `id`."""
-    return metadata.configuration.get(MODE_PROPERTY, "none").strip().lower()
 
 
 def whole_metadata(
-    metadata: Metadata, previous: Metadata | None, new_id: Callable[[], str], *, table: str
+    metadata: Metadata,
+    before: Snapshot | None,
+    new_id: Callable[[], str],
+    *,
+    replaces: bool = False,
+    brings_back: bool = False,
+    table: str,
 ) -> Metadata:
     """The metadata with ids and physical names for mapped columns, and names for hidden ones.
 
-    What asks for a protocol (`delta.feature.*`) is not stored. Columns that were there before the
-    table mapped columns keep their names in data files. `previous` is None for a new table. Raises
-    InvalidRequest for metadata that a table can't have.
+    What asks for a protocol (`delta.feature.*`) is not stored. `before` is None for a new table;
+    `replaces`: none of its files stays; `brings_back`: only those stay that the metadata was in
+    force for. What a table has already, and another engine may have left
+    wrong, is in the way of no change that doesn't touch it.
+
+    Raises InvalidRequest for metadata that a table can't have, or that can't follow on what it has.
     """
-    _check_readable(metadata, table)
+    previous = None if before is None else before.metadata
+    _check_values(metadata, previous, table)
     configuration = stored_configuration(metadata.configuration)
     changed = msgspec.structs.replace(metadata, configuration=configuration)
+    _check_schema(changed, None if replaces else previous, table)
+    if brings_back:
+        assert previous is not None, "an earlier version is the same table's"
+        changed = with_mapping_back(changed, previous, new_id, table=table)
+    else:
+        mapping = None if before is None else Mapping(_mode_in_force(before), before.metadata)
+        changed = with_mapping(changed, mapping, new_id, replaces=replaces, table=table)
+    _check_mapping(changed, previous, table)
     changed = row_tracking.with_columns(changed, iter(new_id, None))
-    if mode_of(metadata) != "none":
-        changed = _with_ids(changed, previous, new_id)
-    _check(changed, previous, table)
+    _check_row_tracking(changed, previous, table)
     return metadata if changed == metadata else changed
 
 
-def _check_readable(metadata: Metadata, table: str) -> None:
-    try:
-        parse_schema(metadata.schema_string)
-        TableProperties.parse(metadata.configuration, table=table)
-    except CorruptTable as error:
-        raise InvalidRequest(f"{table}: metaData: {error}") from error
+def _check_values(metadata: Metadata, previous: Metadata | None, table: str) -> None:
+    known = {} if previous is None else previous.configuration
+    for key, text in metadata.configuration.items():
+        if known.get(key) != text and not is_understood(key, text):
+            raise InvalidRequest(str(not_understood(table, key, text)))
     if metadata.format.provider.lower() != "parquet":
         raise InvalidRequest(
             f"{table}: metaData: format {metadata.format.provider!r}; expected parquet"
         )
 
 
-def _with_ids(metadata: Metadata, previous: Metadata | None, new_id: Callable[[], str]) -> Metadata:
-    schema = parse_schema(metadata.schema_string)
-    start = max(_max_id(metadata), 0 if previous is None else _max_id(previous))
-    keep = previous is not None and mode_of(previous) == "none"
-    mapped, highest = assign_column_ids(schema, start, new_id, keep_names=keep)
-    return msgspec.structs.replace(
-        metadata,
-        schema_string=metadata.schema_string if mapped == schema else schema_to_string(mapped),
-        configuration={**metadata.configuration, MAX_ID_PROPERTY: str(highest)},
-    )
+def _mode_in_force(before: Snapshot) -> str | None:
+    try:
+        return before.column_mapping_mode
+    except CorruptTable:
+        return None
 
 
-def _max_id(metadata: Metadata) -> int:
-    text = metadata.configuration.get(MAX_ID_PROPERTY, "")
-    return int(text) if text.isdecimal() else 0
-
-
-def _check(metadata: Metadata, previous: Metadata | None, table: str) -> None:
-    schema = parse_schema(metadata.schema_string)
-    check_duplicates(schema, table)
-    _check_partitioning(schema, metadata.partition_columns, table)
-    mode, before = mode_of(metadata), "none" if previous is None else mode_of(previous)
-    if previous is not None and mode != before and (before, mode) not in _MODE_CHANGES:
-        raise InvalidRequest(
-            f"{table}: column mapping can't change from {before!r} to {mode!r}; "
-            "an existing table can only turn it on by name"
-        )
-    if mode == "none":
-        _check_names(schema, previous, table)
-    else:
-        _check_mapping(schema, table)
-
-
-def _check_partitioning(schema: Struct, columns: Sequence[str], table: str) -> None:
-    twice = [name for name, count in Counter(columns).items() if count > 1]
-    if twice:
-        raise InvalidRequest(f"{table}: partitioned twice by {', '.join(twice)}")
-    for name in columns:
-        item = next((item for item in schema if item.name == name), None)
-        if item is None:
-            raise InvalidRequest(
-                f"{table}: partition column {name!r} is not in the schema; "
-                f"its columns: {', '.join(schema.names) or 'none'}"
-            )
-        if not isinstance(item.type, Primitive) or item.type.name in ("variant", "void"):
-            raise InvalidRequest(
-                f"{table}: partition column {name!r}: a partition column must have a plain type"
-            )
-
-
-def _check_names(schema: Struct, previous: Metadata | None, table: str) -> None:
-    """Names that data files can't have; columns that are there already may have them."""
-    known = set[str]()
+def _check_schema(metadata: Metadata, previous: Metadata | None, table: str) -> None:
+    """Names and partition columns; columns that are there already may have odd names."""
+    try:
+        schema = parse_schema(metadata.schema_string)
+    except CorruptTable as error:
+        raise InvalidRequest(f"{table}: metaData: {error}") from error
+    known: frozenset[str] = frozenset()
     if previous is not None:
-        known = {item.name for item in all_fields(parse_schema(previous.schema_string))}
-    for item in all_fields(schema):
-        found = next((sign for sign in _CHARACTERS_REFUSED if sign in item.name), None)
-        if not item.name or (found is not None and item.name not in known):
-            raise InvalidRequest(
-                f"{table}: column {item.name!r}: "
-                + (f"{found!r} can't be in a name" if item.name else "a column needs a name")
-                + "; rename it, or set delta.columnMapping.mode to 'name'"
-            )
+        if _shape(previous) == _shape(metadata):
+            return
+        known = frozenset(item.name for item in all_fields(parse_schema(previous.schema_string)))
+    mapped = mode_of(metadata) != "none"
+    try:
+        validate_schema(schema, metadata.partition_columns, mapped=mapped, known=known)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{table}: {error}") from error
 
 
-def _check_mapping(schema: Struct, table: str) -> None:
-    fields = tuple(all_fields(schema))
-    ids = [item.column_id for item in fields]
-    if len(set(ids)) < len(ids) or None in ids:
-        raise InvalidRequest(f"{table}: two columns share one column id; ids must be unique")
-    for names in (_physical(item) for item in (schema, *_structs(fields))):
-        twice = next((name for name, count in Counter(names).items() if count > 1), None)
-        if twice is not None:
-            raise InvalidRequest(f"{table}: two columns share the physical name {twice!r}")
+def _shape(metadata: Metadata) -> tuple[object, ...]:
+    return metadata.schema_string, metadata.partition_columns, mode_of(metadata)
 
 
-def _structs(fields: Sequence[Field]) -> tuple[Struct, ...]:
-    return tuple(item.type for item in fields if isinstance(item.type, Struct))
+def _check_mapping(metadata: Metadata, previous: Metadata | None, table: str) -> None:
+    if mode_of(metadata) in (None, "none"):
+        return
+    if previous is None or _shape(previous) != _shape(metadata):
+        check_mapped(parse_schema(metadata.schema_string), table=table)
 
 
-def _physical(struct: Struct) -> list[str]:
-    return [str(item.metadata.get(PHYSICAL_NAME)) for item in struct]
+def _check_row_tracking(metadata: Metadata, previous: Metadata | None, table: str) -> None:
+    """A contradiction that is there already only keeps files from being written."""
+    wrong = row_tracking.contradiction(metadata.configuration)
+    was_wrong = previous is not None and row_tracking.contradiction(previous.configuration)
+    if wrong is not None and not was_wrong:
+        raise InvalidRequest(f"{table}: {wrong}")
 
 
 def protocol_to_set(

@@ -7,9 +7,8 @@ commit is the commit loop's. Nothing here starts Spark.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from txlake.errors import CorruptTable, InvalidRequest
@@ -32,6 +31,7 @@ from txlake.transaction.commit_times import CommitTimes
 from txlake.transaction.governed import Governed, GovernedFiles, LogFiles, came_later
 from txlake.transaction.history import HistoryRow, history_row
 from txlake.transaction.log_reading import LogReader
+from txlake.transaction.turns import Turns
 from txlake.transaction.vectors import Elsewhere
 
 _log = logging.getLogger(__name__)
@@ -82,27 +82,21 @@ class TableLog:
         # the old versions: threads may share a log.
         self._latest: tuple[Snapshot, LogEntry | None] | None = None
         self._old: Mapping[int, Snapshot] = {}
-        self._turn = threading.Lock()
+        self._turns = Turns(system)
         self.governed = governed
         self.elsewhere = elsewhere
         self._governed: GovernedFiles | None = None
         if governed is not None:
-            self._governed = GovernedFiles(store, governed, self.name, self._turn.locked)
+            self._governed = GovernedFiles(store, governed, self.name, self._turns.is_taken)
         self._files: LogFiles = self._governed or store
         self._reader = LogReader(self._files, self.name)
 
-    @contextmanager
-    def turn(self) -> Iterator[bool]:
+    def turn(self) -> AbstractContextManager[bool]:
         """The turn to commit among the threads that share this log; whether it was got in time.
 
         Who commits without it is no less right, and may lose the version to another.
         """
-        is_mine = self._turn.acquire(timeout=self.settings.retry.queue_ms_max / 1000)
-        try:
-            yield is_mine
-        finally:
-            if is_mine:
-                self._turn.release()
+        return self._turns.turn(self.settings.retry.queue_ms_max)
 
     def exists(self) -> bool:
         """Whether there is a Delta table: anything of one in `_delta_log`, damaged or not.
@@ -119,6 +113,12 @@ class TableLog:
         return any(isinstance(name, CommitFile | ClassicCheckpoint) for name in names) or (
             not self.listing().is_empty
         )
+
+    def require_published(self) -> None:
+        """Raises CorruptTable when a governed log lacks the file that it should end with."""
+        if self._governed is not None:
+            self._governed.refresh()
+            list(self._governed.list(LOG_FOLDER))
 
     @property
     def newest_known(self) -> int:
@@ -172,13 +172,16 @@ class TableLog:
     def at_sequence(self, sequence: int) -> Snapshot:
         """The table at an instant of its lake; one without a ledger has none: its newest version.
 
-        Raises MetadataChangedException when it wasn't in the lake then.
+        Raises MetadataChangedException when it wasn't in the lake then, CorruptTable when its log
+        has versions that the lake doesn't know.
         """
         if self.governed is None:
             return self.latest()
         version = self.governed.ledger.version_at(self.governed.table_id, sequence)
         if version is None or version < 0:
             raise came_later(self.governed, self.name, sequence)
+        if self._governed is not None and version >= self.newest_known:
+            self._governed.check_newest(version)
         return self.snapshot(version)
 
     def snapshot(
@@ -245,7 +248,7 @@ class TableLog:
         info = next((action for action in actions if isinstance(action, CommitInfo)), None)
         time = None
         if info is not None:
-            time = info.number("inCommitTimestamp") or info.number("timestamp")
+            time = info.in_commit_timestamp_ms or info.number("timestamp")
         if time is None:
             stored = self._files.head(path)
             time = 0 if stored is None else stored.modified_ms
@@ -384,7 +387,7 @@ class TableLog:
             info = self.commit_info(version)
         except FileNotFoundError:
             return None
-        return None if info is None else info.number("inCommitTimestamp")
+        return None if info is None else info.in_commit_timestamp_ms
 
 
 def _as_stored(snapshot: Snapshot, entry: LogEntry | None) -> Snapshot:

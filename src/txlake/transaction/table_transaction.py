@@ -12,7 +12,7 @@ from txlake.conflict.context import RowProbe
 from txlake.conflict.footprint import Footprint, Read, ReadKind
 from txlake.conflict.granularity import Granularity, coarsest, parse_granularity
 from txlake.conflict.levels import Level, checked_at, parse_level, strictest
-from txlake.errors import InvalidRequest
+from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action
@@ -101,16 +101,32 @@ class TableTransaction:
         """Whether any row of the table was read, or is taken away, which looks at it."""
         return self._footprint().read_anything
 
+    def raise_level(self, level: Level) -> None:
+        """Asks for a level beside what was asked for before; the strictest of them counts."""
+        self._asked = level if self._asked is None else strictest(self._asked, level)
+
     @property
     def level(self) -> Level:
-        """The strictest of what the table and the transaction ask for."""
-        text = self._view.properties.isolation_level
+        """The strictest of what the table and the transaction ask for.
+
+        Serializable where the table asks for something that isn't understood.
+        """
+        try:
+            text = self._view.properties.isolation_level
+        except CorruptTable:
+            return Level.SERIALIZABLE
         return strictest(None if text is None else parse_level(text), self._asked)
 
     @property
     def granularity(self) -> Granularity:
-        """The coarsest of what the table and those around it ask for."""
-        own = parse_granularity(self._view.properties.conflict_granularity)
+        """The coarsest of what the table and those around it ask for.
+
+        The whole table where it asks for something that isn't understood.
+        """
+        try:
+            own = parse_granularity(self._view.properties.conflict_granularity)
+        except CorruptTable:
+            return Granularity.TABLE
         return coarsest(own, self._asked_granularity)
 
     # Reads
@@ -182,15 +198,20 @@ class TableTransaction:
         parameters: Mapping[str, object] | None = None,
         metrics: Mapping[str, int] | None = None,
         tags: Mapping[str, str] | None = None,
+        brings_back: bool = False,
     ) -> None:
-        """Adds a statement's changes.
+        """Adds a statement's changes; `brings_back` as in `Change`.
 
         Raises InvalidRequest for actions that can't be committed and UnsupportedFeature when the
         table would need a feature that txlake doesn't write; nothing is staged then.
         """
         self._require_open()
         whole = completed(
-            actions, self._view, self.log.system, may_drop_features=operation in _DROPPING
+            actions,
+            self._view,
+            self.log.system,
+            may_drop_features=operation in _DROPPING,
+            brings_back=brings_back,
         )
         validated(whole, self._view, operation=operation)
         statement = _Statement(

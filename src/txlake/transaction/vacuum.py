@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import posixpath
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import chain
@@ -17,7 +17,7 @@ from txlake.conflict.footprint import Footprint
 from txlake.conflict.levels import Level
 from txlake.errors import InvalidRequest, OutcomeUnknown, TxlakeError, Unavailable
 from txlake.log.snapshot import Snapshot
-from txlake.ports import PutOutcome, StoredObject
+from txlake.ports import OpenTransactions, PutOutcome, StoredObject
 from txlake.protocol.actions import Add, DeletionVector, Remove
 from txlake.protocol.deletion_vectors import vector_path
 from txlake.protocol.features import check_writable
@@ -32,13 +32,14 @@ from txlake.transaction.following import Proposal
 from txlake.transaction.governed import Governed
 from txlake.transaction.in_commit_time import commit_time
 from txlake.transaction.lake_commit import Part, commit_together
+from txlake.transaction.staging import tag_of, tags_in
 from txlake.transaction.table_log import TableLog
 
 Begin = Callable[[], AbstractContextManager[str]]
 """Begins a transaction of the lake's catalog and gives its id; leaving ends it."""
 
-OldestBegin = Callable[[], int | None]
-"""When the oldest open transaction began that may own or read files; None when there is none."""
+OthersOpen = Callable[[], OpenTransactions]
+"""Tells which other transactions are open that may own or read files."""
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ def plan_vacuum(
     now_ms: int | None = None,
     *,
     retention_check: bool = True,
-    oldest_begin: OldestBegin | None = None,
+    others_open: OthersOpen | None = None,
 ) -> VacuumPlan:
     """The files below the table that no reader of a version within the retention needs.
 
@@ -87,8 +88,10 @@ def plan_vacuum(
     are younger than it are never in the plan, whoever wrote them, nor are hidden files and folders
     (`_x`, `.x`), other than partitions, change data and deletion vectors, nor other tables below.
 
-    Whatever the retention is, what the transactions may have written or may be reading that are
-    open by `oldest_begin` stays: files since then, and those that were removed since.
+    Whatever the retention and the clocks are, what the transactions have staged that `others_open`
+    tells of stays: their names say whose they are. So does what open transactions may read of a
+    catalog table: what was removed after the version that the oldest of them reads. A path table
+    has no instants: there it is what was written or removed since the oldest of them began.
 
     Raises InvalidRequest when the retention is negative, or shorter than the table's (unless
     `retention_check` is off: then running readers and writers may lose their files), and
@@ -109,17 +112,34 @@ def plan_vacuum(
         )
     before = (log.system.now_ms() if now_ms is None else now_ms) - retention
     candidates, folders = _candidates(log, snapshot, before)
-    # Asked last: who begins after this has later files, and reads this version or a later one.
-    begin = None if oldest_begin is None else oldest_begin()
-    if begin is not None:
-        before = min(before, begin - _SKEW_MS)
-        candidates = {k: item for k, item in candidates.items() if item.modified_ms < before}
+    # Asked after the files were listed, and before the log is read again: who was open by the
+    # listing and isn't now has committed, which the log says, or never will. Who begins after this
+    # has later files, and reads the snapshot's version or a later one.
+    others = OpenTransactions() if others_open is None else others_open()
+    read_ms = None if others.begin_ms is None else others.begin_ms - _SKEW_MS
+    read_version = None
+    if log.governed is not None:
+        read_version = log.governed.ledger.oldest_read(log.governed.table_id)
+    elif read_ms is not None:
+        before = min(before, read_ms)
     if candidates:
-        needed = _needed(log, snapshot, before, is_longer=retention > least)
-        if begin is not None:
-            needed = chain(needed, _removed_since(log, begin - _SKEW_MS))
+        needed = chain(
+            _needed(log, snapshot, before, is_longer=retention > least),
+            _added_since(log, snapshot.version),
+        )
+        if read_version is not None:
+            needed = chain(needed, _removed_after(log, read_version, snapshot.version))
+        elif read_ms is not None:
+            needed = chain(needed, _removed_since(log, read_ms))
         for path in needed:
             candidates.pop(path, None)
+    tags = frozenset(map(tag_of, others.ids))
+    is_governed = log.governed is not None
+    candidates = {
+        path: item
+        for path, item in candidates.items()
+        if not _may_be_staged(item, tags, read_ms, is_governed=is_governed)
+    }
     return VacuumPlan(
         paths=tuple(sorted(item.path for item in candidates.values())),
         size_bytes=sum(item.size_bytes for item in candidates.values()),
@@ -137,7 +157,7 @@ def vacuum(
     dry_run: bool = False,
     retention_check: bool = True,
     begin: Begin | None = None,
-    oldest_begin: OldestBegin | None = None,
+    others_open: OthersOpen | None = None,
 ) -> VacuumPlan:
     """Deletes what `plan_vacuum` finds, between a VACUUM START and a VACUUM END commit.
 
@@ -146,9 +166,7 @@ def vacuum(
     the store raise, and InvalidRequest for a table that a catalog holds and that was opened by its
     place; when deleting fails, VACUUM END says so.
     """
-    plan = plan_vacuum(
-        log, retention_ms, retention_check=retention_check, oldest_begin=oldest_begin
-    )
+    plan = plan_vacuum(log, retention_ms, retention_check=retention_check, others_open=others_open)
     if dry_run:
         return plan
     default = log.latest().properties.deleted_file_retention_ms
@@ -243,6 +261,32 @@ def _removed_since(log: TableLog, since_ms: int) -> Iterator[str]:
     """
     for remove in _removes_since(log, since_ms):
         yield from _files_of(log.store.url, remove)
+
+
+def _removed_after(log: TableLog, version: int, newest: int) -> Iterator[str]:
+    """The canonical paths of all files that the versions after one removed, up to `newest`.
+
+    Raises CorruptTable when one of their commits is missing.
+    """
+    for commit in log.commits(version, newest):
+        for action in commit.actions:
+            if isinstance(action, Remove):
+                yield from _files_of(log.store.url, action)
+
+
+def _may_be_staged(
+    item: StoredObject, tags: Set[str], since_ms: int | None, *, is_governed: bool
+) -> bool:
+    """Whether a file may be an open transaction's.
+
+    By its name; by its age where that says nothing, or may be of a transaction that nobody knows.
+    """
+    own = tags_in(item.path)
+    if not own.isdisjoint(tags):
+        return True
+    if own and is_governed:
+        return False
+    return since_ms is not None and item.modified_ms >= since_ms
 
 
 def _removes_since(log: TableLog, before_ms: int) -> Iterator[Remove]:

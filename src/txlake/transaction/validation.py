@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from txlake.errors import CorruptTable, InvalidRequest
+from txlake.log.files import canonical_key
 from txlake.log.snapshot import Snapshot
 from txlake.ports import System
 from txlake.protocol.actions import (
@@ -30,8 +31,12 @@ from txlake.protocol.paths import decode_path
 from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.types import Field, Struct
 from txlake.transaction.belonging import DOMAIN, is_governed
-from txlake.transaction.row_tracking import COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
-from txlake.transaction.settings_rules import mode_of, protocol_to_set, whole_metadata
+from txlake.transaction.row_tracking import (
+    COMMIT_VERSION_COLUMN,
+    ROW_ID_COLUMN,
+    contradiction,
+)
+from txlake.transaction.settings_rules import protocol_to_set, whole_metadata
 
 _Setting = TypeVar("_Setting", Metadata, Protocol)
 _STAGEABLE = (Add, Remove, Metadata, Protocol, Txn, DomainMetadata)
@@ -45,22 +50,30 @@ def completed(
     system: System,
     *,
     may_drop_features: bool = False,
+    brings_back: bool = False,
 ) -> tuple[Action, ...]:
     """The actions with what a caller may leave out: column ids, hidden columns, the protocol.
 
-    Raises InvalidRequest for metadata or a protocol that can't be.
+    `brings_back`: as in `Change`. Raises InvalidRequest for metadata or a protocol that can't be.
     """
     table = snapshot.table
     given = _only(actions, Metadata, snapshot)
     protocol = _only(actions, Protocol, snapshot)
-    previous = snapshot.metadata if snapshot.has_metadata else None
-    if given is None and previous is None:
+    before = snapshot if snapshot.has_metadata else None
+    if given is None and before is None:
         raise InvalidRequest(
             f"{table}: there is no table yet: the first commit needs a metaData action"
         )
     metadata = None
     if given is not None:
-        metadata = whole_metadata(given, previous, system.new_id, table=table)
+        metadata = whole_metadata(
+            given,
+            before,
+            system.new_id,
+            replaces=_replaces(given, actions, snapshot),
+            brings_back=brings_back,
+            table=table,
+        )
     wanted = None
     if given is not None or protocol is not None:
         wanted = protocol_to_set(
@@ -73,6 +86,14 @@ def completed(
     rest = [action for action in actions if not isinstance(action, Metadata | Protocol)]
     settings: list[Action] = [action for action in (wanted, metadata) if action is not None]
     return (*settings, *rest)
+
+
+def _replaces(metadata: Metadata, actions: Sequence[Action], snapshot: Snapshot) -> bool:
+    """Whether it is another table's metadata, and no file of the one before stays."""
+    if metadata.id == snapshot.metadata.id:
+        return False
+    removed = {canonical_key(action.key) for action in actions if isinstance(action, Remove)}
+    return all(canonical_key(file.key) in removed for file in snapshot.files.adds())
 
 
 def _only(actions: Sequence[Action], kind: type[_Setting], snapshot: Snapshot) -> _Setting | None:
@@ -130,6 +151,18 @@ class _Request:
 
     def refuse_file(self, file: Add | Remove, found: str) -> InvalidRequest:
         return self.refuse(f"file {decode_path(file.path)!r}: {found}")
+
+
+def settings_are_understood(request: _Request) -> None:
+    """Files come and go only where it is known what the table asks of who writes them.
+
+    What changes settings alone is free, so that they can be mended.
+    """
+    if request.added or request.removed:
+        request.after.properties.require_writable()
+        wrong = contradiction(request.after.metadata.configuration)
+        if wrong is not None:
+            raise request.refuse(wrong)
 
 
 def paths_are_data(request: _Request) -> None:
@@ -225,6 +258,8 @@ def added_files_are_alone(request: _Request) -> None:
 
 def partition_values_fit(request: _Request) -> None:
     """A file has one readable value for each partition column, by its physical name."""
+    if not request.added:
+        return
     after = request.after
     columns = {
         item.physical_name: item for item in after.schema if item.name in after.partition_columns
@@ -283,10 +318,12 @@ def vectors_allowed(request: _Request) -> None:
 
 def statistics_fit(request: _Request) -> None:
     """Statistics are a JSON object, and those of a new file are of the table's columns."""
+    if not request.added:
+        return
     after = request.after
     hidden = {after.metadata.configuration.get(k) for k in (ROW_ID_COLUMN, COMMIT_VERSION_COLUMN)}
     names = {item.physical_name for item in after.schema} | hidden
-    checks_names = bool(after.schema.fields) and mode_of(after.metadata) == "none"
+    checks_names = bool(after.schema.fields) and after.column_mapping_mode == "none"
     for file in request.added:
         found = _statistics(request, file)
         bounds = (found.min_values, found.max_values, found.null_count)
@@ -301,6 +338,8 @@ def statistics_fit(request: _Request) -> None:
 
 def not_null(request: _Request) -> None:
     """No NULL, as far as statistics and partition values show, in a column that takes none."""
+    if not request.added:
+        return
     required = tuple(_required(request.after.schema))
     if not required:
         return
@@ -364,6 +403,7 @@ def _statistics(request: _Request, file: Add) -> FileStatistics:
 
 Rule = Callable[[_Request], None]
 RULES: tuple[Rule, ...] = (
+    settings_are_understood,
     paths_are_data,
     app_ids_once,
     domains_once,

@@ -1,0 +1,393 @@
+"""A catalog table's log and its catalog are brought together again where they went apart.
+
+Owns what stands then. What is published stays: versions that the catalog doesn't know are taken in.
+Where a version has both a ratified commit and another one's file, the ratified commit stands,
+unless that file is txlake's own: it was published for a catalog that knew more than this one does.
+What gives way is set aside in the log's folder, never deleted. Source: DESIGN section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from txlake.errors import CorruptTable, InvalidRequest, Unavailable, UnsupportedFeature
+from txlake.ports import Found, Store, TableCommit
+from txlake.protocol.file_names import (
+    LAST_CHECKPOINT_PATH,
+    LOG_FOLDER,
+    Checksum,
+    ClassicCheckpoint,
+    CommitFile,
+    Compaction,
+    MultiPartCheckpoint,
+    V2Checkpoint,
+    commit_path,
+    list_from,
+    parse_name,
+)
+from txlake.transaction.in_commit_time import is_enabled
+from txlake.transaction.publication import content_of, made_by_txlake, put_ratified
+from txlake.transaction.table_log import TableLog
+
+ASIDE_FOLDER = f"{LOG_FOLDER}/_set_aside"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """A table whose log and catalog agree, once the catalog has noted this.
+
+    Attributes:
+        kept: up to which version the catalog's own versions stay.
+        found: the versions after it, which it has to learn.
+        told: what was done, a sentence each.
+    """
+
+    kept: int
+    found: tuple[Found, ...] = ()
+    told: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Files:
+    """The commits in a log from some version on, and what can't stay beside them."""
+
+    store: Store
+    versions: list[int] = field(default_factory=list)
+    newest_checkpoint: int = -1
+
+    @classmethod
+    def of(cls, store: Store, from_version: int) -> _Files:
+        found = cls(store)
+        listed: set[int] = set()
+        for stored in store.list(LOG_FOLDER, list_from(from_version)):
+            match parse_name(stored.path):
+                case CommitFile(version):
+                    listed.add(version)
+                case (
+                    ClassicCheckpoint(version)
+                    | MultiPartCheckpoint(version)
+                    | V2Checkpoint(version)
+                ):
+                    found.newest_checkpoint = max(found.newest_checkpoint, version)
+                case _:
+                    pass
+        # A listing may not know the newest files yet, or one of them.
+        oldest = max(from_version, 0)
+        version = max([oldest - 1, found.newest_checkpoint, *listed]) + 1
+        gaps = [one for one in range(oldest, version) if one not in listed]
+        listed.update(one for one in gaps if store.head(commit_path(one)) is not None)
+        while store.head(commit_path(version)) is not None:
+            listed.add(version)
+            version += 1
+        found.versions = sorted(listed)
+        return found
+
+    @property
+    def newest(self) -> int:
+        return max([*self.versions, self.newest_checkpoint])
+
+    def bytes_at(self, version: int) -> bytes | None:
+        return self.store.get(commit_path(version)) if version in self.versions else None
+
+
+def newest_of(store: Store, published: int) -> int:
+    """The newest version in a log of which versions up to `published` are known to be there."""
+    return _Files.of(store, published).newest
+
+
+def is_at_odds(
+    store: Store,
+    head: int,
+    published: int,
+    pending: Sequence[TableCommit],
+    *,
+    newest: int | None = None,
+) -> bool:
+    """Whether a table's log has other versions than its catalog, or others' commits.
+
+    `pending` are the commits that may not be published yet; that they aren't is no difference.
+    `newest`: the log's newest version as it was before the catalog was asked, where others may
+    commit meanwhile. Raises CorruptTable when there is no log at all, which can't be settled.
+    """
+    files = _Files.of(store, published)
+    _require_log(store, files, published)
+    if (files.newest if newest is None else newest) > head or files.newest < published:
+        return True
+    return next(_contested(files, pending), None) is not None
+
+
+def settle(
+    log: TableLog,
+    head: int,
+    published: int,
+    pending: Sequence[TableCommit],
+    still: Callable[[], None],
+) -> Settled:
+    """Brings a table's log into the form in which its catalog may take it in.
+
+    `log` is that of the place, without a catalog. Nobody else may write the table meanwhile, which
+    `still` raises for that it isn't so: it is asked before a file goes. When this is cut short, it
+    is done again from the beginning.
+
+    Raises CorruptTable when there is no log at all, Unavailable when the store can't be reached,
+    and FileNotFoundError when a ratified commit's bytes are nowhere.
+    """
+    return _Settling(log, head, published, pending, still).run()
+
+
+def newest_sound(log: TableLog) -> int | None:
+    """The newest version of a log whose catalog is lost, but for what is at its end and is none.
+
+    None for a log without versions, or where the damage isn't at the end alone. A checkpoint of a
+    newer version than any commit was left behind when a dropped table's folder was removed. Raises
+    Unavailable where the store doesn't list a version yet.
+    """
+    files = _Files.of(log.store, 0)
+    if not files.versions or files.newest_checkpoint > files.versions[-1]:
+        return None
+    _require_listed(log, files.versions)
+    for version in reversed(files.versions):
+        if _is_sound(log, version, (version,)):
+            return version
+        if not _is_sound(log, version - 1, ()) and _is_one(log, version):
+            return None
+    return None
+
+
+def cut(log: TableLog, newest: int, still: Callable[[], None]) -> tuple[str, ...]:
+    """Sets aside what a log has after a version, `newest_sound`; what was done, a sentence each.
+
+    `still` as for `settle`.
+    """
+    return _Settling(log, newest, newest, (), still).cut(newest)
+
+
+class _Settling:
+    def __init__(
+        self,
+        log: TableLog,
+        head: int,
+        published: int,
+        pending: Sequence[TableCommit],
+        still: Callable[[], None],
+    ) -> None:
+        self._log = log
+        self._store = log.store
+        self._head = head
+        self._published = published
+        self._pending = pending
+        self._still = still
+        self._told: list[str] = []
+
+    def run(self) -> Settled:
+        files = _Files.of(self._store, self._published)
+        _require_log(self._store, files, self._published)
+        if files.newest < self._published:
+            return self._gone()
+        kept = self._head
+        contested = next(_contested(files, self._pending), None)
+        if contested is not None:
+            commit, found = contested
+            if made_by_txlake(found):
+                kept = commit.version - 1
+                self._give_up(commit.version)
+            else:
+                self._clear(files, commit.version)
+        for commit in self._pending:
+            if commit.version <= kept:
+                put_ratified(self._store, commit, self._log.name)
+        self._log.forget()
+        return Settled(kept=kept, found=self._taken_in(kept), told=tuple(self._told))
+
+    def _gone(self) -> Settled:
+        """The log was put back: what the catalog has beyond it is nowhere any more."""
+        newest = _Files.of(self._store, 0).newest
+        self._give_up(self._published + 1)
+        self._tell(
+            f"{_listed(range(newest + 1, self._published + 1))}: gone with the log's files; the "
+            f"table is at version {newest} again"
+        )
+        return Settled(kept=newest, told=tuple(self._told))
+
+    def _give_up(self, first: int) -> None:
+        """Ratified commits from a version on don't become part of the log."""
+        for commit in self._pending:
+            if commit.version < first:
+                continue
+            try:
+                kept = self._set_aside(commit.version, content_of(self._store, commit))
+            except FileNotFoundError:
+                kept = "nowhere: its staged file is gone"
+            self._tell(
+                f"version {commit.version} as this catalog ratified it ({commit.operation}) was "
+                f"never published, and isn't part of the table; its actions are in {kept}: look "
+                "whether its transaction has to be run again"
+            )
+
+    def _clear(self, files: _Files, first: int) -> None:
+        """Sets aside what is in the log from a version on; the ratified commits come there.
+
+        The first version comes last: as long as it is another's, a recovery that begins anew knows
+        that what follows was built on it.
+        """
+        self._remove_derived(first)
+        for version in sorted((one for one in files.versions if one >= first), reverse=True):
+            data = self._store.get(commit_path(version))
+            ratified = next((one for one in self._pending if one.version == version), None)
+            content = None if ratified is None else content_of(self._store, ratified)
+            if data == content:
+                continue
+            kept = self._set_aside(version, data)
+            if content is None:
+                self._remove([commit_path(version)])
+                self._tell(f"version {version} was no commit of the lake's: it is in {kept} now")
+            else:
+                self._still()
+                self._store.put(commit_path(version), content)
+                self._tell(
+                    f"{commit_path(version)} wasn't the commit that the lake ratified: it is in "
+                    f"{kept} now, and the ratified commit is published"
+                )
+
+    def _remove_derived(self, first: int) -> None:
+        """Takes away checkpoints and the like of states that were never the table's."""
+        derived = [LAST_CHECKPOINT_PATH]
+        for stored in self._store.list(LOG_FOLDER):
+            match parse_name(stored.path):
+                case (
+                    ClassicCheckpoint(version)
+                    | MultiPartCheckpoint(version)
+                    | V2Checkpoint(version)
+                    | Checksum(version)
+                    | Compaction(_, version)
+                ) if version >= first:
+                    derived.append(stored.path)
+                case _:
+                    pass
+        self._remove(derived)
+
+    def _remove(self, paths: Sequence[str]) -> None:
+        self._still()
+        self._store.delete(paths)
+
+    def _set_aside(self, version: int, data: bytes) -> str:
+        # No reader takes a file with such a name for a commit.
+        path = f"{ASIDE_FOLDER}/{version:020d}.{self._log.system.new_id()}.aside"
+        self._store.put(path, data)
+        return path
+
+    def _taken_in(self, kept: int) -> tuple[Found, ...]:
+        """The versions after those that the catalog has, as far as they are sound."""
+        files = _Files.of(self._store, kept + 1)
+        versions = [version for version in files.versions if version > kept]
+        if not versions:
+            return ()
+        _require_listed(self._log, versions)
+        sound = self._sound(versions)
+        if not sound and not _is_sound(self._log, kept, ()):
+            raise CorruptTable(
+                f"{self._log.name}: version {kept}, up to which the catalog knows the table, can't "
+                f"be read, so that versions {versions[0]} to {versions[-1]} can't be judged; "
+                "restore the log's files, then run lake.recover() again"
+            )
+        found = tuple(self._found(version) for version in sound)
+        if found:
+            self._tell(
+                f"{_listed(sound)}, which the catalog didn't have, "
+                f"{'is' if len(sound) == 1 else 'are'} in it now: "
+                f"{', '.join(sorted({one.operation or 'an unnamed operation' for one in found}))}"
+            )
+        self._drop_unsound(versions[len(sound) :])
+        return found
+
+    def cut(self, newest: int) -> tuple[str, ...]:
+        versions = _Files.of(self._store, newest + 1).versions
+        self._drop_unsound([version for version in versions if version > newest])
+        return tuple(self._told)
+
+    def _drop_unsound(self, versions: Sequence[int]) -> None:
+        if not versions:
+            return
+        self._remove_derived(versions[0])
+        for version in reversed(versions):
+            aside = self._set_aside(version, self._store.get(commit_path(version)))
+            self._remove([commit_path(version)])
+            self._tell(f"version {version} can't be read as one: it is in {aside} now")
+        self._log.forget()
+
+    def _sound(self, versions: Sequence[int]) -> Sequence[int]:
+        """The first of these, as long as a table can be read at each."""
+        if _is_sound(self._log, versions[-1], versions):
+            return versions
+        for count in range(len(versions) - 1, 0, -1):
+            if _is_sound(self._log, versions[count - 1], versions[:count]):
+                return versions[:count]
+        return ()
+
+    def _found(self, version: int) -> Found:
+        info = self._log.commit_info(version)
+        if info is None:
+            return Found(version)
+        return Found(version, info.text("txnId"), info.text("operation"))
+
+    def _tell(self, what: str) -> None:
+        self._told.append(f"{self._log.name}: {what}")
+
+
+def _require_listed(log: TableLog, versions: Sequence[int]) -> None:
+    """Raises Unavailable for a version that isn't listed yet: it would seem to be damaged."""
+    listed = log.listing(versions[0]).commits
+    absent = next((version for version in versions if version not in listed), None)
+    if absent is not None:
+        raise Unavailable(
+            f"{log.name}: {commit_path(absent)} is there, and the store doesn't list it; run "
+            "lake.recover() again in a while"
+        )
+
+
+def _is_sound(log: TableLog, version: int, new: Collection[int]) -> bool:
+    """Whether a table can be read at a version, and its time at those that are new."""
+    try:
+        snapshot = log.snapshot(version)
+        if not is_enabled(snapshot.metadata.configuration):
+            return True
+        infos = [log.commit_info(one) for one in new]
+    except UnsupportedFeature:
+        return True  # for who has the feature
+    except (CorruptTable, InvalidRequest):
+        return False
+    times = [None if info is None else info.number("inCommitTimestamp") for info in infos]
+    known = [time for time in times if time is not None]
+    return len(known) == len(times) and known == sorted(set(known))
+
+
+def _is_one(log: TableLog, version: int) -> bool:
+    """Whether a file of the log is a commit in itself, whatever came before it."""
+    try:
+        return log.commit(version) is not None
+    except CorruptTable:
+        return False
+
+
+def _require_log(store: Store, files: _Files, published: int) -> None:
+    if files.newest < published and _Files.of(store, 0).newest < 0:
+        raise CorruptTable(
+            f"there is no log at {store.url} any more; put the folder back, or drop the table"
+        )
+
+
+def _contested(
+    files: _Files, pending: Sequence[TableCommit]
+) -> Iterator[tuple[TableCommit, bytes]]:
+    """The ratified commits at whose versions other bytes are, with those."""
+    for commit in pending:
+        found = files.bytes_at(commit.version)
+        if found is not None and found != content_of(files.store, commit):
+            yield commit, found
+
+
+def _listed(versions: Sequence[int]) -> str:
+    if len(versions) == 1:
+        return f"version {versions[0]}"
+    return f"versions {versions[0]} to {versions[-1]}"

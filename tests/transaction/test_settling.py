@@ -1,0 +1,269 @@
+"""What a recovery sees of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.transaction.log_of import LogOf, add, metadata
+from txlake.errors import CorruptTable, InvalidRequest, Unavailable
+from txlake.ports import Found, StoredObject, TableCommit
+from txlake.protocol.actions import CommitInfo, Protocol, encode_actions
+from txlake.protocol.file_names import commit_path
+from txlake.settings import Settings
+from txlake.storage import open_store
+from txlake.storage.objects import BucketStore
+from txlake.system import System
+from txlake.transaction.checkpointing import write_checkpoint
+from txlake.transaction.commit_info import PRODUCT
+from txlake.transaction.settling import (
+    ASIDE_FOLDER,
+    is_at_odds,
+    newest_of,
+    newest_sound,
+    settle,
+)
+from txlake.transaction.table_log import TableLog
+
+
+def still() -> None:
+    """Nobody else recovers the lake."""
+
+
+class Stale:
+    """A store whose listings don't know a file yet."""
+
+    def __init__(self, inner: BucketStore, hidden: str) -> None:
+        self._inner = inner
+        self._hidden = hidden
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
+        found = self._inner.list(prefix, start_after)
+        return (one for one in found if one.path != self._hidden)
+
+
+def test_a_version_that_isn_t_listed_yet_is_there() -> None:
+    inner = open_store("memory://stale/t")
+    for version in range(3):
+        inner.put(commit_path(version), b"{}")
+    for hidden in (1, 2):
+        store = Stale(inner, commit_path(hidden))  # type: ignore[arg-type]
+        assert newest_of(store, 1) == 2  # type: ignore[arg-type]
+        assert not is_at_odds(store, 2, 2, ())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("last", [1, 2])
+def test_a_version_that_isn_t_listed_yet_isn_t_judged(last: int) -> None:
+    """It isn't damaged because a listing doesn't know it: it was acknowledged, maybe."""
+    inner = open_store(f"memory://unlisted{last}/t")
+    for version in range(last + 1):
+        inner.put(commit_path(version), b"{}")
+    log = TableLog(Stale(inner, commit_path(1)), System(), Settings())  # type: ignore[arg-type]
+    with pytest.raises(Unavailable, match=r"1\.json is there, and the store doesn't list it"):
+        settle(log, 0, 0, (), still)
+    assert [inner.get(commit_path(one)) for one in range(last + 1)] == [b"{}"] * (last + 1)
+
+
+def test_nothing_is_judged_by_a_version_that_can_t_be_read() -> None:
+    inner = open_store("memory://unread/t")
+    for version in range(2):
+        inner.put(commit_path(version), b"{nonsense")
+    with pytest.raises(CorruptTable, match="version 0, up to which the catalog knows the table"):
+        settle(TableLog(inner, System(), Settings()), 0, 0, (), still)
+    assert inner.get(commit_path(1)) == b"{nonsense"
+
+
+# --- what becomes of a log, step by step ----------------------------------------------------------
+
+OURS, THEIRS = f"{PRODUCT}/0.1", "another"
+UNKNOWN = Protocol(
+    min_reader_version=3, min_writer_version=7, reader_features=("x",), writer_features=("x",)
+)
+TIMED = {"delta.enableInCommitTimestamps": "true"}
+CARRIES = Protocol(
+    min_reader_version=1, min_writer_version=7, writer_features=("inCommitTimestamp",)
+)
+
+
+def info(by: str = OURS, **more: object) -> CommitInfo:
+    return CommitInfo({"operation": "WRITE", "engineInfo": by, "timestamp": 1, **more})
+
+
+def content(name: str, by: str = OURS) -> bytes:
+    return encode_actions([info(by), add(name)])
+
+
+def ratified(version: int, name: str, **more: Any) -> TableCommit:
+    given = {"content": content(name), "operation": "WRITE", **more}
+    return TableCommit(table_id="id", version=version, **given)
+
+
+def aside(table: LogOf) -> list[str]:
+    return [path for path in table.paths if path.startswith(ASIDE_FOLDER)]
+
+
+def files(log: TableLog) -> list[str]:
+    return [file.path for file in log.latest().files.adds()]
+
+
+def test_of_a_log_with_a_gap_the_newest_version_is_the_newest_there() -> None:
+    table = LogOf().create()
+    for version in (1, 3):
+        table.commit(version)
+    assert newest_of(table.store, 1) == 3
+
+
+def test_only_other_bytes_at_a_ratified_version_are_at_odds_with_it() -> None:
+    table = LogOf().create()
+    one = ratified(1, "x")
+    assert not is_at_odds(table.store, 1, 0, [one])
+    table.store.put(commit_path(1), content("x"))
+    assert not is_at_odds(table.store, 1, 0, [one])
+    table.store.put(commit_path(1), content("y"))
+    assert is_at_odds(table.store, 1, 0, [one])
+
+
+def test_what_is_ratified_is_published_and_what_was_read_before_forgotten() -> None:
+    table = LogOf().create()
+    for version in (1, 2):
+        table.store.put(commit_path(version), content(f"theirs{version}", THEIRS))
+    table.store.files.pop(commit_path(1))
+    table.store.put(commit_path(1), content("x", THEIRS))
+    log = table.open()
+    assert files(log) == ["x", "theirs2"]
+    settled = settle(log, 3, 0, [ratified(one, f"our{one}") for one in (1, 2, 3)], still)
+    assert (settled.kept, settled.found) == (3, ())
+    assert files(log) == ["our1", "our2", "our3"]
+
+
+def test_what_is_published_already_stays_as_it_is() -> None:
+    """A recovery was cut short after the newer one of two versions."""
+    table = LogOf().create()
+    table.store.put(commit_path(1), content("theirs", THEIRS))
+    table.store.put(commit_path(2), content("our2"))
+    table.store.requests.clear()
+    settle(table.open(), 2, 0, [ratified(1, "our1"), ratified(2, "our2")], still)
+    assert [path.startswith(f"{ASIDE_FOLDER}/{1:020}") for path in aside(table)] == [True]
+    assert ("put", commit_path(2)) not in table.store.requests
+
+
+def test_nothing_is_overwritten_by_whom_another_recovery_overtook() -> None:
+    table = LogOf().create()
+    table.store.put(commit_path(1), content("theirs", THEIRS))
+    asked: list[None] = []
+
+    def overtaken() -> None:
+        asked.append(None)
+        if len(asked) > 1:  # what is derived from versions is gone by then
+            raise Unavailable("another recovery")
+
+    with pytest.raises(Unavailable, match="another recovery"):
+        settle(table.open(), 1, 0, [ratified(1, "our1")], overtaken)
+    assert table.store.get(commit_path(1)) == content("theirs", THEIRS)
+
+
+def test_ratified_commits_before_the_one_that_gives_way_stay() -> None:
+    table = LogOf().create()
+    table.store.put(commit_path(1), content("our1"))
+    table.store.put(commit_path(2), content("newer"))
+    log = table.open()
+    settled = settle(log, 2, 0, [ratified(1, "our1"), ratified(2, "our2")], still)
+    assert settled.kept == 1
+    assert [one.version for one in settled.found] == [2]
+    assert [one for one in settled.told if "version 1" in one] == []
+    assert len(aside(table)) == 1
+    assert files(log) == ["our1", "newer"]
+
+
+@pytest.mark.parametrize("staged", [None, "nowhere.json"])
+def test_what_was_ratified_upon_versions_that_are_gone_is_told(staged: str | None) -> None:
+    table = LogOf().create()
+    pending = ratified(4, "our4", staged=staged, **({"content": None} if staged else {}))
+    settled = settle(table.open(), 4, 3, [pending], still)
+    assert settled.kept == 0
+    given_up, gone = settled.told
+    assert "version 4 as this catalog ratified it (WRITE) was never published" in given_up
+    assert ("its staged file is gone" in given_up) is (staged is not None)
+    assert "versions 1 to 3: gone with the log's files; the table is at version 0" in gone
+    assert len(aside(table)) == (0 if staged else 1)
+
+
+def test_a_log_that_is_gone_is_nothing_to_settle() -> None:
+    with pytest.raises(CorruptTable, match="there is no log"):
+        settle(LogOf().open(), 1, 1, (), still)
+
+
+def test_nothing_sound_after_the_catalogs_version_is_nothing_to_take_in() -> None:
+    table = LogOf().create()
+    for version in (1, 2):
+        table.store.put(commit_path(version), b"{nonsense")
+    checksum = "_delta_log/00000000000000000001.crc"
+    table.store.put(checksum, b"{}")
+    settled = settle(table.open(), 0, 0, (), still)
+    assert (settled.kept, settled.found) == (0, ())
+    assert [one.partition(" can't")[0] for one in settled.told] == ["t: version 2", "t: version 1"]
+    assert len(aside(table)) == 2
+    assert checksum not in table.paths
+
+
+def test_versions_are_judged_by_themselves_where_older_ones_are_gone() -> None:
+    table = LogOf().create().commit(1)
+    write_checkpoint(table.open())
+    table.remove_file(commit_path(0))
+    settled = settle(table.open(), 0, 0, (), still)
+    assert settled.found == (Found(1, None, "WRITE"),)
+
+
+def test_a_version_that_says_nothing_of_itself_is_taken_in() -> None:
+    table = LogOf().create()
+    table.store.put(commit_path(1), encode_actions([add("x")]))
+    assert settle(table.open(), 0, 0, (), still).found == (Found(1),)
+
+
+def test_a_version_that_needs_a_feature_is_for_who_has_it() -> None:
+    table = LogOf().create().commit(1, UNKNOWN)
+    assert [one.version for one in settle(table.open(), 0, 0, (), still).found] == [1]
+
+
+@pytest.mark.parametrize("second", [{}, {"inCommitTimestamp": 7}])
+def test_a_version_whose_time_is_no_later_one_is_set_aside(second: dict[str, Any]) -> None:
+    table = LogOf()
+    table.commit(0, info(inCommitTimestamp=5), CARRIES, metadata(TIMED))
+    table.commit(1, info(inCommitTimestamp=7), add("x")).commit(2, info(**second), add("y"))
+    log = table.open()
+    assert files(log) == ["x", "y"]
+    assert [one.version for one in settle(log, 0, 0, (), still).found] == [1]
+    assert files(log) == ["x"]
+    with pytest.raises(InvalidRequest, match="version 2"):
+        log.snapshot(2)
+
+
+# --- a log whose catalog is lost ------------------------------------------------------------------
+
+
+def test_a_checkpoint_beyond_all_commits_is_what_was_left_of_a_table() -> None:
+    table = LogOf().create().commit(1).commit(2)
+    write_checkpoint(table.open())
+    assert newest_sound(table.open()) == 2
+    table.remove_file(commit_path(2))
+    assert newest_sound(table.open()) is None
+    assert newest_sound(LogOf().open()) is None
+
+
+def test_a_version_that_isn_t_listed_yet_isn_t_taken_for_damage() -> None:
+    table = LogOf().create().commit(1)
+    log = TableLog(Stale(table.store, commit_path(1)), table.clock, Settings())  # type: ignore[arg-type]
+    with pytest.raises(Unavailable, match=r"1\.json is there, and the store doesn't list it"):
+        newest_sound(log)
+
+
+def test_a_first_version_that_is_none_leaves_nothing() -> None:
+    for data in (b"{nonsense", content("x")):
+        table = LogOf()
+        table.store.put(commit_path(0), data)
+        assert newest_sound(table.open()) is None

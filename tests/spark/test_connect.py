@@ -11,6 +11,8 @@ import pytest
 
 from tests.connect_port import connect_port
 
+pytestmark = pytest.mark.timeout(1800)
+
 PROGRAM = """
 import sys
 sys.path[:0] = [sys.argv[1], sys.argv[2]]
@@ -57,6 +59,9 @@ print(t.rows())
 refused(lambda: t.run("INSERT INTO t SELECT 5000L, 'x', 1L"), "CHECK constraint c")
 refused(lambda: t.run("UPDATE t SET id = nope"), "nope")
 refused(lambda: t.run("UPDATE t SET v = CAST(CAST(v AS INT) AS STRING)"), "CAST_INVALID_INPUT")
+refused(lambda: t.run("UPDATE t SET id = (SELECT explode(array(1L, 2L)))"), "SCALAR_SUBQUERY_TOO")
+refused(lambda: t.run("UPDATE t SET id = (SELECT max(CAST(concat('x', id) AS LONG)) "
+                      "FROM range(2))"), "CAST_INVALID_INPUT")
 refused(lambda: t.run("INSERT INTO t SELECT 1e30D, 'x', 1L"), "column 'id' is long")
 refused(lambda: t.run("MERGE INTO t USING (SELECT explode(array(1L, 1L)) id) s ON t.id = s.id "
                       "WHEN MATCHED THEN UPDATE SET v = 'x'"), "2 source rows match")

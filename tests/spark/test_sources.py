@@ -19,7 +19,8 @@ GATEWAY = re.compile(
 # Where it is asked first whether the session is Connect's: which Python the workers are; settings
 # for one read or write that no other thread sees; how many tasks run at once; how large Spark
 # thinks rows are; columns of its own for a plan that is kept; what a Column is made of, which one
-# of Connect doesn't show; what Ctrl-C ends at the command line.
+# of Connect doesn't show; what Ctrl-C ends at the command line; how the JVM logs;
+# whether Spark was stopped.
 ALLOWED = {
     'column = getattr(getattr(expression, "column", None), "_jc", None)',
     "context = spark.sparkContext",
@@ -31,6 +32,8 @@ ALLOWED = {
     "renamed = frame._jdf.toDF(self.names)",
     "plan = frame._jdf.queryExecution().optimizedPlan()",
     "session = classic._jsparkSession",
+    "log4j = classic._jvm.org.apache.logging.log4j",
+    "return bool(context and context._gateway and context._active_spark_context is None)",
     "session = classic._jsparkSession.cloneSession()",
 }
 

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark import SparkContext
 from pyspark.errors import (
     AnalysisException,
     ArithmeticException,
     PySparkException,
+    PySparkTypeError,
     PythonException,
     SparkRuntimeException,
+    SparkUpgradeException,
 )
 
 from tests.spark.tables import table
@@ -87,7 +90,119 @@ CASES: list[tuple[type[PySparkException], str, type[TxlakeError], str]] = [
         "Python code in a Spark task failed: ZeroDivisionError: division by zero",
     ),
     (PySparkException, "Job aborted due to stage failure", Unavailable, "could not run"),
+    (
+        SparkUpgradeException,
+        "[INCONSISTENT_BEHAVIOR_CROSS_VERSION.X] Fail to recognize 'YYYY'. SQLSTATE: 42K0B",
+        InvalidRequest,
+        "refused the statement: [INCONSISTENT_BEHAVIOR_CROSS_VERSION.X] Fail to recognize 'YYYY'.",
+    ),
+    (PySparkException, "[NO_ACTIVE_SESSION] No active Spark session found.", Unavailable, "could"),
+    (PySparkTypeError, "[NOT_STR] Argument `x` should be a str.", InvalidRequest, "[NOT_STR] Arg"),
+    (PySparkException, "", Unavailable, "could not run the statement: Raised"),
+    (AnalysisException, "", InvalidRequest, "refused the statement: Raised"),
 ]
+
+FAILED = "An error occurred while calling o1.getResult.\n: org.apache.spark.SparkException: "
+AWAITED = f"{FAILED}Exception thrown in awaitResult: \n\tat org.apache\nCaused by: "
+ABORTED = f"{FAILED}Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times, most "
+LOST = f"{ABORTED}recent failure: Lost task 0.0 in stage 1.0 (TID 1) (host executor driver): "
+WRAPPED: list[tuple[str, type[TxlakeError], str]] = [
+    (
+        f"{FAILED}[SCALAR_SUBQUERY_TOO_MANY_ROWS] More than one row. SQLSTATE: 21000\n\tat x",
+        InvalidRequest,
+        "t: Spark refused the statement: [SCALAR_SUBQUERY_TOO_MANY_ROWS] More than one row.",
+    ),
+    (
+        f"{AWAITED}org.apache.spark.SparkNumberFormatException: [CAST] 'x'. SQLSTATE: 22018",
+        InvalidRequest,
+        "t: Spark refused the statement: [CAST] 'x'.",
+    ),
+    (
+        f"{AWAITED}org.apache.spark.SparkRuntimeException: [USER_RAISED_EXCEPTION] no SQLSTATE: P1",
+        InvalidRequest,
+        "t: no; nothing was written",
+    ),
+    (
+        (
+            f"{AWAITED}org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] An "
+            "exception was thrown from the Python worker: Traceback\nLookupError: mine\n"
+        ),
+        InvalidRequest,
+        "t: Python code in a Spark task failed: LookupError: mine",
+    ),
+    (
+        AWAITED + MISSING.partition("\n: ")[2],
+        CorruptTable,
+        "t: data file file:///data/t/part-1.parquet is in the log but not in the store",
+    ),
+    (
+        (
+            f"{FAILED}[TASK_WRITE_FAILED] Task failed. SQLSTATE: 58030\n\tat x\nCaused by: "
+            "org.apache.spark.SparkArithmeticException: [DIVIDE_BY_ZERO] by 0. SQLSTATE: 22012"
+        ),
+        InvalidRequest,
+        "[DIVIDE_BY_ZERO] by 0.",
+    ),
+    (
+        (
+            f"{FAILED}[TASK_WRITE_FAILED] Task failed. SQLSTATE: 58030\n\tat x\nCaused by: "
+            "java.net.SocketException: reset"
+        ),
+        Unavailable,
+        "[TASK_WRITE_FAILED] Task failed.",
+    ),
+    (
+        (
+            f"{FAILED}[INTERNAL_ERROR] a bug. SQLSTATE: XX000\n\tat x\nCaused by: "
+            "java.lang.NullPointerException\n\tat x"
+        ),
+        InvalidRequest,
+        "[INTERNAL_ERROR] a bug.",
+    ),
+    (f"{FAILED}[INTERNAL_ERROR_NETWORK] reset. SQLSTATE: XX000", Unavailable, "could not run"),
+    (f"{FAILED}[SPARK_JOB_CANCELLED] stopped. SQLSTATE: XXKDA", Unavailable, "could not run"),
+    (f"{FAILED}[UNABLE_TO_ACQUIRE_MEMORY] 8 bytes. SQLSTATE: 53200", Unavailable, "8 bytes"),
+    (f"{FAILED}[INVALID_HANDLE.SESSION_CLOSED] gone. SQLSTATE: HY000", Unavailable, "gone"),
+    (f"{LOST}ExecutorLostFailure (executor 1 exited)", Unavailable, "ExecutorLostFailure"),
+    (f"{LOST}TaskKilled (another attempt succeeded)", Unavailable, "TaskKilled"),
+    (f"{LOST}java.lang.OutOfMemoryError: Java heap space\n\tat x", Unavailable, "Java heap space"),
+    (f"{LOST}java.net.ConnectException: refused", Unavailable, "ConnectException: refused"),
+    (
+        f'{LOST}java.lang.NumberFormatException: For input string: "x"\n\tat x',
+        InvalidRequest,
+        'NumberFormatException: For input string: "x"',
+    ),
+    (f"{AWAITED}java.lang.NullPointerException\n\tat x", InvalidRequest, "NullPointerException"),
+    (
+        f"{LOST}java.io.IOException: No space left on device\n\tat x",
+        InvalidRequest,
+        "the table's files can't be written: No space left on device; free space",
+    ),
+    (
+        (
+            f"{FAILED}x\n\tat x\nCaused by: java.lang.RuntimeException: java.lang."
+            "ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found\n\tat x"
+        ),
+        InvalidRequest,
+        "Spark has no client for this place",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "wanted", "message"), WRAPPED)
+def test_the_root_cause_of_an_error_of_the_gateway_decides(
+    text: str, wanted: type[TxlakeError], message: str
+) -> None:
+    class Raised(Exception):
+        __module__ = "py4j.protocol"
+
+    with pytest.raises(wanted) as caught, spark_errors("t"):
+        raise Raised(text)
+    assert type(caught.value) is wanted
+    assert message in str(caught.value)
+    for noise in ("SQLSTATE", "\tat ", "o1.getResult"):
+        assert noise not in str(caught.value)
+    assert str(caught.value).rstrip()[-1] != ":"
 
 
 @pytest.mark.parametrize(("kind", "text", "wanted", "message"), CASES)
@@ -124,11 +239,51 @@ def test_errors_of_files(number: int, wanted: type[TxlakeError]) -> None:
     assert isinstance(caught.value.__cause__, OSError)
 
 
+def test_a_spark_that_is_away_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Unavailable, match=r"^t: Spark can't be reached"), spark_errors("t"):
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+    stumbled = AttributeError("'NoneType' object has no attribute 'setCallSite'")
+    monkeypatch.setattr(SparkContext, "_gateway", object())
+    monkeypatch.setattr(SparkContext, "_active_spark_context", object())
+    with pytest.raises(AttributeError), spark_errors("t"):
+        raise stumbled
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    with pytest.raises(Unavailable, match="was stopped"), spark_errors("t"):
+        raise stumbled
+
+
 def test_ours_and_others_pass() -> None:
     with pytest.raises(InvalidRequest, match=r"^as it was$"), spark_errors("t"):
         raise InvalidRequest("as it was")
     with pytest.raises(KeyError), spark_errors("t"):
         raise KeyError("a bug")
+
+
+def _interrupted(error: Exception) -> None:
+    try:
+        raise KeyboardInterrupt
+    finally:
+        raise error  # as PySpark's own clean-up does
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "text"), InvalidRequest("ours"), KeyError()])
+def test_an_interrupt_stays_one(error: Exception) -> None:
+    with pytest.raises(KeyboardInterrupt), spark_errors("t"):
+        _interrupted(error)
+
+
+def test_an_error_after_an_interrupt_is_one() -> None:
+    """Of what is done where an interrupt was caught."""
+
+    def fails() -> None:
+        with spark_errors("t"):
+            raise OSError(errno.EIO, "text")
+
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        with pytest.raises(Unavailable, match="text"):
+            fails()
 
 
 def test_a_missing_data_file_is_named_by_changes_too(tmp_path: Path, spark: SparkSession) -> None:
@@ -146,6 +301,30 @@ def test_a_missing_data_file_is_named_by_changes_too(tmp_path: Path, spark: Spar
     t.folder.joinpath(file).unlink()
     t.overwrite(spark.sql("SELECT 3 id"))
     assert t.rows() == [(3,)]
+
+
+def test_what_a_subquery_fails_with_is_said(tmp_path: Path, spark: SparkSession) -> None:
+    t = table(tmp_path / "t", spark, "id INT")
+    t.run("INSERT INTO t VALUES (1)")
+    refused = "t: Spark refused the statement: "
+    two = "SELECT explode(array(2, 3))"
+    for sql, message in {
+        f"UPDATE t SET id = ({two})": rf"{refused}\[SCALAR_SUBQUERY_TOO_MANY_ROWS\] More",
+        f"DELETE FROM t WHERE id = ({two})": rf"{refused}\[SCALAR_SUBQUERY_TOO_MANY_ROWS\] More",
+        f"INSERT INTO t SELECT ({two})": rf"{refused}\[SCALAR_SUBQUERY_TOO_MANY_ROWS\] More",
+        "UPDATE t SET id = (SELECT max(CAST(concat('x', id) AS INT)) FROM range(2))": (
+            rf"{refused}\[CAST_INVALID_INPUT\] The value 'x\d'"
+        ),
+        "UPDATE t SET id = (SELECT max(raise_error('mine')) FROM range(2))": (
+            "t: mine; nothing was written"
+        ),
+        "UPDATE t SET id = CAST(to_timestamp(string(id), 'YYYY') AS LONG)": (
+            rf"{refused}\[INCONSISTENT_BEHAVIOR_CROSS_VERSION"
+        ),
+    }.items():
+        with pytest.raises(InvalidRequest, match=message):
+            t.run(sql)
+    assert t.rows() == [(1,)]
 
 
 def test_a_users_failing_function_is_named(tmp_path: Path, spark: SparkSession) -> None:

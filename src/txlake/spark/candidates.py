@@ -240,7 +240,7 @@ def _batches(
 
 def _sources(file: pq.ParquetFile, items: Sequence[Field], snapshot: Snapshot) -> Mapping[str, str]:
     """The file's columns by the logical names of those it has. Raises ValueError, see above."""
-    by_id = snapshot.properties.column_mapping_mode == "id"
+    by_id = snapshot.column_mapping_mode == "id"
     found = list(file.schema_arrow)
     if len({item.name.lower() for item in found}) < len(found):
         raise ValueError("two columns have one name")

@@ -237,7 +237,7 @@ def _rewrite(work: Work, bins: list[Bin]) -> _Rewritten:
     row_version = properties.materialized_row_commit_version_column if work.tracks_rows else None
     task = CompactTask(
         write=moving_task(target, tuple(name for name in (row_id, row_version) if name)),
-        by_id=properties.column_mapping_mode == "id",
+        by_id=work.snapshot.column_mapping_mode == "id",
         row_id=row_id,
         row_version=row_version,
         decode=None if shipped else vector_decoder(),

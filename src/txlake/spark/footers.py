@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from txlake.protocol.properties import TableProperties
 from txlake.protocol.statistics import FileStatistics
+from txlake.protocol.table_properties import TableProperties
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
 
 _TAIL_BYTES = 65_536

@@ -7,15 +7,14 @@ its ordinal in the scan, which then comes back per row as
 
 from __future__ import annotations
 
-import atexit
 import json
 import shutil
-import tempfile
 import threading
 from collections.abc import Iterable
 from pathlib import Path
 
 from txlake.ports import Store, System
+from txlake.spark.leftovers import temporary_folder
 
 TEMPORARY = "txlake-scan-"
 _BLOCK_BYTES = 128 * 1024 * 1024
@@ -86,7 +85,6 @@ class Manifests:
     def _temporary(self) -> Path:
         with self._lock:
             if self._folder is None:
-                self._folder = Path(tempfile.mkdtemp(prefix=TEMPORARY))
                 # Nobody closes the tables that are named by their place, nor every lake.
-                atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
+                self._folder = temporary_folder(TEMPORARY)
             return self._folder

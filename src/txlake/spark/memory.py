@@ -6,10 +6,7 @@ only truth. Every other table's files are where tasks reach them by themselves.
 
 from __future__ import annotations
 
-import atexit
 import functools
-import shutil
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -18,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.ports import Store
+from txlake.spark.leftovers import temporary_folder
 
 _SCHEME = "memory://"
 
@@ -81,6 +79,4 @@ def _on_disk(url: str) -> Path:
 
 @functools.cache
 def _copies() -> Path:
-    folder = tempfile.mkdtemp(prefix="txlake-memory-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)
+    return temporary_folder("txlake-memory-")

@@ -70,7 +70,7 @@ class Reading:
     @property
     def by_id(self) -> bool:
         """Whether columns are found by their field ids."""
-        return self.snapshot.properties.column_mapping_mode == "id"
+        return self.snapshot.column_mapping_mode == "id"
 
     def url_of(self, add: Add) -> str:
         """Where tasks read a file of the table."""

@@ -100,7 +100,7 @@ def scan_frame(spark: SparkSession, manifests: Manifests, scan: Scan) -> DataFra
     are planned once; who asks again gets the same plan with columns of its own.
     """
     snapshot = scan.snapshot
-    if snapshot.properties.column_mapping_mode == "id":
+    if snapshot.column_mapping_mode == "id":
         find_columns_by_id(spark)
     whole = scan.files.num_rows == len(snapshot.files)
     if not whole or scan.positions or scan.deleted or scan.where or is_connect(spark):

@@ -1,18 +1,40 @@
-"""Settings for one plan: a session of the JVM like the user's, and plans moved between the two.
+"""What a Spark session gives to new tables; settings for one plan, and plans that change sessions.
 
-What Spark takes from a session alone can so be said of one read or one write, and no other thread
-sees it. Not for Spark Connect, whose client has no plans to move.
+What Spark takes from a session alone can be said of one read or one write, in a session of the JVM
+like the user's, and no other thread sees it. Not for Spark Connect, whose client has no plans to
+move.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from txlake.protocol.properties import is_known
+
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
+    from pyspark import SparkContext
+
+
+_DEFAULTS = "spark.databricks.delta.properties.defaults."
+
+
+def default_properties(spark: SparkSession) -> dict[str, str]:
+    """The properties that the session's settings give to new tables, by their `delta.` keys.
+
+    Settings that are no property of Delta tables are left out, as Delta Spark does.
+    """
+    settings: dict[str, str] = dict(spark.conf.getAll)
+    found = {
+        "delta." + key.removeprefix(_DEFAULTS): value
+        for key, value in settings.items()
+        if key.startswith(_DEFAULTS)
+    }
+    return {key: value for key, value in found.items() if is_known(key)}
 
 
 def session_with(spark: SparkSession, settings: Mapping[str, str]) -> JavaObject:
@@ -30,6 +52,14 @@ def dataset_in(frame: DataFrame, session: JavaObject) -> JavaObject:
     spark: Any = frame.sparkSession
     plan = java._jdf.queryExecution().analyzed()
     return spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan)
+
+
+def context_class() -> type[SparkContext] | None:
+    """PySpark's SparkContext where this process imported it; a client of Spark Connect has none."""
+    found: type[SparkContext] | None = getattr(
+        sys.modules.get("pyspark.core.context"), "SparkContext", None
+    )
+    return found
 
 
 def in_session(frame: DataFrame, spark: SparkSession) -> DataFrame:

@@ -1,7 +1,8 @@
 """Spark's errors become txlake's, by what the caller does next.
 
-Owns that table. What Spark refuses because of the statement or its data is an InvalidRequest, a
-data file that is gone or damaged a CorruptTable, what failed in the cluster is Unavailable.
+Owns that table. What Spark refuses because of the statement or its data, and would refuse again, is
+an InvalidRequest, a data file that is gone or damaged a CorruptTable. Only what can pass by itself
+is Unavailable: executors, connections, memory, disks, a Spark that was stopped.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import errno
 import functools
 import os
 import re
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -20,16 +22,26 @@ from pyspark.errors import (
     ArrayIndexOutOfBoundsException,
     DateTimeException,
     IllegalArgumentException,
-    NumberFormatException,
-    ParseException,
+    PySparkAssertionError,
+    PySparkAttributeError,
     PySparkException,
+    PySparkNotImplementedError,
+    PySparkPicklingError,
+    PySparkTypeError,
+    PySparkValueError,
     PythonException,
+    SparkNoSuchElementException,
     SparkRuntimeException,
+    SparkUpgradeException,
+    UnsupportedOperationException,
 )
 
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, Unavailable
 from txlake.redaction import redacted
+from txlake.spark.causes import Cause, causes_of
 from txlake.spark.manifest import TEMPORARY
+from txlake.spark.quiet import unlogged
+from txlake.spark.sessions import context_class
 from txlake.spark.work import Work
 
 P = ParamSpec("P")
@@ -37,15 +49,50 @@ R = TypeVar("R")
 
 _OF_THE_STATEMENT = (
     AnalysisException,
-    ParseException,
     ArithmeticException,
     ArrayIndexOutOfBoundsException,
     DateTimeException,
     IllegalArgumentException,
-    NumberFormatException,
+    PySparkAssertionError,
+    PySparkAttributeError,
+    PySparkNotImplementedError,
+    PySparkPicklingError,
+    PySparkTypeError,
+    PySparkValueError,
     PythonException,
+    SparkNoSuchElementException,
     SparkRuntimeException,
+    SparkUpgradeException,
+    UnsupportedOperationException,
 )
+# Classes of SQLSTATE: of errors that tell of another one inside, and of what may pass by itself:
+# connections, rolled back, resources, operators, systems, memory, sessions of the server.
+_WRAPPING = frozenset({"58", "XX"})
+_PASSING = frozenset({"08", "40", "53", "57", "58", "82", "HY"})
+_PASSING_STATES = frozenset({"XXKDA", "XXKST", "XXSC0"})  # a cancelled job, streams, the server
+_NO_SESSION = frozenset({"NO_ACTIVE_SESSION", "NO_ACTIVE_OR_DEFAULT_SESSION", "SESSION_NOT_SAME"})
+# Java's classes where Spark has no condition: files, networks, memory, and Spark's own services.
+_PASSING_KINDS = (
+    "com.amazonaws.",
+    "com.azure.",
+    "com.google.",
+    "com.microsoft.",
+    "io.grpc.",
+    "io.netty.",
+    "java.io.",
+    "java.lang.IllegalStateException",  # a stopped SparkContext
+    "java.lang.InterruptedException",
+    "java.lang.OutOfMemoryError",
+    "java.net.",
+    "java.nio.",
+    "java.util.concurrent.",
+    "javax.net.",
+    "org.apache.hadoop.",
+    "org.apache.http.",
+    "org.apache.spark.",
+    "software.amazon.",
+)
+_IN_PYTHON = "org.apache.spark.api.python.PythonException"
 _REFUSED = {
     errno.EACCES: "give this user the permission, or use another folder",
     errno.EDQUOT: "free space or raise the quota, and try again",
@@ -63,8 +110,7 @@ _NO_CLIENT = re.compile(
 _NO_MANIFEST = re.compile(rf"\[PATH_NOT_FOUND\].*?/{TEMPORARY}")
 _IN_A_TASK = re.compile(r"^(?:[\w.]+\.)?(OSError|\w+Error|CorruptTable): (.*)$", re.MULTILINE)
 _OF_JAVA = re.compile(
-    r"java\.io\.\w+: ([^\n]*(No space left on device|Disk quota exceeded|Read-only file system"
-    r"|Permission denied)[^\n]*)"
+    r"(No space left on device|Disk quota exceeded|Read-only file system|Permission denied)"
 )
 _NUMBER_OF = {os.strerror(number): number for number in _REFUSED}
 _ERRNO = re.compile(r"\[[Ee]rrno (\d+)\]")
@@ -77,40 +123,57 @@ _NOISE = re.compile(
 
 def translated(error: Exception, table: str | None = None) -> TxlakeError:
     """The error to raise from one of Spark's; `table` is the table that the statement writes."""
-    text = _first_part(str(error))
+    causes = causes_of(error)
+    every = "\n".join(cause.text for cause in causes)
     where = "" if table is None else f"{table}: "
-    unreadable = _UNREADABLE.search(str(error))
+    unreadable = _UNREADABLE.search(every)
     if unreadable is not None:
-        return _unreadable(where, unreadable[1], unreadable[2], text)
-    client = _NO_CLIENT.search(str(error))
+        return _unreadable(where, unreadable[1], unreadable[2], causes[-1].shown)
+    client = _NO_CLIENT.search("\n".join(f"{cause.kind}: {cause.text}" for cause in causes))
     if client is not None:
         return InvalidRequest(
             f"{where}Spark has no client for this place ({client[0]}); start it with the client "
             "(hadoop-aws, ...) in spark.jars.packages"
         )
-    if _NO_MANIFEST.search(text) is not None:
+    if _NO_MANIFEST.search(every) is not None:
         return InvalidRequest(
             f"{where}Spark's server can't read the temporary folder of this machine; name a folder "
             "or bucket that both reach: txlake.connect(..., settings=Settings(scratch_url=...))"
         )
-    if isinstance(error, PythonException):
-        return _of_a_task(where, text)
-    refused = _OF_JAVA.search(str(error))
-    if refused is not None:
-        return _of_files(where, _NUMBER_OF.get(refused[2]), refused[1])
-    raised = _RAISED.search(text)
-    if raised is not None:
-        return InvalidRequest(f"{where}{raised[1]}; nothing was written")
-    if isinstance(error, _OF_THE_STATEMENT):
-        return InvalidRequest(f"{where}Spark refused the statement: {_NOISE.sub('', text)}")
+    for cause in causes:
+        if isinstance(error, PythonException) or cause.kind == _IN_PYTHON:
+            return _of_a_task(where, cause.text)
+        refused = _OF_JAVA.search(cause.text) if cause.kind.startswith("java.io.") else None
+        if refused is not None:
+            return _of_files(where, _NUMBER_OF.get(refused[1]), cause.text)
+        raised = _RAISED.search(cause.text)
+        if raised is not None:
+            return InvalidRequest(f"{where}{raised[1]}; nothing was written")
+    decisive = _decisive(causes)
+    text = _NOISE.sub("", decisive.shown)
+    if _is_of_the_statement(error, decisive):
+        return InvalidRequest(f"{where}Spark refused the statement: {text}")
     return Unavailable(f"{where}Spark could not run the statement: {text}")
 
 
-def _first_part(text: str) -> str:
-    """The message without credentials, stack traces and query plans."""
-    text = redacted(text)
-    text = text.split("\n\nJVM stacktrace")[0].split("\n\tat ")[0]
-    return re.split(r";\n['+ ]*\w+", text)[0].strip()
+def _decisive(causes: Sequence[Cause]) -> Cause:
+    """The cause that says most: the first that Spark classifies, and not as something inside."""
+    named = [cause for cause in causes if cause.condition]
+    plain = [cause for cause in named if cause.state[:2] not in _WRAPPING]
+    return next(iter([*plain, *named]), causes[-1])
+
+
+def _is_of_the_statement(error: Exception, cause: Cause) -> bool:
+    """Whether running the same statement again would end in the same way."""
+    if cause.state:
+        is_broken = cause.state[:2] in _PASSING or cause.condition.startswith("INTERNAL_ERROR_")
+        return not is_broken and cause.state not in _PASSING_STATES
+    if cause.condition in _NO_SESSION:
+        return False
+    if isinstance(error, _OF_THE_STATEMENT):
+        return True
+    # Spark's errors about statements have a SQLSTATE; those without are about jobs and executors.
+    return bool(cause.kind) and not cause.kind.startswith(_PASSING_KINDS)
 
 
 def _unreadable(where: str, reason: str, file: str, text: str) -> TxlakeError:
@@ -145,20 +208,58 @@ def _of_files(where: str, number: int | None, message: str) -> TxlakeError:
 
 
 @contextmanager
-def spark_errors(table: str | None = None) -> Iterator[None]:
-    """Raises what Spark raises inside as txlake's errors."""
+def _interrupts_first(handled: BaseException | None) -> Iterator[None]:
     try:
         yield
+    except Exception as error:
+        before = error.__context__
+        while before is not None and before is not handled:
+            if not isinstance(before, Exception):
+                raise before from None
+            before = before.__context__
+        raise
+
+
+@contextmanager
+def spark_errors(table: str | None = None) -> Iterator[None]:
+    """Raises what Spark raises inside as txlake's errors; PySpark doesn't log it besides.
+
+    PySpark asks the JVM once more while a KeyboardInterrupt passes through it, on a connection that
+    was given up: the error of that is no error, and the KeyboardInterrupt is raised.
+    """
+    handled = sys.exception()
+    try:
+        with _interrupts_first(handled), unlogged():
+            yield
     except PySparkException as error:
         raise translated(error, table) from error
+    except ConnectionError as error:  # py4j's
+        raise _away(table, error) from error
     except OSError as error:
         where = "" if table is None else f"{table}: "
         raise _of_files(where, error.errno, str(error)) from error
     except Exception as error:
-        # The JVM's errors that PySpark has no class for; not imported, Connect has no py4j.
-        if type(error).__module__.startswith("py4j."):
+        # The JVM's errors that PySpark has no class for, and those of a connection; not imported,
+        # as Connect has no py4j and the gateway no gRPC.
+        if type(error).__module__.startswith(("py4j.", "grpc")):
             raise translated(error, table) from error
+        if isinstance(error, AttributeError | AssertionError) and _is_stopped():
+            raise _away(table, error) from error
         raise
+
+
+def _away(table: str | None, error: Exception) -> Unavailable:
+    where = "" if table is None else f"{table}: "
+    return Unavailable(
+        f"{where}Spark can't be reached, or was stopped ({redacted(str(error))}); start it again, "
+        "and open the lake with txlake.connect(...)"
+    )
+
+
+def _is_stopped() -> bool:
+    """Whether this process had a SparkContext, and has none: PySpark then stumbles over None."""
+    context = context_class()
+    return bool(context and context._gateway and context._active_spark_context is None)
 
 
 def translating(

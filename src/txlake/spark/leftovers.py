@@ -1,0 +1,21 @@
+"""Temporary folders that are removed when the process ends which made them."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+
+def temporary_folder(prefix: str) -> Path:
+    """A new folder of this machine; a fork of this process leaves it alone when it ends."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    atexit.register(_remove, folder, os.getpid())
+    return folder
+
+
+def _remove(folder: Path, process: int) -> None:
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)

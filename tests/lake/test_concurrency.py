@@ -64,7 +64,7 @@ def test_no_update_is_lost(lake: txlake.Lake) -> None:
             tx.sql("UPDATE counters SET n = :n WHERE id = 1", args={"n": before + 1})
 
         with lake.session() as session:
-            barrier.wait()
+            barrier.wait(120)
             for _ in range(3):
                 session.run(add, attempts=50)
 
@@ -83,7 +83,7 @@ class Actor:
         self.session = self.does(lake.session)
 
     def does(self, work: Callable[[], Value]) -> Value:
-        return self._pool.submit(work).result()
+        return self._pool.submit(work).result(300)
 
     def sql(self, text: str) -> list[tuple[object, ...]]:
         return self.does(lambda: rows(self.session.sql(text)))

@@ -43,7 +43,7 @@ def together(lake: txlake.Lake, programs: Sequence[Sequence[str]]) -> None:
 
     def run(statements: Sequence[str]) -> None:
         with lake.session() as session:
-            barrier.wait()
+            barrier.wait(120)
             for statement in statements:
                 session.sql(statement)
 

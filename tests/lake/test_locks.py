@@ -120,8 +120,8 @@ def test_a_definition_waits_for_a_change_and_readers_for_it(
         read = threads.submit(lambda: query(two, "SELECT * FROM t"))  # behind the one that waits
         waits(t, read, "Sch-S")
         tx.commit()
-        altered.result()
-        assert read.result() == [(1, None), (2, None)]
+        altered.result(300)
+        assert read.result(300) == [(1, None), (2, None)]
     assert locks(t) == []
 
 
@@ -134,7 +134,7 @@ def test_an_autocommit_statement_reads_what_it_waited_for(
         inserted = threads.submit(other.sql, "INSERT INTO t SELECT count(*) + 10 FROM t")
         waits(t, inserted, "IX")
         tx.commit()
-        inserted.result()
+        inserted.result(300)
     assert query(t, "SELECT * FROM t") == [(10,)]
 
 
@@ -148,7 +148,7 @@ def test_a_table_that_was_dropped_meanwhile_does_not_exist(
         waits(t, read, "Sch-S")
         tx.commit()
         with pytest.raises(InvalidRequest, match="cannot be found"):
-            read.result()
+            read.result(300)
 
 
 def test_the_lists_are_read_committed_in_an_open_transaction(t: txlake.Lake) -> None:
@@ -190,7 +190,7 @@ def test_of_a_deadlock_the_youngest_is_told(t: txlake.Lake, threads: ThreadPoolE
     with pytest.raises(Deadlock, match="1205") as victim:
         younger.sql("ALTER TABLE t ADD COLUMN x INT")
     assert victim.value.codes == (1205,)
-    altered.result()
+    altered.result(300)
     older.commit()
     assert younger.state == "failed"
     assert number(t, "SELECT count(*) FROM u") == 1
@@ -214,6 +214,26 @@ def test_who_waits_for_his_own_transaction_is_told(
     assert number(t, "SELECT count(*) FROM t") == 2
 
 
+def test_work_that_waits_for_itself_is_told_at_once_and_once(
+    t: txlake.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks_module, "_OWN_WAIT_MS", float("inf"))
+    runs: list[str] = []
+
+    def work(tx: txlake.Transaction) -> None:
+        runs.append(tx.id)
+        tx.sql("INSERT INTO t VALUES (2)")
+        t.sql("DROP TABLE t")
+
+    with pytest.raises(Deadlock, match="which this thread has used itself"):
+        t.run(work)
+    assert len(runs) == 1
+    assert number(t, "SELECT count(*) FROM t") == 1
+    assert locks(t) == []
+    with pytest.raises(Deadlock), t.transaction() as tx:
+        work(tx)
+
+
 def test_a_commit_of_which_nothing_is_left_keeps_no_lock(t: txlake.Lake) -> None:
     t.sql("INSERT INTO t VALUES (2)")
     tx = t.begin()
@@ -235,7 +255,7 @@ def test_lock_table_keeps_writers_out(t: txlake.Lake, threads: ThreadPoolExecuto
         waiting = threads.submit(two.sql, "UPDATE t SET id = id + 1")
         waits(t, waiting, "IX")
         one.sql("UPDATE t SET id = 10; COMMIT")
-        waiting.result()
+        waiting.result(300)
     assert query(t, "SELECT * FROM t") == [(11,)]
 
 

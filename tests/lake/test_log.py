@@ -357,7 +357,10 @@ BAD: dict[str, tuple[list[object], str]] = {
         "'a': it would stay in a table that is partitioned by other columns",
     ),
     "a column twice": ([settings("id:long", "ID:long")], "twice"),
-    "no such partition column": ([settings("id:long", by=("q",))], "'q' is not in the schema"),
+    "no such partition column": (
+        [settings("id:long", by=("q",))],
+        "partition column q isn't a column",
+    ),
     "two versions of an application": (
         [{"txn": {"appId": "x", "version": 1}}, {"txn": {"appId": "x", "version": 2}}],
         "'x' is set to 1 and to 2",

@@ -89,6 +89,17 @@ SEQUENCES = {
         "INSERT INTO t VALUES (5, 'e', 1)",
         "UPDATE t SET label = 'x' WHERE id = 5",
     ],
+    "mapped, back, and mapped again": [
+        "ALTER TABLE t SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+        "ALTER TABLE t RENAME COLUMN name TO label",
+        "INSERT INTO t VALUES (5, 'e', 1)",
+        "RESTORE TABLE t TO VERSION AS OF 1",
+        "INSERT INTO t VALUES (6, 'f', 1)",
+        "ALTER TABLE t SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+        "ALTER TABLE t DROP COLUMN name",
+        "ALTER TABLE t ADD COLUMN name STRING",
+        "INSERT INTO t (id, name) VALUES (7, 'g')",
+    ],
     "replaced by another": [
         "DELETE FROM t WHERE id = 1",
         "CREATE OR REPLACE TABLE t AS SELECT 1 AS only",

@@ -6,7 +6,7 @@ import pytest
 
 import txlake
 from tests.lake.rows import query
-from txlake.errors import InvalidRequest
+from txlake.errors import InvalidRequest, SerializableIsolationViolation
 
 
 def level_of_a_transaction(lake: txlake.Lake) -> object:
@@ -35,10 +35,56 @@ def test_it_says_what_it_did_and_a_database_can_ignore_it(lake: txlake.Lake) -> 
         )
 
 
-def test_a_transaction_that_is_open_keeps_its_level(lake: txlake.Lake) -> None:
+def test_in_an_open_transaction_it_raises_the_level_and_the_transaction_goes_on(
+    lake: txlake.Lake,
+) -> None:
+    lake.sql("CREATE TABLE t (id INT); CREATE TABLE u (id INT); INSERT INTO t VALUES (1)")
+    lake.sql("BEGIN ISOLATION LEVEL SNAPSHOT; SELECT * FROM t WHERE id = 2")
+    ((_, level, message),) = query(lake, "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")
+    assert level == "serializable"
+    assert "the open transaction" in str(message)
+    (one,) = lake.transactions().collect()
+    assert one["isolation"] == "serializable"
+    query(lake, "SET TRANSACTION ISOLATION LEVEL SNAPSHOT")  # and it is never lowered
+    lake.sql("INSERT INTO u VALUES (1)")
+    with lake.session() as other:
+        other.sql("INSERT INTO t VALUES (2)")
+    with pytest.raises(SerializableIsolationViolation):
+        lake.sql("COMMIT")
+    assert query(lake, "SELECT * FROM u") == []
+    assert level_of_a_transaction(lake) == "snapshot"
+
+
+def test_it_is_heard_in_a_transaction_that_is_an_object(lake: txlake.Lake) -> None:
+    lake.sql("CREATE TABLE t (id INT); CREATE TABLE u (id INT)")
+    tx = lake.begin()
+    tx.sql("SELECT * FROM t")
+    tx.sql("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; INSERT INTO u VALUES (1)")
+    with lake.session() as other:
+        other.sql("INSERT INTO t VALUES (2)")
+    with pytest.raises(SerializableIsolationViolation):
+        tx.commit()
+
+
+def test_one_that_is_ignored_leaves_the_transaction_open(lake: txlake.Lake) -> None:
+    lake.sql(
+        "CREATE DATABASE deaf WITH DBPROPERTIES ('txlake.ignoreSetTransactionIsolation' = 'true')"
+    )
+    lake.sql("USE deaf; CREATE TABLE t (id INT); BEGIN; INSERT INTO t VALUES (1)")
+    ((_, level, message),) = query(lake, "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")
+    assert level == "write_serializable"
+    assert "ignored" in str(message)
+    lake.sql("COMMIT")
+    assert query(lake, "SELECT * FROM t") == [(1,)]
+
+
+def test_a_failed_transaction_does_not_hear_it(lake: txlake.Lake) -> None:
     lake.sql("BEGIN")
-    with pytest.raises(InvalidRequest, match="comes before BEGIN"):
-        lake.sql("SET TRANSACTION ISOLATION LEVEL SNAPSHOT")
+    with pytest.raises(InvalidRequest, match="nowhere"):
+        lake.sql("SELECT * FROM nowhere")
+    with pytest.raises(InvalidRequest, match="was rolled back because a statement failed"):
+        lake.sql("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")
+    lake.sql("ROLLBACK")
 
 
 def test_names_of_transactions_are_refused_and_savepoints_are_not(lake: txlake.Lake) -> None:

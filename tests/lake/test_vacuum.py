@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,7 @@ import pytest
 
 import txlake
 from tests.lake.rows import number, query
+from txlake.transaction.staging import tag_of, tags_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,6 +42,11 @@ def folder(tmp_path: Path) -> Path:
 def files(folder: Path) -> set[Path]:
     """The data files of the table, whoever has them."""
     return set(folder.rglob("*.parquet"))
+
+
+def staged(folder: Path) -> set[Path]:
+    """Data files and deletion vectors below a folder."""
+    return files(folder) | set(folder.rglob("deletion_vector_*.bin"))
 
 
 def made_old(*paths: Path) -> None:
@@ -71,6 +79,62 @@ def test_what_open_transactions_have_and_read_stays(t: txlake.Lake, folder: Path
     told = [row.operation for row in t.table("t").history(2).collect()]
     assert told == ["VACUUM END", "VACUUM START"]
     assert t.transactions().count() == 0
+
+
+STAGING = (
+    "INSERT INTO t VALUES (7)",
+    "INSERT INTO t SELECT id + 100 FROM range(10)",
+    "UPDATE t SET id = 10 WHERE id = 1",
+    "DELETE FROM t WHERE id = 3",
+    "MERGE INTO t USING (SELECT 4 AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET id = 40",
+    "REORG TABLE t APPLY (PURGE)",
+    "OPTIMIZE t ZORDER BY (id)",
+    "INSERT OVERWRITE p SELECT id, 'a b' FROM t WHERE id < 100",
+    "UPDATE p SET id = id + 1 WHERE id = 10",
+    "CREATE TABLE made AS SELECT * FROM t",
+    "CREATE TABLE copied CLONE p",
+)
+
+
+def test_what_a_transaction_stages_has_its_name_and_stays_whatever_the_clocks_say(
+    t: txlake.Lake, folder: Path, tmp_path: Path
+) -> None:
+    t.sql(
+        "CREATE TABLE p (id BIGINT, s STRING) PARTITIONED BY (s) "
+        "TBLPROPERTIES ('delta.enableDeletionVectors' = 'false')"
+    )
+    warehouse = folder.parent
+    before = staged(warehouse)
+    tx = t.begin()
+    for statement in STAGING:
+        known = staged(warehouse)
+        tx.sql(statement)
+        made = staged(warehouse) - known
+        assert made, statement
+        for path in made:
+            assert tag_of(tx.id) in tags_in(path.relative_to(warehouse).as_posix()), statement
+    # As if the clock had gone back since: files of now are older than their transaction.
+    with closing(sqlite3.connect(warehouse / "_txlake" / "catalog.db")) as catalog, catalog:
+        catalog.execute("UPDATE txlake_transactions SET begin_ms = begin_ms + 36000000")
+    mine = staged(warehouse) - before
+    t.sql(f"{VACUUM}; VACUUM p RETAIN 0 HOURS")
+    assert mine <= staged(warehouse)
+    tx.rollback()
+    t.sql(f"{VACUUM}; VACUUM p RETAIN 0 HOURS")
+    assert all("made" in path.parts or "copied" in path.parts for path in mine & staged(warehouse))
+
+
+def test_a_united_deletion_vector_has_its_transactions_name(t: txlake.Lake, folder: Path) -> None:
+    t.write(pa.table({"id": [5, 6, 7]}), "t", mode="append")
+    tx = t.begin()
+    tx.sql("DELETE FROM t WHERE id = 5")
+    known = staged(folder)
+    t.sql("DELETE FROM t WHERE id = 6")
+    theirs = staged(folder) - known
+    tx.commit()
+    [united] = staged(folder) - known - theirs
+    assert tags_in(united.name) == {tag_of(tx.id)}
+    assert query(t, "SELECT * FROM t") == [(1,), (2,), (3,), (4,), (7,)]
 
 
 def test_what_an_open_transaction_has_in_a_path_table_stays(t: txlake.Lake, tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from tests.session.offline import Offline
+from txlake.catalog.tables import tables
 from txlake.conflict.locking import LockMode, LockRequest
 from txlake.errors import InvalidRequest, LockTimeout
 from txlake.session.admission import admit, admit_alone, admit_new
@@ -248,3 +250,72 @@ def test_a_statement_of_its_own_is_known_before_it_holds_a_lock(lake: Offline) -
         ask(context)
         assert [one.id for one in lake.catalog.transactions.listed()] == [context.transaction.id]
         context.transaction.rollback()
+
+
+LONG, LONGER_IN_LOWER_CASE = "x" * 256, "\u0130" * 200
+
+
+@pytest.mark.parametrize("name", [LONG, LONGER_IN_LOWER_CASE])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CREATE TABLE {} (id INT)",
+        "CREATE TABLE {} (id INT) LOCATION 'memory://elsewhere/t'",
+        "CREATE TABLE {} CLONE t",
+        "ALTER TABLE t RENAME TO {}",
+        "INSERT INTO {} VALUES (1)",
+        "DROP TABLE IF EXISTS {}",
+        "CREATE DATABASE {}",
+        "CREATE TABLE {}.t (id INT)",
+    ],
+)
+def test_a_name_that_is_too_long_says_so(lake: Offline, sql: str, name: str) -> None:
+    """PostgreSQL would refuse the lock's row, and SQLite nothing."""
+    with pytest.raises(InvalidRequest, match=r"at most 25\d; |there is no database"):
+        lake.run(sql.format(f"`{name}`"))
+    assert [entry.name for entry in lake.catalog.tables("default")] == ["t", "u"]
+    assert [entry.name for entry in lake.catalog.databases()] == ["default"]
+    assert lake.catalog.locks.listed() == []
+
+
+def test_a_long_name_that_is_there_already_keeps_working(lake: Offline) -> None:
+    def rename() -> None:
+        with lake.catalog._on.writing() as connection:
+            longer = sa.update(tables).where(tables.c.name == "t")
+            connection.execute(longer.values(name=LONG, folded_name=LONG))
+
+    lake.catalog._on.shielded(rename)
+    lake.run(f"ALTER TABLE {LONG} ADD COLUMN x INT; DROP TABLE {LONG}")
+    assert [entry.name for entry in lake.catalog.tables("default")] == ["u"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "is_allowed"),
+    [
+        ("CREATE TABLE `{}` (id INT)", False),  # 340 bytes
+        ("CREATE TABLE `{}` (id INT) LOCATION 'memory://elsewhere/t'", True),
+        ("CREATE DATABASE `{}`", False),
+        ("ALTER TABLE t RENAME TO `{}`", True),  # its folder keeps its name
+    ],
+)
+def test_a_folder_of_the_warehouse_has_a_name_that_file_systems_take(
+    lake: Offline, sql: str, is_allowed: bool
+) -> None:
+    name = "\u00e4" * 170
+    if is_allowed:
+        lake.run(sql.format(name))
+    else:
+        with pytest.raises(InvalidRequest, match=r"34\d bytes, and a folder's at most 255;"):
+            lake.run(sql.format(name))
+    names = {entry.name for entry in lake.catalog.tables("default")}
+    assert (name in names) is is_allowed
+
+
+@pytest.mark.parametrize(("size", "is_allowed"), [(252, True), (253, False)])
+def test_a_databases_folder_has_an_ending(lake: Offline, size: int, is_allowed: bool) -> None:
+    name = "d" * size
+    if is_allowed:
+        lake.run(f"CREATE DATABASE {name}; CREATE TABLE {name}.{'t' * 255} (id INT)")
+    else:
+        with pytest.raises(InvalidRequest, match="256 bytes, and a folder's at most 255"):
+            lake.run(f"CREATE DATABASE {name}")

@@ -20,9 +20,9 @@ from tests.session.tables import (
 )
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
-from txlake.protocol.actions import Add
+from txlake.protocol.actions import Add, Metadata, Protocol
 from txlake.protocol.type_text import CHAR_VARCHAR_TYPE, sql_text
-from txlake.protocol.types import Primitive, Struct
+from txlake.protocol.types import Primitive, Struct, schema_to_string
 from txlake.session.alter import alter
 from txlake.session.create import create
 from txlake.session.environment import EVERY_ROW, Environment
@@ -146,34 +146,59 @@ def test_column_mapping_is_turned_on_with_the_names_of_the_files() -> None:
     refused(UnsetProperties(T, ("delta.columnMapping.mode",)), now, "from 'name' to 'none'")
 
 
-def test_row_tracking_is_turned_on_once_all_rows_have_ids() -> None:
-    on = SetProperties(T, (("delta.enableRowTracking", "true"),))
-    start = table("a int")
-    refused(on, start, "delta.feature.rowTracking")
-    supported = altered(SetProperties(T, (("delta.feature.rowTracking", "supported"),)), start)
-    with_rows = supported.apply(
-        [
-            Add(
-                path="f",
-                partition_values={},
-                size=1,
-                modification_time=1,
-                data_change=True,
-                base_row_id=None,
-            )
-        ]
-    )
-    refused(on, with_rows, "1 data files")
-    configuration = altered(on, supported).metadata.configuration
-    assert "delta.rowTracking.materializedRowIdColumnName" in configuration
+def test_row_tracking_brings_its_feature_and_names_its_columns() -> None:
+    now = altered(SetProperties(T, (("delta.enableRowTracking", "true"),)), table("a int"))
+    assert {"rowTracking", "domainMetadata"} <= now.features
+    assert "delta.rowTracking.materializedRowIdColumnName" in now.metadata.configuration
 
 
-def test_in_commit_timestamps_forget_when_they_began() -> None:
-    start = table("a int", properties={"delta.enableInCommitTimestamps": "true"})
-    began = {"delta.inCommitTimestampEnablementVersion": "1"}
-    start.metadata.configuration.update(began)
-    now = altered(SetProperties(T, (("delta.enableInCommitTimestamps", "false"),)), start)
-    assert not began.keys() & now.metadata.configuration.keys()
+def test_row_tracking_is_not_suspended_while_it_is_relied_upon() -> None:
+    both = "DELTA_ROW_TRACKING_ILLEGAL_PROPERTY_COMBINATION"
+    on, off = ("delta.enableRowTracking", "true"), ("delta.rowTrackingSuspended", " TRUE ")
+    refused(SetProperties(T, (on, off)), table("a int"), both)
+    refused(SetProperties(T, (off,)), altered(SetProperties(T, (on,)), table("a int")), both)
+    refused(SetProperties(T, (on,)), altered(SetProperties(T, (off,)), table("a int")), both)
+
+
+A_INT = schema_to_string(schema("a int"))
+MAPS = Protocol(
+    min_reader_version=3,
+    min_writer_version=7,
+    reader_features=("columnMapping",),
+    writer_features=("columnMapping", "appendOnly"),
+)
+# As another engine left them.
+ODD = {
+    "delta.appendOnly": "perhaps",
+    "delta.checkpointPolicy": "v9",
+    "delta.columnMapping.mode": "index",
+    "delta.deletedFileRetentionDuration": "soon",
+    "delta.enableRowTracking": "yes",
+    "delta.isolationLevel": "Chaos",
+    "delta.logRetentionDuration": "interval 1 month",
+}
+MENDED = {
+    "delta.appendOnly": "false",
+    "delta.checkpointPolicy": "classic",
+    "delta.columnMapping.mode": "none",
+    "delta.deletedFileRetentionDuration": "1 week",
+    "delta.enableRowTracking": "false",
+    "delta.isolationLevel": "Serializable",
+    "delta.logRetentionDuration": "30 days",
+}
+
+
+@pytest.mark.parametrize("key", ODD)
+def test_a_property_that_is_not_understood_can_always_be_mended(key: str) -> None:
+    left = table("a int").apply([MAPS, Metadata(id="t", schema_string=A_INT, configuration=ODD)])
+    assert altered(SetProperties(T, ((key, MENDED[key]),)), left).metadata.configuration == {
+        **ODD,
+        key: MENDED[key],
+    }
+    kept = {other: text for other, text in ODD.items() if other != key}
+    assert altered(UnsetProperties(T, (key,)), left).metadata.configuration == kept
+    assert altered(properties(mine="x"), left).metadata.configuration["mine"] == "x"
+    refused(SetProperties(T, ((key, "still odd"),)), left, key)
 
 
 def test_comments() -> None:

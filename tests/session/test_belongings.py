@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 
 from tests.session.offline import Offline
 from tests.transaction.log_of import add
 from txlake.errors import InvalidRequest, LockTimeout, Unavailable
+from txlake.ports import Ratification
+from txlake.protocol.file_names import commit_path
 from txlake.session import attachment, belongings
 from txlake.session.belongings import attach_named, catalog_of, finish, transaction_of
+from txlake.session.engine import Lost
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction
 from txlake.statements import TableName
@@ -52,7 +56,7 @@ def test_without_a_lake_there_is_no_catalog(lake: Offline) -> None:
 
 
 def test_a_lake_whose_catalog_is_lost_takes_no_statement(lake: Offline) -> None:
-    lake.engine.lost = "another"
+    lake.engine.lost = Lost.new("catalog", "place", "another", 1)
     with pytest.raises(InvalidRequest, match=r"lake\.recover"):
         lake.run("CREATE TABLE t (id INT)")
     lake.engine.lost = None
@@ -232,7 +236,10 @@ def test_what_was_committed_and_not_published_is_published_when_the_lake_is_open
 
 
 def test_a_detached_tables_folder_stays_when_its_end_was_cut_short(
-    lake: Offline, place: str, monkeypatch: pytest.MonkeyPatch
+    lake: Offline,
+    place: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     lake.path_table(place, add("a"))
     attachment.attach(lake.session, place, "mine")
@@ -243,6 +250,7 @@ def test_a_detached_tables_folder_stays_when_its_end_was_cut_short(
     finish(lake.engine)
     assert lake.catalog.ledger.dropped_tables() == []
     assert lake.at(place).log.latest().version == 2
+    assert "left alone" not in caplog.text
 
 
 def test_tables_that_are_a_name_alone_are_taken_in_unless_they_are_gone(
@@ -281,3 +289,213 @@ def test_attaching_waits_for_whoever_holds_the_name(lake: Offline, place: str) -
     tx.rollback()
     attachment.attach(lake.session, place, "mine")
     assert list(lake.tables()) == [str(TableName(("default", "mine")))]
+
+
+# Links
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Offline:
+    """A lake in a folder, with a table and a database that has one."""
+    made = Offline(str(tmp_path / "warehouse"))
+    made.run("CREATE TABLE t (id INT); CREATE DATABASE d; CREATE TABLE d.t (id INT)")
+    return made
+
+
+def moved(folder: Path) -> Path:
+    """Moves a folder out of the warehouse, and leaves a link to it."""
+    there = folder.parents[1] / "elsewhere" / folder.name
+    there.parent.mkdir()
+    folder.rename(there)
+    folder.symlink_to(there)
+    return there
+
+
+@pytest.mark.parametrize(
+    ("folder", "statement"),
+    [("t", "DROP TABLE t"), ("d.db", "DROP TABLE d.t"), ("d.db", "DROP DATABASE d CASCADE")],
+)
+def test_a_table_that_a_link_leads_to_is_not_dropped(
+    local: Offline, tmp_path: Path, folder: str, statement: str
+) -> None:
+    there = moved(tmp_path / "warehouse" / folder)
+    before = local.files(str(there))
+    with pytest.raises(InvalidRequest, match=r"found it to be file:///.*elsewhere/.*lake\.detach"):
+        local.run(statement)
+    assert local.files(str(there)) == before != []
+    assert local.tables().keys() == {"default.t", "d.t"}
+    (tmp_path / "warehouse" / folder).unlink()
+    there.rename(tmp_path / "warehouse" / folder)
+    local.run(statement)
+    assert local.files(local.place + "/" + folder) == []
+
+
+def test_a_link_to_another_table_is_not_that_tables_end(local: Offline, tmp_path: Path) -> None:
+    local.run("CREATE TABLE u (id INT)")
+    one, other = tmp_path / "warehouse" / "t", tmp_path / "warehouse" / "u"
+    one.rename(tmp_path / "apart")
+    one.symlink_to(other)
+    before = local.files(str(other))
+    with pytest.raises(InvalidRequest, match="without a symbolic link on the way"):
+        local.run("DROP TABLE t")
+    assert local.files(str(other)) == before != []
+
+
+def test_a_link_that_came_later_keeps_a_killed_processs_drop_from_being_finished(
+    local: Offline, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    local.failing.add("delete")
+    local.run("DROP TABLE t")
+    local.failing.clear()
+    there = moved(tmp_path / "warehouse" / "t")
+    before = local.files(str(there))
+    finish(local.engine)
+    assert local.files(str(there)) == before != []
+    assert "without a symbolic link on the way" in caplog.text
+    (tmp_path / "warehouse" / "t").unlink()
+    finish(local.engine)
+    assert local.catalog.ledger.dropped_tables() == []
+    assert local.files(str(there)) == before
+
+
+def test_a_warehouse_behind_a_link_drops_its_tables(local: Offline, tmp_path: Path) -> None:
+    there = moved(tmp_path / "warehouse")
+    local.run("DROP TABLE t; DROP DATABASE d CASCADE")
+    assert [one for one in local.files(str(there)) if not one.startswith("_txlake")] == []
+
+
+def test_a_table_behind_a_link_is_replaced_emptied_and_given_up(
+    local: Offline, tmp_path: Path
+) -> None:
+    there = moved(tmp_path / "warehouse" / "t")
+    before = local.files(str(there))
+    local.run("CREATE OR REPLACE TABLE t (id INT, p STRING)")
+    assert set(local.files(str(there))) > set(before)
+    attachment.detach(local.session, "t")
+    assert set(local.files(str(there))) > set(before)
+
+
+def test_a_table_that_was_only_attached_goes_and_its_folder_stays(
+    local: Offline, tmp_path: Path
+) -> None:
+    elsewhere = local.path_table(str(tmp_path / "of_mine"), add("a"))
+    (tmp_path / "warehouse" / "link").symlink_to(tmp_path / "of_mine")
+    attachment.attach(local.session, str(tmp_path / "warehouse" / "link"), "mine")
+    before = local.files(elsewhere)
+    local.run("DROP TABLE mine")
+    assert set(local.files(elsewhere)) > set(before)
+
+
+# --- a dropped table's folder that another has now ------------------------------------------------
+
+
+def dropped(lake: Offline, *, published: bool = True, first: bool = True) -> str:
+    """A table that was dropped and whose folder stays for now; its last version may be pending."""
+    if not first:
+        lake.failing.add("put_if_absent")
+    lake.run("CREATE TABLE t (id INT)")
+    location = lake.tables()["default.t"]
+    if not published:
+        lake.failing.add("put_if_absent")
+        lake.run("COMMENT ON TABLE t IS 'newer'")
+    lake.failing |= {"delete", "put"}
+    lake.run("DROP TABLE t")
+    lake.failing.clear()
+    return location
+
+
+def emptied(lake: Offline, location: str, *kept: str) -> None:
+    store = lake.at(location).store
+    store.delete([stored.path for stored in store.list("")])
+    for path in kept:
+        store.put(path, b"data")
+
+
+def is_forgotten(lake: Offline) -> bool:
+    ledger = lake.catalog.ledger
+    return ledger.dropped_tables() == [] == ledger.pending_tables()
+
+
+@pytest.mark.parametrize("published", [True, False])
+def test_nothing_is_published_or_removed_where_a_path_table_is_now(
+    lake: Offline, published: bool
+) -> None:
+    location = dropped(lake, published=published)
+    emptied(lake, location)
+    lake.path_table(location, add("x"))
+    before = lake.files(location)
+    finish(lake.engine)
+    assert lake.files(location) == before
+    assert is_forgotten(lake)
+    assert lake.engine._logs.get(location) is None  # what was seen there isn't remembered
+
+
+def test_a_folder_whose_log_cannot_be_read_is_left_alone(
+    lake: Offline, caplog: pytest.LogCaptureFixture
+) -> None:
+    location = dropped(lake)
+    lake.at(location).store.put(commit_path(0), b"{nonsense")
+    with caplog.at_level(logging.WARNING):
+        finish(lake.engine)
+    assert "left alone" in caplog.text
+    assert lake.files(location) != []
+    assert is_forgotten(lake)
+
+
+@pytest.mark.parametrize("published", [True, False])
+def test_a_folder_without_a_log_is_left_alone(lake: Offline, published: bool) -> None:
+    location = dropped(lake, published=published)
+    emptied(lake, location, "data.parquet")
+    finish(lake.engine)
+    assert lake.files(location) == ["data.parquet"]
+    assert is_forgotten(lake)
+
+
+def test_a_folder_whose_table_was_never_published_is_removed(lake: Offline) -> None:
+    location = dropped(lake, first=False)
+    emptied(lake, location, "data.parquet")
+    finish(lake.engine)
+    assert lake.files(location) == []
+    assert is_forgotten(lake)
+
+
+def test_a_folder_that_cannot_be_looked_at_waits(lake: Offline) -> None:
+    location = dropped(lake, published=False)
+    lake.failing.add("head")
+    finish(lake.engine)
+    lake.failing.clear()
+    assert commit_path(0) in lake.files(location)
+    assert commit_path(1) not in lake.files(location)
+    finish(lake.engine)
+    assert lake.files(location) == []
+
+
+def test_what_a_dropped_table_elsewhere_has_pending_is_published_unless_it_cannot_be_looked_at(
+    lake: Offline, place: str
+) -> None:
+    lake.path_table(place, add("a"))
+    attachment.attach(lake.session, place, "mine")
+    lake.failing.add("put_if_absent")
+    lake.run("DROP TABLE mine")
+    assert lake.domain(place) is not None
+    lake.failing.clear()
+    finish(lake.engine)
+    assert lake.domain(place) is None
+    assert is_forgotten(lake)
+
+
+def test_a_process_that_was_kept_out_removes_no_folder(
+    lake: Offline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.run("CREATE TABLE t (id INT)")
+    location, ledger = lake.tables()["default.t"], lake.catalog.ledger
+    ratify = ledger.ratify
+
+    def then_kept_out(request: Ratification) -> object:
+        made = ratify(request)
+        monkeypatch.setattr(ledger, "sequence", unavailable)
+        return made
+
+    monkeypatch.setattr(ledger, "ratify", then_kept_out)
+    lake.run("DROP TABLE t")
+    assert commit_path(0) in lake.files(location)

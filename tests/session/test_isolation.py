@@ -67,6 +67,36 @@ def test_what_it_makes_of_a_session(
     ]
 
 
+@pytest.mark.parametrize(
+    ("statement", "before", "database", "after", "in_force"),
+    [
+        (SET_SERIAL, None, None, SERIAL, "serializable"),
+        (SET_SERIAL, SNAPSHOT, PLAIN, SERIAL, "serializable"),
+        (SET_SNAPSHOT, SERIAL, PLAIN, SERIAL, "serializable"),
+        (SET_SNAPSHOT, None, PLAIN, None, "write_serializable"),
+        (SET_SNAPSHOT, SNAPSHOT, STRICT, SNAPSHOT, "serializable"),
+        (SetIsolation("write_serializable", "x"), None, PLAIN, WRITE, "write_serializable"),
+        (SetIsolation("write_serializable", "x"), SNAPSHOT, PLAIN, WRITE, "write_serializable"),
+        (WEAK, SNAPSHOT, PLAIN, SNAPSHOT, "snapshot"),
+        (SET_SERIAL, SNAPSHOT, DEAF, SNAPSHOT, "snapshot"),
+    ],
+)
+def test_an_open_transactions_level_is_raised_and_never_lowered(
+    statement: SetIsolation,
+    before: Level | None,
+    database: DatabaseEntry | None,
+    after: Level | None,
+    in_force: str,
+) -> None:
+    made = set_isolation(statement, None, database, of_open=before, is_open=True)
+    assert made.of_open is after
+    [(_, told, message)] = made.rows.rows
+    assert told == in_force
+    assert str(message).endswith(f"never lowered, runs at {in_force}")
+    ignored = database is DEAF or statement is WEAK
+    assert made.level is (None if ignored else Level(statement.level))
+
+
 def test_the_property_is_true_or_false() -> None:
     with pytest.raises(InvalidRequest, match="expected true or false"):
         parse_ignored("yes")

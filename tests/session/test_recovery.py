@@ -5,11 +5,16 @@ from __future__ import annotations
 import pytest
 
 from tests.session.offline import Offline
-from txlake.errors import InvalidRequest
+from txlake.errors import CorruptTable
+from txlake.log.snapshot import Snapshot
+from txlake.protocol.actions import CommitInfo, encode_actions
+from txlake.protocol.file_names import commit_path
 from txlake.session.attachment import attach
 from txlake.session.opening import open_lake
 from txlake.session.recovery import Recovered, recover
 from txlake.transaction.belonging import Belonging, attaching
+from txlake.transaction.checkpointing import write_checkpoint
+from txlake.transaction.table_log import TableLog
 
 
 @pytest.fixture
@@ -63,9 +68,11 @@ def test_what_logs_never_tell_is_always_listed(lake: Offline) -> None:
     assert len(report.unknown) == 3
 
 
-def test_a_catalog_that_knows_tables_is_not_rebuilt(lake: Offline) -> None:
-    with pytest.raises(InvalidRequest, match="knows tables already"):
-        recover(lake.session, ())
+def test_where_catalog_and_logs_agree_nothing_is_done(lake: Offline) -> None:
+    other = Offline(lake.place, lake.catalog)
+    assert recover(lake.session, ()) == Recovered((), (), ())
+    assert lake.catalog.epoch == 1
+    other.run("COMMENT ON TABLE t IS 'nobody was kept out'")
 
 
 def test_without_a_marker_the_lake_is_a_new_one() -> None:
@@ -110,6 +117,117 @@ def test_a_log_that_cannot_be_read_is_listed(lake: Offline) -> None:
     assert told(report, location, "can't be read")
 
 
+INTRUDER = encode_actions([CommitInfo({"operation": "INTRUDE", "engineInfo": "another"})])
+TIMED = "'delta.enableInCommitTimestamps' = 'true'"
+
+
+@pytest.mark.parametrize("files", [[b"{nonsense"], [b"{nonsense", b"]"], [INTRUDER, b"{nonsense"]])
+def test_a_log_ends_where_its_commits_do(lake: Offline, files: list[bytes]) -> None:
+    log = lake.at(lake.tables()["default.t"]).log
+    for version, data in enumerate(files, 1):
+        log.store.put(commit_path(version), data)
+    again, report = recovered(lake)
+    assert report.tables == ("default.t", "sales.u")
+    sound = files.count(INTRUDER)
+    for version, one in zip(range(len(files), sound, -1), report.done, strict=True):
+        assert f"{log.name}: version {version} can't be read as one: it is in" in one
+    assert len(list(log.store.list("_delta_log/_set_aside"))) == len(files) - sound
+    again.run("COMMENT ON TABLE t IS 'goes on'")
+    assert again.at(log.store.url).log.latest().version == sound + 1
+
+
+def test_a_log_ends_where_its_times_do(lake: Offline) -> None:
+    """Nothing could be committed after a version that has none."""
+    lake.run(f"ALTER TABLE t SET TBLPROPERTIES ({TIMED})")
+    store = lake.at(lake.tables()["default.t"]).store
+    store.put(commit_path(2), INTRUDER)
+    again, report = recovered(lake)
+    assert report.tables == ("default.t", "sales.u")
+    assert any("version 2 can't be read as one" in one for one in report.done)
+    again.run("COMMENT ON TABLE t IS 'goes on'")
+
+
+def test_commits_after_a_damaged_one_are_left_where_they_are(lake: Offline) -> None:
+    for number in range(3):
+        lake.run(f"COMMENT ON TABLE t IS '{number}'")
+    store = lake.at(lake.tables()["default.t"]).store
+    store.put(commit_path(1), b"{nonsense")
+    _, report = recovered(lake)
+    assert report.tables == ("sales.u",)
+    assert told(report, store.url, "can't be read")
+    assert store.get(commit_path(1)) == b"{nonsense"
+    assert store.head(commit_path(3)) is not None
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_what_a_slow_writer_left_of_a_dropped_table_is_none(lake: Offline, is_whole: bool) -> None:
+    """Its checkpoint came when the folder was removed already."""
+    lake.run("COMMENT ON TABLE t IS 'one'")
+    handle = lake.at(lake.tables()["default.t"])
+    write_checkpoint(handle.log)
+    left = {one.path: handle.store.get(one.path) for one in handle.store.list("_delta_log")}
+    lake.run("DROP TABLE t")
+    for path, data in left.items():
+        if "checkpoint" in path:
+            handle.store.put(path, data if is_whole else data[:-9])
+    fresh = Offline(lake.place, lake.catalog)
+    assert recover(fresh.session, ()) == Recovered((), (), ())
+    fresh.run("CREATE TABLE t (id INT)")
+    assert fresh.tables()["default.t"].startswith(f"{handle.store.url}-")
+    again, report = recovered(lake)
+    assert report.tables == ("default.t", "sales.u")
+    assert told(report, f"{handle.store.url} ", "when a table is dropped" if is_whole else "read")
+    again.run("COMMENT ON TABLE t IS 'goes on'")
+
+
+def without_the_first_commit(lake: Offline) -> str:
+    """The place of t, whose log lacks its first file, as it does while it is removed."""
+    lake.run("COMMENT ON TABLE t IS 'one'")
+    store = lake.at(lake.tables()["default.t"]).store
+    store.delete([commit_path(0)])
+    return store.url
+
+
+def test_a_table_is_made_beside_one_that_is_being_removed(lake: Offline) -> None:
+    place = without_the_first_commit(lake)
+    lake.failing.add("delete")
+    lake.run("DROP TABLE t")
+    lake.failing.clear()
+    fresh = Offline(lake.place, lake.catalog)
+    fresh.run("CREATE TABLE t (id INT)")
+    assert fresh.tables()["default.t"].startswith(f"{place}-")
+
+
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_a_folder_whose_log_cannot_be_read_is_looked_at_twice(
+    lake: Offline, monkeypatch: pytest.MonkeyPatch, is_removed: bool
+) -> None:
+    """It may have been removed, and forgotten, in the middle of the first look."""
+    location = lake.tables()["default.t"]
+    lake.run("DROP TABLE t")
+    store, look = lake.at(location).store, TableLog.latest_or_none
+    store.put(commit_path(1), b"{}")
+    looks = 0
+
+    def looked(log: TableLog) -> Snapshot | None:
+        nonlocal looks
+        if log.store.url == location:
+            looks += 1
+        if looks == 2 and is_removed:
+            store.delete([commit_path(1)])
+        return look(log)
+
+    monkeypatch.setattr(TableLog, "latest_or_none", looked)
+    fresh = Offline(lake.place, lake.catalog)
+    if is_removed:
+        fresh.run("CREATE TABLE t (id INT)")
+        assert fresh.tables()["default.t"] == location
+    else:
+        with pytest.raises(CorruptTable, match="version 1"):
+            fresh.run("CREATE TABLE t (id INT)")
+        assert store.head(commit_path(1)) is not None
+
+
 @pytest.mark.parametrize("name", ["one", "a.b.c", "delta.`/x`", "a..b"])
 def test_a_name_that_is_none_is_listed(lake: Offline, name: str) -> None:
     place = f"{lake.place}/odd"
@@ -119,7 +237,7 @@ def test_a_name_that_is_none_is_listed(lake: Offline, name: str) -> None:
     lake.stage(handle, attaching(stamp, handle.log.latest()), "ATTACH")
     _, report = recovered(lake)
     assert report.tables == ("default.t", "sales.u")
-    assert told(report, place, repr(name))
+    assert told(report, place, repr(name), "is no name of a table")
 
 
 def test_two_tables_of_one_name_are_told_apart(lake: Offline) -> None:

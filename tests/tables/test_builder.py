@@ -185,24 +185,6 @@ def test_a_table_is_either_clustered_or_partitioned(recorder: Recorder) -> None:
     assert recorder.statements == []
 
 
-def test_properties_that_the_session_gives_to_new_tables(recorder: Recorder) -> None:
-    prefix = "spark.databricks.delta.properties.defaults."
-    recorder.fake_spark.conf_values = {
-        f"{prefix}appendOnly": "true",
-        f"{prefix}enableDeletionVectors": "true",
-        f"{prefix}feature.v2Checkpoint": "supported",
-        f"{prefix}ofAnotherEngine": "true",
-        "spark.sql.shuffle.partitions": "5",
-    }
-    builder(recorder).location("/data/new").property("delta.appendonly", "false").execute()
-    assert isinstance(recorder.only, CreateTable)
-    assert dict(recorder.only.properties) == {
-        "delta.appendOnly": "false",
-        "delta.enableDeletionVectors": "true",
-        "delta.feature.v2Checkpoint": "supported",
-    }
-
-
 # --- names ------------------------------------------------------------------------------------
 
 

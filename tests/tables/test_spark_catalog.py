@@ -12,6 +12,8 @@ import pytest
 from tests.connect_port import connect_port
 from tests.delta_spark import delta_jars
 
+pytestmark = pytest.mark.timeout(1800)
+
 PROGRAM = Path(__file__).with_name("spark_catalog_program.py")
 SOURCES = Path(__file__).parents[2] / "src"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from txlake.catalog import Catalog, sqlite_url
+from txlake.conflict.evidence import is_futile
 from txlake.conflict.granularity import parse_granularity
 from txlake.conflict.levels import parse_level
 from txlake.errors import Conflict, InvalidRequest
@@ -107,9 +109,9 @@ def open_session(
 
 def _catalog(url: str | None, warehouse_url: str, system: System, settings: Settings) -> Catalog:
     if url is not None:
-        return Catalog(url, system, lease_ms=settings.lease_ms)
+        return Catalog(url, system, lease_ms=settings.lease_ms, commits_kept=settings.commits_kept)
     if warehouse_url.startswith(_MEMORY):
-        return _catalog_in_memory(warehouse_url)
+        return _catalog_in_memory(warehouse_url, os.getpid())
     folder = local_path(warehouse_url)
     if folder is None:
         raise InvalidRequest(
@@ -124,11 +126,16 @@ def _catalog(url: str | None, warehouse_url: str, system: System, settings: Sett
             f"{folder}: a lake can't be made there: {error.strerror}; choose a folder that can be "
             "written"
         ) from error
-    return Catalog(sqlite_url(str(path)), system, lease_ms=settings.lease_ms)
+    return Catalog(
+        sqlite_url(str(path)),
+        system,
+        lease_ms=settings.lease_ms,
+        commits_kept=settings.commits_kept,
+    )
 
 
 @functools.cache
-def _catalog_in_memory(warehouse_url: str) -> Catalog:
+def _catalog_in_memory(warehouse_url: str, process: int) -> Catalog:
     """The names of a lake in memory, which is one for the whole process as its store is."""
     return Catalog("sqlite://", System())
 
@@ -137,14 +144,22 @@ def local_spark(settings: Mapping[str, str] | None = None) -> SparkSession:
     """The active Spark session, or a new one with these settings besides txlake's own."""
     from pyspark.sql import SparkSession
 
+    from txlake.spark.quiet import quiet_tasks
+    from txlake.spark.sessions import context_class
+
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
     builder = SparkSession.builder.appName("txlake").config("spark.ui.showConsoleProgress", "false")
     for key, value in (settings or {}).items():
         builder = builder.config(key, value)
+    context = context_class()
+    is_ours = context is None or context._active_spark_context is None
     # Without it PySpark's workers are whatever `python3` the PATH has.
-    return builder.config("spark.pyspark.python", sys.executable).getOrCreate()
+    spark = builder.config("spark.pyspark.python", sys.executable).getOrCreate()
+    if is_ours:
+        quiet_tasks(spark)
+    return spark
 
 
 class Transaction(Statements):
@@ -212,8 +227,13 @@ class LakeSession(Statements):
     def transaction(
         self, isolation: str | None = None, read_only: bool = False
     ) -> Iterator[Transaction]:
-        """A transaction for a `with` block: committed at its end, rolled back on an exception."""
+        """A transaction for a `with` block: committed at its end, rolled back on an exception.
+
+        A statement outside of it that waits inside the block for one of its locks can never get it,
+        and is told at once (`Deadlock`).
+        """
         held = self.begin(isolation, read_only)
+        held._held().ends_in_this_thread()
         try:
             yield held
         except BaseException:
@@ -235,7 +255,8 @@ class LakeSession(Statements):
     ) -> Value:
         """Runs `work(tx)` in a transaction and commits it; a conflict runs it again.
 
-        Waits grow from attempt to attempt and are jittered. The last conflict is raised.
+        Waits grow from attempt to attempt and are jittered. The last conflict is raised, and at
+        once one that the same work would meet again.
         """
         if attempts < 1:
             raise InvalidRequest(f"attempts={attempts}: expected at least 1")
@@ -248,7 +269,7 @@ class LakeSession(Statements):
             except Conflict as conflict:
                 # Even where the same changes can't be committed again (another one created the
                 # table), the work looks anew and may do something else.
-                if attempt == attempts:
+                if attempt == attempts or is_futile(conflict):
                     raise
                 wait_ms = min(retry.wait_ms_max, retry.wait_ms_min * 2**attempt)
                 logger.info(
@@ -335,12 +356,15 @@ class Lake(LakeSession):
     """
 
     def recover(self, *locations: str) -> Recovered:
-        """Rebuilds a lost catalog from the logs of the tables, to the last published state.
+        """Brings the catalog up to the logs of the tables: one that was lost, or is from a backup.
 
-        Looks through the warehouse; `locations` are tables of the lake that lie elsewhere. The
-        answer's `tables` are those found, its `unknown` what the logs can't tell.
+        Everything that is published stays. Looks through the warehouse; `locations` are tables of
+        the lake that lie elsewhere. The answer's `tables` are those that the catalog has again, its
+        `done` says what was changed besides, its `unknown` what the logs can't tell. Other
+        processes have to connect again, unless there was nothing to do.
 
-        Raises InvalidRequest when the catalog isn't empty.
+        Raises InvalidRequest when the catalog is another lake's, Unavailable when another process
+        recovers it at the same time.
         """
         return recover(self._session, locations)
 

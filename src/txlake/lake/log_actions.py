@@ -28,6 +28,7 @@ from txlake.protocol.actions import (
     Sidecar,
     actions_from_object,
 )
+from txlake.protocol.mapping_change import schema_asked_for
 from txlake.protocol.paths import decode_path, encode_path
 from txlake.protocol.reach import climbs
 
@@ -129,8 +130,9 @@ def require_partitions(before: Snapshot, after: Snapshot) -> None:
 
 
 def _partition_keys(snapshot: Snapshot) -> frozenset[str]:
+    schema = schema_asked_for(snapshot.metadata)
     return frozenset(
-        item.physical_name for item in snapshot.schema if item.name in snapshot.partition_columns
+        item.physical_name for item in schema if item.name in snapshot.partition_columns
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from txlake.catalog import Catalog, TableEntry
+from txlake.catalog import Catalog, TableEntry, check_name
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.errors import InvalidRequest, LockTimeout
 from txlake.session.context import Context
@@ -32,11 +32,16 @@ class _Found:
     handle: Handle | None = field(compare=False)
 
     def requests(self, *, leaves: bool) -> list[LockRequest]:
-        """`leaves`: what is there already isn't changed."""
+        """`leaves`: what is there already isn't changed.
+
+        Raises InvalidRequest for a new name that is too long.
+        """
         if self.entry is not None and (leaves or self.mode is not LockMode.SCH_M):
             return [self._on_object(LockMode.SCH_S if leaves else self.mode)]
         if self.mode is LockMode.SCH_S:
             return []  # a name that means nothing here: a view of Spark's, or a mistake
+        if self.entry is None:
+            check_name(self.name)
         key = Resource(
             type=ResourceType.KEY,
             database=self.database,
@@ -57,7 +62,7 @@ def admit(context: Context, wanted: Sequence[TableLock], *, leaves: bool = False
     With `leaves` a table that exists is only looked at. A SELECT of its own transaction that nobody
     makes wait leaves no trace.
 
-    Raises LockTimeout and Deadlock.
+    Raises LockTimeout, Deadlock, and InvalidRequest for a new name that is too long.
     """
     catalog, transaction = context.engine.catalog, context.transaction
     if catalog is None:

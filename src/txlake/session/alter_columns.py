@@ -15,7 +15,6 @@ from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Metadata
 from txlake.protocol.column_mapping import all_fields
-from txlake.protocol.features import column_mapping_mode
 from txlake.protocol.properties import column_list
 from txlake.protocol.schema_change import (
     add_column,
@@ -372,7 +371,7 @@ def _without_default(item: Field) -> Field:
 
 
 def _require_mapping(table: Snapshot, what: str) -> None:
-    if column_mapping_mode(table.protocol, table.metadata.configuration) == "none":
+    if table.column_mapping_mode == "none":
         raise InvalidRequest(
             f"columns can't be {what} without column mapping: data files have their names; set "
             "the table property delta.columnMapping.mode to 'name' first"

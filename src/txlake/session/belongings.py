@@ -13,11 +13,14 @@ from dataclasses import replace
 from functools import partial
 
 from txlake.catalog import Catalog, TableEntry
-from txlake.errors import InvalidRequest, TxlakeError
-from txlake.ports import DroppedTable, NewTable, Store
+from txlake.catalog.commits import PendingTable
+from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, UnsupportedFeature
+from txlake.ports import DroppedTable, NewTable, Store, Versions
+from txlake.protocol.file_names import LOG_FOLDER
 from txlake.session.engine import Engine, Handle
 from txlake.session.transaction import Transaction
 from txlake.statements import TableName, TablePath
+from txlake.storage import led_out
 from txlake.transaction.belonging import (
     ATTACH,
     DETACH,
@@ -41,14 +44,9 @@ def catalog_of(engine: Engine) -> Catalog:
 
 
 def refuse_lost(engine: Engine) -> None:
-    """Raises InvalidRequest for a lake whose catalog is lost and not rebuilt yet."""
+    """Raises InvalidRequest or CorruptTable for a lake whose catalog isn't recovered yet."""
     if engine.lost is not None:
-        place = "" if engine.warehouse is None else engine.warehouse.url
-        raise InvalidRequest(
-            f"catalog {catalog_of(engine).shown} is new, and {place} is the warehouse of lake "
-            f"{engine.lost}, whose catalog knows its tables: give that catalog, or, when it is "
-            "lost, rebuild it from the tables' logs with lake.recover()"
-        )
+        raise type(engine.lost.error)(str(engine.lost.error))
 
 
 def new_entry(
@@ -155,21 +153,34 @@ def mark(transaction: Transaction, handle: Handle, operation: str) -> None:
 
 
 def drop(transaction: Transaction, handle: Handle) -> None:
-    """Takes a table out of the lake; its folder goes with it when it is the lake's own."""
+    """Takes a table out of the lake; its folder goes with it when it is the lake's own.
+
+    Raises InvalidRequest where a symbolic link leads to that folder: it isn't the lake's.
+    """
+    if handle_entry(handle).managed:
+        _require_own(transaction.engine, handle.store, handle.name)
     take_out(transaction, handle, stays=not handle_entry(handle).managed)
 
 
 def take_out(transaction: Transaction, handle: Handle, *, stays: bool) -> None:
-    """Takes a table out of the lake. What `stays` is a path table from then on."""
+    """Takes a table out of the lake. What `stays` is a path table from then on.
+
+    Raises CorruptTable for a log that is ahead of the catalog: the name may be another table's now.
+    """
     entry = handle_entry(handle)
+    handle.log.exists()  # raises where it is ahead
     transaction.discard(handle)
     dropped = DroppedTable(id=entry.id, stays=stays)
     transaction.change_name(dropped, {(entry.database, entry.name): None})
     if handle.is_new:
         return
     if stays:
-        actions = detaching(transaction.open(handle).view)
-        transaction.stage(handle, Change(operation=DETACH, actions=actions))
+        try:
+            actions = detaching(transaction.open(handle).view)
+        except CorruptTable as error:
+            _logger.warning("%s: its log isn't told that it was dropped: %s", handle.name, error)
+        else:
+            transaction.stage(handle, Change(operation=DETACH, actions=actions))
     transaction.after_commit(partial(_clear, transaction.engine, handle, stays=stays))
 
 
@@ -182,7 +193,8 @@ def _clear(engine: Engine, handle: Handle, *, stays: bool) -> None:
             # Whoever finishes this in our place notes it first, and finds no row when we're done.
             if not handle.store.is_prompt:
                 ledger.note_clearing(table_id)
-            _remove_all(handle.store)
+            ledger.sequence()  # raises where this isn't the lake's catalog any more
+            _remove_all(engine, handle.store, table_id)
         ledger.forget(table_id)
     except TxlakeError as error:
         _logger.warning("%s: its folder is removed later: %s", handle.name, error)
@@ -194,23 +206,96 @@ def finish(engine: Engine) -> None:
     A table where that fails keeps no other from being used: its own statements say what is wrong.
     """
     ledger = catalog_of(engine).ledger
+    left_alone = _give_up_others(engine)
     for table in ledger.pending_tables():
+        if table.table_id in left_alone:
+            continue
         try:
             store = engine.store_at(table.location)
             publish(store, ledger, table.pending, table=store.url)
         except TxlakeError as error:
             _logger.warning("%s: its commits aren't published yet: %s", table.location, error)
     for table in ledger.dropped_tables():
+        if table.table_id in left_alone:
+            continue
         try:
             if table.managed and ledger.note_clearing(table.table_id):
-                _remove_all(engine.store_at(table.location))
+                _remove_all(engine, engine.store_at(table.location), table.table_id)
             ledger.forget(table.table_id)
         except TxlakeError as error:
             _logger.warning("%s: its folder is removed later: %s", table.location, error)
 
 
-def _remove_all(store: Store) -> None:
-    store.delete([stored.path for stored in store.list("")])
+def _give_up_others(engine: Engine) -> set[str]:
+    """Forgets dropped tables whose folder isn't theirs any more; the ids of those it couldn't.
+
+    A catalog from a backup may remember a table as dropped in whose folder another was made since.
+    """
+    ledger = catalog_of(engine).ledger
+    left_alone = set()
+    for table in ledger.dropped_tables():
+        try:
+            if not table.managed or _is_its_folder(engine, table):
+                continue
+            _logger.warning(
+                "%s: a dropped table's folder is left alone: it can't be seen to be that table's",
+                table.location,
+            )
+            if table.pending:
+                first, last = table.pending[0].version, table.pending[-1].version
+                ledger.publishes({table.table_id: Versions(first, last)})
+            ledger.forget(table.table_id)
+        except TxlakeError as error:
+            left_alone.add(table.table_id)
+            _logger.warning("%s: its folder is removed later: %s", table.location, error)
+    return left_alone
+
+
+def _is_its_folder(engine: Engine, table: PendingTable) -> bool:
+    """Whether a folder is still a dropped table's: its log says so, or who began to remove it."""
+    if engine.store_at(table.location).head(_removal(table.table_id)) is not None:
+        return True
+    handle = engine.at(table.location, TablePath(table.location))
+    try:
+        latest = handle.log.latest_or_none()
+        own = None if latest is None else belonging_of(latest)
+    except (CorruptTable, UnsupportedFeature):
+        return False
+    finally:
+        engine.forget(handle)
+    if latest is None:  # it was never published
+        return bool(table.pending) and table.pending[0].version == 0
+    return own is not None and own.table == table.table_id
+
+
+def _require_own(engine: Engine, store: Store, name: str) -> None:
+    """Raises InvalidRequest unless a folder is in the warehouse where its path says."""
+    warehouse = engine.warehouse
+    assert warehouse is not None, "who has a catalog has a warehouse"
+    found = led_out(warehouse.url, store.url)
+    if found is not None:
+        raise InvalidRequest(
+            f"{name}: expected its folder {store.url} in the warehouse {warehouse.url} without a "
+            f"symbolic link on the way, found it to be {found}; nothing there is deleted: move "
+            "that folder to where the link is and try again, or keep it and give the table up "
+            "by lake.detach"
+        )
+
+
+def _remove_all(engine: Engine, store: Store, table_id: str) -> None:
+    """Removes a table's folder; what says whose it is goes last, for who finishes this."""
+    _require_own(engine, store, store.url)
+    removal = _removal(table_id)
+    store.put(removal, b"")
+    paths = [stored.path for stored in store.list("") if stored.path != removal]
+    store.delete([path for path in paths if not path.startswith(f"{LOG_FOLDER}/")])
+    store.delete([path for path in paths if path.startswith(f"{LOG_FOLDER}/")])
+    store.delete([removal])
+
+
+def _removal(table_id: str) -> str:
+    """The file that says whose a folder is while it is removed."""
+    return f"{LOG_FOLDER}/_dropped.{table_id}"
 
 
 def attach_named(engine: Engine, session_number: Callable[[], int]) -> None:

@@ -19,6 +19,7 @@ from txlake.protocol.column_mapping import MAX_ID_PROPERTY, MODE_PROPERTY
 from txlake.protocol.deletion_vectors import relative_file_name, relative_vector
 from txlake.protocol.features import CATALOG_FEATURE, READABLE, WRITABLE
 from txlake.protocol.paths import decode_path, encode_path, is_absolute
+from txlake.protocol.properties import canonical_key
 from txlake.protocol.reach import ANYWHERE, Reach
 from txlake.protocol.schema_rules import column_text
 from txlake.session.clustering import clustered_by
@@ -135,14 +136,18 @@ def _definition(
     table: str,
 ) -> tuple[Action, ...]:
     configuration = source.metadata.configuration
-    mode = configuration.get(MODE_PROPERTY, "none")
-    asked = dict(statement.properties).get(MODE_PROPERTY, mode)
-    if asked.lower() != mode.lower():
+    mode = source.column_mapping_mode
+    given = {canonical_key(key): text for key, text in statement.properties}
+    asked = given.get(MODE_PROPERTY, mode)
+    if asked.strip().lower() != mode:
         raise InvalidRequest(
             f"{table}: a clone has its source's column mapping mode, {mode!r}; found {asked!r}"
         )
     clustered = clustered_by(source.schema, source.domains, table=source.table)
     internal = set(INTERNAL_PROPERTIES) - {MAX_ID_PROPERTY}
+    inherited = {key: value for key, value in configuration.items() if key not in internal}
+    if MODE_PROPERTY in inherited:
+        inherited[MODE_PROPERTY] = mode  # the source's protocol may not let its own count
     features = (source.features & (READABLE | WRITABLE)) - set(_OWN)
     if set(source.domains) == {DOMAIN}:  # they came with the catalog
         features -= {"domainMetadata"}
@@ -155,7 +160,7 @@ def _definition(
         cluster_by=tuple(map(column_text, clustered)) if clustered else None,
         properties=statement.properties,
         description=source.metadata.description,
-        inherited={key: value for key, value in configuration.items() if key not in internal},
+        inherited=inherited,
         features=sorted(features),
         defaults=False,
     )

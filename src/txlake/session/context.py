@@ -179,7 +179,8 @@ class Context:
 
     def work_on(self, handle: Handle, snapshot: Snapshot) -> Work:
         """The means to read the table as it was at a snapshot."""
-        return replace(self.engine.work(handle, snapshot), column_of=self.column_of)
+        work = self.engine.work(handle, snapshot)
+        return replace(work, column_of=self.column_of, system=self.transaction.staging)
 
     def scan(
         self,

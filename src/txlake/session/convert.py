@@ -22,10 +22,10 @@ from txlake.ports import Store, StoredObject
 from txlake.protocol.actions import Action, Add
 from txlake.protocol.partition_values import format_value, parse_value
 from txlake.protocol.paths import encode_path, unescape_partition
-from txlake.protocol.properties import TableProperties
 from txlake.protocol.schema_change import as_table_schema, merge_schemas
 from txlake.protocol.schema_rules import Path, check_duplicates, column_text
 from txlake.protocol.statistics import FileStatistics
+from txlake.protocol.table_properties import TableProperties
 from txlake.protocol.type_text import parse_type, short_text, stored_field
 from txlake.protocol.types import (
     Array,

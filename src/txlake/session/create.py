@@ -74,7 +74,7 @@ def create(
         existing=existing,
         partition_by=statement.partition_by or (),
         cluster_by=statement.cluster_by,
-        properties=statement.properties,
+        properties=(*environment.table_defaults().items(), *statement.properties),
         constraints=constraints,
         description=statement.comment,
     )

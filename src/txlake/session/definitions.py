@@ -15,9 +15,10 @@ from urllib.parse import unquote
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F
 
-from txlake.errors import InvalidRequest
+from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.ports import NewTable, RenamedTable
+from txlake.protocol.file_names import LOG_FOLDER, commit_path
 from txlake.protocol.types import DataType, Struct
 from txlake.session.admission import admit_new
 from txlake.session.alter import alter
@@ -43,7 +44,7 @@ from txlake.statements import (
     TablePath,
     Write,
 )
-from txlake.transaction.belonging import belonging_of
+from txlake.transaction.belonging import ATTACH, Belonging, belonging_of
 from txlake.transaction.change import Change
 
 _COPIERS = 8
@@ -51,12 +52,13 @@ _COPIERS = 8
 
 def environment_of(context: Context, handle: Handle | None = None) -> Environment:
     """What DDL handlers may ask: the time, ids, the rows of the table."""
-    system = context.engine.system
+    system = context.transaction.staging
     return Environment(
         now_ms=system.now_ms(),
         new_id=system.new_id,
         violating_row=partial(_violating_row, context, handle) if handle else _no_row,
         type_of=partial(_type_of, context),
+        table_defaults=context.engine.table_defaults,
     )
 
 
@@ -113,17 +115,61 @@ def place(context: Context, table: Table, location: str | None = None) -> Handle
         where = context.engine.store_at(location).url
     entry = new_entry(context.engine, owner, name, where, managed=location is None)
     there = context.engine.at(where, TableName((owner, name)))
-    holds = there.log.latest_or_none()
-    if holds is None and (location or not catalog_of(context.engine).is_cleared(where)):
+    holds = _held(context, there) if location is None else there.log.latest_or_none()
+    if holds is None and (location or _is_free(context, there)):
         return context.engine.at_entry(entry, is_new=True)
     own = None if holds is None else belonging_of(holds)
     if holds is not None and (
         own is None or location is not None or own.lake != catalog_of(context.engine).lake_id
     ):
         return there
+    _require_dropped(context, there, own)
     # A dropped table's folder, which others may still be removing.
     apart = replace(entry, location=f"{where}-{entry.id[:8]}")
     return context.engine.at_entry(apart, is_new=True)
+
+
+def _held(context: Context, there: Handle) -> Snapshot | None:
+    """The table in a folder of the warehouse.
+
+    None: there is none, it is being removed, or a slow writer left something there afterwards,
+    which is never the newest commit. Raises CorruptTable.
+    """
+    try:
+        latest = there.log.latest_or_none()
+    except CorruptTable:
+        if catalog_of(context.engine).is_cleared(there.store.url):
+            return None
+        if not there.log.listing().commits:
+            return None
+        latest = there.log.latest_or_none()  # it may have been removed while it was looked at
+    if latest is None or there.store.head(commit_path(latest.version)) is None:
+        return None
+    return latest
+
+
+def _is_free(context: Context, there: Handle) -> bool:
+    """Whether nothing is left there of a table that was dropped, nor may come late."""
+    if next(iter(there.store.list(LOG_FOLDER)), None) is not None:
+        return False
+    return not catalog_of(context.engine).is_cleared(there.store.url)
+
+
+def _require_dropped(context: Context, there: Handle, own: Belonging | None) -> None:
+    """Raises CorruptTable for a table of this lake that its catalog never dropped nor knows."""
+    catalog, location = catalog_of(context.engine), there.store.url
+    if own is None or catalog.is_cleared(location) or catalog.at_place(location) is not None:
+        return  # a table that this transaction drops is still there for others
+    latest = _held(context, there)
+    if latest is None:
+        return  # cleared away since it was looked at
+    info = there.log.commit_info(latest.version)
+    if info is not None and info.text("operation") == ATTACH:
+        return  # somebody is about to take it in, or was cut short
+    raise CorruptTable(
+        f"{there.store.url} holds {own.name}, a table of this lake that its catalog doesn't know: "
+        "the catalog was restored from a backup. lake.recover() takes it in again"
+    )
 
 
 def register(context: Context, handle: Handle, operation: str) -> None:

@@ -6,24 +6,26 @@ Owns wiring and caches; knows no statement.
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 from pyspark.sql import SparkSession
 
-from txlake.catalog import DEFAULT_DATABASE, Catalog, TableEntry
-from txlake.errors import InvalidRequest, TxlakeError
+from txlake.catalog import DEFAULT_DATABASE, Catalog, TableEntry, forked
+from txlake.errors import CorruptTable, InvalidRequest, TxlakeError
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store, System
 from txlake.protocol.file_names import LOG_FOLDER
 from txlake.protocol.reach import ANYWHERE, Reach
+from txlake.session.recent import Recent
 from txlake.settings import Settings
 from txlake.spark.manifest import Manifests
 from txlake.spark.reading import is_connect
+from txlake.spark.sessions import default_properties
 from txlake.spark.work import Work
 from txlake.statements import Table, TableName, TablePath
 from txlake.storage import canonical_url, open_store
@@ -36,6 +38,8 @@ _logger = logging.getLogger(__name__)
 _ALLOW_OUTSIDE = "spark.txlake.allowOutsidePaths"
 # Of the warehouse, with the catalog in it; of every table.
 _OWN_FOLDERS = {"_txlake", LOG_FOLDER}
+# On every file system that a lake is likely to be copied to; buckets take more.
+_FOLDER_BYTES_MAX = 255
 _DEFAULT_PYTHON = "python3"
 
 
@@ -67,6 +71,59 @@ class Handle:
         return self.table.name if isinstance(self.table, TableName) else None
 
 
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Why a lake can't be used before its catalog is recovered.
+
+    Attributes:
+        lake: the id that the catalog is to have.
+        epoch: the newest that the lake has had; the recovered catalog gets a later one.
+        error: what statements raise until then.
+    """
+
+    lake: str
+    epoch: int
+    error: TxlakeError
+
+    @staticmethod
+    def new(shown: str, warehouse: str, lake: str, epoch: int) -> Lost:
+        """An empty catalog stands where the lake's own was."""
+        return Lost(
+            lake,
+            epoch,
+            InvalidRequest(
+                f"catalog {shown} is new, and {warehouse} is the warehouse of lake {lake}, whose "
+                "catalog knows its tables: give that catalog, or, when it is lost, rebuild it from "
+                "the tables' logs with lake.recover()"
+            ),
+        )
+
+    @staticmethod
+    def older(shown: str, lake: str, found: int, epoch: int) -> Lost:
+        """The catalog is one from before a recovery."""
+        return Lost(
+            lake,
+            epoch,
+            CorruptTable(
+                f"catalog {shown} has epoch {found}, and its lake has had epoch {epoch}: it is a "
+                "copy from before a recovery. Give the recovered catalog, or bring this one up to "
+                "the tables' logs with lake.recover()"
+            ),
+        )
+
+    @staticmethod
+    def unfinished(shown: str, lake: str, epoch: int) -> Lost:
+        """A recovery is under way, or was cut short."""
+        return Lost(
+            lake,
+            epoch,
+            CorruptTable(
+                f"catalog {shown}: a recovery has begun and didn't end; connect again when "
+                "lake.recover() has ended in the process that runs it, or run it again"
+            ),
+        )
+
+
 @dataclass(kw_only=True)
 class Engine:
     """Shared by all sessions of a lake; safe to use from many threads.
@@ -76,7 +133,7 @@ class Engine:
         catalog: the names; None where only places are known.
         make_spark: gives the Spark session when the first statement needs one.
         open_store: gives the store at a place, with the storage options.
-        lost: the id of the lake whose warehouse this is, where the catalog isn't that lake's.
+        lost: why the catalog has to be recovered first, where it has to.
     """
 
     system: System
@@ -87,14 +144,17 @@ class Engine:
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     open_store: Callable[[str, Mapping[str, str]], Store] = open_store
     is_closed: bool = field(default=False, init=False)
-    lost: str | None = field(default=None, init=False)
+    lost: Lost | None = field(default=None, init=False)
     _sessions: set[int] = field(default_factory=set)
-    _abandoned: deque[int] = field(default_factory=deque)
-    _logs: dict[str, TableLog] = field(default_factory=dict)
+    _logs: Recent[str, TableLog] = field(init=False)
     _shared: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _spark: SparkSession | None = None
     _manifests: Manifests | None = None
+    _process: int = field(default_factory=os.getpid)
     _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        self._logs = Recent(self.settings.tables_cached)
 
     @property
     def spark(self) -> SparkSession:
@@ -142,6 +202,11 @@ class Engine:
         if self.catalog is not None:
             self.catalog.share(handle.store.url, places)
 
+    @property
+    def has_shared(self) -> bool:
+        """Whether it knows of tables that have files of others."""
+        return bool(self._shared)
+
     def _allowed(self, root: str, *, is_named: bool) -> Iterator[str]:
         yield from self._shared.get(root, ())
         places = self.settings.allow_outside_paths
@@ -152,7 +217,9 @@ class Engine:
             yield place if place == ANYWHERE else canonical_url(place.strip())
         if self.catalog is None:
             return
-        shared = self._shared[root] = self.catalog.shared_with(root)
+        shared = self.catalog.shared_with(root)
+        if shared:  # few tables are shallow clones
+            self._shared[root] = shared
         yield from shared
         if not is_named:
             return
@@ -175,6 +242,11 @@ class Engine:
                 return default
             return self._spark.conf.get(key, default) or default
 
+    def table_defaults(self) -> Mapping[str, str]:
+        """Properties that the Spark session gives to new tables; none while none was started."""
+        with self._lock:
+            return {} if self._spark is None else default_properties(self._spark)
+
     @property
     def manifests(self) -> Manifests:
         """Where scan manifests are written."""
@@ -186,28 +258,28 @@ class Engine:
             return self._manifests
 
     def require_open(self) -> None:
-        """Raises InvalidRequest when the lake is closed."""
+        """Raises InvalidRequest when the lake is closed, and in a fork of its process."""
+        if self.is_forked:
+            raise forked("the lake", self._process)
         if self.is_closed:
             raise InvalidRequest("the lake is closed; open another with txlake.connect(...)")
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this process is a fork of the one that made the engine."""
+        return os.getpid() != self._process
 
     def store_at(self, location: str) -> Store:
         """The store at a folder or URL."""
         return self.open_store(location, self.storage_options)
 
-    def open_session(self) -> int:
-        """A new session's number in the catalog."""
+    def open_session(self, holder: object) -> int:
+        """A new session's number in the catalog; it ends when its holder is gone."""
         assert self.catalog is not None, "where there is no catalog nobody asks"
-        number = self.catalog.sessions.open()
+        number = self.catalog.sessions.open(holder)
         with self._lock:
             self._sessions.add(number)
         return number
-
-    def abandon_session(self, number: int) -> None:
-        """Notes that nobody holds a session any more; `end_abandoned` ends it.
-
-        Touches no database: Python may find that out at any moment, in any thread.
-        """
-        self._abandoned.append(number)
 
     def end_abandoned(self) -> None:
         """Ends the sessions and the transactions that nobody holds any more."""
@@ -215,22 +287,30 @@ class Engine:
             return
         for gone in self.catalog.transactions.end_abandoned():
             self.catalog.locks.ended(gone)
-        while self._abandoned:
-            self.close_session(self._abandoned.popleft())
+        try:
+            self.catalog.sessions.end_abandoned()
+        except TxlakeError as error:
+            _logger.warning("sessions that nobody holds end when their leases do: %s", error)
 
     def close_session(self, number: int) -> None:
         """Ends a session, its transactions and its locks, unless that was done."""
-        with self._lock:
-            if self.catalog is None or number not in self._sessions:
-                return
-            self._sessions.remove(number)
+        if self.catalog is None or number not in self._sessions:
+            return
         try:
             self.catalog.sessions.close(number)
+            self.catalog.locks.ended(number)
         except TxlakeError as error:
             _logger.warning("session %d ends when its lease does: %s", number, error)
+        self._sessions.discard(number)
 
     def close(self) -> None:
-        """Releases what the engine holds; Spark stays, it may be another's."""
+        """Releases what the engine holds; Spark stays, it may be another's.
+
+        In a fork of its process nothing of it is the fork's to release.
+        """
+        if self.is_forked:
+            self.is_closed = True
+            return
         for number in list(self._sessions):
             self.close_session(number)
         with self._lock:
@@ -260,7 +340,7 @@ class Engine:
                     governed=self._governed(entry),
                     elsewhere=Elsewhere(self._reach(store, table, entry), self.store_at),
                 )
-                self._logs[key] = log
+                self._logs.put(key, log)
         return Handle(table=table, name=name, log=log, store=store, entry=entry, is_new=is_new)
 
     def _governed(self, entry: TableEntry | None) -> Governed | None:
@@ -276,7 +356,13 @@ class Engine:
     def forget(self, handle: Handle) -> None:
         """Drops what is cached of a table that is gone."""
         with self._lock:
-            self._logs.pop(handle.key, None)
+            self._logs.pop(handle.key)
+            self._shared.pop(handle.store.url, None)
+
+    def forget_all(self) -> None:
+        """Drops what is cached of all tables."""
+        with self._lock:
+            self._logs.clear()
 
     def find(self, table: Table, database: str) -> Handle | None:
         """The table; None for a name that the lake doesn't have.
@@ -305,7 +391,8 @@ class Engine:
     def place_of(self, database: str, name: str) -> str:
         """Where a new table of the lake is put: a folder of the warehouse.
 
-        Raises InvalidRequest for a name that would leave the warehouse.
+        Raises InvalidRequest for a name that would leave the warehouse, or is too long for a
+        folder.
         """
         if self.warehouse is None:
             raise InvalidRequest(
@@ -319,7 +406,15 @@ class Engine:
             raise InvalidRequest(f"{name!r} can't name a table: a folder of that name is txlake's")
         if name.lower().endswith(".db"):
             raise InvalidRequest(f"{name!r} can't name a table: databases have such folders")
-        folder = name if database.lower() == DEFAULT_DATABASE else f"{database}.db/{name}"
+        parts = [name] if database.lower() == DEFAULT_DATABASE else [f"{database}.db", name]
+        for part in parts:
+            if (size := len(part.encode("utf-8", "surrogateescape"))) > _FOLDER_BYTES_MAX:
+                raise InvalidRequest(
+                    f"{part[:40]!r}... can't be a folder of the warehouse: its name has {size} "
+                    f"bytes, and a folder's at most {_FOLDER_BYTES_MAX}; use a shorter name, or "
+                    "give the table a LOCATION"
+                )
+        folder = "/".join(parts)
         return self.warehouse.at(folder).url
 
 

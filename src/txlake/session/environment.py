@@ -31,9 +31,11 @@ class Environment:
         type_of: the type of a SQL expression over columns of a schema, as Spark analyses it; it
             raises InvalidRequest when Spark refuses the expression. Without it (None) only what
             the text shows is checked.
+        table_defaults: properties of tables that CREATE makes, where it doesn't say others.
     """
 
     now_ms: int
     new_id: Callable[[], str]
     violating_row: Callable[[str], Mapping[str, object] | None] = _no_rows
     type_of: Callable[[str, Struct], DataType] | None = None
+    table_defaults: Callable[[], Mapping[str, str]] = dict

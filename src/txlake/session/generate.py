@@ -7,7 +7,6 @@ from collections import defaultdict
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store
-from txlake.protocol.features import column_mapping_mode
 from txlake.protocol.paths import decode_path, partition_folder
 from txlake.protocol.reach import Reach
 
@@ -34,7 +33,7 @@ def generate(mode: str, table: Snapshot, store: Store, reach: Reach) -> int:
     """
     if mode.lower() != MODE:
         raise InvalidRequest(f"{table.table}: GENERATE knows {MODE}, found {mode}")
-    if column_mapping_mode(table.protocol, table.metadata.configuration) != "none":
+    if table.column_mapping_mode != "none":
         raise InvalidRequest(
             f"{table.table}: a manifest can't be generated for a table with column mapping: its "
             "readers would look for the wrong columns"

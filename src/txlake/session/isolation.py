@@ -23,9 +23,15 @@ _SWITCH = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class IsolationSet:
-    """The session's level from here on (None: none was asked for), and the answer's one row."""
+    """What the statement makes of levels, and the answer's one row.
+
+    Attributes:
+        level: the session's from here on; None: none was asked for.
+        of_open: the open transaction's, as `level`; that of none where none is open.
+    """
 
     level: Level | None
+    of_open: Level | None
     rows: Rows
 
 
@@ -37,13 +43,30 @@ def parse_ignored(text: str) -> bool:
     return value
 
 
+def raised(level: Level | None, asked: Level) -> Level | None:
+    """The level of an open transaction that asks for another one: it is never lowered.
+
+    What the transaction has answered so far was answered by its level. None: it asked for none,
+    and has the default or its databases'.
+    """
+    if level is None:
+        return None if asked is Level.SNAPSHOT else asked
+    return strictest(level, asked)
+
+
 def set_isolation(
-    statement: SetIsolation, level: Level | None, database: DatabaseEntry | None
+    statement: SetIsolation,
+    level: Level | None,
+    database: DatabaseEntry | None,
+    *,
+    of_open: Level | None = None,
+    is_open: bool = False,
 ) -> IsolationSet:
     """What the statement makes of a session at `level` that uses `database`.
 
-    The row's `isolation` is the level in force: the stricter of the session's and the database's,
-    as Python writes it.
+    `of_open`: the level that its open transaction asked for, where one `is_open`. The row's
+    `isolation` is the level in force, the open transaction's or else the session's: the stricter of
+    it and the database's, as Python writes it.
     """
     of_database = None
     ignored = False
@@ -52,7 +75,7 @@ def set_isolation(
         ignored = parse_ignored(database.properties.get(IGNORED, "false"))
     asked = None if statement.level is None else parse_level(statement.level)
     if not ignored and asked is not None:
-        level = asked
+        level, of_open = asked, raised(of_open, asked)
     in_force = strictest(of_database, level)
     if ignored and database is not None:
         message = f"ignored: database {database.name} has {IGNORED} = true"
@@ -69,5 +92,9 @@ def set_isolation(
             f"the session's level is {asked.value} now; its database {database.name} asks for "
             f"{in_force.value}, and the stricter one counts"
         )
+    if is_open:
+        in_force = strictest(of_database, of_open)
+        message += f"; the open transaction, whose level is never lowered, runs at {in_force.value}"
     said = f"SET TRANSACTION ISOLATION LEVEL {statement.said}"
-    return IsolationSet(level, Rows(schema=_COLUMNS, rows=[(said, in_force.value, message)]))
+    rows = Rows(schema=_COLUMNS, rows=[(said, in_force.value, message)])
+    return IsolationSet(level, of_open, rows)

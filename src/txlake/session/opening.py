@@ -6,18 +6,37 @@ Owns the warehouse's marker, which keeps two catalogs from governing one warehou
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from pathlib import Path
 
-from txlake.errors import CorruptTable, OutcomeUnknown
+from txlake.catalog import Catalog
+from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown
 from txlake.ports import PutOutcome, Store
+from txlake.protocol.file_names import LOG_FOLDER
 from txlake.session.belongings import attach_named, catalog_of, finish
+from txlake.session.engine import Lost
 from txlake.session.session import Session
+from txlake.storage import local_path
 
 MARKER = "_txlake/lake.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """Which lake a warehouse is, and the epoch of its catalog: how often that was recovered."""
+
+    lake: str
+    epoch: int = 1
+
+    def encode(self) -> bytes:
+        """The marker's file."""
+        return json.dumps({"lake": self.lake, "epoch": self.epoch}).encode()
 
 
 def open_lake(session: Session) -> None:
     """Makes the lake of a session ready.
 
+    A catalog that has to be recovered first is noted in the engine; statements refuse it then.
     Raises InvalidRequest when the warehouse is another lake's, Unavailable when it or the catalog
     can't be reached.
     """
@@ -25,18 +44,55 @@ def open_lake(session: Session) -> None:
     catalog = catalog_of(engine)
     warehouse = engine.warehouse
     assert warehouse is not None
-    lake = lake_at(warehouse) or _marked(warehouse, catalog.lake_id)
-    if lake != catalog.lake_id:
+    own = Marker(catalog.lake_id, catalog.epoch)
+    marker = marker_of(warehouse) or _marked(warehouse, own)
+    if marker.lake != own.lake:
         if not catalog.is_empty():
-            catalog.check_warehouse(lake, warehouse.url)
-        engine.lost = lake
+            catalog.check_warehouse(marker.lake, warehouse.url)
+        engine.lost = Lost.new(catalog.shown, warehouse.url, marker.lake, marker.epoch)
         return
+    _check_place(catalog, warehouse)
+    if marker.epoch > own.epoch:
+        engine.lost = Lost.older(catalog.shown, marker.lake, own.epoch, marker.epoch)
+        return
+    if catalog.recovery.was_cut_short():
+        engine.lost = Lost.unfinished(catalog.shown, marker.lake, own.epoch)
+        return
+    if marker.epoch < own.epoch:  # a recovery was cut short before it said so
+        mark(warehouse, own)
     finish(engine)
     attach_named(engine, session.number)
 
 
-def lake_at(warehouse: Store) -> str | None:
-    """The id of the lake that the warehouse says to be; None when it says nothing.
+def _check_place(catalog: Catalog, warehouse: Store) -> None:
+    """Refuses a folder that was copied together with its catalog, whose tables are the original's.
+
+    Raises InvalidRequest when a table that the catalog has in the warehouse lies elsewhere.
+    """
+    folder = local_path(warehouse.url)
+    if folder is None:
+        return
+    location = catalog.managed_outside(warehouse.url)
+    found = None if location is None else local_path(location)
+    if found is None:
+        return
+    if Path(found).resolve().is_relative_to(Path(folder).resolve()):
+        return  # by another path to the same folder
+    *_, owner, name = Path(found).parts
+    folder_of_table = f"{owner}/{name}" if owner.endswith(".db") else name
+    if next(iter(warehouse.list(f"{folder_of_table}/{LOG_FOLDER}")), None) is None:
+        return  # another warehouse of the same catalog, and no copy
+    raise InvalidRequest(
+        f"warehouse {warehouse.url}: catalog {catalog.shown} has a table of it at {location}: the "
+        "folder was moved or copied, and a catalog keeps its tables' places. Nothing was changed; "
+        "connect to the folder where the tables were, or give this one a new, empty catalog "
+        "(without catalog= remove its _txlake/catalog.db), and let lake.recover() take the tables "
+        "in where they are now"
+    )
+
+
+def marker_of(warehouse: Store) -> Marker | None:
+    """Which lake the warehouse says to be; None when it says nothing.
 
     Raises CorruptTable for a marker that can't be read.
     """
@@ -45,20 +101,27 @@ def lake_at(warehouse: Store) -> str | None:
     except FileNotFoundError:
         return None
     try:
-        return str(json.loads(text)["lake"])
-    except (ValueError, KeyError, TypeError) as error:
+        found = json.loads(text)
+        return Marker(str(found["lake"]), int(found.get("epoch", 1)))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptTable(
-            f'{warehouse.url}/{MARKER}: expected {{"lake": id}}, found {text[:100]!r}; remove it '
-            "when you are certain that no other catalog governs this warehouse"
+            f'{warehouse.url}/{MARKER}: expected {{"lake": id, "epoch": number}}, found '
+            f"{text[:100]!r}; remove it when you are certain that no other catalog governs this "
+            "warehouse"
         ) from error
 
 
-def _marked(warehouse: Store, lake: str) -> str:
-    """Writes the marker unless another was first; the lake that it names."""
-    outcome = warehouse.put_if_absent(MARKER, json.dumps({"lake": lake}).encode())
+def mark(warehouse: Store, marker: Marker) -> None:
+    """Makes the warehouse say so, whatever it said."""
+    warehouse.put(MARKER, marker.encode())
+
+
+def _marked(warehouse: Store, own: Marker) -> Marker:
+    """Writes the marker unless another was first; the one that is there then."""
+    outcome = warehouse.put_if_absent(MARKER, own.encode())
     if outcome is PutOutcome.CREATED:
-        return lake
-    found = lake_at(warehouse)
+        return own
+    found = marker_of(warehouse)
     if found is None:
         raise OutcomeUnknown(f"{warehouse.url}/{MARKER}: writing it was not answered; try again")
     return found

@@ -12,7 +12,11 @@ from txlake.session.session import Session
 from txlake.settings import Settings
 from txlake.system import System
 
+# Options change when credentials do: engines of old ones end with the tables that use them.
+_ENGINES_MAX = 16
+
 _lock = threading.Lock()
+# The one that was used last comes last.
 _engines: list[tuple[SparkSession, dict[str, str], Engine]] = []
 
 
@@ -20,8 +24,9 @@ def for_spark(spark: SparkSession, storage_options: Mapping[str, str] | None = N
     """A session on tables named by their place; its caches are shared per Spark session."""
     options = dict(storage_options or {})
     with _lock:
-        for known, known_options, engine in _engines:
+        for place, (known, known_options, engine) in enumerate(_engines):
             if known is spark and known_options == options:
+                _engines.append(_engines.pop(place))
                 return Session(engine)
         engine = Engine(
             system=System(),
@@ -29,5 +34,10 @@ def for_spark(spark: SparkSession, storage_options: Mapping[str, str] | None = N
             make_spark=lambda: spark,
             storage_options=options,
         )
+        _ = engine.spark  # its settings count from the first statement
         _engines.append((spark, options, engine))
+        # Which files a clone made here may read is known here alone: its engine stays.
+        idle = [engine for _, _, engine in _engines if not engine.has_shared]
+        gone = set(map(id, idle[:-_ENGINES_MAX]))
+        _engines[:] = [one for one in _engines if id(one[2]) not in gone]
         return Session(engine)

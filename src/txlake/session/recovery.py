@@ -1,74 +1,123 @@
-"""A catalog that was lost is rebuilt from the logs of the tables.
+"""A catalog that was lost, or put back from a backup, is brought up to the logs of the tables.
 
-Owns what the logs can tell, and the list of what they can't. The state is the last published one.
+Owns what the logs can tell, and the list of what they can't: everything that is published stays.
+What becomes of one table is `transaction.settling`'s.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 
+from txlake.catalog.recovering import Standing
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, UnsupportedFeature
-from txlake.ports import NewTable, Store
-from txlake.protocol.file_names import LOG_FOLDER
-from txlake.session.belongings import catalog_of, transaction_of
-from txlake.session.engine import Handle
-from txlake.session.opening import lake_at
+from txlake.log.snapshot import Snapshot
+from txlake.ports import DroppedTable, NewTable, RenamedTable, Store
+from txlake.protocol.file_names import LOG_FOLDER, STAGED_FOLDER
+from txlake.session.belongings import catalog_of, finish, transaction_of
+from txlake.session.engine import Engine, Lost
+from txlake.session.opening import MARKER, Marker, mark, marker_of
 from txlake.session.session import Session
 from txlake.statements import TableName, TablePath, table_of
 from txlake.transaction.belonging import Belonging, belonging_of
+from txlake.transaction.settling import cut, is_at_odds, newest_of, newest_sound, settle
+from txlake.transaction.table_log import TableLog
 
-_STAGED = f"{LOG_FOLDER}/_staged_commits"
-_ALWAYS_LOST = (
+_NEVER_TOLD = (
     "databases' isolation levels, comments and properties: set them again",
     "transactions that were committed, and not published when the catalog was lost",
     "tables outside of the warehouse that weren't named: lake.attach takes them in again",
+)
+_NOT_TOLD_OF_A_COPY = (
+    "if the catalog is a copy: databases, their settings and DROPs since the copy was made",
+    "if the catalog is a copy: transactions that were committed since then, and not published",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What became of a lost catalog.
+    """What became of a catalog.
 
     Attributes:
         tables: the names of the tables that it has again.
-        unknown: what could not be known, a sentence each.
+        done: what was changed besides, a sentence each.
+        unknown: what could not be known or mended, a sentence each.
     """
 
     tables: tuple[str, ...]
+    done: tuple[str, ...]
     unknown: tuple[str, ...]
 
 
 def recover(session: Session, locations: tuple[str, ...]) -> Recovered:
-    """Fills an empty catalog from the logs of the tables in the warehouse and at other places.
+    """Brings the catalog up to the tables' logs, in the warehouse and at other places.
 
-    Raises InvalidRequest when the catalog isn't empty.
+    Other processes are kept out from then on: they have to connect again. Nothing is done where the
+    catalog and the logs agree.
+
+    Raises InvalidRequest when the catalog is another lake's, Unavailable when it or a store can't
+    be reached or another process recovers it at the same time.
     """
     engine = session.engine
     catalog, warehouse = catalog_of(engine), engine.warehouse
     assert warehouse is not None
-    if not catalog.is_empty():
-        raise InvalidRequest(
-            f"catalog {catalog.shown} knows tables already; only an empty one is rebuilt"
-        )
-    lake = engine.lost or lake_at(warehouse)
-    if lake is not None:
-        catalog.adopt(lake)
+    places = {engine.store_at(place).url: False for place in locations}
+    places = dict.fromkeys(_tables_below(warehouse), True) | places
+    lost = engine.lost
+    report = _Report(is_new=catalog.is_empty())
+    if lost is None and not _is_at_odds(engine, places, report):
+        return report.made()
+    marker = marker_of(warehouse)
+    lake = catalog.lake_id if lost is None else lost.lake
+    newest = max(catalog.epoch, 0 if marker is None else marker.epoch)
+    epoch = catalog.recovery.begin(lake, newest + 1, session.number())
+    engine.lost = lost or Lost.unfinished(catalog.shown, lake, epoch)
+    mark(warehouse, Marker(lake, epoch))
+    report = _Report(is_new=report.is_new, is_needed=True)
+    known = catalog.recovery.standing()
+    for standing in known:
+        with report.noting(standing.entry.location):
+            _bring_up(session, epoch, standing, report)
+    for place in _unknown(places, known):
+        with report.noting(place):
+            _take_in(session, epoch, place, report, managed=places[place])
+    catalog.recovery.end(epoch)
     engine.lost = None
-    places = [*_tables_below(warehouse), *locations]
-    found: list[str] = []
-    notes: list[str] = []
-    for place in places:
-        handle = engine.at(place, TablePath(place))
-        own = _owner(handle, notes)
-        if own is None:
-            continue
-        if own.lake != catalog.lake_id:
-            notes.append(f"{handle.store.url} belongs to lake {own.lake}, as {own.name}")
-            continue
-        name = _register(session, handle, own, notes, managed=place not in locations)
-        if name is not None:
-            found.append(name)
-    return Recovered(tuple(sorted(found)), (*notes, *_ALWAYS_LOST))
+    engine.forget_all()
+    finish(engine)
+    return report.made()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Report:
+    """What is told in the end.
+
+    Attributes:
+        is_new: the catalog knew no table.
+        is_needed: it is brought up; otherwise it was found to be so.
+    """
+
+    is_new: bool
+    is_needed: bool = False
+    tables: list[str] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def noting(self, place: str) -> Iterator[None]:
+        """What goes wrong with one table keeps no other from being recovered."""
+        try:
+            yield
+        except (TxlakeError, FileNotFoundError) as error:
+            self.unknown.append(f"{place} isn't recovered: {error}")
+
+    def made(self) -> Recovered:
+        never: tuple[str, ...] = ()
+        if self.is_needed:
+            never = _NEVER_TOLD if self.is_new else _NOT_TOLD_OF_A_COPY
+        return Recovered(tuple(sorted(self.tables)), tuple(self.done), (*self.unknown, *never))
 
 
 def _tables_below(warehouse: Store) -> list[str]:
@@ -80,52 +129,148 @@ def _tables_below(warehouse: Store) -> list[str]:
     return [warehouse.at(folder).url for folder in sorted(folders)]
 
 
-def _owner(handle: Handle, notes: list[str]) -> Belonging | None:
+def _unknown(places: Collection[str], known: Collection[Standing]) -> list[str]:
+    """The places with a log that aren't those of the catalog's tables."""
+    locations = {standing.entry.location for standing in known}
+    return [place for place in places if place not in locations]
+
+
+def _is_dropped(engine: Engine, own: Belonging) -> bool:
+    """Whether the catalog dropped the table, whose folder is still to be cleared away."""
+    dropped = catalog_of(engine).ledger.dropped_tables()
+    return any(own.table == table.table_id for table in dropped)
+
+
+def _log_at(engine: Engine, place: str) -> TableLog:
+    """The log at a place as it stands there, whatever the catalog says."""
+    return engine.at(place, TablePath(place)).log
+
+
+def _found(log: TableLog) -> Snapshot | None:
+    """The table that a log has, but for what is at its end and is no commit.
+
+    None where there is none, or only what was written into a folder that was being removed. Raises
+    CorruptTable, UnsupportedFeature.
+    """
+    version = newest_sound(log)
+    if version is None:
+        log.latest_or_none()  # raises what is wrong
+        return None
+    return log.snapshot(version)
+
+
+def _is_at_odds(engine: Engine, places: Collection[str], report: _Report) -> bool:
+    """Whether a log has other versions than the catalog, or is of a table that it doesn't know."""
+    catalog = catalog_of(engine)
+    # Others may commit meanwhile: a log that is looked at before the catalog isn't ahead of it.
+    newest = {
+        one.entry.id: newest_of(_log_at(engine, one.entry.location).store, one.published)
+        for one in catalog.recovery.standing()
+    }
+    known = catalog.recovery.standing()
+    for one in known:
+        store, ended = _log_at(engine, one.entry.location).store, newest.get(one.entry.id, -1)
+        with report.noting(one.entry.location):
+            if is_at_odds(store, one.head, one.published, one.pending, newest=ended):
+                return True
+    for place in _unknown(places, known):
+        try:
+            latest = _found(_log_at(engine, place))
+            own = None if latest is None else belonging_of(latest)
+        except (CorruptTable, UnsupportedFeature):
+            continue  # nothing that a recovery could mend
+        if own is not None and own.lake == catalog.lake_id and not _is_dropped(engine, own):
+            return True
+    return False
+
+
+def _bring_up(session: Session, epoch: int, standing: Standing, report: _Report) -> None:
+    """Gives a table that the catalog knows the versions and the name that its log has."""
+    engine, entry = session.engine, standing.entry
+    catalog, log = catalog_of(engine), _log_at(engine, entry.location)
+    if is_at_odds(log.store, standing.head, standing.published, standing.pending):
+        still = partial(catalog.recovery.require, epoch)
+        settled = settle(log, standing.head, standing.published, standing.pending, still)
+        catalog.recovery.settle(epoch, entry.id, settled.kept, settled.found)
+        report.done += settled.told
+    if standing.is_dropped:
+        return
+    name = str(TableName((entry.database, entry.name)))
+    own = belonging_of(log.latest())
+    if own is None or (own.lake, own.table) != (catalog.lake_id, entry.id):
+        with transaction_of(engine, session.number) as transaction:
+            transaction.change_name(DroppedTable(id=entry.id, stays=True), {})
+        report.done.append(f"{name}: the log at {log.store.url} isn't this table's any more")
+    elif own.name != name:
+        database, table = _parts(own.name)
+        catalog.create_database(database, if_not_exists=True)
+        with transaction_of(engine, session.number) as transaction:
+            renamed = RenamedTable(id=entry.id, database=database, name=table)
+            transaction.change_name(renamed, {})
+        report.done.append(f"{name} is {own.name} now, as its log says")
+
+
+def _take_in(session: Session, epoch: int, place: str, report: _Report, *, managed: bool) -> None:
+    """Gives a table of the lake that the catalog doesn't know its name again."""
+    engine, log = session.engine, _log_at(session.engine, place)
+    catalog = catalog_of(engine)
     try:
-        latest = handle.log.latest_or_none()
+        latest = _found(log)
         own = None if latest is None else belonging_of(latest)
     except (CorruptTable, UnsupportedFeature) as error:
-        notes.append(f"{handle.store.url} can't be read: {error}")
-        return None
-    if own is None:
-        notes.append(
-            f"{handle.store.url} is a table of no lake, or was attached to none: lake.attach takes "
-            "it in"
+        report.unknown.append(f"{place} can't be read: {error}")
+        return
+    if latest is None:
+        report.unknown.append(
+            f"{place} has a log without its newest commit, as it is left when a table is dropped "
+            "that somebody still writes: remove that folder, unless the file was lost"
         )
-    return own
-
-
-def _register(
-    session: Session, handle: Handle, own: Belonging, notes: list[str], *, managed: bool
-) -> str | None:
-    """Gives the table its name again; the name, or None where that can't be."""
-    engine = session.engine
+        return
+    if own is None:
+        report.unknown.append(
+            f"{place} is a table of no lake, or was attached to none: lake.attach takes it in"
+        )
+        return
+    if own.lake != catalog.lake_id:
+        report.unknown.append(
+            f"{place} belongs to lake {own.lake}, as {own.name}; when that is this lake, and its "
+            f'marker was lost, write {{"lake": "{own.lake}"}} into {MARKER} of the warehouse, '
+            "and recover with an empty catalog"
+        )
+        return
+    if _is_dropped(engine, own):
+        return
     try:
-        named = table_of(own.name)
+        database, name = _parts(own.name)
     except InvalidRequest:
-        named = None
-    if not isinstance(named, TableName) or len(named.parts) != 2:
-        notes.append(f"{handle.store.url}: its name {own.name!r} is no name of a table")
-        return None
-    database, name = named.parts
+        report.unknown.append(f"{place}: its name {own.name!r} is no name of a table")
+        return
+    report.done += cut(log, latest.version, partial(catalog.recovery.require, epoch))
     try:
-        catalog_of(engine).create_database(database, if_not_exists=True)
+        catalog.create_database(database, if_not_exists=True)
         with transaction_of(engine, session.number) as transaction:
-            head = handle.log.latest().version
             entry = NewTable(
                 id=own.table,
                 database=database,
                 name=name,
-                location=handle.store.url,
+                location=place,
                 managed=managed,
-                head=head,
+                head=latest.version,
             )
             transaction.change_name(entry, {})
     except TxlakeError as error:
-        notes.append(f"{handle.store.url} was {own.name}, and isn't any more: {error}")
-        return None
-    for staged in handle.store.list(_STAGED):
-        notes.append(
+        report.unknown.append(f"{place} was {own.name}, and isn't any more: {error}")
+        return
+    report.tables.append(own.name)
+    for staged in log.store.list(STAGED_FOLDER):
+        report.unknown.append(
             f"{own.name}: {staged.path} may hold a commit that was ratified and never published"
         )
-    return own.name
+
+
+def _parts(name: str) -> tuple[str, str]:
+    """Database and table. Raises InvalidRequest for what is no such name."""
+    named = table_of(name)
+    if not isinstance(named, TableName) or len(named.parts) != 2:
+        raise InvalidRequest(f"{name!r}: expected database.table")
+    return named.parts[0], named.parts[1]

@@ -73,5 +73,6 @@ def restore(
         actions=tuple(actions),
         metrics=metrics,
         reads=(Read(),),
+        brings_back=True,
     )
     return Restored(change=change, counts=counts)

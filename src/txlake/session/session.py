@@ -8,14 +8,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from weakref import WeakValueDictionary, finalize
+from weakref import WeakValueDictionary
 
 from pyspark.sql import DataFrame, SparkSession
 
 from txlake.catalog import DEFAULT_DATABASE
 from txlake.conflict.levels import Level, parse_level
 from txlake.conflict.locking import LockMode
-from txlake.errors import InvalidRequest
+from txlake.errors import CorruptTable, InvalidRequest, Unavailable
 from txlake.log.snapshot import Snapshot
 from txlake.session.admission import admit, database_lock
 from txlake.session.belongings import refuse_lost
@@ -73,7 +73,6 @@ class Session:
         self.level = level
         self.lock_timeout_ms = -1
         self._number: int | None = None
-        self._unheld: finalize[[int], Session] | None = None
         self._entering = threading.Lock()
         self._current: Transaction | None = None
         self._begun: WeakValueDictionary[str, Transaction] = WeakValueDictionary()
@@ -89,8 +88,7 @@ class Session:
         """The session's number in the catalog, as the views show it; made on first use."""
         with self._entering:  # transactions of a session may be begun by several threads
             if self._number is None:
-                self._number = self.engine.open_session()
-                self._unheld = finalize(self, self.engine.abandon_session, self._number)
+                self._number = self.engine.open_session(self)
             return self._number
 
     @property
@@ -128,14 +126,14 @@ class Session:
     def close(self) -> None:
         """Rolls the open transactions back; no other begins."""
         self._is_closed = True
+        if self.engine.is_forked:
+            return  # its transactions are the parent's
         for transaction in list(self._begun.values()):
             transaction.rollback()
         self._current = None
         if self._number is not None:
             self.engine.close_session(self._number)
             self._number = None
-        if self._unheld is not None:
-            self._unheld.detach()
 
     def fail(self, cause: BaseException) -> None:
         """A statement could not even be read: it fails the open transaction all the same."""
@@ -217,6 +215,14 @@ class Session:
             with spark_errors():
                 admit(context, wanted, leaves=leaves)
                 yield context
+        except CorruptTable as error:
+            try:
+                own.require_alive()
+            except Unavailable as gone:
+                own.fail(gone)
+                raise gone from error
+            own.fail(error)
+            raise
         except BaseException as error:
             own.fail(error)
             raise
@@ -306,7 +312,7 @@ class Session:
             case ReleaseSavepoint(name):
                 self._open().release(name)
             case SetIsolation():
-                return self._set_isolation(statement)
+                return self._set_isolation(self._current, statement)
             case Atomic(statements):
                 self._atomic(statements)
             case SetLockTimeout(timeout_ms):
@@ -339,9 +345,7 @@ class Session:
                         f"transaction {transaction.id} is open; transactions don't nest"
                     )
                 case SetIsolation():
-                    raise InvalidRequest(
-                        "SET TRANSACTION ISOLATION LEVEL comes before BEGIN; a transaction is open"
-                    )
+                    return self._set_isolation(transaction, statement)
                 case LockTable():
                     self._lock(transaction, statement)
                 case _:
@@ -364,14 +368,18 @@ class Session:
                         "conflicting transactions are found at COMMIT"
                     )
 
-    def _set_isolation(self, statement: SetIsolation) -> DataFrame:
-        if self._current is not None:
-            raise InvalidRequest(
-                "SET TRANSACTION ISOLATION LEVEL comes before BEGIN; a transaction is open"
-            )
+    def _set_isolation(self, current: Transaction | None, statement: SetIsolation) -> DataFrame:
+        """Sets the session's level; an open transaction's is raised where it is looser."""
         catalog = self.engine.catalog
         database = None if catalog is None else catalog.database(self.database)
-        made = set_isolation(statement, self.level, database)
+        if current is None:
+            made = set_isolation(statement, self.level, database)
+        else:
+            current.require_active()
+            made = set_isolation(
+                statement, self.level, database, of_open=current.level, is_open=True
+            )
+            current.set_level(made.of_open)
         self.level = made.level
         return rows_frame(self.spark, made.rows.schema, made.rows.rows)
 
@@ -391,20 +399,23 @@ class Session:
 
     def _commit(self) -> None:
         transaction = self._open()
+        self._is_lost = True
         self._current = None
         try:
             transaction.commit()
         except BaseException:
-            self._is_lost = True
+            transaction.rollback()  # one that failed, and whose end was interrupted, ends here
             raise
+        self._is_lost = False
 
     def _rollback(self) -> None:
         """Ends the transaction; after a COMMIT that failed there is nothing left to do."""
         if self._current is None and self._is_lost:
             self._is_lost = False
             return
-        self._open().rollback()
+        transaction = self._open()
         self._current = None
+        transaction.rollback()
 
     def _atomic(self, statements: tuple[Statement, ...]) -> None:
         self._begin(None, False)
@@ -414,6 +425,5 @@ class Session:
             self._commit()
         except BaseException:
             if self._current is not None:
-                self._current.rollback()
-                self._current = None
+                self._rollback()
             raise

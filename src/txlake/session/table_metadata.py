@@ -15,24 +15,23 @@ from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, DomainMetadata, Metadata
 from txlake.protocol.column_mapping import (
     MAX_ID_PROPERTY,
-    MODE_PROPERTY,
     all_fields,
-    assign_column_ids,
-    without_column_ids,
 )
-from txlake.protocol.features import check_writable, column_mapping_mode, protocol_for
+from txlake.protocol.features import check_writable, protocol_for
 from txlake.protocol.properties import (
     CONSTRAINT_PREFIX,
     column_list,
-    stored_configuration,
+    is_true,
+    is_understood,
     validate_set,
 )
-from txlake.protocol.schema_rules import column_text, validate_schema
+from txlake.protocol.schema_rules import column_text
 from txlake.protocol.types import Struct, parse_schema, schema_to_string
 from txlake.session.clustering import DOMAIN, FEATURE, clustering_domain, clustering_paths
 from txlake.session.environment import Environment
 from txlake.session.expressions import check_constraint
 from txlake.transaction import row_tracking
+from txlake.transaction.settings_rules import whole_metadata
 
 IN_COMMIT_TIMESTAMPS = "delta.enableInCommitTimestamps"
 DELETION_VECTORS = "delta.enableDeletionVectors"
@@ -80,37 +79,9 @@ def changed(
         InvalidRequest: a schema or a property that can't be, naming the table.
         UnsupportedFeature: the table would need a feature that txlake doesn't write.
     """
-    before = column_mapping_mode(snapshot.protocol, snapshot.metadata.configuration)
-    after = metadata.configuration.get(MODE_PROPERTY, "none").lower()
-    if before != after and (before, after) != ("none", "name"):
-        raise InvalidRequest(
-            f"{snapshot.table}: the column mapping mode can't change from {before!r} to {after!r}; "
-            "only from 'none' to 'name'"
-            + ("; write the rows to a new table" if after in ("none", "id") else "")
-        )
-    _check_row_tracking(snapshot, metadata)
     return _complete(
         metadata, environment, table=snapshot.table, existing=snapshot, new=False, features=features
     )
-
-
-def _check_row_tracking(snapshot: Snapshot, metadata: Metadata) -> None:
-    wanted = row_tracking.is_enabled(metadata.configuration)
-    if not wanted or row_tracking.is_enabled(snapshot.metadata.configuration):
-        return
-    if "rowTracking" not in snapshot.features:
-        raise InvalidRequest(
-            f"{snapshot.table}: row tracking can't be enabled before all writers assign row ids; "
-            "first set the table property 'delta.feature.rowTracking' to 'supported', then "
-            f"'{row_tracking.ENABLE}' to 'true'"
-        )
-    ids = snapshot.files.columns("base_row_id")["base_row_id"]
-    if ids.null_count:
-        raise InvalidRequest(
-            f"{snapshot.table}: row tracking can't be enabled: {ids.null_count} data files were "
-            "written before the table assigned row ids; write the rows to a new table with "
-            f"'{row_tracking.ENABLE}' = 'true'"
-        )
 
 
 def new_table(
@@ -207,7 +178,7 @@ def _leaves_defaults(configuration: Mapping[str, str]) -> bool:
     """Whether nothing asks for a table without the features that txlake turns on by itself."""
     old_reader = configuration.get("delta.minReaderVersion", "3") < "3"
     old_writer = configuration.get("delta.minWriterVersion", "7") < "7"
-    return not (old_reader or old_writer or _is_true(configuration, "delta.ignoreProtocolDefaults"))
+    return not (old_reader or old_writer or is_true(configuration, "delta.ignoreProtocolDefaults"))
 
 
 def _spelled(schema: Struct, name: str) -> str:
@@ -241,46 +212,22 @@ def _complete(
 ) -> tuple[Action, ...]:
     before = None if existing is None or not existing.is_created else existing
     try:
-        configuration = dict(metadata.configuration)
-        schema = parse_schema(metadata.schema_string, file=table)
-        mapped = configuration.get(MODE_PROPERTY, "none").lower() != "none"
-        validate_schema(schema, metadata.partition_columns, mapped=mapped)
-        _check_stats_columns(configuration, schema)
-        start = int(configuration.get(MAX_ID_PROPERTY, 0))
-        if before is not None:
-            start = max(start, before.properties.max_column_id)
-        if mapped:
-            was_mapped = (
-                before is not None
-                and column_mapping_mode(before.protocol, before.metadata.configuration) != "none"
-            )
-            schema, highest = assign_column_ids(
-                schema, start, environment.new_id, keep_names=not new and not was_mapped
-            )
-            configuration[MAX_ID_PROPERTY] = str(highest)
-        elif new:
-            schema = without_column_ids(schema)
-            if start:
-                configuration[MAX_ID_PROPERTY] = str(start)
-        if not _is_true(configuration, IN_COMMIT_TIMESTAMPS):
-            for key in _ENABLEMENT:
-                configuration.pop(key, None)
-        wanted = row_tracking.with_columns(
-            msgspec.structs.replace(
-                metadata, schema_string=schema_to_string(schema), configuration=configuration
-            ),
-            iter(environment.new_id, None),
-        )
+        _check_stats_columns(metadata, before)
+        final = whole_metadata(metadata, before, environment.new_id, replaces=new, table=table)
         wants = set(features)
+        schema = parse_schema(final.schema_string)
         if any(not item.nullable for item in all_fields(schema)):
             wants.add("invariants")
         old_protocol = None if before is None else before.protocol
-        protocol = protocol_for(wanted, old_protocol, features=sorted(wants))
+        asking = {**metadata.configuration, **final.configuration}
+        protocol = protocol_for(
+            msgspec.structs.replace(final, configuration=asking),
+            old_protocol,
+            features=sorted(wants),
+        )
     except (InvalidRequest, UnsupportedFeature) as error:
         raise named(error, table) from error
-    stored = stored_configuration(wanted.configuration)
-    final = msgspec.structs.replace(wanted, configuration=stored)
-    if before is not None and schema == before.schema:
+    if before is not None and schema == parse_schema(before.metadata.schema_string):
         # The same schema in other words is left as its author wrote it.
         final = msgspec.structs.replace(final, schema_string=before.metadata.schema_string)
     check_writable(protocol, final, table=table)
@@ -292,17 +239,18 @@ def _complete(
     return tuple(actions)
 
 
-def _check_stats_columns(configuration: Mapping[str, str], schema: Struct) -> None:
-    text = configuration.get(_STATS_COLUMNS)
-    if text is None:
+def _check_stats_columns(metadata: Metadata, before: Snapshot | None) -> None:
+    text = metadata.configuration.get(_STATS_COLUMNS)
+    if text is None or not is_understood(_STATS_COLUMNS, text):
         return
+    known = None if before is None else before.metadata
+    same_text = known is not None and known.configuration.get(_STATS_COLUMNS) == text
+    if known is not None and same_text and known.schema_string == metadata.schema_string:
+        return
+    schema = parse_schema(metadata.schema_string)
     for path in column_list(text):
         if schema.resolve(path) is None:
             raise InvalidRequest(
                 f"table property {_STATS_COLUMNS!r}: there is no column {column_text(path)}; "
                 f"there are: {', '.join(column_text((item.name,)) for item in schema)}"
             )
-
-
-def _is_true(configuration: Mapping[str, str], key: str) -> bool:
-    return configuration.get(key, "").strip().lower() == "true"

@@ -12,22 +12,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
-from weakref import finalize
 
-from txlake.catalog import DatabaseEntry, killed
+from txlake.catalog import DatabaseEntry
 from txlake.conflict.footprint import ReadKind
 from txlake.conflict.granularity import PROPERTY as GRANULARITY
 from txlake.conflict.granularity import Granularity, coarsest, parse_granularity
 from txlake.conflict.levels import Level, parse_level, strictest
-from txlake.errors import Conflict, InvalidRequest, OutcomeUnknown, TxlakeError
+from txlake.errors import Conflict, CorruptTable, InvalidRequest, OutcomeUnknown, TxlakeError
 from txlake.log.snapshot import Snapshot
-from txlake.ports import DroppedTable, NameChange
+from txlake.ports import DroppedTable, NameChange, System
 from txlake.session.engine import Engine, Handle
 from txlake.spark.probe import SparkProbe
 from txlake.spark.work import Work
 from txlake.transaction.change import Change
 from txlake.transaction.following import Proposal, check_reads
-from txlake.transaction.lake_commit import Part, commit_together
+from txlake.transaction.lake_commit import CommittedTogether, Part, commit_together
+from txlake.transaction.staging import Staging
 from txlake.transaction.table_transaction import TableTransaction, Token
 
 _logger = logging.getLogger(__name__)
@@ -90,7 +90,6 @@ class Transaction:
     begin_ms: int = 0
     _sequence: int | None = None
     _is_known: bool = False
-    _unheld: finalize[[str], Transaction] | None = None
     # By name; who uses a database keeps others from changing what it is.
     _databases: dict[str, DatabaseEntry | None] = field(default_factory=dict)
     _tables: dict[str, TableTransaction] = field(default_factory=dict)
@@ -104,20 +103,41 @@ class Transaction:
         if self.explicit:
             self.make_known()
 
+    @property
+    def staging(self) -> System:
+        """The clock, and new ids for the files that are staged: they say whose these are."""
+        return Staging(self.engine.system, self.id)
+
     def make_known(self) -> None:
         """Enters the transaction into the catalog, once: others see it, and it may hold locks."""
         catalog = self.engine.catalog
         if catalog is None or self._is_known:
             return
+        number = self.session_number()
+        self._is_known = True  # an interrupt may come as soon as the catalog has it
         catalog.transactions.begin(
             self.id,
-            self.session_number(),
+            number,
             isolation=None if self.level is None else self.level.value,
             read_only=self.read_only,
             explicit=self.explicit,
+            holder=self,
         )
-        self._is_known = True
-        self._unheld = finalize(self, catalog.transactions.abandon, self.id)
+
+    def set_level(self, level: Level | None) -> None:
+        """From here on the transaction asks for this level, which is no looser than its own."""
+        if level is None or level is self.level:
+            return
+        self.level = level
+        for table in self._tables.values():
+            table.raise_level(level)
+        if self._is_known and self.engine.catalog is not None:
+            self.engine.catalog.transactions.set_isolation(self.id, level.value)
+
+    def ends_in_this_thread(self) -> None:
+        """Says that the calling thread ends it, so that it can't wait for the transaction."""
+        if self.engine.catalog is not None:
+            self.engine.catalog.locks.ends_here(self.id)
 
     @property
     def sequence(self) -> int | None:
@@ -209,6 +229,7 @@ class Transaction:
             operation=change.operation,
             parameters=change.parameters,
             metrics=change.metrics,
+            brings_back=change.brings_back,
         )
 
     def require_writes(self, handle: Handle, operation: str = "a change of rows") -> None:
@@ -231,8 +252,11 @@ class Transaction:
         return ((key, table) for key, table in self._tables.items() if table.has_changes)
 
     def discard(self, handle: Handle) -> None:
-        """Takes back what was staged on a table, which is dropped."""
-        self.open(handle).rollback_to(None)
+        """Takes back what was staged on a table, which is dropped; its log may be damaged."""
+        self.require_active()
+        staged = self._tables.get(handle.key)
+        if staged is not None:
+            staged.rollback_to(None)
 
     def forget(self, handle: Handle) -> None:
         """Takes a path table out of the transaction: it is read as a table of the lake next."""
@@ -313,25 +337,42 @@ class Transaction:
 
         Raises a Conflict when a concurrent transaction stands in the way; the transaction is then
         rolled back. After an OutcomeUnknown, or when Python was stopped in the middle, nobody
-        knows whether it was.
+        knows whether it was. After a CorruptTable that says so it is committed, and can't be
+        published: another writer's file is at its version.
         """
         self.require_active()
         try:
-            self._commit()
+            # Ctrl-C may come at any instant, before the commit point or after it.
+            self.state = State.UNKNOWN
+            committed = self._commit()
+            occupied = None if committed is None else committed.occupied
+            is_doubtful = occupied is not None and occupied.by_txlake
+            self.state = State.UNKNOWN if is_doubtful else State.COMMITTED
         except BaseException as error:
-            # Ctrl-C may have come after the commit point.
             is_open = isinstance(error, OutcomeUnknown) or not isinstance(error, Exception)
-            self._note(error)
-            self._end(State.UNKNOWN if is_open else State.ROLLED_BACK)
+            if not is_open:
+                self.state = State.ROLLED_BACK
+            self._fail_as(self.state, error)
             raise
-        self._end(State.COMMITTED)
+        self._end(self.state)
+        if is_doubtful:
+            raise CorruptTable(
+                f"transaction {self.id} was ratified by a catalog that isn't up to date, and may "
+                f"not stand: {occupied}. Look at its tables then, before you run it again"
+            ) from occupied
         for effect in self._effects:
             effect()
+        if occupied is not None:
+            raise CorruptTable(
+                f"transaction {self.id} is committed, and isn't to be run again; it can't be "
+                f"published yet: {occupied}"
+            ) from occupied
 
-    def _commit(self) -> None:
+    def _commit(self) -> CommittedTogether | None:
+        """What the lake ratified; None where nothing had to be."""
         written = dict(self._written())
         if not written and not self._names.changes:
-            return
+            return None
         told = self.user_metadata or self.engine.spark_setting(_USER_METADATA, "") or None
         paths = [key for key in written if self._handles[key].entry is None]
         for key, table in self._tables.items():
@@ -339,11 +380,11 @@ class Transaction:
                 check_reads(table.log, self._proposal(key, told))
         if paths:
             [key] = paths
-            self._require_not_killed()
+            self.require_alive()
             if any(other.has_read for url, other in self._tables.items() if url != key):
                 written[key].read_elsewhere()
             written[key].commit(user_metadata=told, probe=self._probe(key))
-            return
+            return None
         catalog = self.engine.catalog
         assert catalog is not None, "names and their tables are a catalog's"
         self.make_known()
@@ -364,12 +405,16 @@ class Transaction:
         if committed.sequence is not None:
             self._forget_entry()  # which ended with the ratification
             catalog.locks.ended(self.id)
+        return committed
 
-    def _require_not_killed(self) -> None:
-        """For what isn't ratified. Raises Unavailable."""
+    def require_alive(self) -> None:
+        """Raises Unavailable when somebody else ended it: VACUUM may have taken its files.
+
+        Asked where no ratification does: a path table's commit, and a file that isn't there.
+        """
         catalog = self.engine.catalog
-        if catalog is not None and self._is_known and catalog.transactions.is_killed(self.id):
-            raise killed(self.id)
+        if catalog is not None and self._is_known:
+            catalog.transactions.require_open(self.id)
 
     def _proposal(self, key: str, user_metadata: str | None) -> Proposal:
         return self._tables[key].proposal(
@@ -391,25 +436,29 @@ class Transaction:
         """Forgets everything; files already written are orphans for VACUUM."""
         if self.state in {State.ACTIVE, State.FAILED}:
             self._end(State.ROLLED_BACK)
+        elif self._is_known:  # its end was interrupted
+            self._end(self.state)
 
     def _end(self, state: State) -> None:
         self.state = state
         catalog = self.engine.catalog
         if not self._is_known or catalog is None or self.engine.is_closed:
             return  # closing the lake ended it in the catalog
+        if self.engine.is_forked:
+            return  # the process that began it ends it
+        catalog.transactions.abandon(self.id)  # which holds, whatever comes from here on
         try:
             catalog.transactions.end(self.id)
             catalog.locks.ended(self.id)
         except TxlakeError as error:
-            catalog.transactions.abandon(self.id)
             _logger.warning("transaction %s: its locks end later: %s", self.id, error)
-        self._forget_entry()
+        self._is_known = False
 
     def _forget_entry(self) -> None:
         """It has none in the catalog any more."""
         self._is_known = False
-        if self._unheld is not None:
-            self._unheld.detach()
+        if self.engine.catalog is not None:
+            self.engine.catalog.transactions.forget(self.id)
 
     def _note(self, error: BaseException) -> None:
         """Enters a conflict into the lake's list of them."""
@@ -417,14 +466,20 @@ class Transaction:
             # While the catalog knows it: its number and when it began are noted too.
             self.engine.catalog.journal.met(self.id, self.session_number(), error)
 
+    def _fail_as(self, state: State, error: BaseException) -> None:
+        self.state = state
+        try:
+            self._note(error)
+        finally:
+            self._end(state)
+
     def fail(self, cause: BaseException) -> None:
         """A statement failed: nothing of the transaction will be committed."""
         if self.state is State.ACTIVE:
-            self._note(cause)
-            self._end(State.FAILED)
             first_line, _, _ = str(cause).partition("\n")
             name = type(cause).__name__
             self.cause = f"{name}: {first_line:.200}" if first_line else name
+            self._fail_as(State.FAILED, cause)
 
 
 def _not_alone(first: str, second: str) -> InvalidRequest:

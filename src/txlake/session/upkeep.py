@@ -36,7 +36,7 @@ from txlake.statements import (
 )
 from txlake.storage import local_path
 from txlake.transaction.change import Change
-from txlake.transaction.vacuum import OldestBegin, plan_vacuum, vacuum
+from txlake.transaction.vacuum import OthersOpen, plan_vacuum, vacuum
 
 _RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 _HOUR_MS = 3_600_000
@@ -160,28 +160,26 @@ def vacuum_table(context: Context, statement: Vacuum) -> list[str]:
     if statement.retain_hours is not None:
         retention_ms = int(statement.retain_hours * _HOUR_MS)
     check = context.engine.spark_setting(_RETENTION_CHECK, "true").lower() != "false"
-    oldest_begin = _oldest_begin(context)
+    others_open = _others_open(context)
     if statement.dry_run:
-        plan = plan_vacuum(
-            handle.log, retention_ms, retention_check=check, oldest_begin=oldest_begin
-        )
+        plan = plan_vacuum(handle.log, retention_ms, retention_check=check, others_open=others_open)
         return [absolute_url(handle.store.url, path) for path in plan.paths]
     vacuum(
         handle.log,
         retention_ms,
         retention_check=check,
         begin=partial(_registered, context),
-        oldest_begin=oldest_begin,
+        others_open=others_open,
     )
     return [handle.store.url]
 
 
-def _oldest_begin(context: Context) -> OldestBegin | None:
+def _others_open(context: Context) -> OthersOpen | None:
     """Asks for the lake's other transactions: they may write path tables too."""
     catalog = context.engine.catalog
     if catalog is None:
         return None
-    return partial(catalog.transactions.oldest_begin_ms, besides=context.transaction.id)
+    return partial(catalog.transactions.others_open, context.transaction.id)
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from txlake.tables.errors import (
     unsupported,
 )
 from txlake.tables.executor import Executor
-from txlake.tables.spark_catalog import create_named, default_properties, knows_delta
+from txlake.tables.spark_catalog import create_named, knows_delta
 
 if TYPE_CHECKING:
     from txlake.tables.table import DeltaTable
@@ -264,7 +264,7 @@ class DeltaTableBuilder:
 
     def _all_properties(self) -> tuple[tuple[str, str], ...]:
         own = {canonical_key(key): value for key, value in self._properties.items()}
-        return tuple({**default_properties(self._executor.spark), **own}.items())
+        return tuple(own.items())
 
 
 def _is_long(data_type: str | DataType) -> bool:

@@ -19,7 +19,6 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from txlake.errors import OutcomeUnknown
-from txlake.protocol.properties import is_known
 from txlake.sql import sql_literal
 from txlake.statements import CreateMode, TableName, TablePath, quoted
 from txlake.storage.locations import canonical_url, local_path
@@ -27,7 +26,6 @@ from txlake.tables.errors import refused
 
 _SESSION_CATALOG = "spark_catalog"
 _DETAILS = "# Detailed Table Information"
-_DEFAULTS = "spark.databricks.delta.properties.defaults."
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,20 +161,6 @@ def _register(spark: SparkSession, name: TableName, place: TablePath) -> None:
             f"the table at {place.location} is written, but the session's catalog refuses the name "
             f"{name} for it: {error}",
         ) from error
-
-
-def default_properties(spark: SparkSession) -> dict[str, str]:
-    """The properties that the session's settings give to new tables, by their `delta.` keys.
-
-    Settings that are no property of Delta tables are left out, as Delta Spark does.
-    """
-    settings: dict[str, str] = dict(spark.conf.getAll)
-    found = {
-        "delta." + key.removeprefix(_DEFAULTS): value
-        for key, value in settings.items()
-        if key.startswith(_DEFAULTS)
-    }
-    return {key: value for key, value in found.items() if is_known(key)}
 
 
 def _text(name: TableName) -> str:

@@ -1,0 +1,84 @@
+"""Properties that the Spark session gives to new tables, by whatever statement they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import txlake
+from tests.lake.rows import query
+from txlake.errors import InvalidRequest
+
+PREFIX = "spark.databricks.delta.properties.defaults."
+ROWS = pa.table({"id": [1]})
+
+
+@pytest.fixture
+def defaults(spark: SparkSession) -> Iterator[dict[str, str]]:
+    """The settings, of a session that has them for this test alone."""
+    given = {
+        "logRetentionDuration": "interval 60 days",
+        "enableDeletionVectors": "false",
+        "feature.v2Checkpoint": "supported",
+        "ofAnotherEngine": "true",
+    }
+    for key, value in given.items():
+        spark.conf.set(PREFIX + key, value)
+    yield given
+    for key in given:
+        spark.conf.unset(PREFIX + key)
+
+
+def properties(lake: txlake.Lake, table: str) -> dict[object, object]:
+    return {row[0]: row[1] for row in query(lake, f"SHOW TBLPROPERTIES {table}")}
+
+
+@pytest.mark.parametrize("how", ["create", "as select", "write", "replace", "builder"])
+def test_a_new_table_has_them(
+    lake: txlake.Lake, spark: SparkSession, tmp_path: Path, defaults: dict[str, str], how: str
+) -> None:
+    match how:
+        case "create":
+            lake.sql("CREATE TABLE t (id INT)")
+        case "as select":
+            lake.sql("CREATE TABLE t AS SELECT 1 AS id")
+        case "write":
+            lake.write(ROWS, "t")
+        case "replace":
+            lake.sql("CREATE TABLE t (id INT) TBLPROPERTIES (delta.appendOnly = TRUE)")
+            lake.sql("CREATE OR REPLACE TABLE t (id INT)")
+        case _:
+            place = str(tmp_path / "built")
+            txlake.DeltaTable.create(spark).location(place).addColumn("id", "INT").execute()
+            lake.attach(place, "t")
+    found = properties(lake, "t")
+    assert found["delta.logRetentionDuration"] == "interval 60 days"
+    assert found["delta.enableDeletionVectors"] == "false"
+    assert "delta.ofAnotherEngine" not in found
+    assert "delta.appendOnly" not in found
+
+
+def test_the_statement_counts_more(lake: txlake.Lake, defaults: dict[str, str]) -> None:
+    lake.sql(
+        "CREATE TABLE t (id INT) TBLPROPERTIES ('delta.ENABLEdeletionvectors' = 'true', mine = 1)"
+    )
+    found = properties(lake, "t")
+    assert found["delta.enableDeletionVectors"] == "true"
+    assert found["mine"] == "1"
+    lake.sql("CREATE TABLE u LIKE t; CREATE TABLE v SHALLOW CLONE t")
+    for name in ("u", "v"):
+        assert properties(lake, name)["delta.enableDeletionVectors"] == "true"
+
+
+def test_one_that_is_no_value_is_named(lake: txlake.Lake, spark: SparkSession) -> None:
+    spark.conf.set(f"{PREFIX}appendOnly", "perhaps")
+    try:
+        with pytest.raises(InvalidRequest, match=r"delta\.appendOnly.*perhaps"):
+            lake.sql("CREATE TABLE t (id INT)")
+    finally:
+        spark.conf.unset(f"{PREFIX}appendOnly")
+    assert query(lake, "SHOW TABLES") == []

@@ -1,0 +1,30 @@
+"""Lakes of several processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.session.processes import Lakes
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def lakes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lakes]:
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path / 'catalog.db'}"
+    else:
+        url = request.getfixturevalue("postgres_url")
+    made = Lakes(url)
+    made.process().run("CREATE TABLE t (id INT); CREATE TABLE u (id INT)")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[Lakes]:
+    made = Lakes(f"sqlite:///{tmp_path / 'catalog.db'}")
+    made.process().run("CREATE TABLE t (id INT); CREATE TABLE u (id INT)")
+    yield made
+    made.close()

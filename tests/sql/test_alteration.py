@@ -48,6 +48,12 @@ B = ColumnSpec(name="b", data_type="INT")
         ("ALTER TABLE t UNSET TBLPROPERTIES (a.b, 'c')", UnsetProperties(T, ("a.b", "c"))),
         ("ALTER TABLE t UNSET TBLPROPERTIES IF EXISTS ('c')", UnsetProperties(T, ("c",), True)),
         ("ALTER TABLE t ADD COLUMN a INT", AddColumns(T, (AddedColumn(column=A),))),
+        ("ALTER TABLE t ADD a INT", AddColumns(T, (AddedColumn(column=A),))),
+        ("ALTER TABLE t ADD (a INT)", AddColumns(T, (AddedColumn(column=A),))),
+        (
+            "ALTER TABLE t SET TBLPROPERTIES (delta.isolationLevel = Serializable, b = TRUE)",
+            SetProperties(T, (("delta.isolationLevel", "Serializable"), ("b", "true"))),
+        ),
         (
             "ALTER TABLE t ADD COLUMNS (a INT, b INT)",
             AddColumns(T, (AddedColumn(column=A), AddedColumn(column=B))),
@@ -173,7 +179,6 @@ def test_what_an_alteration_says(text: str, statement: Statement) -> None:
         ("ALTER TABLE t SET LOCATION '/p'", "1:19", "expected TBLPROPERTIES"),
         ("ALTER TABLE t SET TBLPROPERTIES", "1:32", "expected ("),
         ("ALTER TABLE t SET TBLPROPERTIES ('a' = )", "1:40", "a property's value"),
-        ("ALTER TABLE t ADD a INT", "1:19", "expected COLUMN"),
         ("ALTER TABLE t ADD PARTITION (a = 1)", "1:19", "expected COLUMN"),
         ("ALTER TABLE t ADD COLUMN a", "1:27", "expected a type"),
         ("ALTER TABLE t ADD COLUMN a INT AFTER", "1:37", "expected a column"),

@@ -81,6 +81,7 @@ A1 = Assignment(("a",), sql("1"))
             ),
         ),
         ("TRUNCATE TABLE t", Truncate(T)),
+        ("TRUNCATE t", Truncate(T)),
     ],
 )
 def test_what_a_change_says(text: str, statement: Statement) -> None:
@@ -127,7 +128,7 @@ def test_tables_in_a_condition_are_references() -> None:
         ("UPDATE t SET a = 1, b.c = 2, A = 3", "1:30", "column A is assigned twice"),
         ("UPDATE t SET a = 1 WHERE", "1:25", "expected a condition"),
         ("UPDATE t SET * ", "1:14", "expected a column"),
-        ("TRUNCATE t", "1:10", "expected TABLE"),
+        ("TRUNCATE", "1:9", "a table"),
         ("TRUNCATE TABLE t PARTITION (a = 1)", "1:18", "use DELETE FROM"),
         ("TRUNCATE TABLE t x", "1:18", "expected the end"),
     ],

@@ -114,6 +114,25 @@ ONE = sql("SELECT 1")
         ),
         ("CREATE TABLE t CLONE s", Clone(table=T, source=name("s"))),
         ("CREATE TABLE t DEEP CLONE s", Clone(table=T, source=name("s"))),
+        ("CREATE TABLE t AS CLONE OF d.s", Clone(table=T, source=name("d.s"), shallow=True)),
+        (
+            "CREATE TABLE t AS CLONE OF s AT '2026-01-01T12:00:00.5'",
+            Clone(
+                table=T,
+                source=name("s"),
+                travel=TimeTravel(timestamp="2026-01-01T12:00:00.5Z"),
+                shallow=True,
+            ),
+        ),
+        (
+            "CREATE TABLE t AS CLONE OF s AT '2026-01-01 12:00+02:00'",
+            Clone(
+                table=T,
+                source=name("s"),
+                travel=TimeTravel(timestamp="2026-01-01 12:00+02:00"),
+                shallow=True,
+            ),
+        ),
         (
             "CREATE OR REPLACE TABLE t SHALLOW CLONE delta.`/p` VERSION AS OF 3",
             Clone(
@@ -254,7 +273,9 @@ def test_a_column_definition(definition: str, spec: ColumnSpec) -> None:
         ("CREATE TABLE t (a INT) CLUSTER BY AUTO", "1:35", "name the columns"),
         ("CREATE TABLE t (a INT) OPTIONS (a = 'b')", "1:24", "OPTIONS is no clause"),
         ("CREATE TABLE t (a INT) TBLPROPERTIES (a = 'b', a = 'c')", "1:48", "given twice"),
-        ("CREATE TABLE t (a INT) TBLPROPERTIES (a = b)", "1:43", "a property's value"),
+        ("CREATE TABLE t (a INT) TBLPROPERTIES (a = -b)", "1:44", "a property's value"),
+        ("CREATE TABLE t AS CLONE OF s AT 5", "1:33", "the moment in quotes, in UTC"),
+        ("CREATE TABLE t AS CLONE OF s LOCATION '/p'", "1:30", "the end of the statement"),
         ("CREATE TABLE t (a INT) LOCATION /p", "1:33", "the place in quotes"),
         ("CREATE TABLE t (a INT) AS SELECT 1", "1:27", "takes its columns from the query"),
         ("CREATE TABLE t AS", "1:18", "expected a query"),

@@ -97,8 +97,8 @@ def _unset(cursor: Cursor, table: Table) -> Statement:
 def _add(cursor: Cursor, table: Table) -> Statement:
     if cursor.at("CONSTRAINT") or cursor.at("CHECK"):
         return AddConstraint(table, check_constraint(cursor))
-    if cursor.accept_any("COLUMN", "COLUMNS") is None:
-        cursor.fail("COLUMN, COLUMNS or CONSTRAINT")
+    if cursor.accept_any("COLUMN", "COLUMNS") is None and cursor.at("PARTITION"):
+        cursor.fail("COLUMN, COLUMNS, CONSTRAINT or a column")
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
 
     def one() -> AddedColumn:

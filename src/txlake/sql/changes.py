@@ -53,8 +53,9 @@ def delete(cursor: Cursor) -> Delete:
 
 
 def truncate(cursor: Cursor) -> Truncate:
-    """TRUNCATE TABLE t"""
-    cursor.expect("TRUNCATE", "TABLE")
+    """TRUNCATE [TABLE] t"""
+    cursor.expect("TRUNCATE")
+    cursor.accept("TABLE")
     table = cursor.table()
     if cursor.at("PARTITION"):
         cursor.refuse("TRUNCATE removes all rows; use DELETE FROM ... WHERE for a partition")

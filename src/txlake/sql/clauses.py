@@ -134,6 +134,8 @@ def property_value(cursor: Cursor) -> str:
     """A property's value as its text."""
     if cursor.token.kind is Kind.STRING:
         return cursor.string()
+    if cursor.token.kind is Kind.WORD and not cursor.at_any("TRUE", "FALSE"):
+        return cursor.advance().text
     sign = "-" if cursor.accept("-") else ""
     if cursor.token.kind is not Kind.NUMBER and (sign or not cursor.at_any("TRUE", "FALSE")):
         cursor.fail("a property's value, in quotes")

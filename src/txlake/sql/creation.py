@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from txlake.sql.clauses import (
@@ -30,8 +31,11 @@ from txlake.statements import (
     Properties,
     Statement,
     Table,
+    TimeTravel,
 )
 from txlake.statements.tables import CreateMode
+
+_ZONE = re.compile(r"(?:Z|UTC|[+-]\d\d(?::?\d\d)?)$", re.IGNORECASE)
 
 
 def create(cursor: Cursor) -> Statement:
@@ -101,6 +105,8 @@ def _table(cursor: Cursor, mode: CreateMode) -> CreateTable | CreateTableLike | 
     table = cursor.table()
     if cursor.at_any("SHALLOW", "DEEP", "CLONE"):
         return _clone(cursor, table, mode)
+    if cursor.accept("AS", "CLONE", "OF"):
+        return _clone_of(cursor, table, mode)
     if cursor.accept("LIKE"):
         return _like(cursor, table, mode)
     clauses = _Clauses()
@@ -239,6 +245,18 @@ def _clone(cursor: Cursor, table: Table, mode: CreateMode) -> Clone:
         properties=given,
         location=location,
     )
+
+
+def _clone_of(cursor: Cursor, table: Table, mode: CreateMode) -> Clone:
+    """Fabric's clause: `AS CLONE OF source [AT 'moment in UTC']`, which copies no data."""
+    source = cursor.table()
+    travel = None
+    if cursor.accept("AT"):
+        moment = cursor.string("the moment in quotes, in UTC")
+        zone = "" if _ZONE.search(moment) else "Z"
+        travel = TimeTravel(timestamp=moment + zone)
+    cursor.expect_end()
+    return Clone(table=table, source=source, travel=travel, shallow=True, mode=mode)
 
 
 def _like(cursor: Cursor, table: Table, mode: CreateMode) -> CreateTableLike:

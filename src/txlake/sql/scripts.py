@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from txlake.sql.markers import bind
@@ -11,20 +12,24 @@ from txlake.statements import Statement
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One statement of a script; `line` counts from 1, `text` is without its `;`."""
+    """One statement of a script; `line` counts from 1, `text` is without its `;` and markers."""
 
     text: str
     line: int
     statement: Statement
 
 
-def script(text: str) -> tuple[Piece, ...]:
-    """The statements of a script; none for a text without any.
+def script(text: str, args: Mapping[str, object] | None = None) -> tuple[Piece, ...]:
+    """The statements of a script; none for a text without any. `args` as for `parse`.
 
     Raises InvalidRequest that points at what isn't understood, as `parse` does.
     """
-    source = bind(text, None)
+    source = bind(text, args)
     return tuple(
-        Piece(text[start:end], text.count("\n", 0, start) + 1, statement)
+        Piece(
+            source.text[start:end],
+            text.count("\n", 0, source.original_position(start)) + 1,
+            statement,
+        )
         for statement, start, end in placed_statements(source)
     )

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from txlake import errors
+from txlake.release import VERSION
 
 if TYPE_CHECKING:
     from txlake.lake.lake import Lake, LakeSession, Transaction, connect
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
         DeltaTableBuilder,
         IdentityGenerator,
     )
+
+__version__ = VERSION
 
 _HOMES = {
     "connect": "txlake.lake.lake",

@@ -9,12 +9,14 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from tests.cli.fakes import FakeWorker, rows
+from txlake import __version__
 from txlake.cli import lakes
 from txlake.cli.app import app
 from txlake.cli.lakes import Place
@@ -84,6 +86,39 @@ def test_statements_come_from_the_arguments_a_file_or_standard_input(
     assert lake.worker.ran == [*["SELECT 1", "SELECT 2"] * 3, *(f"SELECT {n}" for n in range(3, 7))]
 
 
+def test_markers_have_the_texts_that_are_given(lake: Lake, tmp_path: Path) -> None:
+    file = tmp_path / "script.sql"
+    file.write_text("SELECT :a;\nSELECT :b, ':c', x:d, :a")
+    done = txlake("sql", "-l", "wh", "--param", "a=it's", "--param", "b=1=:a", "-f", str(file))
+    assert done.exit_code == 0, done.output
+    assert lake.worker.ran == [
+        "SELECT 'it\\'s'",
+        "SELECT '1=:a', ':c', x:d, 'it\\'s'",
+    ]
+    for given, problem in (
+        (["SELECT :a, :b"], "parameter :b has no value"),
+        (["SELECT 1"], "no parameter :a, but a value was given"),
+    ):
+        done = txlake("sql", "-l", "wh", "--param", "a=1", *given)
+        assert done.exit_code == 6
+        assert problem in done.stderr
+    done = txlake("sql", "-l", "wh", "--param", "a=1", "--json", "SELECT 1,\n:a;\nSELECT 2 FROM")
+    assert json.loads(done.stderr)["error"]["message"].startswith(
+        "the SQL is not understood at line 3, column"
+    )
+
+
+@pytest.mark.parametrize("command", [["txlake"], [sys.executable, "-m", "txlake"]])
+def test_which_release_it_is(command: list[str]) -> None:
+    folder = os.path.dirname(sys.executable)
+    env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        [*command, "--version"], capture_output=True, text=True, check=True, env=env, timeout=60
+    )
+    assert done.stdout == f"txlake {__version__}\n"
+    assert __version__ == metadata.version("txlake")
+
+
 def test_which_lake_is_opened(lake: Lake) -> None:
     done = txlake(
         "sql", "--lake", "s3://bucket/wh", "--catalog", "sqlite://", "--isolation", "snapshot",
@@ -115,6 +150,9 @@ def test_which_lake_is_opened(lake: Lake) -> None:
         (["sql", "-l", "wh", "--retry", "-1", "SELECT 1"], "--retry"),
         (["sql", "-l", "wh", "--storage-option", "x", "SELECT 1"], "expected KEY=VALUE"),
         (["sql", "-l", "wh", "--storage-option", "=x", "SELECT 1"], "expected KEY=VALUE"),
+        (["locks", "-l", "wh", "--storage-option", "k=1", "--storage-option", "k=2"], "'k' twice"),
+        (["sql", "-l", "wh", "--param", "x", "SELECT :x"], "--param: expected NAME=VALUE"),
+        (["sql", "-l", "wh", "--param", "x=1", "--param", "x=2", "SELECT :x"], "'x' twice"),
         (["nope"], "nope"),
     ],
 )

@@ -27,7 +27,7 @@ class Work:
 
     def __call__(self) -> str:
         os.kill(os.getpid(), signal.SIGINT)
-        self._cancelled.wait()
+        self._cancelled.wait(120)
         return self._ends()
 
 

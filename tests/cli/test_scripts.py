@@ -13,6 +13,8 @@ from txlake.cli.scripts import Runner
 from txlake.errors import (
     ConcurrentAppendException,
     Conflict,
+    Deadlock,
+    Evidence,
     InvalidRequest,
     OutcomeUnknown,
     SerializableIsolationViolation,
@@ -143,6 +145,20 @@ def test_the_last_conflict_is_the_error_and_its_attempt_is_shown() -> None:
     ran = Ran(worker, "BEGIN; SELECT 1; COMMIT", retries=1)
     assert ran.error is LOST
     assert [one["rows"] for one in ran.shown] == [[], [{"v": 2}]]
+
+
+def test_what_would_be_met_again_is_not_run_again() -> None:
+    own = Deadlock("waits for itself", evidence_of(retry=False, winning_version=-1))
+    ran = Ran(FakeWorker({"DELETE FROM T": [own, rows(1)]}), "DELETE FROM t", retries=2)
+    assert ran.error is own
+    assert ran.notes == []
+    lost = Conflict("created by both", evidence_of(retry=False, winning_version=0))
+    ran = Ran(FakeWorker({"DELETE FROM T": [lost, rows(1)]}), "DELETE FROM t", retries=2)
+    assert ran.error is None
+
+
+def evidence_of(*, retry: bool, winning_version: int) -> Evidence:
+    return Evidence(table="t", read_version=-1, winning_version=winning_version, retry=retry)
 
 
 def test_a_block_is_run_again_as_one() -> None:

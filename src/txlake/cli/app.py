@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +13,7 @@ import typer
 
 from txlake.cli.failures import EXIT_HELP, exit_code
 from txlake.errors import TxlakeError
+from txlake.release import VERSION
 
 if TYPE_CHECKING:
     from txlake.cli.lakes import Place
@@ -74,6 +75,27 @@ Json = Annotated[
 ]
 
 
+@app.callback()
+def options(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=lambda asked: _show_version(asked=asked),
+            is_eager=True,
+            help="Show the release and exit.",
+        ),
+    ] = False,
+) -> None:
+    """Transactions over many statements and many tables of a lake of open Delta tables."""
+
+
+def _show_version(*, asked: bool) -> None:
+    if asked:
+        typer.echo(f"txlake {VERSION}")
+        raise typer.Exit
+
+
 @app.command(epilog=EXIT_HELP)
 def sql(
     statements: Annotated[
@@ -103,6 +125,14 @@ def sql(
     rows: Annotated[
         int, typer.Option(min=0, metavar="N", help="Draw N rows of a result; 0 for all of them.")
     ] = 100,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            show_default=False,
+            help="The value, a text, of the marker :NAME in the SQL; may be repeated.",
+        ),
+    ] = None,
     lake: Lake = None,
     catalog: Catalog = None,
     isolation: Isolation = None,
@@ -117,16 +147,19 @@ def sql(
     if sum(given is not None for given in (statements, file, execute)) > 1:
         raise typer.BadParameter("give SQL, --execute or --file, not several of them")
     place = _lake(lake, catalog, isolation, storage_option)
+    args = _named(param, "--param: expected NAME=VALUE")
     text = _text(statements if execute is None else execute, file)
     output = _output(as_json, rows)
     if text is None:
+        if args:
+            raise typer.BadParameter("--param is for SQL that is given; give SQL or --file")
         from txlake.cli.lakes import working
         from txlake.cli.prompt import Prompt
 
         with _ending(output), working(place) as worker:
             Prompt(worker, output, retries=retry, state_folder=_state_folder()).run()
         return
-    _run_script(place, text, output, retry)
+    _run_script(place, text, args, output, retry)
 
 
 @app.command()
@@ -217,14 +250,16 @@ def recover(
     storage_option: Options = None,
     as_json: Json = False,
 ) -> None:
-    """Rebuild a lost catalog from the logs of the tables, to the last published state."""
+    """Bring a catalog that was lost, or is from a backup, up to the logs of the tables."""
     from txlake.cli import lakes
 
     place = _lake(lake, catalog, None, storage_option)
     _list(as_json, lambda: lakes.recover(place, locations or ()))
 
 
-def _run_script(place: Place, text: str, output: Output, retries: int) -> None:
+def _run_script(
+    place: Place, text: str, args: Mapping[str, str], output: Output, retries: int
+) -> None:
     from txlake.cli.lakes import working
     from txlake.cli.scripts import Runner
     from txlake.sql import script
@@ -232,7 +267,7 @@ def _run_script(place: Place, text: str, output: Output, retries: int) -> None:
 
     runner: Runner | None = None
     with _ending(output, lambda: None if runner is None else runner.at):
-        pieces = script(text)  # what isn't understood is said before anything runs
+        pieces = script(text, args)  # what isn't understood is said before anything runs
         if pieces:
             with working(place) as worker:
                 runner = Runner(worker=worker, output=output, system=System(), retries=retries)
@@ -293,22 +328,27 @@ def _place(
 ) -> Place:
     from txlake.cli.lakes import Place
 
-    named: dict[str, str] = {}
-    for option in options or []:
-        key, sign, value = option.partition("=")
-        if not sign or not key:
-            raise typer.BadParameter(
-                "--storage-option: expected KEY=VALUE, found no '=' after a key"
-            )
-        named[key] = value
     allowed = os.environ.get(_ALLOW_OUTSIDE, "")
     return Place(
         location=lake,
         catalog=catalog,
         isolation=isolation,
-        storage_options=named,
+        storage_options=_named(options, "--storage-option: expected KEY=VALUE"),
         allow_outside_paths=tuple(filter(None, allowed.split(","))),
     )
+
+
+def _named(given: Sequence[str] | None, expected: str) -> dict[str, str]:
+    """Texts like NAME=VALUE by their names; a message says no value, which may be a secret."""
+    named: dict[str, str] = {}
+    for one in given or ():
+        name, sign, value = one.partition("=")
+        if not sign or not name:
+            raise typer.BadParameter(f"{expected}, found no '=' after a name")
+        if name in named:
+            raise typer.BadParameter(f"{expected}, found {name!r} twice")
+        named[name] = value
+    return named
 
 
 def _state_folder() -> Path:

@@ -6,7 +6,6 @@ The only module of the command line that knows where a listing comes from.
 from __future__ import annotations
 
 import datetime
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -81,12 +80,8 @@ def opened(place: Place) -> Iterator[tuple[Lake, Session]]:
 
 def quiet_spark() -> SparkSession:
     """The Spark session of a command, whose own chatter isn't among the command's messages."""
-    from pyspark.logger import PySparkLogger
-
     from txlake.lake.lake import local_spark
 
-    # PySpark would log each error of a query that is raised as well.
-    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     # As the first of the JVM's options: those that a user sets come later and win.
     return local_spark(
         {"spark.driver.defaultJavaOptions": f'"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"'}
@@ -169,13 +164,15 @@ def kill(place: Place, transaction: str) -> None:
 
 
 def recover(place: Place, locations: Sequence[str]) -> Result:
-    """Rebuilds the catalog from the tables' logs; `locations` are tables outside of the warehouse.
+    """Brings the catalog up to the tables' logs; `locations` are tables outside of the warehouse.
 
-    A row for each table that it has again, and for each thing that could not be known.
+    A row for each table that it has again, for each thing that was changed besides, and for each
+    that could not be known.
     """
     with opened(place) as (lake, _):
         report = lake.recover(*locations)
     rows = [{"kind": "table", "what": name} for name in report.tables]
+    rows += [{"kind": "done", "what": text} for text in report.done]
     rows += [{"kind": "unknown", "what": text} for text in report.unknown]
     return listed({"kind": "string", "what": "string"}, rows)
 

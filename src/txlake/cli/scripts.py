@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from txlake.cli.output import Output
 from txlake.cli.results import Result
 from txlake.cli.work import Worker
+from txlake.conflict.evidence import is_futile
 from txlake.errors import Conflict, InvalidRequest
 from txlake.ports import System
 from txlake.settings import RetrySettings
@@ -74,7 +75,8 @@ class Runner:
                     self._run(pieces[index])
                 except Conflict as conflict:
                     again = pieces[unit : index + 1]
-                    if losses == self.retries or opened_before or self._is_unrepeatable(again):
+                    is_last = losses == self.retries or opened_before or is_futile(conflict)
+                    if is_last or self._is_unrepeatable(again):
                         raise
                     losses += 1
                     self._held_back.clear()

@@ -1,0 +1,15 @@
+"""Which release of txlake this is."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+
+def _version() -> str:
+    try:
+        return metadata.version("txlake")
+    except metadata.PackageNotFoundError:  # run from a source tree that was never installed
+        return "unknown"
+
+
+VERSION = _version()

@@ -52,6 +52,24 @@ class RowClient:
         return self.session.within(transaction, sql)
 
 
+def row_engine(
+    warehouse: str,
+    catalog: str,
+    *,
+    options: Mapping[str, str] | None = None,
+    settings: Settings | None = None,
+) -> RowEngine:
+    """An engine as `txlake.connect` makes it, without Spark."""
+    system, settings = System(), settings or Settings()
+    return RowEngine(
+        system=system,
+        settings=settings,
+        warehouse=open_store(warehouse, dict(options or {})),
+        catalog=Catalog(catalog, system, lease_ms=settings.lease_ms),
+        storage_options=dict(options or {}),
+    )
+
+
 @contextmanager
 def row_lake(
     warehouse: str,
@@ -60,14 +78,7 @@ def row_lake(
     options: Mapping[str, str] | None = None,
 ) -> Iterator[RowSession]:
     """A lake as `txlake.connect` opens it, for a session without Spark."""
-    system, settings = System(), Settings()
-    engine = RowEngine(
-        system=system,
-        settings=settings,
-        warehouse=open_store(warehouse, dict(options or {})),
-        catalog=Catalog(catalog, system, lease_ms=settings.lease_ms),
-        storage_options=dict(options or {}),
-    )
+    engine = row_engine(warehouse, catalog, options=options)
     session = RowSession(engine, level=None if level is None else parse_level(spelled(level)))
     open_lake(session)
     try:

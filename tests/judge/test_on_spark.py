@@ -14,7 +14,10 @@ from tests.judge.worker import PROGRAM, Work, opened, run
 from tests.lake.programs import together
 from tests.storage.conftest import s3_options  # noqa: F401
 
-pytestmark = pytest.mark.no_interop("delta-rs reads every version to put a history in order")
+pytestmark = [
+    pytest.mark.timeout(1800),
+    pytest.mark.no_interop("delta-rs reads every version to put a history in order"),
+]
 
 
 def in_a_thread(work: Work) -> None:

@@ -12,7 +12,10 @@ from tests.judge.worker import PROGRAM
 from tests.lake.programs import ended, start, together
 from tests.storage.conftest import s3_options  # noqa: F401
 
-pytestmark = pytest.mark.no_interop("delta-rs reads every version to put a history in order")
+pytestmark = [
+    pytest.mark.timeout(1800),
+    pytest.mark.no_interop("delta-rs reads every version to put a history in order"),
+]
 
 
 @pytest.mark.parametrize("place", [place for place in PLACES if " on " in place])

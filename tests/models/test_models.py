@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.timeout(1800)
+
 MODELS = Path(__file__).parents[2] / "models"
 RUNS: dict[str, list[tuple[str, ...]]] = {
     "path_commit": [()],

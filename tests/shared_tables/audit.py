@@ -113,7 +113,7 @@ def audit(
         reads = [pool.submit(_read, reader, folder, versions) for reader in readers]
         for reader, running in zip(readers, reads, strict=True):
             refusal = (unread or {}).get(reader.engine)
-            rows = running.result()
+            rows = running.result(300)
             if isinstance(rows, list) and refusal is None:
                 _compare(reader.engine, rows, expected, verdict)
             elif isinstance(rows, list) or refusal is None or refusal not in str(rows):

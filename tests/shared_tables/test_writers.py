@@ -18,7 +18,10 @@ from tests.shared_tables.operations import Operation, first_rows
 from tests.shared_tables.variants import AT_ONCE, IN_TURNS, JVM, Variant
 from tests.shared_tables.workers import WRITERS, Refused, Worker
 
-pytestmark = pytest.mark.no_interop("all engines read every version here")
+pytestmark = [
+    pytest.mark.timeout(1800),
+    pytest.mark.no_interop("all engines read every version here"),
+]
 SEED = 7
 TURNS = 6
 ROUNDS = 3
@@ -55,7 +58,7 @@ def test_at_once_nothing_is_lost_or_doubled(
                 pool.submit(carried_out, workers[name], folder, replace(one, behind=2))
                 for name, one in ((name, chooser.operation()) for name, chooser in choosers.items())
             ]
-            done += [future.result()[0] for future in running]
+            done += [future.result(300)[0] for future in running]
     found_right(variant, workers, folder, done)
 
 

@@ -54,7 +54,7 @@ class Worker:
             raise Died(self.engine) from error
         line = self.process.stdout.readline()
         if not line.endswith("\n"):
-            raise Died(f"{self.engine} ended with {self.process.wait()}")
+            raise Died(f"{self.engine} ended with {self.process.wait(120)}")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise Refused(self.engine, answer)
@@ -76,7 +76,7 @@ class Worker:
     def kill(self) -> None:
         """SIGKILL for it and its JVM."""
         os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        self.process.wait(120)
 
     def end(self) -> None:
         """The end of its input is its end."""

@@ -8,7 +8,7 @@ that it read and on those before its place in the order, by `statements`' own ar
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from tests.simulation.history import OPEN, Books, Doubt, Record, Told, replayed
 from tests.simulation.statements import Insert, Row, Rows, Select, State
@@ -16,7 +16,11 @@ from txlake.conflict.levels import Level
 
 
 class Audit:
-    """One run's records held against its books, from certain versions of the tables on."""
+    """One run's records held against its books, from certain versions of the tables on.
+
+    `torn`: transactions that may be lost, in whole or on some of their tables; `opaque`: versions
+    of tables, about which the records don't tell.
+    """
 
     def __init__(
         self,
@@ -25,11 +29,15 @@ class Audit:
         since: Mapping[str, int],
         *,
         is_lake: bool,
+        torn: Set[str] = frozenset(),
+        opaque: Set[tuple[str, int]] = frozenset(),
     ) -> None:
         self._records = records
         self._books = books
         self._since = since
         self._is_lake = is_lake
+        self._torn = torn
+        self._opaque = opaque
         self._committed = sorted(
             (one for one in records if one.id in books.instants),
             key=lambda one: books.instants[one.id],
@@ -45,19 +53,23 @@ class Audit:
 
         `is_fresh`: whether who begins after a commit was told has to see it.
         """
+        self.check_rows(is_fresh=is_fresh)
+        for record in self._committed:
+            self.check_level(record)
+
+    def check_rows(self, *, is_fresh: bool) -> None:
+        """As `check`, of all but the levels."""
         for record in self._records:
             self._check_told(record)
             self._check_reads(record)
             if is_fresh:
                 self._check_fresh(record)
         self._check_versions()
-        for record in self._committed:
-            self._check_level(record)
 
     def _check_told(self, record: Record) -> None:
         stands = record.id in self._books.instants
         if record.told is Told.COMMITTED:
-            if not stands and self._changes(record):
+            if not stands and record.id not in self._torn and self._changes(record):
                 raise Doubt(f"{_who(record)} was told it is committed, and it isn't: it is lost")
         elif stands and record.told not in OPEN:
             raise Doubt(f"{_who(record)} was told {record.told.value}, and it is committed")
@@ -79,18 +91,29 @@ class Audit:
     def _check_reads(self, record: Record) -> None:
         """All answers are of the one snapshot, with the transaction's own changes."""
         if self._is_lake and "" in record.pins:
-            for table, version in record.pins.items():
-                if table and version != self._version_at(table, record.pins[""]):
-                    raise Doubt(
-                        f"{_who(record)} reads instant {record.pins['']}, and {table} at version "
-                        f"{version}, which isn't what it was then"
-                    )
+            self.check_instant(record)
         for step, answer in replayed(record.steps, self._base(record))[1]:
             if isinstance(step.statement, Select) and step.answer != answer:
                 raise Doubt(
                     f"{_who(record)}: {step.statement} answered {step.answer}, and its snapshot "
                     f"{record.pins} has {answer}"
                 )
+
+    def check_instant(self, record: Record) -> None:
+        """All of what it read was so at its one instant."""
+        for table, version in record.pins.items():
+            if table and version != self._version_at(table, record.pins[""]):
+                raise Doubt(
+                    f"{_who(record)} reads instant {record.pins['']}, and {table} at version "
+                    f"{version}, which isn't what it was then"
+                )
+
+    def version_before(self, record: Record, table: str) -> int:
+        """At which version a table was just before a transaction of the lake; -1 for none."""
+        own = self._books.versions[record.id]
+        if table in own:
+            return own[table] - 1
+        return self._version_at(table, self._books.instants[record.id])
 
     def _version_at(self, table: str, instant: int) -> int:
         versions = (
@@ -103,7 +126,8 @@ class Audit:
     def _check_fresh(self, record: Record) -> None:
         """What was told as committed before it began is what it reads."""
         for other in self._committed:
-            if other.told is Told.COMMITTED and other.ended < record.begun:
+            is_told = other.told is Told.COMMITTED and other.id not in self._torn
+            if is_told and other.ended < record.begun:
                 for table, version in self._books.versions[other.id].items():
                     if record.pins.get(table, version) < version:
                         raise Doubt(
@@ -115,6 +139,8 @@ class Audit:
         """Each version is the one before with what its transaction changed, and no other change."""
         for table, rows in self._books.rows.items():
             for version in range(self._since[table] + 1, max(rows) + 1):
+                if (table, version) in self._opaque:
+                    continue
                 record = self._by_version.get((table, version))
                 before, after = Counter(rows[version - 1]), Counter(rows[version])
                 expected = before
@@ -135,6 +161,8 @@ class Audit:
                         f"{sorted((after - expected).elements())}"
                     )
         for record in self._committed:
+            if record.id in self._torn:
+                continue
             base = self._base(record)
             changes = replayed(record.steps, base)[0]
             for table in base:
@@ -142,7 +170,7 @@ class Audit:
                 if changes[table] != base[table] and table not in made:
                     raise Doubt(f"{_who(record)} changed {table}, and that part is lost")
 
-    def _check_level(self, record: Record) -> None:
+    def check_level(self, record: Record) -> None:
         """The transaction would have done the same at its place in the order."""
         if record.level is Level.SNAPSHOT:
             return

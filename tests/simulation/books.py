@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.simulation.chronicle import OUTSIDER
 from tests.simulation.history import Books, Doubt
 from tests.simulation.statements import Row, Rows
 from tests.simulation.stores import Storage
@@ -31,19 +32,27 @@ class LogBook:
 
     Attributes:
         rows: by version.
+        foreign: the versions that another engine made.
         transactions: whose each version is.
     """
 
-    def __init__(self, storage: Storage, root: str, name: str, known: Cache) -> None:
+    def __init__(
+        self, storage: Storage, root: str, name: str, known: Cache, *, is_governed: bool = False
+    ) -> None:
         self._storage, self._root, self._name, self._known = storage, root, name, known
         self.rows: dict[int, Rows] = {}
         self.transactions: dict[int, str] = {}
+        self.foreign: set[int] = set()
         live: dict[str, tuple[Row, ...]] = {}
         self._adds: dict[str, dict[str, Any]] = {}
         self._time_ms: int | None = None
         version = 0
+        # A lake's recovery sets files aside; that none of its own is missing, its catalog tells.
+        end = self._newest() if is_governed else None
         # Commits that were there once, and were cleaned up since.
         while (data := storage.ever.get(_NAME.format(root, version))) is not None:
+            if end is not None and version > end:
+                break
             actions = [json.loads(line) for line in data.splitlines() if line.strip()]
             self._apply(version, actions, live)
             self.rows[version] = tuple(sorted(row for rows in live.values() for row in rows))
@@ -56,6 +65,11 @@ class LogBook:
             if _COMMIT.fullmatch(key.removeprefix(f"{root}/_delta_log/")):
                 raise Doubt(f"{name}: version {version} is missing, and {key} is there")
 
+    def _newest(self) -> int:
+        folder = f"{self._root}/_delta_log/"
+        names = [key.removeprefix(folder) for key in self._storage.below(folder, "")]
+        return max(int(name[:20]) for name in names if _COMMIT.fullmatch(name))
+
     def _apply(
         self, version: int, actions: list[dict[str, Any]], live: dict[str, tuple[Row, ...]]
     ) -> None:
@@ -63,6 +77,8 @@ class LogBook:
             if "commitInfo" in action:
                 info = action["commitInfo"]
                 self.transactions[version] = info.get("userMetadata") or info.get("txnId", "")
+                if info.get("engineInfo") == OUTSIDER:
+                    self.foreign.add(version)
                 self._check_time(version, info.get("inCommitTimestamp"))
             if "remove" in action:
                 key = _file_key(action["remove"])
@@ -80,7 +96,12 @@ class LogBook:
             raise Doubt(f"{self._name} version {version}: a file is there twice: {sorted(paths)}")
 
     def _check_time(self, version: int, time_ms: int | None) -> None:
-        """Raises Doubt unless a commit's own time, where commits carry one, is a later one."""
+        """Raises Doubt unless a commit's own time, where commits carry one, is a later one.
+
+        Another engine may write any, where no catalog keeps its commit away.
+        """
+        if version in self.foreign:
+            return
         before, self._time_ms = self._time_ms, time_ms
         if before is not None and (time_ms is None or time_ms <= before):
             raise Doubt(f"{self._name} version {version}: its time is {time_ms}, after {before}")
@@ -152,6 +173,15 @@ def path_books(storage: Storage, roots: Mapping[str, str]) -> Books:
             instants[transaction] = version
             versions[transaction] = {name: version}
     return Books(instants, versions, {name: log.rows for name, log in logs.items()})
+
+
+def logs_of(storage: Storage, roots: Mapping[str, tuple[str, str]]) -> dict[str, LogBook]:
+    """Of a lake's tables, `roots` having each one's id and key."""
+    known: Cache = {}
+    return {
+        name: LogBook(storage, root, name, known, is_governed=True)
+        for name, (_, root) in roots.items()
+    }
 
 
 def instants_of(database: sqlite3.Connection) -> dict[str, int]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
 
 from tests.simulation import definitions, programs
-from tests.simulation.luck import OF_BUCKETS, OF_DISKS, Misfortune
+from tests.simulation.luck import OF_BUCKETS, OF_DISKS, OF_RECOVERIES, Luck, Misfortune
 from tests.simulation.programs import Plan
 from txlake.settings import RetrySettings, Settings
 
@@ -25,8 +26,19 @@ _PROPERTIES = (
     (("delta.checkpointInterval", "10"), ("txlake.conflictGranularity", "file")),
     (("delta.checkpointInterval", "10"), ("txlake.conflictGranularity", "table")),
 )
-_OF_DATABASES = {Misfortune.REPLY_LOST, Misfortune.REPLY_UNANSWERED, Misfortune.DATABASE_AWAY}
-_EVERYWHERE = set(Misfortune) - OF_BUCKETS - OF_DISKS - _OF_DATABASES
+_OF_DATABASES = {
+    Misfortune.REPLY_LOST,
+    Misfortune.REPLY_UNANSWERED,
+    Misfortune.DATABASE_AWAY,
+    Misfortune.INTERRUPT_LATE,
+}
+OF_LAKES = {
+    *OF_RECOVERIES,
+    Misfortune.RECOVERY_IDLE,
+    Misfortune.RECOVERY_TWICE,
+    Misfortune.RECOVERY_DIES,
+}
+_EVERYWHERE = set(Misfortune) - OF_BUCKETS - OF_DISKS - _OF_DATABASES - OF_LAKES
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +74,7 @@ class Shape:
         has_catalog: tables of a lake, else a path table alone.
         sessions: how many sessions each process has; clients are dealt out to them.
         properties: of each table.
+        is_server: the catalog's leases go by a clock that may be set, as a server's do.
     """
 
     has_catalog: bool
@@ -72,6 +85,7 @@ class Shape:
     properties: tuple[tuple[str, str], ...]
     possible: frozenset[Misfortune]
     is_recovered: bool
+    is_server: bool
 
 
 def shape_of(case: Case) -> Shape:
@@ -81,7 +95,18 @@ def shape_of(case: Case) -> Shape:
     is_disk = chance.random() < 0.4
     tables = TABLES[: chance.randint(1, 3)] if has_catalog else TABLES[:1]
     kinds = (*programs.OF_LAKES, definitions.definitions) if has_catalog else programs.KINDS
-    plan = chance.choice(kinds)(chance, tables)
+    kind = chance.choice(kinds)
+    plan = kind(chance, tables)
+    possible = _EVERYWHERE | (OF_DISKS if is_disk else OF_BUCKETS)
+    if has_catalog:
+        possible |= _OF_DATABASES | OF_LAKES
+        if plan.kind == definitions.KIND:  # whose auditor knows of one history
+            possible -= OF_RECOVERIES
+    if Luck(case.seed, possible).kinds & OF_RECOVERIES:
+        # So that there is somebody before, beside and after the recovery.
+        more = [kind(chance, tables).clients for _ in range(2)]
+        programs_of = zip_longest(plan.clients, *more, fillvalue=())
+        plan = replace(plan, clients=[[*chain(*each)] for each in programs_of])
     clients = [
         [
             program
@@ -107,9 +132,6 @@ def shape_of(case: Case) -> Shape:
         inline_commit_bytes_max=chance.choice([0, 1 << 20]),
         lease_ms=chance.choice([2_000, 30_000]),
     )
-    possible = _EVERYWHERE | (OF_DISKS if is_disk else OF_BUCKETS)
-    if has_catalog:
-        possible |= _OF_DATABASES
     return Shape(
         has_catalog,
         is_disk,
@@ -119,4 +141,5 @@ def shape_of(case: Case) -> Shape:
         properties,
         frozenset(possible),
         has_catalog and plan.kind != definitions.KIND and chance.random() < 0.1,
+        has_catalog and chance.random() < 0.5,
     )

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tests.simulation.history import Record, Step, Told
+from tests.simulation.history import Doubt, Record, Step, Told
 from tests.simulation.luck import Misfortune
-from tests.simulation.process import WAREHOUSE, Interrupted, Process
+from tests.simulation.process import WAREHOUSE, Interrupted, Process, patiently
 from tests.simulation.programs import Program
 from tests.simulation.rows import RowSession
 from tests.simulation.statements import Select, Statement
@@ -23,6 +23,11 @@ from txlake.session.transaction import State, Transaction
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
+
+# What an error says to do: connect anew, or have the lake recovered.
+_ADVICE = ("connect again", "lake.recover")
+_RECONNECTIONS = 5
+_RECONNECTED_MS = (1, 50, 500, 4_000)
 
 
 class NotedSession(RowSession):
@@ -59,13 +64,28 @@ class Client:
         session = NotedSession(process.engine, level=self._level)
         while self._left:
             number, program = self._left.pop(0)
-            for attempt in range(program.attempts):
+            attempt, attempts = 0, program.attempts
+            while attempt < attempts:
                 name = f"{self.name}.{number}.{attempt} {program.name}"
                 record = Record(id="", client=name, level=self._level)
                 told = _Attempt(self._world, session, program, record).run()
                 self._world.note(process, name, told.value, record.error[:200])
-                if told is not Told.CONFLICT and told is not Told.UNAVAILABLE:
+                is_over = told is not Told.CONFLICT and told is not Told.UNAVAILABLE
+                if any(advice in record.error for advice in _ADVICE):
+                    session = self._reconnected(process, session)
+                    attempts = program.attempts + _RECONNECTIONS
+                    is_over = is_over and told is not Told.REFUSED
+                if is_over:
                     break
+                attempt += 1
+
+    def _reconnected(self, process: Process, session: NotedSession) -> NotedSession:
+        """A session of the lake as it is now, after a while."""
+        self._world.scheduler.sleep(self._world.scheduler.chance.choice(_RECONNECTED_MS))
+        if process.engine is session.engine:
+            patiently(process.open)
+        assert process.engine is not None
+        return NotedSession(process.engine, level=self._level)
 
 
 class _Attempt:
@@ -80,6 +100,7 @@ class _Attempt:
         self._record = record
         self._names = world.names()
         self._open: Transaction | None = None
+        self._era = 0
 
     @property
     def tag(self) -> str:
@@ -96,6 +117,8 @@ class _Attempt:
         if is_noted:  # who dies in its commit has done it, or hasn't
             self._record.steps.append(Step(statement))
         session.newest = None if self._open is None else self._open
+        disasters = self._world.disasters
+        self._era = 0 if disasters is None else disasters.chronicle.era
         try:
             if self._open is None:
                 found = session.rows(text)
@@ -131,6 +154,9 @@ class _Attempt:
         if world.shape.has_catalog or world.open_transactions == 1:
             world.scheduler.now_ms += days * 86_400_000
 
+    def set_clock(self, hours: float) -> None:
+        self._world.set_clock(hours)
+
     def kill(self) -> None:
         catalog = self._session.engine.catalog
         found = [] if catalog is None else catalog.transactions.listed()
@@ -162,10 +188,18 @@ class _Attempt:
             self._failed(Told.UNKNOWN, error)
         except (InvalidRequest, CorruptTable) as error:
             is_expected = world.plan.may_be_refused and isinstance(error, InvalidRequest)
+            is_expected = is_expected or "no space" in str(error)
             is_stale = Misfortune.LISTING_STALE in world.luck.kinds
-            if not is_expected and not is_stale and "no space" not in str(error):
+            if world.disasters is not None and world.disasters.explains(error):
+                self._failed(_told_of_recovery(error), error)
+            elif is_expected or is_stale:
+                self._failed(Told.REFUSED, error)
+            else:
                 raise
-            self._failed(Told.REFUSED, error)
+        except Doubt as doubt:
+            if not world.is_torn:  # what it expects of all tables together isn't so any more
+                raise
+            self._failed(Told.REFUSED, doubt)
         finally:
             world.open_transactions -= 1
         record.ended = world.scheduler.turns
@@ -173,6 +207,9 @@ class _Attempt:
 
     def _failed(self, told: Told, error: BaseException) -> None:
         record, open_one = self._record, self._open
+        is_ended_by_others = self._world.has_been_silent or self._world.disasters is not None
+        if "nothing was heard of" in str(error) and not is_ended_by_others:
+            raise Doubt(f"a living session's transaction was ended: {error}") from error
         record.told = told
         record.error = f"{type(error).__name__}: {error}"
         if open_one is not None:
@@ -192,9 +229,25 @@ class _Attempt:
     def _note_pins(self, made: Transaction) -> None:
         """What it reads, by table."""
         by_key = {table_id or key: name for name, (table_id, key) in self._world.tables.items()}
+        disasters = self._world.disasters
         for key, table in made._tables.items():
             name = by_key.get(key.removeprefix("memory://simulated/"))
             if name is not None:
+                if disasters is not None and name not in self._record.pins:
+                    place = (name, table.base.version)
+                    self._record.makers[name] = disasters.chronicle.maker(place, self._era)
                 self._record.pins[name] = table.base.version
         if made.sequence is not None:
+            if disasters is not None and "" not in self._record.pins:
+                is_one = disasters.chronicle.era == self._era
+                self._record.era = self._era if is_one else None
             self._record.pins[""] = made.sequence
+
+
+def _told_of_recovery(error: BaseException) -> Told:
+    text = str(error)
+    if isinstance(error, CorruptTable) and "is committed, and isn't to be run again" in text:
+        return Told.COMMITTED
+    if isinstance(error, CorruptTable) and "may not stand" in text:
+        return Told.UNKNOWN
+    return Told.REFUSED

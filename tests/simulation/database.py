@@ -8,10 +8,10 @@ last transactions that weren't durable.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -19,6 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from tests.simulation.luck import Misfortune
+from tests.simulation.threads import THREADS
 from txlake.catalog.database import CommitUnsettled, Database
 from txlake.catalog.translation import translated
 from txlake.errors import Unavailable
@@ -26,6 +27,7 @@ from txlake.errors import Unavailable
 if TYPE_CHECKING:
     from tests.simulation.process import Process
 
+Value = TypeVar("Value")
 # A lost reply matters where the transaction does.
 _WEIGHTS = {"read": 0.3, "note": 1.0, "write": 8.0}
 URL = "sqlite://simulated/"
@@ -36,6 +38,7 @@ class Disk:
 
     def __init__(self) -> None:
         self.now_ms = 0
+        self.monotonic_ms = 0
         self._durable = b""
         self._connection: sqlite3.Connection | None = None
         # No events: SQLAlchemy takes a slow way through everything for them.
@@ -44,6 +47,9 @@ class Disk:
         )
         self.engine.dialect.do_begin = _begin  # type: ignore[method-assign,assignment]
         self._opened: Connection | None = None
+        # Which file is at the catalog's path, and those that were there before.
+        self.file = 0
+        self._older: dict[int, bytes | Connection] = {}
 
     def load(self, content: bytes) -> None:
         """Starts over with the bytes of a database; empty ones make a new one."""
@@ -54,16 +60,46 @@ class Disk:
         if content:
             connection.deserialize(content)
         connection.create_function("txlake_now_ms", 0, lambda: self.now_ms)
+        connection.create_function("txlake_monotonic_ms", 0, lambda: self.monotonic_ms)
         connection.execute("PRAGMA foreign_keys=ON")
         self._connection = connection
         self._opened = self.engine.connect()
         self.make_durable()
 
-    @property
-    def opened(self) -> Connection:
-        """The one connection, with no transaction open."""
+    def exchange(self, content: bytes) -> None:
+        """Another file is there from now on; who has the older one open has it still."""
+        self._older[self.file] = self.content()
+        self.file += 1
+        self.load(content)
+
+    def opened(self, file: int | None = None) -> Connection:
+        """The one connection, with no transaction open; that of an older file where it's asked."""
+        if file is not None and file in self._older:
+            return self._older_one(file)
         assert self._opened is not None
         return self._opened
+
+    def _older_one(self, file: int) -> Connection:
+        found = self._older[file]
+        if isinstance(found, bytes):
+            connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+            connection.deserialize(found)
+            connection.create_function("txlake_now_ms", 0, lambda: self.now_ms)
+            engine = sa.create_engine(
+                "sqlite://",
+                poolclass=StaticPool,
+                pool_reset_on_return=None,
+                creator=lambda: connection,
+            )
+            engine.dialect.do_begin = _begin  # type: ignore[method-assign,assignment]
+            found = self._older[file] = engine.connect()
+        return found
+
+    @property
+    def raw(self) -> sqlite3.Connection:
+        """The database itself, to look at between transactions."""
+        assert self._connection is not None
+        return self._connection
 
     def content(self) -> bytes:
         """The bytes of the database."""
@@ -104,7 +140,7 @@ class SimulatedDatabase(Database):
 
     def __init__(self, process: Process, **given: Any) -> None:
         self._process = process
-        self._is_reading = False
+        self._opened_file: int | None = None
         super().__init__("sqlite://", process.system, **given)
 
     @property
@@ -115,6 +151,15 @@ class SimulatedDatabase(Database):
     def shown(self) -> str:
         return URL
 
+    def shielded(self, work: Callable[[], Value], *, waits: bool = False) -> Value:
+        return self._process.shielded(work)
+
+    def is_interrupted(self) -> bool:
+        return self._process.is_interrupted
+
+    def caller(self) -> Any:
+        return THREADS.current_thread()
+
     def reading(self) -> AbstractContextManager[Connection]:
         return self._once("read", is_durable=False)
 
@@ -124,11 +169,22 @@ class SimulatedDatabase(Database):
     def noting(self) -> AbstractContextManager[Connection]:
         return self._once("note", is_durable=False)
 
+    def lease_now(self) -> sa.ColumnElement[int]:
+        return self.now() if self.leases_may_step else super().lease_now()
+
+    @property
+    def leases_may_step(self) -> bool:
+        return self._process.world.shape.is_server
+
     def close(self) -> None:
         pass
 
     def _warn_of_network(self) -> None:
         pass
+
+    def _require_same_file(self) -> None:
+        if self._opened_file != disk().file:
+            raise self._exchanged("exchanged for another")
 
     def _engine(self, *, is_durable: bool) -> sa.Engine:
         return disk().engine
@@ -141,11 +197,15 @@ class SimulatedDatabase(Database):
         if process.hits(Misfortune.DATABASE_AWAY, kind):
             process.sleep(world.luck.random() * 200)
             raise Unavailable(f"catalog {URL}: it can't be reached; try again")
-        disk().now_ms = int(world.scheduler.now_ms)
+        disk().now_ms = world.time_of_day_ms
+        disk().monotonic_ms = int(world.scheduler.now_ms)
         process.is_in_database = True
         try:
-            connection = disk().opened
+            if self._opened_file is None:
+                self._opened_file = disk().file
+            connection = disk().opened(self._opened_file)
             with connection.begin():
+                self._require_same_file()
                 yield connection
                 if process.hits(Misfortune.REPLY_LOST, kind, weight):
                     raise _Lost
@@ -155,6 +215,8 @@ class SimulatedDatabase(Database):
             raise translated(error, self.url) from error
         finally:
             process.is_in_database = False
+        if kind == "write" and world.disasters is not None and self._opened_file == disk().file:
+            world.disasters.noted()
         if is_durable and Misfortune.POWER_LOSS in world.luck.kinds:
             disk().make_durable()
         if process.hits(Misfortune.REPLY_UNANSWERED, kind, weight):

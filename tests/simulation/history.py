@@ -48,6 +48,8 @@ class Record:
         client: which program of which client.
         steps: what was answered, in order.
         pins: by table, the version that was read; the lake's instant under `""`.
+        makers: by table, who had made the version that was read, by the catalog of that time.
+        era: in which era of the catalog the instant was read; None where there is one alone.
         begun: how many turns of the scheduler there were before it began, and before its end.
     """
 
@@ -58,6 +60,8 @@ class Record:
     told: Told = Told.DIED
     error: str = ""
     pins: dict[str, int] = field(default_factory=dict)
+    makers: dict[str, str | None] = field(default_factory=dict)
+    era: int | None = None
     begun: int = 0
     ended: int = 0
 

@@ -36,10 +36,19 @@ class Misfortune(Enum):
     CRASH = "a process dies"
     STALL = "a process stands still for a while"
     INTERRUPT = "a statement is stopped in the middle, as by Ctrl-C"
+    INTERRUPT_LATE = "Ctrl-C comes while the catalog is at work, and is heard when that is done"
     SLOW = "a request takes seconds"
     # Clocks.
     CLOCK_WRONG = "a process's clock is minutes off"
     CLOCK_JUMP = "a process's clock jumps by minutes"
+    CLOCK_STEP = "the clock of the machine, of its store and of its database is set by hours"
+    # The lake as a whole.
+    FOREIGN_FILE = "another writer's file lands in the log of a lake's table"
+    CATALOG_BACK = "the catalog is put back from a copy, under living processes or without them"
+    CATALOG_GONE = "the catalog is exchanged for an empty one"
+    RECOVERY_IDLE = "somebody recovers a lake where nothing is at odds"
+    RECOVERY_TWICE = "two processes recover the lake at the same time"
+    RECOVERY_DIES = "a process dies while it recovers the lake"
 
     __hash__ = object.__hash__  # asked thousands of times a run
 
@@ -61,9 +70,17 @@ _LIKELIHOOD: Mapping[Misfortune, float] = {
     Misfortune.CRASH: 0.006,
     Misfortune.STALL: 0.004,
     Misfortune.INTERRUPT: 0.006,
+    Misfortune.INTERRUPT_LATE: 0.006,
     Misfortune.SLOW: 0.02,
     Misfortune.CLOCK_WRONG: 0.5,
     Misfortune.CLOCK_JUMP: 0.02,
+    Misfortune.CLOCK_STEP: 0.01,
+    Misfortune.FOREIGN_FILE: 0.01,
+    Misfortune.CATALOG_BACK: 0.014,
+    Misfortune.CATALOG_GONE: 0.005,
+    Misfortune.RECOVERY_IDLE: 0.01,
+    Misfortune.RECOVERY_TWICE: 0.5,
+    Misfortune.RECOVERY_DIES: 0.03,
 }
 OF_BUCKETS = {
     Misfortune.PUT_LOST,
@@ -75,8 +92,15 @@ OF_BUCKETS = {
     Misfortune.LISTING_STALE,
 }
 OF_DISKS = {Misfortune.WRITE_TORN, Misfortune.DISK_FULL, Misfortune.POWER_LOSS}
+# After these much else is refused: they are rarer, so that other runs come to something.
+OF_RECOVERIES = {
+    Misfortune.FOREIGN_FILE,
+    Misfortune.CATALOG_BACK,
+    Misfortune.CATALOG_GONE,
+}
 _CALM = 0.15  # of the runs nothing goes wrong
 _KINDS_EACH = 0.3
+_RECOVERIES_EACH = 0.13
 _MOST = 12  # so that a run comes to something
 
 
@@ -105,7 +129,9 @@ class Luck:
         self.kinds = {
             kind
             for kind in Misfortune
-            if (self._chance.random() < _KINDS_EACH) and kind in possible and not is_calm
+            if self._chance.random() < (_RECOVERIES_EACH if kind in OF_RECOVERIES else _KINDS_EACH)
+            and kind in possible
+            and not is_calm
         }
         self._strength = self._chance.choice([0.5, 1.0, 1.0, 2.0])
         self._without_kinds = without_kinds

@@ -6,22 +6,26 @@ dies, stands still, or is interrupted.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 from tests.simulation.database import SimulatedDatabase
 from tests.simulation.luck import Misfortune
 from tests.simulation.rows import RowEngine, RowSession
-from tests.simulation.scheduler import Killed
+from tests.simulation.scheduler import Killed, Task
 from tests.simulation.stores import SimulatedStore, key_of
 from tests.simulation.threads import THREADS
 from txlake.catalog import Catalog
 from txlake.conflict.levels import Level
+from txlake.errors import InvalidRequest, OutcomeUnknown, Unavailable
 from txlake.session.engine import Engine
 from txlake.session.opening import open_lake
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
+Value = TypeVar("Value")
 WAREHOUSE = "lake"
 _RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 _MINUTES_MS = 60_000
@@ -31,14 +35,36 @@ _STALL_MS = 90_000
 # Where a death or a lost reply matters most, they are so much likelier.
 _COMMITS = {"write", "write done", "create", "created"}
 _AT_COMMITS = 4.0
+_OPENINGS_MAX = 30
 
 
 class Interrupted(BaseException):
     """Somebody pressed Ctrl-C: the statement ends, the process doesn't."""
 
 
+@dataclass(slots=True)
+class Shield:
+    """Work on the catalog that is carried out whatever happens; whether somebody interrupted it."""
+
+    is_interrupted: bool = False
+
+
+def patiently(open_it: Callable[[], object]) -> None:
+    """Tries to open a lake until nothing goes wrong with it."""
+    for attempt in range(_OPENINGS_MAX):
+        try:
+            open_it()
+            return
+        except (Unavailable, OutcomeUnknown, Interrupted):
+            if attempt == _OPENINGS_MAX - 1:
+                raise
+        except InvalidRequest as error:
+            if "no space" not in str(error):
+                raise
+
+
 class ProcessSystem:
-    """`ports.System` of a process: the world's time by a clock of its own."""
+    """`ports.System` of a process: the world's time of day by a clock of its own."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -48,7 +74,7 @@ class ProcessSystem:
         process = self._process
         if process.hits(Misfortune.CLOCK_JUMP, "clock"):
             self.skew_ms = round((process.world.luck.random() - 0.5) * 10 * _MINUTES_MS)
-        return int(process.world.scheduler.now_ms) + self.skew_ms
+        return process.world.time_of_day_ms + self.skew_ms
 
     def new_id(self) -> str:
         return self._process.world.new_id()
@@ -69,6 +95,8 @@ class Process:
     Attributes:
         number: in the order of starting.
         is_dead: it died, and nothing that it asks for is done any more.
+        shields: of the tasks that work on the catalog.
+        is_recovering: it brings the lake's catalog and logs together again.
         is_in_database: it is within a transaction of the database, where nobody else has a turn.
     """
 
@@ -77,6 +105,8 @@ class Process:
         self.number = number
         self.is_dead = False
         self.is_in_database = False
+        self.shields: dict[Task, Shield] = {}
+        self.is_recovering = False
         self.system = ProcessSystem(self)
         if self.hits(Misfortune.CLOCK_WRONG, "clock"):
             self.system.skew_ms = round((world.luck.random() - 0.5) * 10 * _MINUTES_MS)
@@ -94,6 +124,7 @@ class Process:
                 "sqlite://",
                 self.system,
                 lease_ms=world.settings.lease_ms,
+                commits_kept=world.settings.commits_kept,
                 open_database=self._database,
             )
         engine = RowEngine(
@@ -105,11 +136,11 @@ class Process:
         )
         engine._lock = THREADS.RLock()  # type: ignore[assignment,no-untyped-call]
         engine.spark.conf.set(_RETENTION_CHECK, "false")
-        self.engine = engine
         if catalog is not None:
             session = RowSession(engine)
             open_lake(session)
             session.close()
+        self.engine = engine
         return engine
 
     def session(self, level: Level | None = None) -> RowSession:
@@ -137,15 +168,52 @@ class Process:
             self.note("stands still")
             scheduler.stall(self, luck.random() * _STALL_MS)
             scheduler.pause()
+        if self.hits(Misfortune.CLOCK_STEP, kind):
+            world.set_clock((luck.random() - 0.5) * 10)
         weight = _AT_COMMITS if kind in _COMMITS else 1.0
         if self.hits(Misfortune.CRASH, kind, weight):
             self.die(kind)
         if world.storage.is_disk and self.hits(Misfortune.POWER_LOSS, kind):
             world.lose_power()
             raise Killed
-        if not scheduler.current.is_daemon and self.hits(Misfortune.INTERRUPT, kind, weight):
-            self.note("interrupted")
+        if world.disasters is not None:
+            world.disasters.befall(self, kind)
+        self._interrupt(scheduler.current, kind, weight)
+
+    def _interrupt(self, task: Task, kind: str, weight: float) -> None:
+        if task.is_daemon:
+            return
+        shield = self.shields.get(task)
+        if shield is None:
+            if self.hits(Misfortune.INTERRUPT, kind, weight):
+                self.note("interrupted")
+                raise Interrupted
+        elif not shield.is_interrupted and self.hits(Misfortune.INTERRUPT_LATE, kind, weight):
+            self.note("interrupted, as soon as the catalog is done")
+            shield.is_interrupted = True
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether somebody interrupted the work on the catalog of the task that has the turn."""
+        task = THREADS.task()
+        return task in self.shields and self.shields[task].is_interrupted
+
+    def shielded(self, work: Callable[[], Value]) -> Value:
+        """What the work gives; an interrupt that arrives meanwhile is raised at its end."""
+        task = THREADS.task()
+        if task is None or task in self.shields:
+            return work()
+        shield = self.shields[task] = Shield()
+        try:
+            outcome = work()
+        except Exception:
+            if not shield.is_interrupted:
+                raise
+        finally:
+            del self.shields[task]
+        if shield.is_interrupted:
             raise Interrupted
+        return outcome
 
     def sleep(self, duration_ms: float) -> None:
         """Waits."""

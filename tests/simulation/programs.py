@@ -56,6 +56,10 @@ class Runner(Protocol):
         """So much time goes by at once, if no transaction is open that it would be wrong for."""
         ...
 
+    def set_clock(self, hours: float) -> None:
+        """Moves the time of day that everybody goes by; no time goes by."""
+        ...
+
     def kill(self) -> None:
         """Ends somebody's open transaction."""
         ...
@@ -326,6 +330,59 @@ def vacuums(chance: random.Random, tables: Sequence[str]) -> Plan:
     return Plan("vacuum", initial, clients, any_level(chance), unchecked)
 
 
+def clocks(chance: random.Random, tables: Sequence[str]) -> Plan:
+    """The clock is set by hours in the middle of transactions, and VACUUM keeps nothing."""
+    initial = _accounts(tables, 3, 10)
+
+    def cleaning() -> list[Program]:
+        table, rest_ms = chance.choice(tables), chance.choice([0, 30, 300])
+        change = _statement(chance, tables)
+        statement = Upkeep(table, "VACUUM {} RETAIN 0 HOURS")
+
+        def clean(runner: Runner) -> None:
+            runner.rest(rest_ms)
+            runner.do(statement)
+
+        return [
+            Program("change", lambda runner: _do(runner, change(runner.tag)), alone=True),
+            Program("upkeep", lambda runner: _do(runner, Upkeep(table, "OPTIMIZE {}")), alone=True),
+            Program("vacuum", clean, outside=True),
+        ]
+
+    def reading() -> Program:
+        by = chance.choice([-5, 5])
+
+        def scan(runner: Runner) -> None:
+            first = [_read(runner, table) for table in tables]
+            runner.set_clock(by)
+            runner.rest(1_000)
+            if [_read(runner, table) for table in tables] != first:
+                raise Doubt("a transaction read two states of a table")
+
+        return Program("scan", scan)
+
+    def changing() -> Program:
+        makers = [_statement(chance, tables) for _ in range(3)]
+        hours = [chance.choice([-5, -1, 0, 1, 5]) for _ in makers]
+        rests_ms = [chance.choice([0, 30, 300]) for _ in makers]
+
+        def body(runner: Runner) -> None:
+            for make, by, rest_ms in zip(makers, hours, rests_ms):
+                runner.do(make(runner.tag))
+                if by:
+                    runner.set_clock(by)
+                runner.rest(rest_ms)
+
+        return Program("change", body)
+
+    clients = [
+        [*cleaning(), *cleaning()],
+        [reading() if chance.random() < 0.4 else changing() for _ in range(2)],
+        [changing() for _ in range(2)],
+    ]
+    return Plan("clocks", initial, clients, any_level(chance), unchecked)
+
+
 def ages(chance: random.Random, tables: Sequence[str]) -> Plan:
     """Weeks go by between statements: files and logs expire, and are cleaned up."""
     initial = _accounts(tables, 3, 10)
@@ -355,7 +412,7 @@ KINDS: Sequence[Callable[[random.Random, Sequence[str]], Plan]] = (
     anything,
     ages,
 )
-OF_LAKES: Sequence[Callable[[random.Random, Sequence[str]], Plan]] = (*KINDS, vacuums)
+OF_LAKES: Sequence[Callable[[random.Random, Sequence[str]], Plan]] = (*KINDS, vacuums, clocks)
 
 
 # Their parts

@@ -248,7 +248,7 @@ class SimulatedStore:
         seen_ms = 0.0
         if not self._storage.is_disk and self._process.hits(Misfortune.LISTING_STALE, "listing"):
             seen_ms = scheduler.now_ms + luck.random() * _SEEN_LATER_MS
-        return Item(data, int(scheduler.now_ms), is_durable, seen_ms)
+        return Item(data, self._process.world.time_of_day_ms, is_durable, seen_ms)
 
     def _create(self, key: str, data: bytes) -> PutOutcome:
         if key in self._storage.items:
@@ -272,6 +272,11 @@ class SimulatedStore:
         item = self._storage.items.get(key)
         if item is not None:
             self._storage.items[key] = replace(item, is_durable=True, before=None)
+        # With the folder's entry of this file, what was removed from the folder is for good.
+        folder = key.rpartition("/")[0]
+        ghosts = self._storage.ghosts
+        for gone in [one for one in ghosts if one.rpartition("/")[0] == folder]:
+            del ghosts[gone]
 
 
 def _weight(key: str) -> float:

@@ -8,16 +8,19 @@ import pytest
 
 from tests.simulation.rows import RowEngine, RowSession
 from txlake.catalog import Catalog
-from txlake.errors import Unavailable
+from txlake.errors import CorruptTable, Unavailable
 from txlake.ports import Store
 from txlake.session import belongings, transaction
 from txlake.session.belongings import finish
+from txlake.session.engine import Engine
 from txlake.session.transaction import State
 from txlake.settings import Settings
 from txlake.storage import open_store
 from txlake.storage.objects import BucketStore
 from txlake.system import System
 from txlake.transaction.lake_commit import commit_together
+
+pytestmark = pytest.mark.timeout(1800)
 
 
 def lake(name: str) -> RowSession:
@@ -113,11 +116,11 @@ def test_a_folder_that_somebody_else_cleared_isn_t_used_again(
     removing = belongings._remove_all
     others: list[Store] = []
 
-    def both(store: Store) -> None:
+    def both(engine: Engine, store: Store, table_id: str) -> None:
         if not others:
             others.append(store)
             finish(session.engine)
-        removing(store)
+        removing(engine, store, table_id)
 
     monkeypatch.setattr(belongings, "_remove_all", both)
     assert len(set(places_of(session, 2))) == 2
@@ -145,3 +148,35 @@ def test_who_comes_after_a_clearing_doesn_t_begin_another(monkeypatch: pytest.Mo
     monkeypatch.setattr(ledger, "dropped_tables", lambda: dropped)
     finish(engine)
     assert session.rows("SELECT n FROM t") == [{"n": 1}]
+
+
+def test_a_path_table_is_not_written_by_a_transaction_that_was_ended() -> None:
+    """Whose session was late: VACUUM has taken its files, and nothing is ratified there."""
+    session = lake("late")
+    place = "delta.`memory://late/place`"
+    session.rows(f"CREATE TABLE {place} (n INT) USING delta")
+    held = session.begin()
+    session.within(held, f"INSERT INTO {place} VALUES (1)")
+    assert session.engine.catalog is not None
+    session.engine.catalog.sessions.close(session.number())
+    with pytest.raises(Unavailable, match="was ended while it was open"):
+        held.commit()
+    assert session.rows(f"SELECT n FROM {place}") == []
+
+
+def test_who_misses_its_own_file_is_told_that_it_was_ended() -> None:
+    """The table isn't damaged: VACUUM has taken what an ended transaction had staged."""
+    session = lake("missed")
+    session.rows("CREATE TABLE t (n INT) USING delta")
+    store = session.engine.store_at("memory://missed/lake/t")
+    assert session.engine.catalog is not None
+    errors: list[type[Exception]] = [CorruptTable, Unavailable]
+    for error in errors:
+        held = session.begin()
+        session.within(held, "INSERT INTO t VALUES (1)")
+        store.delete([item.path for item in store.list("") if item.path.endswith(".parquet")])
+        if error is Unavailable:
+            session.engine.catalog.transactions.end(held.id)
+        with pytest.raises(error):
+            session.within(held, "SELECT n FROM t")
+        assert held.state is State.FAILED

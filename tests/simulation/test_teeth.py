@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from tests.simulation.case import Case, Shape, shape_of
+from tests.simulation.database import SimulatedDatabase
+from tests.simulation.luck import Luck, Misfortune
 from tests.simulation.shrinking import failure_of
 from tests.simulation.world import Failure
-from txlake.catalog import ratifying
+from txlake.catalog import commits, ratifying
 from txlake.catalog.commits import CommitLedger
+from txlake.catalog.database import Database
+from txlake.catalog.fence import Fence
 from txlake.conflict import rules_of_rows
 from txlake.conflict.rules import RULES_AFTER_SELECTS
 from txlake.conflict.winner import Winner, summarise
 from txlake.log.snapshot import Snapshot
-from txlake.ports import PutOutcome
+from txlake.ports import Ledger, PutOutcome, TableCommit
 from txlake.protocol.actions import Action, Metadata, encode_actions
 from txlake.protocol.file_names import commit_path
 from txlake.session import upkeep
-from txlake.transaction import following
+from txlake.transaction import following, publication, vacuum
+from txlake.transaction.governed import GovernedFiles
 from txlake.transaction.in_commit_time import commit_time
+from txlake.transaction.lake_commit import _LakeLoop
+from txlake.transaction.publication import Newest
 from txlake.transaction.table_log import TableLog
+
+pytestmark = pytest.mark.timeout(1800)
 
 SEEDS_MAX = 60
 WITH_TIMES = {"commits with times"}  # whatever the programs are
@@ -84,7 +95,63 @@ def own_clock_believed(patch: pytest.MonkeyPatch) -> None:
 
 
 def vacuum_looks_at_nobody(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(upkeep, "_oldest_begin", lambda _: None)
+    patch.setattr(upkeep, "_others_open", lambda _: None)
+
+
+def staged_files_known_by_age(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(vacuum, "tags_in", lambda _: frozenset())
+
+
+def reads_known_by_nobody(patch: pytest.MonkeyPatch) -> None:
+    def head(ledger: CommitLedger, table_id: str) -> int | None:
+        found = ledger.head(table_id)
+        return None if found is None else found.version
+
+    patch.setattr(CommitLedger, "oldest_read", head)
+
+
+def leases_by_the_time_of_day(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SimulatedDatabase, "lease_now", Database.now)
+    patch.setattr(SimulatedDatabase, "leases_may_step", False)
+
+
+def no_last_lease(patch: pytest.MonkeyPatch) -> None:
+    def lease_now(on: SimulatedDatabase) -> sa.ColumnElement[int]:
+        return on.now() if on._process.world.shape.is_server else Database.lease_now(on)
+
+    patch.setattr(SimulatedDatabase, "lease_now", lease_now)
+    patch.setattr(SimulatedDatabase, "leases_may_step", False)
+
+
+def a_file_taken_for_published(patch: pytest.MonkeyPatch) -> None:
+    def with_those_before(ledger: Ledger, newest: Newest) -> Sequence[TableCommit]:
+        commit = newest.commit
+        before = commit.version - 1
+        if before < 0 or newest.store.head(commit_path(before)) is not None:
+            return (commit,)
+        head = ledger.head(commit.table_id)
+        return () if head is None else head.pending
+
+    patch.setattr(publication, "_with_those_before", with_those_before)
+    # The catalog's own guard, which notes what was compared alone.
+    patch.setattr(commits, "_reached", lambda _, vouched: max(one.last for one in vouched))
+    # And that of whoever comes next.
+    nothing_beyond_the_head(patch)
+
+
+def nothing_beyond_the_head(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(GovernedFiles, "_following", lambda _, version: version)
+    patch.setattr(GovernedFiles, "_check_end", lambda *_: None)
+    patch.setattr(_LakeLoop, "_check_free", lambda *_: None)
+
+
+def no_fence(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Fence, "check", lambda *_, **__: None)
+    patch.setattr(Fence, "check_epoch", lambda *_: None)
+
+
+def any_file_will_do(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SimulatedDatabase, "_require_same_file", lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -101,6 +168,10 @@ def vacuum_looks_at_nobody(patch: pytest.MonkeyPatch) -> None:
         (lost_ratification_denied, {"set-add", "counters", "bank"}, True),
         (newest_read, {"long scans", "bank"}, True),
         (vacuum_looks_at_nobody, {"vacuum"}, True),
+        (staged_files_known_by_age, {"clocks"}, True),
+        (reads_known_by_nobody, {"clocks"}, True),
+        (leases_by_the_time_of_day, {"clocks"}, True),
+        (no_last_lease, {"clocks"}, True),
         (own_clock_believed, WITH_TIMES, True),
         (own_clock_believed, WITH_TIMES, False),
     ],
@@ -109,25 +180,44 @@ def test_a_guard_that_is_off_is_found(
     monkeypatch: pytest.MonkeyPatch, off: Off, kinds: set[str], lake: bool
 ) -> None:
     off(monkeypatch)
-    logging.disable(logging.CRITICAL)
-    try:
-        assert first_failure(kinds, lake=lake) is not None
-    finally:
-        logging.disable(logging.NOTSET)
-
-
-def first_failure(kinds: set[str], *, lake: bool) -> Failure | None:
-    """Of the first seeds with such programs."""
     seeds = (
         seed
         for seed in range(1, 20_000)
         if (shape := shape_of(Case(seed))).has_catalog is lake
         and (shape.plan.kind in kinds or (kinds == WITH_TIMES and _has_times(shape)))
     )
-    for _, seed in zip(range(SEEDS_MAX), seeds):
-        if (failure := failure_of(Case(seed))) is not None:
-            return failure
-    return None
+    assert first_failure(seeds) is not None
+
+
+@pytest.mark.parametrize(
+    ("off", "misfortune"),
+    [
+        (a_file_taken_for_published, Misfortune.FOREIGN_FILE),
+        (nothing_beyond_the_head, Misfortune.CATALOG_BACK),
+        (no_fence, Misfortune.CATALOG_BACK),
+        (any_file_will_do, Misfortune.CATALOG_GONE),
+    ],
+)
+def test_a_guard_of_what_befalls_the_lake_is_found(
+    monkeypatch: pytest.MonkeyPatch, off: Off, misfortune: Misfortune
+) -> None:
+    off(monkeypatch)
+    seeds = (seed for seed in range(1, 20_000) if misfortune in _luck(seed))
+    assert first_failure(seeds) is not None
+
+
+def first_failure(seeds: Iterable[int]) -> Failure | None:
+    """Of the first of these seeds."""
+    logging.disable(logging.CRITICAL)
+    try:
+        failures = (failure_of(Case(seed)) for seed in islice(seeds, SEEDS_MAX))
+        return next((one for one in failures if one is not None), None)
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _luck(seed: int) -> set[Misfortune]:
+    return Luck(seed, set(shape_of(Case(seed)).possible)).kinds
 
 
 def _has_times(shape: Shape) -> bool:

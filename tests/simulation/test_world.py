@@ -20,6 +20,8 @@ from tests.simulation.shrinking import shrunk
 from tests.simulation.world import Failure, World
 from txlake.catalog.ratifying import _Book
 
+pytestmark = pytest.mark.timeout(1800)
+
 ROOT = Path(__file__).parents[2]
 _DIGESTS = """
 import logging, sys

@@ -18,13 +18,15 @@ from typing import Any
 
 from tests.simulation import definitions
 from tests.simulation.audit import Audit
-from tests.simulation.books import instants_of, lake_books, path_books
-from tests.simulation.case import Case, Shape, shape_of
+from tests.simulation.books import instants_of, lake_books, logs_of, path_books
+from tests.simulation.case import OF_LAKES, Case, Shape, shape_of
 from tests.simulation.clients import Client
 from tests.simulation.database import disk
+from tests.simulation.disasters import Disasters
+from tests.simulation.eras import Eras
 from tests.simulation.history import Books, Doubt, Record, Told
 from tests.simulation.luck import Luck, Misfortune, Struck
-from tests.simulation.process import WAREHOUSE, Interrupted, Process
+from tests.simulation.process import WAREHOUSE, Process, patiently
 from tests.simulation.programs import Plan
 from tests.simulation.rows import RowSession
 from tests.simulation.scheduler import Scheduler
@@ -32,7 +34,6 @@ from tests.simulation.statements import COLUMNS, Insert, Select, State
 from tests.simulation.stores import ROOT, Storage
 from tests.simulation.threads import simulated_threads
 from txlake.catalog import Catalog
-from txlake.errors import InvalidRequest, OutcomeUnknown, Unavailable
 from txlake.session.attachment import attach
 from txlake.session.recovery import recover
 from txlake.settings import Settings
@@ -40,8 +41,15 @@ from txlake.statements import TableName
 
 _COMMIT = re.compile(r"\d{20}\.json")
 _REBOOT_MS = 3_000
-_OPENINGS_MAX = 30
 _SETTLED_MS = 600_000
+_HOUR_MS = 3_600_000
+_SILENCING = {
+    Misfortune.STALL,
+    Misfortune.SLOW,
+    Misfortune.DATABASE_AWAY,
+    Misfortune.REPLY_LOST,
+    Misfortune.REPLY_UNANSWERED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +124,18 @@ class World:
         self.storage = Storage(is_disk=False)
         self.records: list[Record] = []
         self._taken: list[tuple[int, str, int]] = []  # when, of which table, from which version on
+        self.disasters: Disasters | None = None
         self.processes: list[Process] = []
         self.crashes = 0
+        self.step_ms = 0  # by how much the clocks were set
+        self.steps_ahead = 0
         self.open_transactions = 0
         self.tables: dict[str, tuple[str, str]] = {}  # by name: the catalog's id, the key
         self._since: dict[str, int] = {}  # the version of each table that the clients find
         self._trace: list[tuple[object, ...]] = []
         self._ids = 0
         self._clients: dict[int, Client] = {}
+        self._audited: Counter[str] = Counter()
 
     # What processes ask for
 
@@ -131,6 +143,27 @@ class World:
         """A UUID that no one else has."""
         self._ids += 1
         return f"{self._ids:08x}-0000-4000-8000-000000000000"
+
+    @property
+    def time_of_day_ms(self) -> int:
+        """What the clock says that everybody goes by: not how long it has been."""
+        return int(self.scheduler.now_ms) + self.step_ms
+
+    @property
+    def has_been_silent(self) -> bool:
+        """Whether somebody who lives may have been too late to renew a lease.
+
+        A server's clock that is set ahead once more takes the last lease too.
+        """
+        if self.plan.kind == "ages" or (self.shape.is_server and self.steps_ahead > 1):
+            return True
+        return any(one.kind in _SILENCING for one in self.luck.struck)
+
+    def set_clock(self, hours: float) -> None:
+        """Moves the clock that everybody goes by."""
+        self.step_ms += round(hours * _HOUR_MS)
+        self.steps_ahead += hours > 0
+        self.note("clock", self.step_ms)
 
     def note(self, *what: object) -> None:
         """Adds a line to the trace."""
@@ -144,6 +177,21 @@ class World:
         self.scheduler.kill(process)
         if any(not client.is_done for client in clients):
             self._start([client for client in clients if not client.is_done], self.luck.random())
+        if self.disasters is not None:
+            self.disasters.died(process)
+
+    def kill_all(self) -> None:
+        """All processes die."""
+        living = [process for process in self.processes if not process.is_dead]
+        for process in living:
+            process.is_dead = True
+        for process in living:
+            self.kill(process)
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether a catalog was lost that knew commits which nothing else did."""
+        return self.disasters is not None and bool(self.disasters.chronicle.may_be_lost)
 
     def lose_power(self) -> None:
         """All processes die, and what wasn't durable may be gone."""
@@ -199,6 +247,8 @@ class World:
         self.luck.is_quiet = True
         self._set_up()
         self.luck.is_quiet = False
+        if self.luck.kinds & OF_LAKES:
+            self.disasters = Disasters(self, _empty_catalog)
         start = 0
         for place, count in enumerate(self.shape.sessions):
             of_it = range(start, start + count)
@@ -215,7 +265,12 @@ class World:
         if self.plan.kind == definitions.KIND:
             self._judge_names()
             return
+        if self.disasters is not None:
+            self.disasters.settle()
         final = self._read_all()
+        if self.disasters is not None and self.disasters.happened:
+            self._judge_eras(self.disasters, final)
+            return
         books = self._books()
         self._judge(books, final)
         if self.shape.is_recovered:
@@ -227,6 +282,7 @@ class World:
             name = f"told {record.told.value}"
             counts[name] = counts.get(name, 0) + 1
         counts["deaths"] = self.crashes
+        counts.update(self._audited)
         counts["turns"] = self.scheduler.turns
         gone = self.storage.ever.keys() - self.storage.items.keys()
         counts["log files cleaned"] = sum("/_delta_log/0" in key for key in gone)
@@ -242,7 +298,7 @@ class World:
 
         def boot() -> None:
             self.scheduler.sleep(delay * _REBOOT_MS)
-            _patiently(process.open)
+            patiently(process.open)
             for client in clients:
                 self.scheduler.start(
                     f"{process} {client.name}",
@@ -253,17 +309,21 @@ class World:
         self.scheduler.start(f"{process} boot", boot, group=process)
 
     def _alone(self, work: Callable[[RowSession], None]) -> None:
-        """Something done by a process of its own while nothing goes wrong."""
-        process = Process(self, len(self.processes))
-        self.processes.append(process)
+        """Something done in a session of the lake while nothing goes wrong."""
 
-        def run() -> None:
+        def run(process: Process) -> None:
             process.open()
             session = process.session()
             work(session)
             session.close()
 
-        self.scheduler.start(f"{process} alone", run, group=process)
+        self.alone_in(run)
+
+    def alone_in(self, run: Callable[[Process], None]) -> None:
+        """Something done by a process of its own while nothing goes wrong."""
+        process = Process(self, len(self.processes))
+        self.processes.append(process)
+        self.scheduler.start(f"{process} alone", partial(run, process), group=process)
         self.scheduler.run()
         process.is_dead = True
         self.scheduler.kill(process)
@@ -366,6 +426,19 @@ class World:
         audit.check(is_fresh=Misfortune.LISTING_STALE not in self.luck.kinds)
         self.plan.check(final, self.records)
 
+    def _judge_eras(self, disasters: Disasters, final: State) -> None:
+        logs = logs_of(self.storage, self.tables)
+        eras = Eras(disasters.chronicle, self.records, logs, self._since)
+        for name, rows in final.items():
+            if rows != logs[name].rows[max(logs[name].rows)]:
+                raise Doubt(f"{name}: a reader sees {rows}, and the published log says another")
+        eras.check(
+            disk().copy(), self.tables, is_fresh=Misfortune.LISTING_STALE not in self.luck.kinds
+        )
+        self._audited = eras.counts
+        if not self.is_torn:
+            self.plan.check(final, self.records)
+
     def _judge_names(self) -> None:
         """The names and what they mean at the end, after the table that was given away is back."""
         final: dict[str, definitions.Found] = {}
@@ -405,19 +478,6 @@ def _lines(events: Iterable[tuple[Any, ...]]) -> tuple[str, ...]:
     return tuple(f"{now - 1.8e12:.1f} {' '.join(map(str, what))}" for now, *what in events)
 
 
-def _patiently(open_it: Callable[[], object]) -> None:
-    for attempt in range(_OPENINGS_MAX):
-        try:
-            open_it()
-            return
-        except (Unavailable, OutcomeUnknown, Interrupted):
-            if attempt == _OPENINGS_MAX - 1:
-                raise
-        except InvalidRequest as error:
-            if "no space" not in str(error):
-                raise
-
-
 class _Fixed:
     """`ports.System` that is the same each time."""
 
@@ -445,8 +505,12 @@ class _Fixed:
 def _empty_catalog(lake: str) -> bytes:
     """The bytes of the catalog of a new lake."""
     catalog = Catalog("sqlite://", _Fixed())
-    with catalog._on.writing() as connection:
-        connection.exec_driver_sql("UPDATE txlake_facts SET value = ?", (lake,))
-        made = connection.connection.driver_connection
-    assert isinstance(made, sqlite3.Connection)
-    return bytes(made.serialize())
+
+    def named() -> bytes:
+        with catalog._on.writing() as connection:
+            connection.exec_driver_sql("UPDATE txlake_facts SET value = ?", (lake,))
+            made = connection.connection.driver_connection
+        assert isinstance(made, sqlite3.Connection)
+        return bytes(made.serialize())
+
+    return catalog._on.shielded(named)

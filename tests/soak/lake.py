@@ -102,10 +102,10 @@ class LakeRounds:
                     for number in range(len(self._workers))
                 ]
                 for future in running:
-                    for table, made in future.result():
+                    for table, made in future.result(1800):
                         done[table].append(made)
             ended.set()
-            filling.join()
+            filling.join(1800)
             faults = self._audited(seed, place, folders, done, readers)
             self._counts.faults += [f"lake, seed {seed}: {fault}" for fault in faults]
             if faults:
@@ -165,7 +165,7 @@ class LakeRounds:
         try:
             yield
         finally:
-            timer.join()
+            timer.join(1800)
             self._counts.kills["lake"] += 1
 
     def _worked(

@@ -53,7 +53,7 @@ class SharedRounds:
                 for name, chooser in variant.choosers(seed, at_once=True).items()
             ]
             for future in running:
-                done += future.result()
+                done += future.result(1800)
         verdict = audit(folder, done, list(self.workers.values()), variant.unread)
         self._counts.add(verdict)
         faults += verdict.faults + self._after_vacuum(folder, variant)
@@ -80,7 +80,7 @@ class SharedRounds:
                     self.workers[engine].kill()
                     self._counts.kills[engine] += 1
                 try:
-                    one, conflicts = running.result()
+                    one, conflicts = running.result(1800)
                 except Died:
                     one, conflicts = Done(operation, first, latest(folder), "unknown"), 0
                 except Refused as refusal:

@@ -23,7 +23,10 @@ from txlake.ports import PutOutcome
 from txlake.storage import open_store
 from txlake.storage.local import LocalStore
 
-pytestmark = pytest.mark.no_interop("the soak audits its tables itself; the others hold no rows")
+pytestmark = [
+    pytest.mark.timeout(1800),
+    pytest.mark.no_interop("the soak audits its tables itself; the others hold no rows"),
+]
 SIZE = Size(processes=2, transactions=3, kill_one_in=3, fault_one_in=100)
 # With it the first process is killed in its first transaction.
 SEED = 10

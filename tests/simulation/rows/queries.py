@@ -110,7 +110,8 @@ class _Query:
             return self._range(node, scope, outer)
         if isinstance(node, exp.Table):
             known = self._tables.get(node.name.lower())
-            assert known is not None, f"there is no table {node.sql()}"
+            if known is None:
+                raise InvalidRequest(f"there is no table {node.sql()}")
             alias = node.args.get("alias")
             return known.qualified(node.name) if alias is None else _aliased(known, alias)
         alias = node.args.get("alias")

@@ -1,0 +1,84 @@
+"""The disasters: `make disasters KILLS=300 FREEZES=30 RESTORES=10 CATALOG=sqlite`.
+
+Rounds, each a lake that several processes write: they are killed and frozen longer than their
+lease, and an older copy of the catalog is put back. Each round ends with an audit of what they were
+told, by delta-rs and txlake. Prints a line for each round and a report, and ends with 1 when
+something is wrong: then the lake is in artifacts/disasters.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.disasters.audit import Verdict
+from tests.disasters.catalogs import Catalog, PostgresqlCatalog, SqliteCatalog
+from tests.disasters.rounds import STOPPED, Plan, round_of
+from tests.postgresql import postgres_server
+
+KEPT = Path("artifacts", "disasters")
+# In one round: the second copy may be from before the first recovery.
+_RESTORES = 2
+
+
+def said(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+@contextmanager
+def catalogs(kind: str, scratch: Path) -> Iterator[Callable[[Path], Catalog]]:
+    """Gives each round's folder a new catalog."""
+    if kind == "sqlite":
+        yield lambda folder: SqliteCatalog(folder / "catalog.db")
+        return
+    with postgres_server(scratch) as server:
+        yield lambda folder: PostgresqlCatalog.made(server, folder.name.replace("-", "_"), folder)
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=300)
+    parser.add_argument("--freezes", type=int, default=30)
+    parser.add_argument("--restores", type=int, default=10)
+    parser.add_argument("--catalog", choices=("sqlite", "postgresql"), default="sqlite")
+    parser.add_argument("--seed", type=int, default=1)
+    chosen = parser.parse_args(arguments)
+    whose = [STOPPED[number % len(STOPPED)] for number in range(chosen.restores)]
+    rounds = max(1, -(-chosen.restores // _RESTORES))
+    total = Verdict()
+    began = time.monotonic()
+    with (
+        tempfile.TemporaryDirectory(prefix="txlake-disasters-") as scratch,
+        catalogs(chosen.catalog, Path(scratch)) as catalog,
+    ):
+        for number in range(rounds):
+            folder = Path(scratch) / f"round-{number}"
+            folder.mkdir()
+            plan = Plan(
+                kills=_share(chosen.kills, rounds, number),
+                freezes=_share(chosen.freezes, rounds, number),
+                restores=tuple(whose[number * _RESTORES :][:_RESTORES]),
+            )
+            verdict = round_of(folder, catalog(folder), plan, chosen.seed * 1_000 + number)
+            said(f"round {number}  {plan.restores}  {len(verdict.faults)} faults")
+            if verdict.faults:
+                shutil.copytree(folder, KEPT / f"{chosen.catalog}-{number}", dirs_exist_ok=True)
+            total.add(verdict)
+    said(total.report())
+    said(f"minutes       {(time.monotonic() - began) / 60:.1f}")
+    return 1 if total.faults else 0
+
+
+def _share(count: int, rounds: int, number: int) -> int:
+    return count // rounds + (number < count % rounds)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

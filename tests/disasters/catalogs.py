@@ -1,0 +1,143 @@
+"""The catalog's database as who operates it sees it: copied, and put back from an older copy.
+
+SQLite by its backup API, and by a rename over the path; PostgreSQL by pg_dump and pg_restore into a
+schema made anew, or by its rows.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import sqlalchemy as sa
+from sqlalchemy.engine import make_url
+
+from tests.catalog import backups
+from tests.postgresql import PostgresServer
+from txlake.catalog.tables import commits, tables
+
+Version = tuple[str, int]
+"""A table's location and one of its versions."""
+Ratified = dict[str, list[Version]]
+"""The versions that each transaction made, as a catalog has them."""
+Undo = Callable[[], None]
+
+
+class Catalog(Protocol):
+    """A catalog that can be copied and put back."""
+
+    @property
+    def url(self) -> str:
+        """What txlake is given."""
+        ...
+
+    def copy(self) -> Undo:
+        """A copy as of now, whoever writes; calling it puts the copy back."""
+        ...
+
+    def ratified(self) -> Ratified:
+        """What the catalog has ratified, and what one that was put away did."""
+        ...
+
+
+def ratified_in(url: str) -> Ratified:
+    engine = sa.create_engine(url)
+    query = sa.select(commits.c.transaction_id, tables.c.location, commits.c.version).join_from(
+        commits, tables, tables.c.id == commits.c.table_id
+    )
+    found: Ratified = defaultdict(list)
+    with engine.connect() as connection:
+        for row in connection.execute(query):
+            found[row.transaction_id].append((row.location, row.version))
+    engine.dispose()
+    return dict(found)
+
+
+@dataclass(slots=True)
+class SqliteCatalog:
+    """A SQLite file. Files that were put away keep a name, so that they can be looked into."""
+
+    path: Path
+    _count: int = 0
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:///{self.path}"
+
+    def copy(self) -> Undo:
+        self._count += 1
+        copy = self.path.with_name(f"copy-{self._count}.db")
+        source, target = sqlite3.connect(self.path), sqlite3.connect(copy)
+        with source, target:
+            source.backup(target)
+        source.close()
+        target.close()
+        return lambda: self._put_back(copy)
+
+    def ratified(self) -> Ratified:
+        found = ratified_in(self.url)
+        for away in self.path.parent.glob("away-*.db"):
+            found |= ratified_in(f"sqlite:///{away}")
+        return found
+
+    def _put_back(self, copy: Path) -> None:
+        self._count += 1
+        away = self.path.with_name(f"away-{self._count}.db")
+        for suffix in ("", "-wal"):
+            beside = Path(f"{self.path}{suffix}")
+            if beside.exists():
+                os.link(beside, f"{away}{suffix}")
+        restored = self.path.with_name("restored.db")
+        restored.write_bytes(copy.read_bytes())
+        for suffix in ("-wal", "-shm"):
+            Path(f"{self.path}{suffix}").unlink(missing_ok=True)
+        restored.rename(self.path)
+
+
+@dataclass(slots=True)
+class PostgresqlCatalog:
+    """A schema of a server; every second copy is pg_dump's, the others are rows."""
+
+    server: PostgresServer
+    schema: str
+    folder: Path
+    _url: str
+    _count: int = 0
+
+    @classmethod
+    def made(cls, server: PostgresServer, schema: str, folder: Path) -> PostgresqlCatalog:
+        return cls(server, schema, folder, server.make_schema(schema))
+
+    @property
+    def url(self) -> str:
+        """Who connects by it can be told from the server's other users."""
+        url = make_url(self._url).update_query_dict({"application_name": self.schema})
+        return url.render_as_string(hide_password=False)
+
+    def copy(self) -> Undo:
+        self._count += 1
+        if self._count % 2:
+            rows = backups.copied(self._url)
+            return lambda: self._put_back(lambda: backups.put_back(self._url, rows))
+        dump = self.folder / f"copy-{self._count}.dump"
+        self.server.run("pg_dump", "--format=custom", f"--schema={self.schema}", f"--file={dump}")
+        return lambda: self._put_back(lambda: self._restore(dump))
+
+    def ratified(self) -> Ratified:
+        return ratified_in(self._url)
+
+    def _restore(self, dump: Path) -> None:
+        self.server.execute(f"DROP SCHEMA {self.schema} CASCADE")
+        self.server.run("pg_restore", "--exit-on-error", str(dump))
+
+    def _put_back(self, work: Undo) -> None:
+        self.server.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            f"WHERE application_name = '{self.schema}'"
+        )
+        work()

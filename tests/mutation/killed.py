@@ -20,5 +20,6 @@ def survivors(*begins: str) -> str:
         capture_output=True,
         text=True,
         check=False,
+        timeout=3500,
     )
     return "" if done.returncode == 0 else done.stdout[-20_000:] + done.stderr[-4_000:]

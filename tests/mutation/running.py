@@ -22,6 +22,7 @@ from _pytest.tmpdir import tmppath_result_key
 
 from tests.mutation.guards import Mutant
 from tests.mutation.switching import switched_off
+from txlake.catalog import shielding
 
 LIMIT_S = 10.0
 """How long a test may run with a mutant; one that is still not done counts as failed."""
@@ -100,6 +101,8 @@ def _may_kill(item: pytest.Item) -> bool:
 def with_tests(names: Sequence[str], work: Work) -> None:
     """Calls the work with these tests, collected; raises RuntimeError where that fails."""
     plugin = _Session(work)
+    # A mutant that hangs there couldn't be ended, and another thread's lines aren't traced.
+    shielding.is_interruptible = lambda: False
     with TemporaryDirectory(prefix="txlake-mutation-") as folder:
         code = pytest.main([*_ARGUMENTS, f"--basetemp={folder}/tests", *names], plugins=[plugin])
     if not plugin.has_worked:

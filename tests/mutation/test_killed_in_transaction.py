@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.mutation.killed import survivors
 
 
+@pytest.mark.timeout(3600)
 def test_every_mutant_is_killed() -> None:
     assert survivors("transaction.") == ""

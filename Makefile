@@ -7,8 +7,15 @@ BENCH_ARGS ?=
 MINUTES ?= 30
 # Of the simulation: how many seeds from which one on; SEED is one of them alone.
 SEEDS ?= 10000
+# Of interrupts: how many.
+COUNT ?= 10000
 FROM ?= 1
 SIM_ARGS = $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --from $(FROM))
+# Of the disasters: how many processes are killed, how many frozen, how often a catalog is put back.
+KILLS ?= 300
+FREEZES ?= 30
+RESTORES ?= 10
+CATALOG ?= sqlite
 # The older releases that the tests know, and the client of the one in requirements.lock.
 SPARK_OLDER := 4.0.5 4.1.4
 SPARK_CLIENT := 4.2.0
@@ -73,6 +80,17 @@ sim: setup ## the engine on a simulated machine: SEEDS=10000 FROM=1, or one of t
 soak: setup ## processes and engines write paths and lakes, killed now and then, for MINUTES=30
 	@tools/delta_jars.sh
 	@$(PYTHON) -m tests.soak --minutes $(MINUTES) --seed $(or $(SEED),1)
+
+.PHONY: interrupts
+interrupts: setup ## Ctrl-C at COUNT=10000 random instants of work on a lake, a fiftieth of them on Spark
+	@PYTHONPATH=src:. $(PYTHON) -m tests.catalog.interrupted --count $(COUNT) --seed $(or $(SEED),1)
+	@PYTHONPATH=src:. $(PYTHON) -m tests.lake.interrupted --count $$(( $(COUNT) / 50 )) \
+		--seed $(or $(SEED),1)
+
+.PHONY: disasters
+disasters: setup-python ## processes are killed and frozen, catalogs put back: KILLS=300 CATALOG=postgresql
+	@PYTHONPATH=src:. $(PYTHON) -m tests.disasters --kills $(KILLS) --freezes $(FREEZES) \
+		--restores $(RESTORES) --catalog $(CATALOG) --seed $(or $(SEED),1)
 
 .PHONY: guards
 guards: setup-python ## the list of guards as the code is now, and tests for those that are new

@@ -16,6 +16,9 @@ import pytest
 
 from tests.golden import ARCHIVE
 from tests.interop import check_table, delta_tables
+from tests.limits import pytest_exception_interact as pytest_exception_interact
+from tests.limits import pytest_timeout_cancel_timer as pytest_timeout_cancel_timer
+from tests.limits import pytest_timeout_set_timer as pytest_timeout_set_timer
 from tests.postgresql import PostgresServer, postgres_server
 from tests.spark_session import KIND, KINDS, spark_session
 

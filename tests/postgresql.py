@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -37,6 +38,18 @@ class PostgresServer:
             for statement in statements:
                 connection.exec_driver_sql(statement)
         engine.dispose()
+
+    def run(self, program: str, *arguments: str) -> None:
+        """Runs a program of PostgreSQL's own, such as pg_dump, on the server's database."""
+        from pgserver._commands import POSTGRES_BIN_PATH
+
+        url = self._url.set(drivername="postgresql").render_as_string(hide_password=False)
+        subprocess.run(
+            [POSTGRES_BIN_PATH / program, f"--dbname={url}", *arguments],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
 
     def stop(self) -> None:
         """Ends the server at once, as a crash would: connections break, others are refused."""

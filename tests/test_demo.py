@@ -13,6 +13,8 @@ import pytest
 
 from tests.pages import ROOT
 
+pytestmark = pytest.mark.timeout(1800)
+
 
 def test_the_demo_comes_to_its_end() -> None:
     ran = subprocess.run(

@@ -26,7 +26,10 @@ from bench.stage import WrongAnswer
 from bench.worker import Measured, Task, measure
 from tests.pages import ROOT, page
 
-pytestmark = pytest.mark.no_interop("the bench checks its answers itself")
+pytestmark = [
+    pytest.mark.timeout(1800),
+    pytest.mark.no_interop("the bench checks its answers itself"),
+]
 
 PROCESSES = list(dict.fromkeys((work.suite, work.process) for work in WORKS))
 NAMES = {work.name for work in WORKS}

@@ -15,7 +15,10 @@ from bench.sizes import WARM_UP
 from bench.stage import NotHere, WrongAnswer
 from bench.worker import Measured, Task, measure
 
-pytestmark = pytest.mark.no_interop("the bench checks its answers itself")
+pytestmark = [
+    pytest.mark.timeout(1800),
+    pytest.mark.no_interop("the bench checks its answers itself"),
+]
 
 FEW = dataclasses.replace(WARM_UP, transactions=128, staged_files=5)
 

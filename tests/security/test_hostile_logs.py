@@ -30,6 +30,7 @@ READ = {
     "statistics that aren't numbers",
     "statistics with half a character",
     "partitioned by nothing that exists",
+    "property of many digits",  # refused by what asks for it
     "commit time beyond all",
     "commitInfo with numbers beyond all",
     "hint nested deeply",

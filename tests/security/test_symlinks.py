@@ -63,3 +63,22 @@ def test_neither_vacuum_nor_drop_deletes_behind_a_link(tmp_path: Path, spark: Sp
         assert query(lake, "SELECT count(*) FROM t") == [(3,)]
         lake.sql("DROP TABLE t")
         assert file.exists()
+
+
+def test_a_table_whose_folder_is_a_link_keeps_what_the_link_leads_to(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """Rows are removed, as from any table; files of a folder that isn't the lake's never are."""
+    with txlake.connect(str(tmp_path / "warehouse"), spark=spark) as lake:
+        lake.sql("CREATE TABLE t AS SELECT id FROM range(3)")
+        folder, there = tmp_path / "warehouse" / "t", tmp_path / "elsewhere"
+        folder.rename(there)
+        folder.symlink_to(there)
+        before = {file for file in there.rglob("*") if file.is_file()}
+        lake.sql("TRUNCATE TABLE t")
+        lake.sql("CREATE OR REPLACE TABLE t AS SELECT id FROM range(2)")
+        lake.sql("VACUUM t")
+        with pytest.raises(txlake.errors.InvalidRequest, match="without a symbolic link"):
+            lake.sql("DROP TABLE t")
+        assert before <= {file for file in there.rglob("*") if file.is_file()}
+        assert query(lake, "SELECT count(*) FROM t") == [(2,)]

@@ -18,6 +18,7 @@ from txlake.ports import (
     RenamedTable,
     Reserved,
     TableCommit,
+    Versions,
 )
 
 
@@ -49,6 +50,7 @@ class SimulatedLedger:
         self.tables: dict[str, LedgerTable] = {}
         self.reserved: dict[str, str] = {}
         self.ratified: list[str] = []
+        self.read: list[int] = []  # the instants of open transactions
         self.ended: set[str] = set()
         self.requests: list[str] = []
         self.losses: Counter[str] = Counter()  # by transaction
@@ -81,6 +83,15 @@ class SimulatedLedger:
             return None
         versions = [version for version, since in table.since.items() if since <= sequence]
         return max(versions, default=None)
+
+    def oldest_read(self, table_id: str) -> int | None:
+        self._request("oldest_read")
+        table = self.tables.get(table_id)
+        if table is None:
+            return None
+        instant = min(self.read, default=len(self.ratified))
+        versions = [version for version, since in table.since.items() if since <= instant]
+        return max(versions, default=min(table.since, default=None))
 
     def ratify(self, request: Ratification) -> Ratified | Moved | Reserved:
         self._request("ratify")
@@ -122,7 +133,10 @@ class SimulatedLedger:
             table.head = commit.version
             table.commits[commit.version] = commit
             table.since[commit.version] = len(self.ratified)
-        return Ratified(sequence=len(self.ratified), time_ms=self._now_ms())
+        published = {
+            commit.table_id: self.tables[commit.table_id].published for commit in request.commits
+        }
+        return Ratified(sequence=len(self.ratified), time_ms=self._now_ms(), published=published)
 
     def _check(self, change: NameChange) -> None:
         if isinstance(change, NewTable | RenamedTable):
@@ -159,11 +173,12 @@ class SimulatedLedger:
         self.hook("reserve done")
         return True
 
-    def publishes(self, versions: Mapping[str, int]) -> None:
+    def publishes(self, versions: Mapping[str, Versions]) -> None:
         self._request("publishes")
-        for table_id, version in versions.items():
+        for table_id, some in versions.items():
             table = self.tables[table_id]
-            table.published = max(table.published, version)
+            if some.first <= table.published + 1:
+                table.published = max(table.published, some.last)
         self.hook("publishes done")
 
     def end(self, transaction_id: str) -> None:

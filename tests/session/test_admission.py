@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
@@ -14,9 +15,12 @@ from txlake.conflict.locking import LockMode, LockRequest
 from txlake.errors import InvalidRequest, LockTimeout
 from txlake.session.admission import admit, admit_alone, admit_new
 from txlake.session.context import Context
+from txlake.session.data import write
+from txlake.session.definitions import place
+from txlake.session.locking import locks_of
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction
-from txlake.statements import TableName, TablePath
+from txlake.statements import NativeFrame, TableName, TablePath, Write
 
 T, NEW, PATH = TableName(("T",)), TableName(("New",)), TablePath("memory://admission/path")
 SCH_S, S, IX, X, SCH_M = LockMode.SCH_S, LockMode.S, LockMode.IX, LockMode.X, LockMode.SCH_M
@@ -218,6 +222,40 @@ def test_what_a_name_means_stays_once_the_locks_are_held(lake: Offline) -> None:
     assert context.find(T) is handle
     assert handle is not None
     assert handle.entry == lake.catalog.find("default", "t")
+
+
+def writing(table: TableName) -> Write:
+    return Write(table=table, source=NativeFrame(pa.table({"id": [1]})), mode="append")
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_a_write_makes_the_database_and_locks_the_name_in_it(
+    lake: Offline, is_committed: bool
+) -> None:
+    """Another session may make the database after nothing was locked, and a table of that name."""
+    context, statement = context_of(lake), writing(TableName(("made", "t")))
+    admit(context, locks_of(statement))
+    lake.run("CREATE DATABASE made")
+    other = context_of(lake)
+    lake.run_in(other.transaction, "CREATE TABLE made.t (id INT)")
+    if not is_committed:
+        with pytest.raises(LockTimeout):
+            write(context, statement)
+        return
+    other.transaction.commit()
+    assert write(context, statement)["num_inserted_rows"] == 1
+    assert ("OBJECT", "IX", "") in held(lake, context.transaction)
+
+
+def test_a_name_without_a_database_means_nothing_to_the_statement(lake: Offline) -> None:
+    context, table = context_of(lake), TableName(("made", "t"))
+    admit(context, [(table, SCH_M)])
+    lake.run("CREATE DATABASE made; CREATE TABLE made.t (id INT)")
+    assert context.find(table) is None
+    with pytest.raises(InvalidRequest, match="there is no database 'made'"):
+        place(context, table)
+    admit(context, [(table, SCH_M)])
+    assert context.find(table) is not None
 
 
 def test_a_database_is_ones_own_while_nobody_uses_it(lake: Offline) -> None:

@@ -22,12 +22,12 @@ _ORDER = {ResourceType.DATABASE: 0, ResourceType.KEY: 1, ResourceType.OBJECT: 2}
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A wanted lock, and what its table's name means now."""
+    """A wanted lock, and what its table's name means now; without a database it means nothing."""
 
     table: Table
     mode: LockMode
     name: str
-    database: int
+    database: int | None
     entry: TableEntry | None
     handle: Handle | None = field(compare=False)
 
@@ -40,6 +40,8 @@ class _Found:
             return [self._on_object(LockMode.SCH_S if leaves else self.mode)]
         if self.mode is LockMode.SCH_S:
             return []  # a name that means nothing here: a view of Spark's, or a mistake
+        if self.database is None:
+            return []
         if self.entry is None:
             check_name(self.name)
         key = Resource(
@@ -67,6 +69,7 @@ def admit(context: Context, wanted: Sequence[TableLock], *, leaves: bool = False
     catalog, transaction = context.engine.catalog, context.transaction
     if catalog is None:
         return
+    context.settle({})
     found = _look(context, catalog, wanted)
     while requests := _requests(found, leaves=leaves):
         reads_only = all(one.mode in {LockMode.S, LockMode.SCH_S} for one in requests)
@@ -79,7 +82,10 @@ def admit(context: Context, wanted: Sequence[TableLock], *, leaves: bool = False
         if again == found:
             break
         found = again  # dropped, made or renamed while it waited
-    context.settle({one.table: one.handle for one in found if one.handle is not None})
+    context.settle(
+        {one.table: one.handle for one in found if one.handle is not None},
+        homeless=[one.table for one in found if one.database is None],
+    )
 
 
 def admit_alone(context: Context, database: str, what: str) -> None:
@@ -133,8 +139,8 @@ def _look(context: Context, catalog: Catalog, wanted: Sequence[TableLock]) -> li
         elif isinstance(table, TableName):
             owner, name = context.engine.qualified(table, context.database)
             database = catalog.database(owner)
-            if database is not None:
-                found.append(_Found(table, mode, name, database.number, None, None))
+            number = None if database is None else database.number
+            found.append(_Found(table, mode, name, number, None, None))
     return found
 
 
@@ -143,7 +149,7 @@ def _requests(found: Sequence[_Found], *, leaves: bool) -> list[LockRequest]:
     requests: dict[LockRequest, None] = {}
     for one in sorted(found, key=lambda one: (one.entry.number if one.entry else -1, one.name)):
         needed = one.requests(leaves=leaves)
-        if needed:
+        if needed and one.database is not None:
             requests[database_lock(one.database, LockMode.S)] = None
         requests.update(dict.fromkeys(needed))
     return sorted(requests, key=lambda one: _ORDER[one.resource.type])

@@ -6,7 +6,7 @@ Owns the temporary views that stand for tables in a statement's texts, for as lo
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from zoneinfo import ZoneInfo
 
@@ -56,6 +56,7 @@ class Context:
     lock_timeout_ms: int = -1
     _views: list[str] = field(default_factory=list)
     _meanings: Mapping[Table, Handle] = field(default_factory=dict)
+    _homeless: Collection[Table] = ()
 
     @property
     def spark(self) -> SparkSession:
@@ -70,9 +71,18 @@ class Context:
 
     # Tables
 
-    def settle(self, meanings: Mapping[Table, Handle]) -> None:
-        """What tables mean to the statement from here on: it has its locks."""
+    def settle(self, meanings: Mapping[Table, Handle], *, homeless: Collection[Table] = ()) -> None:
+        """What tables mean to the statement from here on: it has its locks.
+
+        `homeless` are names in databases that there weren't: nothing is locked for them, and they
+        mean nothing to the statement, whoever makes the database meanwhile.
+        """
         self._meanings = meanings
+        self._homeless = homeless
+
+    def is_homeless(self, table: Table) -> bool:
+        """Whether there was no database for that name when the statement got its locks."""
+        return table in self._homeless
 
     def find(self, table: Table) -> Handle | None:
         """The table's place; None for a name that the lake doesn't have."""
@@ -80,6 +90,8 @@ class Context:
             name = self.engine.qualified(table, self.database)
             if self.transaction.knows(name):
                 return self.transaction.named(name)
+        if self.is_homeless(table):
+            return None
         return self._meanings.get(table) or self.engine.find(table, self.database)
 
     def exists(self, handle: Handle | None) -> bool:

@@ -18,6 +18,7 @@ from txlake.protocol.actions import Txn
 from txlake.protocol.schema_change import as_table_schema
 from txlake.protocol.types import Struct
 from txlake.session.admission import admit
+from txlake.session.belongings import catalog_of
 from txlake.session.context import Context
 from txlake.session.definitions import adopted, create_from_rows, environment_of, place, register
 from txlake.session.engine import Handle, use_this_python
@@ -231,7 +232,7 @@ def write(context: Context, statement: Write) -> Counts:
     nothing = {"num_affected_rows": 0, "num_inserted_rows": 0}
     rows = source_rows(context, statement.source)
     assert not isinstance(rows, Values)
-    if context.find(statement.table) is None:
+    if context.is_homeless(statement.table):
         as_table_schema(_schema_of(rows))  # what no table can hold has no database made for it
         _make_database(context, statement)
     handle = place(context, statement.table)
@@ -270,14 +271,11 @@ def write(context: Context, statement: Write) -> Counts:
 
 
 def _make_database(context: Context, statement: Write) -> None:
-    """Makes the database of a table's name where there is none, then locks the name in it."""
-    table, catalog = statement.table, context.engine.catalog
-    if catalog is None or not isinstance(table, TableName):
-        return
-    owner, _ = context.engine.qualified(table, context.database)
-    if catalog.database(owner) is None:
-        catalog.create_database(owner, if_not_exists=True)
-        admit(context, locks_of(statement), leaves=leaves_existing(statement))
+    """Makes the database of a table's name, then locks the name in it."""
+    assert isinstance(statement.table, TableName)
+    owner, _ = context.engine.qualified(statement.table, context.database)
+    catalog_of(context.engine).create_database(owner, if_not_exists=True)
+    admit(context, locks_of(statement), leaves=leaves_existing(statement))
 
 
 def _prepared(

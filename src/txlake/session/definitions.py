@@ -106,7 +106,7 @@ def place(context: Context, table: Table, location: str | None = None) -> Handle
         return found
     owner, name = context.engine.qualified(table, context.database)
     known = catalog_of(context.engine).database(owner)
-    if known is None:
+    if known is None or context.is_homeless(table):
         raise InvalidRequest(f"there is no database {owner!r}; CREATE DATABASE {owner} makes it")
     owner = known.name
     if location is None:
@@ -353,7 +353,7 @@ def _rename(context: Context, handle: Handle, statement: RenameTable) -> None:
     if context.find(statement.new_table) is not None:
         raise InvalidRequest(f"{statement.new_table} exists already")
     known = catalog_of(context.engine).database(owner)
-    if known is None:
+    if known is None or context.is_homeless(statement.new_table):
         raise InvalidRequest(f"there is no database {owner!r}; CREATE DATABASE {owner} makes it")
     renamed = context.engine.at_entry(
         replace(entry, database=known.name, name=name), is_new=handle.is_new

@@ -19,11 +19,13 @@ from txlake.log.predicate_parser import parse_predicate
 from txlake.log.predicates import Predicate, bind
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.features import check_writable
+from txlake.protocol.types import Struct
 from txlake.session.engine import Engine, Handle
 from txlake.session.filters import condition_of
 from txlake.session.results import rows_frame
 from txlake.session.transaction import Transaction
 from txlake.session.views import CatalogEntries, rows_of
+from txlake.spark.marks import Shown, marked
 from txlake.spark.work import Work, plain_column
 from txlake.statements import (
     Expression,
@@ -212,7 +214,23 @@ class Context:
                 table.read(predicate, text)
             else:
                 table.plain_read(predicate, text)
-        return self.work_on(handle, snapshot).scan(snapshot.select(predicate))
+        frame = self.work_on(handle, snapshot).scan(snapshot.select(predicate))
+        return frame if travel else marked(frame, self._shown(handle, predicate, text))
+
+    def _shown(self, handle: Handle, predicate: Predicate | None, text: str | None) -> Shown:
+        """What a scan of the table as the transaction sees it shows."""
+        part, own = self.transaction.open(handle), self.transaction
+        catalog = None if handle.entry is None else self.engine.catalog
+        return Shown(
+            table=handle.name,
+            url=handle.store.url,
+            lake=None if catalog is None else catalog.lake_id,
+            table_id=part.base.metadata.id if part.base.is_created else "",
+            version=part.base.version,
+            transaction=own.id if own.explicit else None,
+            is_changed=part.has_changes,
+            condition=None if predicate is None or text is None else (text, ()),
+        )
 
     # Texts
 
@@ -276,7 +294,8 @@ class Context:
         if isinstance(reference.table, TableName) or self.exists(handle):
             predicate = None
             if condition is not None:
-                predicate = self._bound(handle, reference, *condition)
+                schema = self.snapshot(handle, reference.travel).schema
+                predicate = self.bound(schema, *condition)
             text = None if predicate is None or condition is None else condition[0]
             return self.scan(handle, reference.travel, predicate, text)
         raise InvalidRequest(
@@ -294,11 +313,8 @@ class Context:
     def _shape_of(self, entry: TableEntry) -> Snapshot | None:
         return self.engine.at_entry(entry).log.latest_or_none()
 
-    def _bound(
-        self, handle: Handle, reference: Reference, text: str, names: tuple[str, ...]
-    ) -> Predicate | None:
-        """The condition over the table's columns; None where it isn't understood that far."""
-        schema = self.snapshot(handle, reference.travel).schema
+    def bound(self, schema: Struct, text: str, names: tuple[str, ...]) -> Predicate | None:
+        """The condition over a table's columns; None where it isn't understood that far."""
         try:
             predicate = parse_predicate(text, aliases=names)
             return bind(predicate, schema, time_zone=self.zone())

@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -40,6 +41,8 @@ _ALLOW_OUTSIDE = "spark.txlake.allowOutsidePaths"
 _OWN_FOLDERS = {"_txlake", LOG_FOLDER}
 # On every file system that a lake is likely to be copied to; buckets take more.
 _FOLDER_BYTES_MAX = 255
+# Rolled back transactions that are remembered, for the DataFrames that outlive them.
+_UNDONE_KEPT = 10_000
 _DEFAULT_PYTHON = "python3"
 
 
@@ -152,6 +155,7 @@ class Engine:
     _manifests: Manifests | None = None
     _process: int = field(default_factory=os.getpid)
     _lock: threading.RLock = field(default_factory=threading.RLock)
+    _undone: deque[str] = field(default_factory=lambda: deque(maxlen=_UNDONE_KEPT))
 
     def __post_init__(self) -> None:
         self._logs = Recent(self.settings.tables_cached)
@@ -164,6 +168,14 @@ class Engine:
                 self._spark = self.make_spark()
                 use_this_python(self._spark)
             return self._spark
+
+    def note_undone(self, transaction_id: str) -> None:
+        """Remembers for a while that a transaction was rolled back."""
+        self._undone.append(transaction_id)
+
+    def was_undone(self, transaction_id: str) -> bool:
+        """Whether a transaction was rolled back here, as far as that is remembered."""
+        return transaction_id in self._undone
 
     def work(self, handle: Handle, snapshot: Snapshot) -> Work:
         """The means to read and write a table's rows as they were at a snapshot."""

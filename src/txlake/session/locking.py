@@ -83,7 +83,7 @@ def locks_of(statement: Statement) -> list[TableLock]:
     table that a statement creates see `leaves_existing`. The statements of a BEGIN ATOMIC take
     theirs when they run.
     """
-    read = [(reference.table, LockMode.SCH_S) for reference in _references(statement)]
+    read = [(reference.table, LockMode.SCH_S) for reference in references_of(statement)]
     found: dict[Table, TableLock] = {}
     for table, mode in (*_named(statement), *read):
         first, held = found.get(_folded(table), (table, mode))
@@ -167,18 +167,18 @@ def _named(statement: Statement) -> list[TableLock]:
             assert_never(statement)
 
 
-def _references(part: object) -> Iterator[Reference]:
-    """What the texts in a statement, or in a part of one, read."""
+def references_of(part: object) -> Iterator[Reference]:
+    """What the texts in a statement, or in a part of one, read; those of BEGIN ATOMIC left out."""
     if isinstance(part, SqlText):
         yield from part.references
     elif isinstance(part, Atomic):
         return
     elif isinstance(part, tuple):
         for one in part:
-            yield from _references(one)
+            yield from references_of(one)
     elif is_dataclass(part):
         for item in fields(part):
-            yield from _references(getattr(part, item.name))
+            yield from references_of(getattr(part, item.name))
 
 
 def _folded(table: Table) -> Table:

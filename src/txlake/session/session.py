@@ -27,6 +27,7 @@ from txlake.session.isolation import set_isolation
 from txlake.session.locking import TableLock, leaves_existing, locks_of
 from txlake.session.progress import progress
 from txlake.session.results import nothing, rows_frame
+from txlake.session.shown import count_shown
 from txlake.session.transaction import Transaction
 from txlake.spark.translation import spark_errors
 from txlake.statements import (
@@ -187,6 +188,7 @@ class Session:
 
     def _run(self, context: Context, statement: Statement) -> Answer:
         """What a statement does, once it may."""
+        count_shown(context, statement)
         return run(context, statement)
 
     @contextmanager

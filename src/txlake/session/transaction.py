@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 
 from txlake.catalog import DatabaseEntry
-from txlake.conflict.footprint import ReadKind
+from txlake.conflict.footprint import Read, ReadKind
 from txlake.conflict.granularity import PROPERTY as GRANULARITY
 from txlake.conflict.granularity import Granularity, coarsest, parse_granularity
 from txlake.conflict.levels import Level, parse_level, strictest
@@ -25,7 +25,7 @@ from txlake.session.engine import Engine, Handle
 from txlake.spark.probe import SparkProbe
 from txlake.spark.work import Work
 from txlake.transaction.change import Change
-from txlake.transaction.following import Proposal, check_reads
+from txlake.transaction.following import Proposal, check_reads, check_same
 from txlake.transaction.lake_commit import CommittedTogether, Part, commit_together
 from txlake.transaction.staging import Staging
 from txlake.transaction.table_transaction import TableTransaction, Token
@@ -96,6 +96,8 @@ class Transaction:
     _handles: dict[str, Handle] = field(default_factory=dict)
     _marks: list[_Mark] = field(default_factory=list)
     _effects: list[Callable[[], None]] = field(default_factory=list)
+    # By table name, an older version that a DataFrame shows which the transaction wrote from.
+    _outdated: dict[str, int] = field(default_factory=dict)
     _names: _Names = field(default_factory=_Names)
 
     def __post_init__(self) -> None:
@@ -165,16 +167,68 @@ class Transaction:
         self.require_active()
         found = self._tables.get(handle.key)
         if found is None:
-            database = self._database_of(handle)
-            found = TableTransaction(
-                handle.log,
-                self._base_of(handle),
-                self._level_in(database),
-                self._granularity_in(database),
-            )
+            found = self._begun_at(handle, self._base_of(handle))
             self._tables[handle.key] = found
             self._handles[handle.key] = handle
         return found
+
+    def _begun_at(self, handle: Handle, base: Snapshot | None) -> TableTransaction:
+        database = self._database_of(handle)
+        return TableTransaction(
+            handle.log, base, self._level_in(database), self._granularity_in(database)
+        )
+
+    def writes_from(self, url: str) -> None:
+        """Notes that what it writes comes from rows which it has read at that place."""
+        for key, handle in self._handles.items():
+            if handle.store.url == url:
+                self._tables[key].writes_from_reads()
+
+    def shows(self, handle: Handle, version: Snapshot, read: Read) -> None:
+        """Counts rows that a DataFrame shows of a version as read.
+
+        The table's part of the transaction begins at that version when it is older than what the
+        transaction sees, and the table wasn't used in it yet. Otherwise, and at the level Snapshot,
+        which has one instant for all that is read, the rows must be the same in both.
+
+        Raises a Conflict when they aren't.
+        """
+        self.require_active()
+        part = self._tables.get(handle.key)
+        base = self._base_of(handle) if part is None else part.base
+        if base is None:
+            raise InvalidRequest(
+                f"the DataFrame shows version {version.version} of {handle.name}, which the "
+                "transaction doesn't see; read the table again"
+            )
+        older, newer = sorted((base, version), key=lambda one: one.version)
+        if part is None:
+            part = self._begun_at(handle, older)
+            is_free = part.level is not Level.SNAPSHOT and version is older
+            if not is_free:
+                part = self._begun_at(handle, base)
+            self._tables[handle.key] = part
+            self._handles[handle.key] = handle
+        if version.version < base.version:
+            self._outdated[handle.name] = version.version
+        if part.base is not version and older.version < newer.version:
+            try:
+                check_same(handle.log, older, newer, read)
+            except Conflict as conflict:
+                raise self._told(conflict) from None
+        part.read_shown(read)
+
+    def _told(self, conflict: Conflict) -> Conflict:
+        """The conflict; of a table that a DataFrame showed as it no longer is, it says so."""
+        facts = conflict.evidence
+        shown = None if facts is None else self._outdated.get(facts.table)
+        if facts is None or shown is None:
+            return conflict
+        advice = f"A DataFrame shows version {shown} of {facts.table}: read the table again."
+        conflict.evidence = replace(facts, retry=False, advice=advice)
+        told = str(conflict).replace("plain retry can succeed", "plain retry cannot succeed")
+        conflict.args = (told.replace(facts.advice, advice),)
+        return conflict
 
     def _base_of(self, handle: Handle) -> Snapshot | None:
         """The table at the transaction's instant; a path table as it is now."""
@@ -350,6 +404,8 @@ class Transaction:
             self.state = State.UNKNOWN if is_doubtful else State.COMMITTED
         except BaseException as error:
             is_open = isinstance(error, OutcomeUnknown) or not isinstance(error, Exception)
+            if isinstance(error, Conflict):
+                self._told(error)
             if not is_open:
                 self.state = State.ROLLED_BACK
             self._fail_as(self.state, error)
@@ -441,6 +497,8 @@ class Transaction:
 
     def _end(self, state: State) -> None:
         self.state = state
+        if self.explicit and state in {State.ROLLED_BACK, State.FAILED}:
+            self.engine.note_undone(self.id)
         catalog = self.engine.catalog
         if not self._is_known or catalog is None or self.engine.is_closed:
             return  # closing the lake ended it in the catalog

@@ -17,7 +17,7 @@ import msgspec
 from txlake.conflict.check import check_all, check_selects
 from txlake.conflict.context import Context, RowProbe
 from txlake.conflict.evidence import Conflicted, Fine, Rebased, conflict_error
-from txlake.conflict.footprint import Footprint
+from txlake.conflict.footprint import Footprint, Read, ReadKind
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
 from txlake.conflict.rules import RULES_AFTER_SELECTS
@@ -254,6 +254,32 @@ def check_reads(log: TableLog, proposal: Proposal) -> None:
         winners = list(following.winners(latest))
         following.check_selects(winners)
         following.follow(winners, latest)
+
+
+def check_same(log: TableLog, older: Snapshot, newer: Snapshot, read: Read) -> None:
+    """Checks that what was read of the older version is there, and alone, in the newer.
+
+    Raises the Conflict of the first commit between them that changed it, whatever the level.
+    """
+    footprint = Footprint(
+        read_version=older.version,
+        reads=(replace(read, kind=ReadKind.GUARD),),
+        changes_elsewhere=True,
+    )
+    level = Level.SERIALIZABLE
+    about = Provenance(
+        operation="READ",
+        level=level,
+        is_blind_append=False,
+        read_version=older.version,
+        txn_id=log.system.new_id(),
+    )
+    following = Following(
+        log, Proposal(base=older, footprint=footprint, actions=(), level=level, about=about)
+    )
+    winners = list(following.winners(newer))
+    following.check_selects(winners)
+    following.follow(winners, newer)
 
 
 def wait_after(retry: RetrySettings, system: System, attempt: int, who: str) -> None:

@@ -167,6 +167,18 @@ class TableTransaction:
         """Notes rows that a SELECT returned, which must stay true under Serializable alone."""
         self._note(Read(predicate=predicate, text=text, kind=ReadKind.PLAIN))
 
+    def read_shown(self, read: Read) -> None:
+        """Notes rows that the writes depend on, as somebody else described them."""
+        self._note(read)
+
+    def writes_from_reads(self) -> None:
+        """Notes that the writes depend on the rows of SELECTs too."""
+        reads = (
+            replace(one, kind=ReadKind.FOR_WRITE) if one.kind is ReadKind.PLAIN else one
+            for one in self._reads
+        )
+        self._reads = list(dict.fromkeys(reads))
+
     def _note(self, read: Read) -> None:
         if self.base.version >= 0 and read not in self._reads:
             self._reads.append(read)

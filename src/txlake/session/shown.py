@@ -1,0 +1,128 @@
+"""DataFrames and views that a statement writes from: what they show counts as read.
+
+A DataFrame is a snapshot. Owns which of them a statement uses, and what it means for the
+transaction that they show a version which it doesn't see itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
+
+from txlake.conflict.footprint import Read
+from txlake.errors import InvalidRequest
+from txlake.log.snapshot import Snapshot
+from txlake.session.context import Context
+from txlake.session.engine import Handle
+from txlake.session.locking import references_of
+from txlake.spark.marks import Shown, shown_by
+from txlake.statements import (
+    CopyInto,
+    CreateTable,
+    Delete,
+    Insert,
+    Merge,
+    NativeFrame,
+    Statement,
+    TableName,
+    TablePath,
+    Update,
+    Write,
+)
+
+_WRITING = CopyInto | CreateTable | Delete | Insert | Merge | Update | Write
+
+
+def count_shown(context: Context, statement: Statement) -> None:
+    """Counts what a statement's DataFrames, and views of Spark's, show of tables as read.
+
+    A table that the transaction hasn't used begins for it at the version shown. One that it sees at
+    another version must not differ in the rows shown.
+
+    Raises a Conflict when it does, and InvalidRequest when what is shown can't be part of the
+    transaction: changes of another that weren't committed, a table that is gone.
+    """
+    if not isinstance(statement, _WRITING):
+        return
+    for frame in (*_frames_in(statement), *_views_in(context, statement)):
+        for shown in shown_by(frame):
+            _count(context, shown)
+
+
+def _frames_in(part: object) -> Iterator[DataFrame]:
+    if isinstance(part, NativeFrame):
+        if isinstance(part.frame, DataFrame):
+            yield part.frame
+    elif isinstance(part, tuple):
+        for one in part:
+            yield from _frames_in(one)
+    elif is_dataclass(part):
+        for item in fields(part):
+            yield from _frames_in(getattr(part, item.name))
+
+
+def _views_in(context: Context, statement: Statement) -> Iterator[DataFrame]:
+    """Temporary views of Spark's that the statement's texts name."""
+    for reference in references_of(statement):
+        table = reference.table
+        if not isinstance(table, TableName) or len(table.parts) > 2:
+            continue
+        if context.find(table) is None and context.view_named(table.parts) is None:
+            try:
+                yield context.spark.table(str(table))
+            except AnalysisException:
+                continue  # Spark says so when it runs the statement
+
+
+def _count(context: Context, shown: Shown) -> None:
+    engine, transaction = context.engine, context.transaction
+    own_lake = None if engine.catalog is None else engine.catalog.lake_id
+    if shown.lake not in (None, own_lake):
+        return  # another lake's tables are a source like any other
+    if shown.transaction is not None and shown.transaction != transaction.id:
+        if engine.was_undone(shown.transaction):
+            raise InvalidRequest(
+                f"the DataFrame was read from {shown.table} in transaction {shown.transaction}, "
+                "which was rolled back; read the table again"
+            )
+        if shown.is_changed:
+            raise InvalidRequest(
+                f"the DataFrame shows changes to {shown.table} that transaction "
+                f"{shown.transaction} made, from inside of it; read the table again"
+            )
+    if shown.transaction == transaction.id:
+        transaction.writes_from(shown.url)
+        return
+    handle = engine.find(TablePath(shown.url), context.database)
+    assert handle is not None, "a place is always found"
+    version = _version(handle, shown)
+    transaction.shows(handle, version, _read(context, version, shown))
+
+
+def _version(handle: Handle, shown: Shown) -> Snapshot:
+    """The table at the version shown. Raises InvalidRequest when that is gone."""
+    try:
+        found = handle.log.snapshot(shown.version)
+    except InvalidRequest as error:
+        raise _gone(shown, str(error)) from error
+    if found.metadata.id != shown.table_id:
+        raise _gone(shown, "that table was dropped, and another is at its place")
+    return found
+
+
+def _gone(shown: Shown, why: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"the DataFrame shows version {shown.version} of {shown.table}, which is gone: {why}. "
+        "Read the table again"
+    )
+
+
+def _read(context: Context, version: Snapshot, shown: Shown) -> Read:
+    if shown.condition is None:
+        return Read()
+    text, names = shown.condition
+    predicate = context.bound(version.schema, text, names)
+    return Read(predicate=predicate, text=None if predicate is None else text)

@@ -100,6 +100,7 @@ def test_what_an_older_txlake_left_open_is_taken_to_read_from_the_beginning(
         "ALTER TABLE txlake_sessions DROP COLUMN warned",
         "ALTER TABLE txlake_transactions DROP COLUMN begin_sequence",
         "UPDATE txlake_transactions SET sequence = NULL",
+        "DROP TABLE txlake_views",
         "UPDATE txlake_revision SET version_num = '0003'",
     )
     upgraded = opened()

@@ -173,8 +173,10 @@ def test_what_an_alteration_says(text: str, statement: Statement) -> None:
 @pytest.mark.parametrize(
     ("text", "place", "problem"),
     [
-        ("ALTER", "1:6", "expected TABLE, DATABASE or SCHEMA"),
-        ("ALTER VIEW v", "1:7", "expected TABLE"),
+        ("ALTER", "1:6", "expected TABLE, VIEW, DATABASE or SCHEMA"),
+        ("ALTER VIEW v", "1:13", "expected AS or RENAME TO"),
+        ("ALTER VIEW v AS", "1:16", "expected a query"),
+        ("ALTER VIEW delta.`/v` AS SELECT 1", "1:12", "a view has a name, and no place"),
         ("ALTER TABLE t", "1:14", "expected SET or UNSET"),
         ("ALTER TABLE t SET LOCATION '/p'", "1:19", "expected TBLPROPERTIES"),
         ("ALTER TABLE t SET TBLPROPERTIES", "1:32", "expected ("),

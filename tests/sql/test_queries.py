@@ -7,10 +7,17 @@ import pytest
 from tests.sql.parsing import name, one, refused
 from txlake.sql import parse
 from txlake.statements import (
+    AlterView,
+    CreateTemporaryView,
+    CreateView,
     DescribeQuery,
+    DropView,
+    RenameView,
     Select,
+    ShowViews,
     SparkCommand,
     SqlText,
+    TableName,
     TablePath,
     TimeTravel,
 )
@@ -260,19 +267,43 @@ def test_a_malformed_query_is_shown(text: str, place: str, problem: str) -> None
         ("SET",) * 2,
         ("SET TIME ZONE 'UTC'",) * 2,
         ("RESET spark.sql.ansi.enabled",) * 2,
-        ("DROP VIEW IF EXISTS v",) * 2,
         ("DROP TEMPORARY FUNCTION f",) * 2,
         ("SHOW FUNCTIONS LIKE 'a*'",) * 2,
-        ("SHOW VIEWS",) * 2,
         ("DESCRIBE FUNCTION abs",) * 2,
         ("DECLARE VARIABLE x INT DEFAULT 3",) * 2,
     ],
 )
 def test_commands_of_spark_are_handed_on(text: str, new: str) -> None:
     statement = one(text)
-    assert isinstance(statement, SparkCommand)
+    assert isinstance(statement, SparkCommand | CreateTemporaryView)
     assert statement.command.text == text
     assert statement.command.rewritten(lambda _: "<v>") == new
+
+
+def test_a_temporary_views_query_is_known_apart() -> None:
+    statement = one("CREATE TEMP VIEW v (a COMMENT 'x', b) AS (SELECT id, v FROM t)")
+    assert isinstance(statement, CreateTemporaryView)
+    assert (statement.name, statement.columns) == (("v",), ("a", "b"))
+    assert statement.query.text == statement.command.text[statement.query_at :]
+    assert statement.query.rewritten(lambda _: "w") == "(SELECT id, v FROM w AS `t`)"
+
+
+def test_statements_about_views() -> None:
+    view = TableName(("s", "v"))
+    created = one("CREATE VIEW IF NOT EXISTS s.v (a COMMENT 'x') COMMENT 'c' AS TABLE t")
+    assert isinstance(created, CreateView)
+    assert (created.view, created.columns, created.comment) == (view, (("a", "x"),), "c")
+    assert (created.mode, created.query.text) == ("if_not_exists", "TABLE t")
+    dropped = one("DROP VIEW IF EXISTS s.v")
+    assert isinstance(dropped, DropView)
+    assert (dropped.view, dropped.if_exists) == (view, True)
+    assert dropped.command.text == "DROP VIEW IF EXISTS s.v"
+    assert one("ALTER VIEW s.v RENAME TO w") == RenameView(view, TableName(("w",)))
+    altered = one("ALTER VIEW s.v AS SELECT 1")
+    assert isinstance(altered, AlterView)
+    assert altered.query.text == "SELECT 1"
+    assert one("SHOW VIEWS IN s LIKE 'a*'") == ShowViews("s", "a*")
+    assert one("SHOW VIEWS") == ShowViews()
 
 
 def test_describe_of_a_query_is_no_table() -> None:

@@ -27,6 +27,7 @@ from txlake.catalog.sessions import Sessions
 from txlake.catalog.shielding import shielded
 from txlake.catalog.tables import databases, tables
 from txlake.catalog.transactions import Transactions
+from txlake.catalog.views import Views
 from txlake.errors import InvalidRequest
 from txlake.ports import System
 
@@ -74,6 +75,7 @@ class Catalog:
         self.recovery = Recovery(self._on, self._fence)
         self.locks = Locks(self._on)
         self.journal = Journal(self._on)
+        self.views = Views(self._on, system)
 
     @property
     def shown(self) -> str:
@@ -197,10 +199,11 @@ class Catalog:
         """
         if name.lower() == self._default.lower():
             raise InvalidRequest(f"database {name!r} is the default one, which can't be dropped")
-        inside = self.tables(name)
+        inside = [table.name for table in self.tables(name)]
+        inside += [view.name for view in self.views.listed(name)]
         if inside and not cascade:
             raise InvalidRequest(
-                f"database {name!r} holds {len(inside)} table(s), {inside[0].name!r} among "
+                f"database {name!r} holds {len(inside)} table(s) and view(s), {inside[0]!r} among "
                 "them; drop them first or say CASCADE"
             )
 

@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 
 from txlake.catalog.database import Database
 from txlake.catalog.owners import ACTIVE, is_due, is_over
-from txlake.catalog.tables import counters, databases, locks, sessions, tables, transactions
+from txlake.catalog.tables import counters, databases, locks, sessions, tables, transactions, views
 from txlake.conflict.locking import (
     LockMode,
     LockStatus,
@@ -175,6 +175,10 @@ def named(connection: Connection, resource: Resource) -> str:
     if resource.type is ResourceType.KEY:
         return f"the name {database}.{resource.description}"
     name = connection.scalar(sa.select(tables.c.name).where(tables.c.number == resource.entity))
+    if name is None:
+        view = connection.scalar(sa.select(views.c.name).where(views.c.number == resource.entity))
+        if view is not None:
+            return f"view {database}.{view}"
     turn = f" ({resource.subtype})" if resource.subtype else ""
     return f"table {database}.{name or f'number {resource.entity}'}{turn}"
 

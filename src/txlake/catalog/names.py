@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from txlake.catalog.tables import counters, databases, tables
+from txlake.catalog.tables import counters, databases, tables, views
 from txlake.errors import InvalidRequest
 
 LOCK = "lock"
@@ -229,6 +229,7 @@ def add_table(
         raise InvalidRequest(
             f"table {owner.name}.{name} exists already; use IF NOT EXISTS or OR REPLACE"
         )
+    _require_no_view(connection, owner, name)
     entry = TableEntry(
         id=entry_id,
         number=new_number(connection) if number is None else number,
@@ -267,6 +268,7 @@ def rename_table(
     owner = required(connection, database_name)
     if table(connection, owner.name, name) is not None:
         raise InvalidRequest(f"table {owner.name}.{name} exists already")
+    _require_no_view(connection, owner, name)
     renamed = connection.execute(
         _live_update(table_id).values(
             database_id=owner.id, folded_name=name.lower(), name=name, modified_ms=now_ms
@@ -274,6 +276,12 @@ def rename_table(
     )
     if renamed.rowcount != 1:
         raise gone(connection, table_id)
+
+
+def _require_no_view(connection: Connection, owner: DatabaseEntry, name: str) -> None:
+    named = (views.c.database_id == owner.id) & (views.c.folded_name == name.lower())
+    if connection.execute(sa.select(views.c.id).where(named)).first() is not None:
+        raise InvalidRequest(f"{owner.name}.{name} is a view; choose another name, or DROP VIEW it")
 
 
 def new_number(connection: Connection) -> int:

@@ -20,11 +20,12 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    UniqueConstraint,
     false,
     text,
 )
 
-REVISION = "0004"
+REVISION = "0005"
 
 metadata = MetaData()
 
@@ -38,8 +39,9 @@ facts = Table(
     Column("value", Text, nullable=False),
 )
 
-# The newest number that was given out: `sequence` (instants of the lake), `object` (databases and
-# tables), `session`, `transaction`, `lock`. Who ratifies or names locks the row `sequence` first.
+# The newest number that was given out: `sequence` (instants of the lake), `object` (databases,
+# tables, views), `session`, `transaction`, `lock`. Who ratifies or names locks the row `sequence`
+# first.
 counters = Table(
     "txlake_counters",
     metadata,
@@ -86,6 +88,24 @@ tables = Table(
         sqlite_where=text("dropped_sequence IS NULL"),
         postgresql_where=text("dropped_sequence IS NULL"),
     ),
+)
+
+# A view's name is one of its database's tables' names.
+views = Table(
+    "txlake_views",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("number", BigInteger, nullable=False, unique=True),
+    Column("database_id", String(36), ForeignKey("txlake_databases.id"), nullable=False),
+    Column("folded_name", String(255), nullable=False),
+    Column("name", String(255), nullable=False),
+    Column("query", Text, nullable=False),
+    Column("columns", Text, nullable=False),  # JSON: names and comments
+    Column("comment", Text),
+    Column("properties", Text, nullable=False),  # JSON
+    Column("created_ms", BigInteger, nullable=False),
+    Column("modified_ms", BigInteger, nullable=False),
+    UniqueConstraint("database_id", "folded_name"),
 )
 
 # Every ratified version; its bytes only until it is published.

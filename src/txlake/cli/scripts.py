@@ -17,7 +17,7 @@ from txlake.errors import Conflict, InvalidRequest
 from txlake.ports import System
 from txlake.settings import RetrySettings
 from txlake.sql import Piece
-from txlake.statements import Atomic, SparkCommand, Statement
+from txlake.statements import Atomic, CreateTemporaryView, SparkCommand, Statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +129,8 @@ def _changes_spark(statement: Statement) -> bool:
     match statement:
         case SparkCommand(command):
             return not command.text.lstrip().upper().startswith("EXPLAIN")
+        case CreateTemporaryView():
+            return True
         case Atomic(statements):
             return any(map(_changes_spark, statements))
         case _:

@@ -7,14 +7,16 @@ tables take none. Source: DESIGN section 5, "Locks"; Fabric's documentation of t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from txlake.catalog import Catalog, TableEntry, check_name
+from txlake.catalog.views import ViewEntry
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.errors import InvalidRequest, LockTimeout
 from txlake.session.context import Context
 from txlake.session.engine import Handle
-from txlake.session.locking import TableLock
+from txlake.session.locking import TableLock, references_of
+from txlake.session.viewed import Viewed
 from txlake.statements import Table, TableName
 
 _ORDER = {ResourceType.DATABASE: 0, ResourceType.KEY: 1, ResourceType.OBJECT: 2}
@@ -28,7 +30,7 @@ class _Found:
     mode: LockMode
     name: str
     database: int | None
-    entry: TableEntry | None
+    entry: TableEntry | ViewEntry | None
     handle: Handle | None = field(compare=False)
 
     def requests(self, *, leaves: bool) -> list[LockRequest]:
@@ -122,7 +124,7 @@ def database_lock(number: int, mode: LockMode) -> LockRequest:
     return LockRequest(resource=resource, mode=mode)
 
 
-def _object(entry: TableEntry) -> Resource:
+def _object(entry: TableEntry | ViewEntry) -> Resource:
     return Resource(type=ResourceType.OBJECT, database=entry.database_number, entity=entry.number)
 
 
@@ -138,9 +140,30 @@ def _look(context: Context, catalog: Catalog, wanted: Sequence[TableLock]) -> li
             found.append(_Found(table, mode, entry.name, entry.database_number, entry, handle))
         elif isinstance(table, TableName):
             owner, name = context.engine.qualified(table, context.database)
+            view = context.viewed(table)
+            if view is not None:
+                found += _look_behind(context, catalog, table, mode, view)
+                continue
             database = catalog.database(owner)
             number = None if database is None else database.number
             found.append(_Found(table, mode, name, number, None, None))
+    return found
+
+
+def _look_behind(
+    context: Context, catalog: Catalog, table: TableName, mode: LockMode, view: Viewed
+) -> list[_Found]:
+    """A view, and the tables that its query reads."""
+    found = []
+    if view.entry is not None:
+        number = view.entry.database_number
+        found.append(_Found(table, mode, view.entry.name, number, view.entry, None))
+    inside = context.within(view)
+    if inside is not None:
+        reads = [(one.table, LockMode.SCH_S) for one in references_of(view.query)]
+        behind = _look(inside, catalog, reads)
+        # Which of its own tables a name means is the view's affair.
+        found += [replace(one, table=view.within(one.table), handle=None) for one in behind]
     return found
 
 

@@ -92,6 +92,8 @@ def attach(
     catalog = catalog_of(engine)
     if catalog.find(database, name) is not None:
         raise InvalidRequest(f"table {database}.{name} exists already; choose another name")
+    if catalog.views.find(database, name) is not None:
+        raise InvalidRequest(f"{database}.{name} is a view; choose another name")
     latest = handle.log.latest()
     own = belonging_of(latest)
     if own is not None and own.lake != catalog.lake_id:

@@ -24,6 +24,7 @@ from txlake.session.engine import Engine, Handle
 from txlake.session.filters import condition_of
 from txlake.session.results import rows_frame
 from txlake.session.transaction import Transaction
+from txlake.session.viewed import Viewed, viewed_entry
 from txlake.session.views import CatalogEntries, rows_of
 from txlake.spark.marks import Shown, marked
 from txlake.spark.work import Work, plain_column
@@ -38,6 +39,7 @@ from txlake.statements import (
 )
 from txlake.transaction.validation import check_removable
 
+_OWN_VIEW = "txlake_"
 _VIEWS_KEEP_PLANS = "spark.sql.legacy.storeAnalyzedPlanForView"
 
 
@@ -59,6 +61,8 @@ class Context:
     _views: list[str] = field(default_factory=list)
     _meanings: Mapping[Table, Handle] = field(default_factory=dict)
     _homeless: Collection[Table] = ()
+    # The views whose queries are being planned, from the outermost.
+    _within: tuple[str, ...] = ()
 
     @property
     def spark(self) -> SparkSession:
@@ -115,6 +119,11 @@ class Context:
     def handle(self, table: Table) -> Handle:
         """The table's place. Raises InvalidRequest for a name that the lake doesn't have."""
         handle = self.find(table)
+        if handle is None and isinstance(table, TableName) and self.viewed(table) is not None:
+            raise InvalidRequest(
+                f"{table} is a view: it has no rows, versions and settings of its own; name a "
+                "table that it reads"
+            )
         if handle is None:
             database, name = (self.database, str(table))
             if isinstance(table, TableName) and self.engine.catalog is not None:
@@ -287,11 +296,11 @@ class Context:
     def _referenced(
         self, reference: Reference, condition: tuple[str, tuple[str, ...]] | None = None
     ) -> DataFrame | None:
-        handle = self.find(reference.table)
+        table = reference.table
+        handle = self.find(table)
         if handle is None:
-            table = reference.table
-            return self.view_named(table.parts) if isinstance(table, TableName) else None
-        if isinstance(reference.table, TableName) or self.exists(handle):
+            return self._view_in_text(table, reference.travel)
+        if isinstance(table, TableName) or self.exists(handle):
             predicate = None
             if condition is not None:
                 schema = self.snapshot(handle, reference.travel).schema
@@ -301,6 +310,70 @@ class Context:
         raise InvalidRequest(
             f"{handle.store.url} is not a Delta table: it has no _delta_log with a commit"
         )
+
+    def _view_in_text(self, table: Table, travel: TimeTravel | None) -> DataFrame | None:
+        if not isinstance(table, TableName):
+            return None
+        view = self.viewed(table)
+        if view is None:
+            return self.view_named(table.parts)
+        if travel is not None:
+            raise InvalidRequest(f"{view.name} is a view: {travel} goes with a table")
+        return self.view_rows(view)
+
+    # Views
+
+    def viewed(self, table: TableName) -> Viewed | None:
+        """The view of that name: the lake's, or a temporary one over its tables."""
+        catalog = self.engine.catalog
+        if catalog is None or len(table.parts) > 2 or self.is_homeless(table):
+            return None
+        entry = catalog.views.find(*self.engine.qualified(table, self.database))
+        if entry is not None:
+            return viewed_entry(entry)
+        return self.engine.temporary_view(table)
+
+    def is_temporary(self, table: TableName) -> bool:
+        """Whether Spark has a temporary view of that name."""
+        if self.find(table) is not None or not self.engine.has_spark:
+            return False
+        return any(
+            one.name.lower() == table.name.lower() and one.isTemporary
+            for one in self.spark.catalog.listTables()
+        )
+
+    def temporary_names(self) -> list[str]:
+        """The names of Spark's temporary views, but for those of running statements."""
+        found = (one.name for one in self.spark.catalog.listTables() if one.isTemporary)
+        return sorted(name for name in found if not name.startswith(_OWN_VIEW))
+
+    def within(self, view: Viewed) -> Context | None:
+        """The statement as a view's query sees it; None where that is being planned already."""
+        name = view.name.lower()
+        if name in self._within:
+            return None
+        within = (*self._within, name)
+        return replace(self, database=view.database, _meanings={}, _homeless=(), _within=within)
+
+    def view_rows(self, view: Viewed) -> DataFrame:
+        """What a view's query gives in this transaction.
+
+        Raises InvalidRequest when the view reads itself, or has other columns than its query.
+        """
+        inside = self.within(view)
+        if inside is None:
+            way = " reads ".join((*self._within, view.name.lower()))
+            raise InvalidRequest(f"view {view.name} can't be read: {way}, a circle")
+        frame = inside.query(view.query)
+        if not view.columns:
+            return frame
+        if len(view.columns) != len(frame.columns):
+            raise InvalidRequest(
+                f"view {view.name} has {len(view.columns)} columns ({', '.join(view.columns)}), "
+                f"its query {len(frame.columns)} ({', '.join(frame.columns)}); name as many: "
+                "CREATE OR REPLACE VIEW"
+            )
+        return frame.toDF(*view.columns)
 
     def view_named(self, parts: tuple[str, ...]) -> DataFrame | None:
         """What one of the lake's own views shows now, read committed; None for other names."""
@@ -329,7 +402,7 @@ class Context:
 
     def view_of(self, frame: DataFrame) -> str:
         """A temporary view of the rows, for as long as the statement runs."""
-        name = f"txlake_{self.engine.system.new_id().replace('-', '')}"
+        name = f"{_OWN_VIEW}{self.engine.system.new_id().replace('-', '')}"
         frame.createOrReplaceTempView(name)
         self._views.append(name)
         return name

@@ -25,6 +25,7 @@ from txlake.session.engine import Handle, use_this_python
 from txlake.session.evolution import schema_actions
 from txlake.session.growth import grown, with_schema
 from txlake.session.locking import leaves_existing, locks_of
+from txlake.session.viewed import Viewed
 from txlake.spark import dml, held, inserts
 from txlake.spark import merge as merging
 from txlake.spark.inserts import Placement, Rows
@@ -344,6 +345,11 @@ def read(
     columns: Sequence[str] | None,
 ) -> DataFrame:
     """`lake.read`: the rows for which the condition is true, some of the columns."""
+    view = None
+    if isinstance(table, TableName) and context.find(table) is None:
+        view = context.viewed(table)
+    if view is not None:
+        return _read_view(context, view, travel, condition, columns)
     handle = context.require(table)
     snapshot = context.snapshot(handle, travel)
     work = context.work_on(handle, snapshot)
@@ -358,3 +364,18 @@ def read(
         if snapshot.schema.find(name) is None:
             raise unknown_column(name, snapshot)
     return frame.select(*[quote(name) for name in columns])
+
+
+def _read_view(
+    context: Context,
+    view: Viewed,
+    travel: TimeTravel | None,
+    condition: Expression | None,
+    columns: Sequence[str] | None,
+) -> DataFrame:
+    if travel is not None:
+        raise InvalidRequest(f"{view.name} is a view: {travel} goes with a table")
+    frame = context.view_rows(view)
+    if condition is not None:
+        frame = frame.where(context.column_of(condition))
+    return frame if columns is None else frame.select(*[quote(name) for name in columns])

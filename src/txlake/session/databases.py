@@ -68,4 +68,6 @@ def _drop_database(context: Context, statement: DropDatabase) -> None:
     with transaction_of(context.engine, context.transaction.session_number) as transaction:
         for entry in catalog.tables(statement.name):
             drop(transaction, context.engine.at_entry(entry))
+    for view in catalog.views.listed(statement.name):
+        catalog.views.drop(view.id)
     catalog.drop_database(statement.name)

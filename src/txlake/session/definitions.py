@@ -109,6 +109,8 @@ def place(context: Context, table: Table, location: str | None = None) -> Handle
     if known is None or context.is_homeless(table):
         raise InvalidRequest(f"there is no database {owner!r}; CREATE DATABASE {owner} makes it")
     owner = known.name
+    if catalog_of(context.engine).views.find(owner, name) is not None:
+        raise InvalidRequest(f"{table} is a view; choose another name, or DROP VIEW it")
     if location is None:
         where = context.engine.place_of(owner, name)
     else:

@@ -12,24 +12,30 @@ from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session import copying, data, definitions, showing, upkeep
 from txlake.session.context import Context
 from txlake.session.databases import change_database
+from txlake.session.describe import Rows
 from txlake.session.results import counts_frame, nothing, rows_frame
+from txlake.session.view_statements import view_statement
 from txlake.statements import (
     AlterDatabase,
+    AlterView,
     Clone,
     ConvertToDelta,
     CopyInto,
     CreateDatabase,
     CreateTable,
     CreateTableLike,
+    CreateView,
     DataStatement,
     Delete,
     DropDatabase,
     DropTable,
+    DropView,
     Generate,
     Insert,
     MaintenanceStatement,
     Merge,
     Optimize,
+    RenameView,
     Reorg,
     Restore,
     Select,
@@ -40,6 +46,7 @@ from txlake.statements import (
     Update,
     UseDatabase,
     Vacuum,
+    ViewStatement,
     Write,
 )
 from txlake.statements.control import ControlStatement
@@ -51,8 +58,18 @@ _PATHS = Struct((Field("path", Primitive("string"), False),))
 
 
 def changes_catalog(statement: Statement) -> bool:
-    """Whether the statement can't be part of a transaction: database DDL and VACUUM."""
-    return isinstance(statement, CreateDatabase | DropDatabase | AlterDatabase | Vacuum)
+    """Whether the statement can't be part of a transaction: DDL of databases and views, VACUUM."""
+    return isinstance(
+        statement,
+        CreateDatabase
+        | DropDatabase
+        | AlterDatabase
+        | CreateView
+        | AlterView
+        | RenameView
+        | DropView
+        | Vacuum,
+    )
 
 
 def run(context: Context, statement: Statement) -> Answer:
@@ -61,6 +78,8 @@ def run(context: Context, statement: Statement) -> Answer:
     if isinstance(statement, DatabaseStatement):
         change_database(context, statement)
         return nothing
+    if isinstance(statement, ViewStatement):
+        return _answered(view_statement(context, statement))
     if isinstance(statement, DataStatement):
         return _run_data(context, statement)
     if isinstance(statement, TableStatement):
@@ -77,7 +96,10 @@ def _counted(counts: Mapping[str, int]) -> Answer:
 def _shown(
     context: Context, statement: InspectionStatement | DescribeHistory | DescribeDetail
 ) -> Answer:
-    rows = showing.show(context, statement)
+    return _answered(showing.show(context, statement))
+
+
+def _answered(rows: Rows) -> Answer:
     return lambda spark: rows_frame(spark, rows.schema, rows.rows)
 
 

@@ -23,6 +23,7 @@ from txlake.ports import Store, System
 from txlake.protocol.file_names import LOG_FOLDER
 from txlake.protocol.reach import ANYWHERE, Reach
 from txlake.session.recent import Recent
+from txlake.session.viewed import TemporaryViews, Viewed
 from txlake.settings import Settings
 from txlake.spark.manifest import Manifests
 from txlake.spark.reading import is_connect
@@ -155,6 +156,7 @@ class Engine:
     _manifests: Manifests | None = None
     _process: int = field(default_factory=os.getpid)
     _lock: threading.RLock = field(default_factory=threading.RLock)
+    temporary_views: TemporaryViews = field(default_factory=TemporaryViews)
     _undone: deque[str] = field(default_factory=lambda: deque(maxlen=_UNDONE_KEPT))
 
     def __post_init__(self) -> None:
@@ -168,6 +170,10 @@ class Engine:
                 self._spark = self.make_spark()
                 use_this_python(self._spark)
             return self._spark
+
+    def temporary_view(self, name: TableName) -> Viewed | None:
+        """The temporary view over tables of the lake that has this name in Spark."""
+        return self.temporary_views.find(self.spark, name) if self.has_spark else None
 
     def note_undone(self, transaction_id: str) -> None:
         """Remembers for a while that a transaction was rolled back."""

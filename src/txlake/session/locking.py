@@ -17,6 +17,7 @@ from txlake.statements import (
     AddConstraint,
     AddFeature,
     AlterColumn,
+    AlterView,
     Atomic,
     Clone,
     ClusterBy,
@@ -24,11 +25,14 @@ from txlake.statements import (
     CopyInto,
     CreateTable,
     CreateTableLike,
+    CreateTemporaryView,
+    CreateView,
     Delete,
     DropColumns,
     DropConstraint,
     DropFeature,
     DropTable,
+    DropView,
     ExplainConflicts,
     Generate,
     Insert,
@@ -38,6 +42,7 @@ from txlake.statements import (
     Reference,
     RenameColumn,
     RenameTable,
+    RenameView,
     Reorg,
     ReplaceColumns,
     Restore,
@@ -50,6 +55,7 @@ from txlake.statements import (
     ShowPartitions,
     ShowProperties,
     ShowTables,
+    ShowViews,
     SparkCommand,
     SqlText,
     Statement,
@@ -112,6 +118,10 @@ def _named(statement: Statement) -> list[TableLock]:
             return [(statement.target, LockMode.IX)]
         case LockTable(tables=tables):
             return [(table, LockMode.X) for table in tables]
+        case CreateView() | AlterView() | DropView():
+            return [(statement.view, LockMode.SCH_M)]
+        case RenameView(view, new_view):
+            return [(view, LockMode.SCH_M), (new_view, LockMode.SCH_M)]
         case RenameTable(table, new_table):
             return [(table, LockMode.SCH_M), (new_table, LockMode.SCH_M)]
         case CreateTableLike() | Clone():
@@ -159,6 +169,8 @@ def _named(statement: Statement) -> list[TableLock]:
             | DescribeDatabase()
             | ShowDatabases()
             | ShowTables()
+            | ShowViews()
+            | CreateTemporaryView()
         ):
             return []
         case _ if isinstance(statement, DatabaseStatement | ControlStatement):

@@ -34,6 +34,7 @@ from txlake.statements import (
     Atomic,
     Begin,
     Commit,
+    CreateTemporaryView,
     Expression,
     LockTable,
     ReleaseSavepoint,
@@ -175,7 +176,7 @@ class Session:
             transaction,
             locks_of(statement),
             leaves=leaves_existing(statement),
-            writes=not isinstance(statement, Select),
+            writes=not isinstance(statement, Select | CreateTemporaryView),
         ) as context:
             if isinstance(statement, UseDatabase):
                 self._use(statement.name)

@@ -14,13 +14,20 @@ from txlake.session.context import Context
 from txlake.session.describe import Rows
 from txlake.session.explaining import explain_conflicts
 from txlake.session.results import schema_rows
+from txlake.session.view_statements import described
+from txlake.session.viewed import Viewed
 from txlake.statements import (
     DescribeDatabase,
     DescribeQuery,
+    DescribeTable,
     ExplainConflicts,
     InspectionStatement,
+    ShowColumns,
+    ShowCreateTable,
     ShowDatabases,
     ShowTables,
+    Table,
+    TableName,
 )
 from txlake.statements.maintenance import DescribeDetail, DescribeHistory
 
@@ -68,10 +75,20 @@ def show(
         case DescribeQuery(query):
             return schema_rows(context.query(query).schema)
         case _:
+            if isinstance(statement, DescribeTable | ShowColumns | ShowCreateTable) and (
+                view := _view(context, statement.table)
+            ):
+                return described(context, statement, view)
             handle = context.require(statement.table)
             if isinstance(statement, DescribeHistory):
                 context.require_history(handle)
             return describe.describe(statement, context.snapshot(handle), handle.log)
+
+
+def _view(context: Context, table: Table) -> Viewed | None:
+    if not isinstance(table, TableName) or context.find(table) is not None:
+        return None
+    return context.viewed(table)
 
 
 def _tables(context: Context, database: str) -> list[TableEntry]:

@@ -70,7 +70,7 @@ def _views_in(context: Context, statement: Statement) -> Iterator[DataFrame]:
         table = reference.table
         if not isinstance(table, TableName) or len(table.parts) > 2:
             continue
-        if context.find(table) is None and context.view_named(table.parts) is None:
+        if not any((context.find(table), context.viewed(table), context.view_named(table.parts))):
             try:
                 yield context.spark.table(str(table))
             except AnalysisException:

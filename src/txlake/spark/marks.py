@@ -108,6 +108,16 @@ def shown_by(frame: DataFrame) -> list[Shown]:
     return list(found)
 
 
+def view_mark(name: str, number: str) -> str:
+    """The alias that a temporary view's query gets, by which it is known again."""
+    return f"{name.replace('`', '')}#txlake-view-{number}"
+
+
+def shows_view(frame: DataFrame, mark: str) -> bool:
+    """Whether the view that was made with this mark is what the DataFrame reads."""
+    return mark in _plan(frame)
+
+
 def _plan(frame: DataFrame) -> str:
     java: Any = frame
     if not is_connect(frame.sparkSession):

@@ -8,6 +8,7 @@ from txlake.sql.clauses import constant_expression, database, properties, proper
 from txlake.sql.columns import column, data_type, definition, position
 from txlake.sql.creation import check_constraint, cluster_columns, database_isolation
 from txlake.sql.cursor import Cursor
+from txlake.sql.views import alter_view
 from txlake.statements import (
     AddColumns,
     AddConstraint,
@@ -32,7 +33,7 @@ from txlake.statements import (
 
 
 def alter(cursor: Cursor) -> Statement:
-    """ALTER TABLE, ALTER DATABASE ... ISOLATION LEVEL or SET DBPROPERTIES"""
+    """ALTER TABLE, ALTER VIEW, ALTER DATABASE ... ISOLATION LEVEL or SET DBPROPERTIES"""
     cursor.expect("ALTER")
     if cursor.accept_any("DATABASE", "SCHEMA"):
         name = database(cursor)
@@ -44,8 +45,10 @@ def alter(cursor: Cursor) -> Statement:
         level = database_isolation(cursor)
         cursor.expect_end()
         return AlterDatabase(name, level)
+    if cursor.at("VIEW"):
+        return alter_view(cursor)
     if not cursor.accept("TABLE"):
-        cursor.fail("TABLE, DATABASE or SCHEMA")
+        cursor.fail("TABLE, VIEW, DATABASE or SCHEMA")
     table = cursor.table()
     word = cursor.expect_any(*_ACTIONS)
     statement = _ACTIONS[word](cursor, table)

@@ -1,4 +1,4 @@
-"""CREATE and DROP of tables, databases and temporary views; CLONE."""
+"""CREATE and DROP of tables and databases; CLONE."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from txlake.sql.columns import column, data_type
 from txlake.sql.control import isolation_level
 from txlake.sql.cursor import Cursor
 from txlake.sql.spark import spark_command
-from txlake.sql.tokens import Kind
+from txlake.sql.views import create_temporary, create_view, drop_view
 from txlake.statements import (
     CheckConstraint,
     Clone,
@@ -39,19 +39,21 @@ _ZONE = re.compile(r"(?:Z|UTC|[+-]\d\d(?::?\d\d)?)$", re.IGNORECASE)
 
 
 def create(cursor: Cursor) -> Statement:
-    """CREATE [OR REPLACE] TABLE, CREATE DATABASE, CREATE TEMPORARY VIEW or FUNCTION"""
+    """CREATE [OR REPLACE] TABLE or VIEW, CREATE DATABASE, CREATE TEMPORARY VIEW or FUNCTION"""
     start = cursor.token
     cursor.expect("CREATE")
     or_replace = cursor.accept("OR", "REPLACE")
     if cursor.at_any("DATABASE", "SCHEMA") and not or_replace:
         return _create_database(cursor)
     if cursor.at_any("TEMP", "TEMPORARY", "GLOBAL"):
-        return _temporary(cursor)
-    if cursor.at_any("VIEW", "MATERIALIZED", "FUNCTION"):
-        cursor.refuse("the lake keeps tables: only CREATE TEMPORARY VIEW or FUNCTION is known")
+        return create_temporary(cursor)
+    if cursor.at("VIEW"):
+        return create_view(cursor, or_replace=or_replace)
+    if cursor.at_any("MATERIALIZED", "FUNCTION"):
+        cursor.refuse("the lake keeps tables and views: CREATE VIEW, CREATE TEMPORARY FUNCTION")
     external = cursor.accept("EXTERNAL")
     if not cursor.accept("TABLE"):
-        cursor.fail("TABLE, DATABASE, SCHEMA or TEMPORARY VIEW")
+        cursor.fail("TABLE, VIEW, DATABASE, SCHEMA or TEMPORARY VIEW")
     mode: CreateMode = "or_replace" if or_replace else "create"
     if cursor.at("IF", "NOT", "EXISTS"):
         if or_replace:
@@ -85,7 +87,9 @@ def drop(cursor: Cursor) -> Statement:
         cascade = cursor.accept_any("RESTRICT", "CASCADE") == "CASCADE"
         cursor.expect_end()
         return DropDatabase(name=name, if_exists=if_exists, cascade=cascade)
-    if not cursor.at_any("VIEW", "TEMPORARY", "TEMP"):
+    if cursor.at("VIEW"):
+        return drop_view(cursor)
+    if not cursor.at_any("TEMPORARY", "TEMP"):
         cursor.fail("TABLE, DATABASE, SCHEMA, VIEW or TEMPORARY")
     return spark_command(cursor)
 
@@ -315,34 +319,3 @@ def database_isolation(cursor: Cursor) -> Isolation:
     if level is None:
         cursor.refuse(f"a database's level is SNAPSHOT or SERIALIZABLE, found {said}", start)
     return level
-
-
-def _temporary(cursor: Cursor) -> Statement:
-    start = cursor.mark
-    cursor.accept("GLOBAL")
-    cursor.expect_any("TEMP", "TEMPORARY")
-    if cursor.at("TABLE"):
-        cursor.refuse("a temporary table is not known: CREATE TEMPORARY VIEW is")
-    if cursor.at("FUNCTION"):
-        cursor.back(start)
-        return spark_command(cursor)
-    cursor.expect("VIEW")
-    cursor.accept("IF", "NOT", "EXISTS")
-    cursor.path("the view's name")
-    if cursor.at("("):
-        cursor.advance()
-        cursor.skip()
-        cursor.expect(")")
-    while cursor.at_any("COMMENT", "TBLPROPERTIES", "USING"):
-        if cursor.accept("USING"):
-            cursor.skip()
-            return spark_command(cursor)
-        if cursor.accept("COMMENT"):
-            cursor.string("the comment in quotes")
-        else:
-            cursor.advance()
-            properties(cursor)
-    cursor.expect("AS")
-    if cursor.token.kind is Kind.END:
-        cursor.fail("a query")
-    return spark_command(cursor, query=True)

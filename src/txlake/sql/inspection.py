@@ -18,6 +18,7 @@ from txlake.statements import (
     ShowPartitions,
     ShowProperties,
     ShowTables,
+    ShowViews,
     Statement,
     Table,
     TableName,
@@ -49,7 +50,10 @@ def show(cursor: Cursor) -> Statement:
         statement = ShowColumns(_in_database(cursor, cursor.table()))
     elif cursor.accept("PARTITIONS"):
         statement = ShowPartitions(cursor.table())
-    elif cursor.at_any("VIEWS", "FUNCTIONS", "USER", "SYSTEM", "ALL"):
+    elif cursor.accept("VIEWS"):
+        name = database(cursor) if cursor.accept_any("FROM", "IN") else None
+        statement = ShowViews(name, _pattern(cursor))
+    elif cursor.at_any("FUNCTIONS", "USER", "SYSTEM", "ALL"):
         return spark_command(cursor)
     else:
         cursor.fail(

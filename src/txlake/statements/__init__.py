@@ -124,10 +124,20 @@ from txlake.statements.tables import (
     UnsetProperties,
     UpgradeProtocol,
 )
+from txlake.statements.views import (
+    AlterView,
+    CreateTemporaryView,
+    CreateView,
+    DropView,
+    RenameView,
+    ShowViews,
+    ViewStatement,
+)
 
 Statement = (
     DataStatement
     | TableStatement
+    | ViewStatement
     | MaintenanceStatement
     | DatabaseStatement
     | InspectionStatement
@@ -145,6 +155,7 @@ __all__ = [
     "AlterColumn",
     "AlterDatabase",
     "AlterStatement",
+    "AlterView",
     "Assignment",
     "Atomic",
     "Begin",
@@ -163,6 +174,8 @@ __all__ = [
     "CreateMode",
     "CreateTable",
     "CreateTableLike",
+    "CreateTemporaryView",
+    "CreateView",
     "DataStatement",
     "DatabaseStatement",
     "Default",
@@ -177,6 +190,7 @@ __all__ = [
     "DropDatabase",
     "DropFeature",
     "DropTable",
+    "DropView",
     "ExplainConflicts",
     "Explained",
     "Expression",
@@ -205,6 +219,7 @@ __all__ = [
     "ReleaseSavepoint",
     "RenameColumn",
     "RenameTable",
+    "RenameView",
     "Reorg",
     "ReplaceColumns",
     "Restore",
@@ -223,6 +238,7 @@ __all__ = [
     "ShowPartitions",
     "ShowProperties",
     "ShowTables",
+    "ShowViews",
     "Source",
     "SparkCommand",
     "SqlText",
@@ -240,6 +256,7 @@ __all__ = [
     "UseDatabase",
     "Vacuum",
     "Values",
+    "ViewStatement",
     "Write",
     "is_place",
     "quoted",

@@ -1,0 +1,179 @@
+"""Views by name: queries that the lake keeps, as their authors wrote them.
+
+A view's name is one of its database's tables' names. Owns their rows; who changes one holds the
+locks on its name and has locked the sequence.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from txlake.catalog import names
+from txlake.catalog.database import Database
+from txlake.catalog.names import DatabaseEntry
+from txlake.catalog.shielding import shielded
+from txlake.catalog.tables import databases, views
+from txlake.errors import InvalidRequest
+from txlake.ports import System
+
+_FOUND = sa.select(
+    views, databases.c.name.label("database_name"), databases.c.number.label("database_number")
+).join(databases, databases.c.id == views.c.database_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewEntry:
+    """A view.
+
+    Attributes:
+        query: its text; names in it are of its database where they don't say another.
+        columns: their names and comments.
+        modified_ms: when its query was last given, or its name.
+    """
+
+    id: str
+    number: int
+    database: str
+    database_number: int
+    name: str
+    query: str
+    columns: tuple[tuple[str, str | None], ...]
+    comment: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    created_ms: int = 0
+    modified_ms: int = 0
+
+
+@shielded()
+class Views:
+    """The views of one lake."""
+
+    def __init__(self, on: Database, system: System) -> None:
+        self._on = on
+        self._system = system
+
+    def find(self, database: str, name: str) -> ViewEntry | None:
+        """The view of that name; letter case doesn't count."""
+        with self._on.reading() as connection:
+            return _find(connection, database, name)
+
+    def listed(self, database: str) -> list[ViewEntry]:
+        """A database's views by name. Raises InvalidRequest when there is no such database."""
+        with self._on.reading() as connection:
+            owner = names.required(connection, database)
+            query = _FOUND.where(views.c.database_id == owner.id).order_by(views.c.folded_name)
+            return [_entry(row) for row in connection.execute(query)]
+
+    def create(
+        self,
+        database: str,
+        name: str,
+        query: str,
+        columns: Sequence[tuple[str, str | None]],
+        *,
+        comment: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Names a query. Raises InvalidRequest for a name that is taken or too long."""
+        names.check_name(name)
+        with self._on.writing() as connection:
+            names.lock_sequence(connection)
+            owner = names.required(connection, database)
+            _require_free(connection, owner, name)
+            now_ms = self._on.now_ms(connection)
+            connection.execute(
+                sa.insert(views).values(
+                    id=self._system.new_id(),
+                    number=names.new_number(connection),
+                    database_id=owner.id,
+                    folded_name=name.lower(),
+                    name=name,
+                    query=query,
+                    columns=json.dumps(list(columns)),
+                    comment=comment,
+                    properties=json.dumps(dict(properties or {})),
+                    created_ms=now_ms,
+                    modified_ms=now_ms,
+                )
+            )
+
+    def change(
+        self,
+        view_id: str,
+        query: str,
+        columns: Sequence[tuple[str, str | None]],
+        *,
+        comment: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Gives a view another query. Raises InvalidRequest when the view is gone."""
+        with self._on.writing() as connection:
+            names.lock_sequence(connection)
+            self._update(
+                connection,
+                view_id,
+                query=query,
+                columns=json.dumps(list(columns)),
+                comment=comment,
+                properties=json.dumps(dict(properties or {})),
+            )
+
+    def rename(self, view_id: str, database: str, name: str) -> None:
+        """Gives a view another name. Raises InvalidRequest when that is taken, or the view gone."""
+        names.check_name(name)
+        with self._on.writing() as connection:
+            names.lock_sequence(connection)
+            owner = names.required(connection, database)
+            _require_free(connection, owner, name)
+            self._update(
+                connection, view_id, database_id=owner.id, folded_name=name.lower(), name=name
+            )
+
+    def _update(self, connection: Connection, view_id: str, **values: object) -> None:
+        changed = sa.update(views).where(views.c.id == view_id)
+        now_ms = self._on.now_ms(connection)
+        if connection.execute(changed.values(**values, modified_ms=now_ms)).rowcount != 1:
+            raise InvalidRequest("the view was dropped meanwhile; create it again")
+
+    def drop(self, view_id: str) -> None:
+        """Forgets a view; one that is gone already stays so."""
+        with self._on.writing() as connection:
+            names.lock_sequence(connection)
+            connection.execute(sa.delete(views).where(views.c.id == view_id))
+
+
+def _require_free(connection: Connection, owner: DatabaseEntry, name: str) -> None:
+    if names.table(connection, owner.name, name) is not None:
+        raise InvalidRequest(f"{owner.name}.{name} is a table; choose another name for the view")
+    if _find(connection, owner.name, name) is not None:
+        raise InvalidRequest(
+            f"view {owner.name}.{name} exists already; use IF NOT EXISTS or OR REPLACE"
+        )
+
+
+def _find(connection: Connection, database: str, name: str) -> ViewEntry | None:
+    wanted = (databases.c.folded_name == database.lower()) & (views.c.folded_name == name.lower())
+    row = connection.execute(_FOUND.where(wanted)).first()
+    return None if row is None else _entry(row)
+
+
+def _entry(row: sa.Row[Any]) -> ViewEntry:
+    return ViewEntry(
+        id=row.id,
+        number=row.number,
+        database=row.database_name,
+        database_number=row.database_number,
+        name=row.name,
+        query=row.query,
+        columns=tuple((name, comment) for name, comment in json.loads(row.columns)),
+        comment=row.comment,
+        properties=json.loads(row.properties),
+        created_ms=row.created_ms,
+        modified_ms=row.modified_ms,
+    )

@@ -1,0 +1,269 @@
+"""CREATE, ALTER, DROP and SHOW of views, and what a view shows of itself.
+
+The lake's views are changed one statement at a time, beside open transactions: who reads one holds
+a lock on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pyspark.sql.types import StructType
+
+from txlake.catalog import matches
+from txlake.errors import InvalidRequest
+from txlake.protocol.type_text import quoted_text
+from txlake.protocol.types import Field, Primitive, Struct
+from txlake.session.belongings import catalog_of
+from txlake.session.context import Context
+from txlake.session.describe import Rows
+from txlake.session.results import schema_rows
+from txlake.session.viewed import Viewed
+from txlake.spark.marks import view_mark
+from txlake.statements import (
+    AlterView,
+    CreateTemporaryView,
+    CreateView,
+    DescribeTable,
+    DropView,
+    RenameView,
+    ShowColumns,
+    ShowCreateTable,
+    ShowViews,
+    SqlText,
+    TableName,
+    ViewStatement,
+)
+from txlake.statements.names import quoted
+
+_TEXT = Primitive("string")
+_SHOWN = Struct(
+    (
+        Field("namespace", _TEXT, False),
+        Field("viewName", _TEXT, False),
+        Field("isTemporary", Primitive("boolean"), False),
+    )
+)
+_NOTHING = Rows(schema=Struct(()), rows=[])
+
+
+def view_statement(context: Context, statement: ViewStatement) -> Rows:
+    """Carries out a statement about views."""
+    match statement:
+        case CreateView():
+            _create(context, statement)
+        case CreateTemporaryView():
+            _create_temporary(context, statement)
+        case AlterView():
+            _alter(context, statement)
+        case RenameView():
+            _rename(context, statement)
+        case DropView():
+            _drop(context, statement)
+        case ShowViews():
+            return _show(context, statement)
+    return _NOTHING
+
+
+def _create(context: Context, statement: CreateView) -> None:
+    catalog = catalog_of(context.engine)
+    owner, name = context.engine.qualified(statement.view, context.database)
+    if catalog.database(owner) is None or context.is_homeless(statement.view):
+        raise InvalidRequest(f"there is no database {owner!r}; CREATE DATABASE {owner} makes it")
+    if context.find(statement.view) is not None:
+        raise InvalidRequest(f"{statement.view} is a table; choose another name for the view")
+    known = catalog.views.find(owner, name)
+    if known is not None and statement.mode == "if_not_exists":
+        return
+    if known is not None and statement.mode == "create":
+        raise InvalidRequest(
+            f"view {statement.view} exists already; use IF NOT EXISTS or OR REPLACE"
+        )
+    _check(context, TableName((owner, name)), statement.query, statement.columns)
+    given, text = dict(statement.properties), statement.query.text
+    if known is None:
+        catalog.views.create(
+            owner,
+            name,
+            text,
+            statement.columns,
+            comment=statement.comment,
+            properties=given,
+        )
+    else:
+        catalog.views.change(
+            known.id, text, statement.columns, comment=statement.comment, properties=given
+        )
+
+
+def _check(
+    context: Context,
+    view: TableName,
+    query: SqlText,
+    columns: Sequence[tuple[str, str | None]],
+) -> StructType:
+    """The schema of a view's rows.
+
+    Raises InvalidRequest for a query that reads the view itself, or a temporary view, and for
+    columns that aren't as many as the query's.
+    """
+    for reference in query.references:
+        if isinstance(reference.table, TableName) and context.is_temporary(reference.table):
+            raise InvalidRequest(
+                f"view {view} can't read {reference.table}, a temporary view of this Spark session "
+                "alone; CREATE TEMPORARY VIEW can"
+            )
+    found = Viewed(
+        name=str(view),
+        database=view.parts[0],
+        query=query,
+        columns=tuple(name for name, _ in columns),
+    )
+    # Names in a view are of the view's database, and its text is read with that for ever.
+    schema = context.view_rows(found).schema
+    names = [name.lower() for name in schema.names]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidRequest(f"view {view}: column {twice!r} is there twice; give it another name")
+    return schema
+
+
+def _create_temporary(context: Context, statement: CreateTemporaryView) -> None:
+    query = statement.query
+    if not any(_is_of_lake(context, reference.table) for reference in query.references):
+        context.command(statement.command)
+        return
+    name = TableName(statement.name)
+    mark = view_mark(str(name), context.engine.system.new_id())
+    view = Viewed(name=str(name), database=context.database, query=query, columns=statement.columns)
+    context.view_rows(view)
+    start, end = f"{statement.command.text[: statement.query_at]}SELECT * FROM (", f") AS `{mark}`"
+    references = tuple(reference.moved(len(start)) for reference in query.references)
+    context.command(SqlText(start + query.text + end, references))
+    context.engine.temporary_views.put(mark, view)
+
+
+def _is_of_lake(context: Context, table: object) -> bool:
+    if not isinstance(table, TableName):
+        return True
+    return (
+        context.find(table) is not None
+        or context.viewed(table) is not None
+        or context.view_named(table.parts) is not None
+    )
+
+
+def _required(context: Context, view: TableName) -> Viewed:
+    owner, _ = context.engine.qualified(view, context.database)
+    found = context.viewed(view)
+    if found is None or found.entry is None:
+        what = "is a table" if context.find(view) is not None else "doesn't exist"
+        raise InvalidRequest(f"view {view} {what}; SHOW VIEWS IN {owner} lists the views")
+    return found
+
+
+def _alter(context: Context, statement: AlterView) -> None:
+    entry = _required(context, statement.view).entry
+    assert entry is not None, "the lake's own"
+    name = TableName((entry.database, entry.name))
+    schema = _check(context, name, statement.query, ())
+    columns = entry.columns if len(entry.columns) == len(schema.names) else ()
+    catalog_of(context.engine).views.change(
+        entry.id,
+        statement.query.text,
+        columns,
+        comment=entry.comment,
+        properties=entry.properties,
+    )
+
+
+def _rename(context: Context, statement: RenameView) -> None:
+    entry = _required(context, statement.view).entry
+    assert entry is not None, "the lake's own"
+    new = statement.new_view
+    owner, name = (entry.database, new.name) if len(new.parts) == 1 else new.parts
+    if context.find(TableName((owner, name))) is not None:
+        raise InvalidRequest(f"{owner}.{name} is a table; choose another name for the view")
+    catalog_of(context.engine).views.rename(entry.id, owner, name)
+
+
+def _drop(context: Context, statement: DropView) -> None:
+    view = statement.view
+    found = context.viewed(view)
+    if found is not None and found.entry is not None:
+        catalog_of(context.engine).views.drop(found.entry.id)
+    elif context.find(view) is not None:
+        raise InvalidRequest(f"{view} is a table; DROP TABLE {view} drops it")
+    elif found is not None or context.is_temporary(view):
+        context.command(statement.command)
+    elif not statement.if_exists:
+        raise InvalidRequest(f"there is no view {view}; SHOW VIEWS lists them")
+
+
+def _show(context: Context, statement: ShowViews) -> Rows:
+    database = statement.database or context.database
+    rows: list[tuple[object, ...]] = [
+        (entry.database, entry.name, False)
+        for entry in catalog_of(context.engine).views.listed(database)
+        if matches(entry.name, statement.pattern)
+    ]
+    rows += [
+        ("", name, True) for name in context.temporary_names() if matches(name, statement.pattern)
+    ]
+    return Rows(schema=_SHOWN, rows=rows)
+
+
+def described(
+    context: Context, statement: DescribeTable | ShowColumns | ShowCreateTable, view: Viewed
+) -> Rows:
+    """DESCRIBE, SHOW COLUMNS and SHOW CREATE TABLE of a view. Raises InvalidRequest for a part."""
+    if isinstance(statement, ShowCreateTable):
+        return Rows(
+            schema=Struct((Field("createtab_stmt", _TEXT, False),)), rows=[(_created(view),)]
+        )
+    schema = context.view_rows(view).schema
+    if isinstance(statement, ShowColumns):
+        names = [(name,) for name in schema.names]
+        return Rows(schema=Struct((Field("col_name", _TEXT, False),)), rows=names)
+    if statement.column is not None:
+        raise InvalidRequest(f"{view.name} is a view: DESCRIBE it without a column")
+    comments = dict(view.entry.columns) if view.entry is not None else {}
+    shown = schema_rows(schema)
+    rows: list[tuple[object, ...]] = [
+        (name, kind, comments.get(str(name))) for name, kind, _ in shown.rows
+    ]
+    if statement.extended:
+        rows += _details(view)
+    return replace(shown, rows=rows)
+
+
+def _details(view: Viewed) -> list[tuple[object, ...]]:
+    comment = "" if view.entry is None else view.entry.comment or ""
+    return [
+        ("", "", ""),
+        ("# Detailed Table Information", "", ""),
+        ("Name", view.name, ""),
+        ("Type", "VIEW", ""),
+        ("Comment", comment, ""),
+        ("View Text", view.query.text, ""),
+    ]
+
+
+def _created(view: Viewed) -> str:
+    entry = view.entry
+    kind = "TEMPORARY VIEW" if entry is None else "VIEW"
+    parts = [f"CREATE {kind} {view.name}"]
+    columns = entry.columns if entry is not None else tuple((name, None) for name in view.columns)
+    if columns:
+        listed = (
+            quoted(name) + ("" if comment is None else f" COMMENT {quoted_text(comment)}")
+            for name, comment in columns
+        )
+        parts.append(f"({', '.join(listed)})")
+    if entry is not None and entry.comment is not None:
+        parts.append(f"COMMENT {quoted_text(entry.comment)}")
+    if entry is not None and entry.properties:
+        given = (f"{quoted_text(k)} = {quoted_text(v)}" for k, v in entry.properties.items())
+        parts.append(f"TBLPROPERTIES ({', '.join(given)})")
+    return "\n".join((*parts, f"AS {view.query.text}"))

@@ -1,0 +1,101 @@
+"""What the name of a view stands for: a query that is planned anew wherever the name is used.
+
+Owns the temporary views that a lake's SQL made, which are in Spark's session too, and how a stored
+text becomes a query again.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from functools import lru_cache
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+from txlake.catalog.views import ViewEntry
+from txlake.errors import InvalidRequest
+from txlake.spark.marks import shows_view
+from txlake.sql import parse
+from txlake.statements import Select, SqlText, Table, TableName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Viewed:
+    """A view.
+
+    Attributes:
+        name: as messages name it.
+        database: what unqualified names in the query belong to.
+        columns: the names of its columns, where they aren't the query's.
+        entry: what the lake keeps of it; None for a temporary view.
+    """
+
+    name: str
+    database: str
+    query: SqlText
+    columns: tuple[str, ...] = ()
+    entry: ViewEntry | None = None
+
+    def within(self, table: Table) -> Table:
+        """A name in the query, with its database."""
+        if isinstance(table, TableName) and len(table.parts) == 1:
+            return TableName((self.database, *table.parts))
+        return table
+
+
+def viewed_entry(entry: ViewEntry) -> Viewed:
+    """The view that the lake keeps."""
+    return Viewed(
+        name=str(TableName((entry.database, entry.name))),
+        database=entry.database,
+        query=_query(entry.query),
+        columns=tuple(name for name, _ in entry.columns),
+        entry=entry,
+    )
+
+
+@lru_cache(maxsize=1_000)
+def _query(text: str) -> SqlText:
+    [statement] = parse(text)
+    if not isinstance(statement, Select):
+        raise InvalidRequest(f"a view is a query, found {text:.100}")
+    return statement.query
+
+
+class TemporaryViews:
+    """The temporary views over tables of a lake in one Spark session; for many threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._views: dict[str, tuple[str, Viewed]] = {}
+
+    def put(self, mark: str, view: Viewed) -> None:
+        """Remembers a view that was made in Spark with this mark."""
+        with self._lock:
+            self._views[view.name.lower()] = (mark, view)
+
+    def find(self, spark: SparkSession, name: TableName) -> Viewed | None:
+        """The view of that name, unless Spark's is another one by now, or none."""
+        key = str(name).lower()
+        with self._lock:
+            known = self._views.get(key)
+        if known is None:
+            return None
+        mark, view = known
+        frame = _table(spark, name)
+        if frame is not None and shows_view(frame, mark):
+            return view
+        with self._lock:
+            if self._views.get(key) == known:
+                del self._views[key]
+        return None
+
+
+def _table(spark: SparkSession, name: TableName) -> DataFrame | None:
+    try:
+        found = spark.table(str(name))
+        _ = found.schema  # Connect finds out only now
+    except AnalysisException:
+        return None
+    return found

@@ -1,0 +1,150 @@
+"""CREATE, ALTER, DROP and SHOW of views: the lake's own, and Spark's temporary ones."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from txlake.sql.clauses import properties, rest_query
+from txlake.sql.cursor import Cursor
+from txlake.sql.spark import spark_command
+from txlake.sql.tokens import Kind
+from txlake.statements import (
+    AlterView,
+    CreateTemporaryView,
+    CreateView,
+    DropView,
+    RenameView,
+    SqlText,
+    Statement,
+    TableName,
+)
+
+
+def create_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
+    """CREATE [OR REPLACE] VIEW [IF NOT EXISTS] name [(columns)] [clauses] AS query"""
+    cursor.expect("VIEW")
+    mode: Literal["create", "or_replace", "if_not_exists"] = "create"
+    if or_replace:
+        mode = "or_replace"
+    start = cursor.token
+    if cursor.accept("IF", "NOT", "EXISTS"):
+        if or_replace:
+            cursor.refuse("OR REPLACE and IF NOT EXISTS exclude each other", start)
+        mode = "if_not_exists"
+    view = view_name(cursor)
+    columns = _columns(cursor)
+    comment, given = _clauses(cursor)
+    cursor.expect("AS")
+    return CreateView(
+        view=view,
+        query=_query(cursor),
+        columns=columns,
+        comment=comment,
+        properties=given,
+        mode=mode,
+    )
+
+
+def create_temporary(cursor: Cursor) -> Statement:
+    """CREATE [OR REPLACE] [GLOBAL] TEMPORARY { VIEW | FUNCTION }; the cursor is after REPLACE"""
+    start = cursor.mark
+    cursor.accept("GLOBAL")
+    cursor.expect_any("TEMP", "TEMPORARY")
+    if cursor.at("TABLE"):
+        cursor.refuse("a temporary table is not known: CREATE TEMPORARY VIEW is")
+    if cursor.at("FUNCTION"):
+        cursor.back(start)
+        return spark_command(cursor)
+    cursor.expect("VIEW")
+    cursor.accept("IF", "NOT", "EXISTS")
+    name = cursor.path("the view's name")
+    if cursor.at("USING"):
+        cursor.skip()
+        return spark_command(cursor)
+    columns = _columns(cursor)
+    if cursor.at("USING"):
+        cursor.skip()
+        return spark_command(cursor)
+    _clauses(cursor)
+    cursor.expect("AS")
+    if cursor.token.kind is Kind.END:
+        cursor.fail("a query")
+    at = cursor.mark
+    query = rest_query(cursor)
+    cursor.back(at)
+    begin = cursor.token.start - cursor.first.start
+    return CreateTemporaryView(
+        name=name,
+        columns=tuple(column for column, _ in columns),
+        command=spark_command(cursor, query=True).command,
+        query=query,
+        query_at=begin,
+    )
+
+
+def alter_view(cursor: Cursor) -> AlterView | RenameView:
+    """ALTER VIEW name { AS query | RENAME TO other }"""
+    cursor.expect("VIEW")
+    view = view_name(cursor)
+    if cursor.accept("RENAME", "TO"):
+        renamed = RenameView(view, view_name(cursor))
+        cursor.expect_end()
+        return renamed
+    if not cursor.accept("AS"):
+        cursor.fail("AS or RENAME TO")
+    return AlterView(view, _query(cursor))
+
+
+def drop_view(cursor: Cursor) -> DropView:
+    """DROP VIEW [IF EXISTS] name"""
+    start = cursor.mark
+    cursor.expect("VIEW")
+    if_exists = cursor.accept("IF", "EXISTS")
+    view = view_name(cursor)
+    cursor.expect_end()
+    cursor.back(start)
+    return DropView(view=view, command=spark_command(cursor).command, if_exists=if_exists)
+
+
+def view_name(cursor: Cursor) -> TableName:
+    """A view's name, of one or two parts."""
+    start = cursor.token
+    name = cursor.table("the view's name")
+    if not isinstance(name, TableName):
+        cursor.refuse("a view has a name, and no place", start)
+    return name
+
+
+def _columns(cursor: Cursor) -> tuple[tuple[str, str | None], ...]:
+    """`(name [COMMENT 'text'], ...)`"""
+    if not cursor.at("("):
+        return ()
+    seen: set[str] = set()
+
+    def one() -> tuple[str, str | None]:
+        start = cursor.token
+        name = cursor.name("a column")
+        if name.lower() in seen:
+            cursor.refuse(f"column {name} is there twice", start)
+        seen.add(name.lower())
+        return name, cursor.string("the comment in quotes") if cursor.accept("COMMENT") else None
+
+    return cursor.enclosed(one)
+
+
+def _clauses(cursor: Cursor) -> tuple[str | None, tuple[tuple[str, str], ...]]:
+    comment: str | None = None
+    given: tuple[tuple[str, str], ...] = ()
+    while cursor.at_any("COMMENT", "TBLPROPERTIES"):
+        if cursor.accept("COMMENT"):
+            comment = cursor.string("the comment in quotes")
+        else:
+            cursor.advance()
+            given = properties(cursor)
+    return comment, given
+
+
+def _query(cursor: Cursor) -> SqlText:
+    if cursor.token.kind is Kind.END:
+        cursor.fail("a query")
+    return rest_query(cursor)

@@ -1,0 +1,248 @@
+"""Views: a query with a name, planned wherever the name is used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+import txlake
+from tests.lake.rows import query, rows
+from txlake.errors import Conflict, InvalidRequest, LockTimeout
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def t(lake: txlake.Lake) -> txlake.Lake:
+    """The lake with t (1, 1), (2, 2)."""
+    lake.sql("CREATE TABLE t (id INT, v INT); INSERT INTO t VALUES (1, 1), (2, 2)")
+    return lake
+
+
+@pytest.fixture
+def temporary(t: txlake.Lake, spark: SparkSession) -> Iterator[txlake.Lake]:
+    """The lake with a temporary view `newest` over t."""
+    t.sql("CREATE OR REPLACE TEMP VIEW newest (k, w) AS SELECT id, v FROM t WHERE v > 1")
+    yield t
+    spark.catalog.dropTempView("newest")
+
+
+def elsewhere(lake: txlake.Lake, text: str) -> None:
+    """What another session does meanwhile."""
+    with lake.session() as other:
+        other.sql(text)
+
+
+def test_a_temporary_view_is_planned_when_it_is_used(temporary: txlake.Lake) -> None:
+    lake = temporary
+    assert query(lake, "SELECT * FROM newest") == [(2, 2)]
+    elsewhere(lake, "INSERT INTO t VALUES (3, 3)")
+    assert query(lake, "SELECT k FROM newest") == [(2,), (3,)]
+    lake.sql("MERGE INTO t USING newest n ON t.id = n.k WHEN MATCHED THEN UPDATE SET v = n.w * 10")
+    assert query(lake, "SELECT v FROM t") == [(1,), (20,), (30,)]
+    lake.sql("OPTIMIZE t; VACUUM t")
+    assert query(lake, "SELECT w FROM newest n WHERE n.k = 3") == [(30,)]
+    assert rows(lake.read("newest", where="k = 3", columns=["w"])) == [(30,)]
+    lake.sql("DELETE FROM t WHERE id IN (SELECT k FROM newest)")
+    assert query(lake, "SELECT * FROM newest") == []
+
+
+def test_a_temporary_view_reads_in_the_transaction(temporary: txlake.Lake) -> None:
+    tx = temporary.begin(isolation="serializable")
+    tx.sql("SELECT * FROM t").collect()
+    elsewhere(temporary, "INSERT INTO t VALUES (3, 3)")
+    assert query(tx, "SELECT k FROM newest") == [(2,)]
+    tx.sql("UPDATE t SET v = 7 WHERE id = 1")
+    assert query(tx, "SELECT k FROM newest") == [(1,), (2,)]
+    with pytest.raises(Conflict):
+        tx.commit()
+
+
+def test_what_a_temporary_view_read_counts_for_the_write(temporary: txlake.Lake) -> None:
+    temporary.sql("CREATE TABLE u (k INT, w INT)")
+    tx = temporary.begin()
+    tx.sql("INSERT INTO u SELECT * FROM newest")
+    elsewhere(temporary, "UPDATE t SET v = 5 WHERE id = 2")
+    with pytest.raises(Conflict):
+        tx.commit()
+
+
+def test_a_temporary_view_of_sparks_own_takes_its_place(
+    temporary: txlake.Lake, spark: SparkSession
+) -> None:
+    spark.range(1).createOrReplaceTempView("newest")
+    assert query(temporary, "SELECT * FROM newest") == [(0,)]
+    temporary.sql("CREATE OR REPLACE TEMP VIEW newest AS SELECT count(*) AS n FROM t")
+    assert query(temporary, "SELECT * FROM newest") == [(2,)]
+    assert ("", "newest", True) in query(temporary, "SHOW VIEWS")
+    temporary.sql("DROP VIEW newest")
+    with pytest.raises(InvalidRequest, match="newest"):
+        temporary.sql("SELECT * FROM newest").collect()
+    temporary.sql("DROP VIEW IF EXISTS newest")
+    with pytest.raises(InvalidRequest, match="there is no view newest"):
+        temporary.sql("DROP VIEW newest")
+
+
+def test_sparks_copy_of_a_temporary_view_shows_a_version(
+    temporary: txlake.Lake, spark: SparkSession
+) -> None:
+    elsewhere(temporary, "UPDATE t SET v = 9 WHERE id = 2")
+    assert rows(spark.table("newest")) == [(2, 2)]
+    with pytest.raises(Conflict, match="A DataFrame shows version 1"):
+        temporary.write(spark.table("newest"), "u", mode="append")
+
+
+def test_a_view_of_the_lake_is_everybodys(t: txlake.Lake) -> None:
+    t.sql("CREATE DATABASE sales; CREATE VIEW sales.big AS SELECT id, v FROM default.t WHERE v > 1")
+    t.sql(
+        "CREATE VIEW sales.bigger (key COMMENT 'a key') COMMENT 'the largest' AS SELECT id FROM big"
+    )
+    with t.session() as other:
+        other.sql("INSERT INTO t VALUES (3, 3)")
+        assert query(other, "SELECT * FROM sales.bigger") == [(2,), (3,)]
+        other.sql("USE sales")
+        assert query(other, "SELECT b.key FROM bigger b JOIN big ON big.id = b.key") == [(2,), (3,)]
+        assert query(other, "SHOW VIEWS LIKE 'big*'") == [
+            ("sales", "big", False),
+            ("sales", "bigger", False),
+        ]
+    assert query(t, "DESCRIBE sales.bigger") == [("key", "int", "a key")]
+    assert ("Type", "VIEW", "") in query(t, "DESCRIBE EXTENDED sales.bigger")
+    assert query(t, "SHOW COLUMNS IN sales.big") == [("id",), ("v",)]
+    [(text,)] = query(t, "SHOW CREATE TABLE sales.bigger")
+    assert isinstance(text, str)
+    t.sql("DROP VIEW sales.bigger")
+    t.sql(text)
+    assert rows(t.read("sales.bigger", where="key > 2")) == [(3,)]
+    assert query(t, "SHOW TABLES IN sales") == []
+
+
+def test_a_view_is_changed_renamed_and_dropped(t: txlake.Lake) -> None:
+    t.sql("CREATE VIEW w AS SELECT id FROM t")
+    t.sql("CREATE VIEW IF NOT EXISTS w AS SELECT v FROM t")
+    assert t.read("w").columns == ["id"]
+    with pytest.raises(InvalidRequest, match="view w exists already; use IF NOT EXISTS"):
+        t.sql("CREATE VIEW w AS SELECT v FROM t")
+    t.sql("CREATE OR REPLACE VIEW w AS SELECT v FROM t")
+    assert t.read("w").columns == ["v"]
+    t.sql("ALTER VIEW w AS SELECT max(id) AS m FROM t; ALTER VIEW w RENAME TO x")
+    assert query(t, "SELECT m FROM x") == [(2,)]
+    for text in ("DROP VIEW w", "ALTER VIEW w AS SELECT 1 AS a", "ALTER VIEW w RENAME TO y"):
+        with pytest.raises(InvalidRequest, match="view w"):
+            t.sql(text)
+    t.sql("DROP VIEW x")
+    assert query(t, "SHOW VIEWS IN default LIKE 'x'") == []
+
+
+def test_tables_and_views_have_names_of_their_own(t: txlake.Lake) -> None:
+    t.sql("CREATE VIEW w AS SELECT * FROM t")
+    for text in (
+        "CREATE TABLE w (id INT)",
+        "CREATE TABLE w AS SELECT 1 AS a",
+        "ALTER TABLE t RENAME TO w",
+        "CREATE VIEW t AS SELECT 1 AS a",
+        "CREATE OR REPLACE VIEW t AS SELECT 1 AS a",
+        "ALTER VIEW w RENAME TO t",
+        "DROP VIEW t",
+        "DROP TABLE w",
+        "INSERT INTO w VALUES (1, 1)",
+        "DELETE FROM w",
+        "OPTIMIZE w",
+        "SELECT * FROM w VERSION AS OF 1",
+    ):
+        with pytest.raises(InvalidRequest, match=r"\b[wt]\b is a (table|view)"):
+            t.sql(text)
+    with pytest.raises(InvalidRequest, match="is a view"):
+        t.write(t.read("t"), "w", mode="append")
+    assert query(t, "SELECT id FROM w") == [(1,), (2,)]
+    t.sql("CREATE DATABASE d; CREATE VIEW d.v AS SELECT 1 AS a")
+    with pytest.raises(InvalidRequest, match="holds 1 table"):
+        t.sql("DROP DATABASE d")
+    t.sql("DROP DATABASE d CASCADE")
+    t.sql("CREATE DATABASE d")
+    assert query(t, "SHOW VIEWS IN d LIKE 'v'") == []
+
+
+def test_circles_are_refused(t: txlake.Lake) -> None:
+    t.sql("CREATE VIEW a AS SELECT * FROM t; CREATE VIEW b AS SELECT * FROM a")
+    for text in (
+        "CREATE OR REPLACE VIEW a AS SELECT * FROM b",
+        "ALTER VIEW a AS SELECT id, v FROM A",
+        "CREATE OR REPLACE VIEW a AS SELECT (SELECT max(id) FROM default.b) AS id",
+    ):
+        with pytest.raises(InvalidRequest, match="a circle"):
+            t.sql(text)
+    with pytest.raises(InvalidRequest, match="nowhere"):
+        t.sql("CREATE VIEW c AS SELECT * FROM nowhere")
+    with pytest.raises(InvalidRequest, match="column 'id' is there twice"):
+        t.sql("CREATE VIEW c AS SELECT x.id, y.id FROM t x, t y")
+    with pytest.raises(InvalidRequest, match="has 1 columns"):
+        t.sql("CREATE VIEW c (a) AS SELECT * FROM t")
+    assert query(t, "SELECT id FROM b") == [(1,), (2,)]
+
+
+def test_a_view_cannot_read_what_is_one_sessions_alone(
+    temporary: txlake.Lake, spark: SparkSession
+) -> None:
+    spark.range(1).createOrReplaceTempView("own")
+    try:
+        for name in ("own", "newest"):
+            with pytest.raises(InvalidRequest, match=f"can't read {name}, a temporary view"):
+                temporary.sql(f"CREATE VIEW w AS SELECT * FROM {name}")
+    finally:
+        spark.catalog.dropTempView("own")
+
+
+def test_a_view_reads_one_instant_and_its_rows_count(t: txlake.Lake) -> None:
+    t.sql(
+        "CREATE TABLE u (id INT);"
+        "CREATE VIEW w AS SELECT t.id FROM t LEFT ANTI JOIN u ON t.id = u.id"
+    )
+    tx = t.begin(isolation="serializable")
+    assert query(tx, "SELECT * FROM w") == [(1,), (2,)]
+    elsewhere(t, "INSERT INTO u VALUES (1)")
+    assert query(tx, "SELECT * FROM w") == [(1,), (2,)]
+    tx.sql("INSERT INTO t SELECT id + 10, 0 FROM w")
+    with pytest.raises(Conflict):
+        tx.commit()
+
+
+def test_who_reads_a_view_holds_a_lock_on_it_and_on_what_it_reads(t: txlake.Lake) -> None:
+    t.sql("CREATE VIEW w AS SELECT * FROM t")
+    tx = t.begin()
+    tx.sql("SELECT * FROM w").collect()
+    with t.session() as other:
+        other.sql("SET LOCK_TIMEOUT 0")
+        for text, what in (
+            ("DROP VIEW w", "view default.w"),
+            ("CREATE OR REPLACE VIEW w AS SELECT 1 AS a", "view default.w"),
+            ("ALTER VIEW w RENAME TO x", "view default.w"),
+            ("DROP TABLE t", "table default.t"),
+        ):
+            with pytest.raises(LockTimeout, match=what):
+                other.sql(text)
+        assert query(other, "SELECT id FROM w") == [(1,), (2,)]
+        tx.rollback()
+        other.sql("DROP VIEW w")
+
+
+@pytest.mark.parametrize(
+    "text", ["CREATE VIEW x AS SELECT 1 AS a", "DROP VIEW w", "ALTER VIEW w AS SELECT 1 AS a"]
+)
+def test_views_are_changed_beside_transactions(t: txlake.Lake, text: str) -> None:
+    t.sql("CREATE VIEW w AS SELECT * FROM t")
+    tx = t.begin()
+    with pytest.raises(InvalidRequest, match="can't run in a transaction"):
+        tx.sql(text)
+    assert query(t, "SHOW VIEWS LIKE '[wx]'") == query(t, "SHOW VIEWS LIKE 'w'")
+
+
+def test_two_sessions_make_one_view(t: txlake.Lake) -> None:
+    with t.session() as other:
+        t.sql("CREATE VIEW w AS SELECT id FROM t")
+        with pytest.raises(InvalidRequest, match="exists already"):
+            other.sql("CREATE VIEW w AS SELECT v FROM t")
+    assert t.read("w").columns == ["id"]

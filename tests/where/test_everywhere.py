@@ -284,6 +284,25 @@ def test_a_transaction_is_all_or_nothing(t: txlake.Lake) -> None:
     assert len(ids(t)) == 103
 
 
+def test_stale_rows_are_not_written(t: txlake.Lake) -> None:
+    """Plans are Spark's: what they show is found in them wherever Spark runs."""
+    t.sql("CREATE TABLE u (id BIGINT)")
+    shown = t.read("t").where("id < 5").select("id")
+    t.read("t").createOrReplaceTempView("txlake_shown")
+    t.sql("CREATE OR REPLACE TEMP VIEW fresh AS SELECT id FROM t WHERE id < 2")
+    t.write(shown, "u", mode="append")
+    with t.session() as other:
+        other.sql("UPDATE t SET v = 'new' WHERE id = 1")
+    for write in (
+        lambda: t.write(shown, "u", mode="append"),
+        lambda: t.sql("INSERT INTO u SELECT id FROM txlake_shown"),
+    ):
+        with pytest.raises(Conflict, match=r"A DataFrame shows version \d+ of default\.t"):
+            write()
+    t.sql("INSERT INTO u SELECT id + 10 FROM fresh")
+    assert sorted(row.id for row in t.read("u").collect()) == [0, 1, 2, 3, 4, 10, 11]
+
+
 def test_conflicts_are_found(t: txlake.Lake) -> None:
     def both(ours: str, theirs: str) -> None:
         tx = t.begin()

@@ -348,16 +348,30 @@ CASES: tuple[Case, ...] = (
     ),
     *(
         case(
-            f"granularity table: a change against a {operation} that read another table",
+            f"granularity table: a change against a {operation} that read the table",
             ours(**UPDATE_A),
             winner(added=(IN_2,), operation=operation),
+            all_levels="table_changed_by_both",
             granularity=Granularity.TABLE,
         )
         for operation in ("WRITE", "COPY INTO", "STREAMING UPDATE")
     ),
     case(
+        "granularity table: a change against an append that read another table",
+        ours(**UPDATE_A),
+        winner(added=(IN_2,), is_blind_append=True, reads_elsewhere=frozenset({"other"})),
+        granularity=Granularity.TABLE,
+    ),
+    case(
+        "granularity table: an append that read the table against a change",
+        ours(reads=(read("p = '2'"),)),
+        winner(added=(IN_1,), removed=(gone(A),)),
+        all_levels="table_changed_by_both",
+        granularity=Granularity.TABLE,
+    ),
+    case(
         "granularity table: an append from another table against a change",
-        ours(reads_elsewhere=True),
+        ours(reads_elsewhere=frozenset({"other"})),
         winner(added=(IN_2,), removed=(gone(A),)),
         granularity=Granularity.TABLE,
     ),
@@ -418,6 +432,19 @@ CASES: tuple[Case, ...] = (
         ours(**UPDATE_A),
         winner(added=(IN_1,), is_blind_append=True),
         serializable="rows_added",
+    ),
+    case(
+        "an update against an append of what another table had",
+        ours(**UPDATE_A, writes_elsewhere=frozenset({"third"})),
+        winner(added=(IN_1,), is_blind_append=True, reads_elsewhere=frozenset({"other"})),
+        serializable="rows_added",
+    ),
+    case(
+        "an update against an append of what another table had, which ours changes too",
+        ours(**UPDATE_A, writes_elsewhere=frozenset({"other"})),
+        winner(added=(IN_1,), is_blind_append=True, reads_elsewhere=frozenset({"other"})),
+        serializable="rows_added",
+        write_serializable="rows_added",
     ),
     case(
         "an update against an append that read",

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from tests.transaction.committing import append, begin, info_at
 from tests.transaction.log_of import LogOf, add, metadata, vector
 from txlake.conflict.footprint import ReadKind
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
+from txlake.conflict.winner import READS_ELSEWHERE
 from txlake.errors import (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
@@ -123,13 +125,32 @@ def test_who_read_anything_is_not_blind(kind: ReadKind) -> None:
     assert info_at(table, 1)["isBlindAppend"] is False
 
 
-def test_who_read_another_table_is_not_blind() -> None:
+def test_who_read_another_table_is_blind_to_this_one_and_says_what_it_read() -> None:
     table = LogOf().create()
+    staging = LogOf()
+    creator = begin(staging)
+    stage(creator, replace(metadata(), id="staging"), add("s"))
+    creator.commit()
+    read, unread = begin(staging), begin(LogOf().create())
+    read.read()
     transaction = begin(table)
-    transaction.read_elsewhere()
+    transaction.read_elsewhere([read, unread])
     stage(transaction, add("b"))
     transaction.commit()
-    assert info_at(table, 1)["isBlindAppend"] is False
+    info = info_at(table, 1)
+    assert info["isBlindAppend"] is True
+    assert info["tags"] == {READS_ELSEWHERE: '["staging"]'}
+
+
+def test_what_is_no_blind_append_doesnt_say_what_it_read_elsewhere() -> None:
+    table, other = LogOf().create(add("a")), begin(LogOf().create(add("s")))
+    other.read()
+    transaction = begin(table)
+    transaction.read()
+    transaction.read_elsewhere([other])
+    stage(transaction, add("b"))
+    transaction.commit()
+    assert "tags" not in info_at(table, 1)
 
 
 def test_an_append_with_an_application_id_is_blind() -> None:

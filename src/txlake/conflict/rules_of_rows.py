@@ -43,7 +43,7 @@ def table_changed_by_both(
     """With granularity `table`, neither only adds rows without having read the table."""
     if context.granularity is not Granularity.TABLE:
         return None
-    if winner.is_append or footprint.is_append or footprint.is_empty:
+    if winner.is_blind_append or footprint.is_blind_append or footprint.is_empty:
         return None
     return conflicted(
         UpdateConflict,
@@ -89,7 +89,7 @@ def rows_added(footprint: Footprint, winner: Winner, context: Context) -> Confli
     kinds = [ReadKind.GUARD]
     if context.level is Level.SERIALIZABLE or (
         context.level is Level.WRITE_SERIALIZABLE
-        and (not winner.is_blind_append or footprint.metadata is not None)
+        and (footprint.metadata is not None or not footprint.may_come_before(winner))
     ):
         kinds.append(ReadKind.FOR_WRITE)
     changes = context.changes_of(winner)

@@ -20,7 +20,7 @@ from txlake.conflict.granularity import Granularity, coarsest, parse_granularity
 from txlake.conflict.levels import Level, parse_level, strictest
 from txlake.errors import Conflict, CorruptTable, InvalidRequest, OutcomeUnknown, TxlakeError
 from txlake.log.snapshot import Snapshot
-from txlake.ports import DroppedTable, NameChange, System
+from txlake.ports import DroppedTable, NameChange, NewTable, System
 from txlake.session.engine import Engine, Handle
 from txlake.spark.probe import SparkProbe
 from txlake.spark.work import Work
@@ -381,8 +381,7 @@ class Transaction:
         if paths:
             [key] = paths
             self.require_alive()
-            if any(other.has_read for url, other in self._tables.items() if url != key):
-                written[key].read_elsewhere()
+            written[key].read_elsewhere(one for url, one in self._tables.items() if url != key)
             written[key].commit(user_metadata=told, probe=self._probe(key))
             return None
         catalog = self.engine.catalog
@@ -421,6 +420,7 @@ class Transaction:
             txn_id=self.id,
             beside=list(self._tables.values()),
             names_change=bool(self._names.changes),
+            names_go=not all(isinstance(one, NewTable) for one in self._names.changes),
             user_metadata=user_metadata,
             probe=self._probe(key),
         )

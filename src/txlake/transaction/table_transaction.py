@@ -73,7 +73,7 @@ class TableTransaction:
         self._read_files: set[str] = set()
         self._read_app_ids: set[str] = set()
         self._read_domains: set[str] = set()
-        self._read_elsewhere = False
+        self._read_elsewhere: set[str] = set()
         self._now = Token()
         self._view = self.base
         self._is_done = False
@@ -95,6 +95,12 @@ class TableTransaction:
         return any(file.data_change for file in staged.added_files) or any(
             file.data_change for file in staged.removed_files
         )
+
+    @property
+    def table_ids(self) -> frozenset[str]:
+        """The table's id as its metadata has it; two where this transaction replaces the table."""
+        known = (one for one in (self.base, self._view) if one.has_metadata)
+        return frozenset(one.metadata.id for one in known)
 
     @property
     def has_read(self) -> bool:
@@ -175,9 +181,9 @@ class TableTransaction:
         """Notes files, paths as in the log, that were read without a predicate."""
         self._read_files.update(paths)
 
-    def read_elsewhere(self) -> None:
-        """Notes that the transaction read another table: it is no blind append then."""
-        self._read_elsewhere = True
+    def read_elsewhere(self, others: Iterable[TableTransaction]) -> None:
+        """Notes which of its parts on other tables the transaction read; the commit tells of it."""
+        self._read_elsewhere.update(*(one.table_ids for one in others if one.has_read))
 
     def app_version(self, app_id: str) -> int | None:
         """The newest version that the application has written; the commit depends on it."""
@@ -243,6 +249,7 @@ class TableTransaction:
         txn_id: str,
         beside: Collection[TableTransaction] = (),
         names_change: bool = False,
+        names_go: bool = False,
         user_metadata: str | None = None,
         user: str | None = None,
         probe: RowProbe | None = None,
@@ -251,14 +258,18 @@ class TableTransaction:
 
         `beside` are the transaction's parts on other tables, which become true at the same instant
         as this one, and `names_change` says whether names of tables do: what was read here has to
-        hold then, though nothing changes here. `probe` looks at rows that the driver can't judge.
+        hold then, though nothing changes here. `names_go`: whether tables are dropped or
+        renamed. `probe` looks at rows that the driver can't judge.
         """
         self._require_open()
         self._is_done = True
         others = [one for one in beside if one is not self]
+        self.read_elsewhere(others)
+        written = (one.table_ids for one in others if one.has_changes)
         footprint = replace(
             self._footprint(),
-            reads_elsewhere=self._read_elsewhere or any(one.has_read for one in others),
+            reads_elsewhere=frozenset(self._read_elsewhere),
+            writes_elsewhere=None if names_go else frozenset[str]().union(*written),
             changes_elsewhere=names_change or any(one.has_changes for one in others),
         )
         changes_data = footprint.changes_data or any(one.changes_data for one in others)
@@ -270,6 +281,7 @@ class TableTransaction:
             metrics=metrics,
             level=level,
             is_blind_append=footprint.is_blind_append,
+            reads_elsewhere=footprint.reads_elsewhere,
             read_version=self.base.version,
             txn_id=txn_id,
             tags=self._now.tags,
@@ -316,7 +328,6 @@ class TableTransaction:
             read_files=frozenset(self._read_files),
             read_app_ids=frozenset(self._read_app_ids),
             read_domains=frozenset(self._read_domains),
-            reads_elsewhere=self._read_elsewhere,
             added=staged.added_files,
             removed=staged.removed_files,
             metadata=staged.metadata,

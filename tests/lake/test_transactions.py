@@ -157,6 +157,29 @@ def test_savepoints_undo_a_part(t: txlake.Lake) -> None:
     assert number(t, "SELECT count(*) FROM t") == 3
 
 
+@pytest.mark.parametrize(
+    ("isolation", "error"),
+    [
+        ("snapshot", None),
+        ("write_serializable", None),
+        ("serializable", SerializableIsolationViolation),
+    ],
+)
+def test_what_an_undone_statement_read_counts_under_serializable(
+    t: txlake.Lake, isolation: str, error: type[Conflict] | None
+) -> None:
+    tx = t.begin(isolation=isolation)
+    tx.sql("INSERT INTO t VALUES (3, 3); SAVEPOINT a; UPDATE t SET id = 9 WHERE p = 1")
+    tx.sql("ROLLBACK TO a")
+    t.sql("DELETE FROM t WHERE p = 1")
+    if error is None:
+        tx.commit()
+        assert query(t, "SELECT id FROM t") == [(2,), (3,)]
+        return
+    with pytest.raises(error):
+        tx.commit()
+
+
 def test_sessions_have_transactions_of_their_own(t: txlake.Lake) -> None:
     with t.session() as other:
         t.sql("BEGIN; INSERT INTO t VALUES (3, 3)")

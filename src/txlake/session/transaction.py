@@ -256,7 +256,7 @@ class Transaction:
         self.require_active()
         staged = self._tables.get(handle.key)
         if staged is not None:
-            staged.rollback_to(None)
+            staged.take_back()
 
     def forget(self, handle: Handle) -> None:
         """Takes a path table out of the transaction: it is read as a table of the lake next."""
@@ -305,7 +305,7 @@ class Transaction:
         self._marks.append(_Mark(name, tokens, len(self._effects), self._names))
 
     def rollback_to(self, name: str) -> None:
-        """Undoes what was staged since the savepoint; what was read stays read."""
+        """Undoes what was staged since the savepoint; what was read counts as a SELECT's rows."""
         self.require_active()
         place = self._place_of(name)
         mark = self._marks[place]

@@ -41,11 +41,12 @@ class _Statement:
 class Token:
     """A savepoint of a table's part of a transaction: its staged changes at that moment.
 
-    `reads` is how much had been read then.
+    `reads` is how much had been read then, `app_ids` the application ids that it depended on.
     """
 
     staged: Staged = field(default_factory=Staged)
     reads: int = 0
+    app_ids: frozenset[str] = frozenset()
     statements: tuple[_Statement, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
 
@@ -72,6 +73,7 @@ class TableTransaction:
         self._reads: list[Read] = []
         self._read_files: set[str] = set()
         self._read_app_ids: set[str] = set()
+        self._undone_app_ids: set[str] = set()
         self._read_domains: set[str] = set()
         self._read_elsewhere: set[str] = set()
         self._now = Token()
@@ -232,15 +234,27 @@ class TableTransaction:
 
     def savepoint(self) -> Token:
         """This moment, to go back to."""
-        return replace(self._now, reads=len(self._reads))
+        return replace(self._now, reads=len(self._reads), app_ids=frozenset(self._read_app_ids))
 
     def rollback_to(self, token: Token | None) -> None:
-        """Goes back to a moment, None for the beginning; what was read stays read."""
+        """Goes back to a moment, None for the beginning.
+
+        No write depends any more on what was read since: it counts as a SELECT of those rows does.
+        """
+        self.take_back(token)
+        kept = self._now.reads
+        undone = (replace(read, kind=ReadKind.PLAIN) for read in self._reads[kept:])
+        self._reads = [*self._reads[:kept], *undone]
+        self._undone_app_ids |= self._read_app_ids - self._now.app_ids
+        self._read_app_ids = set(self._now.app_ids)
+
+    def take_back(self, token: Token | None = None) -> None:
+        """Takes back what was staged since a moment; what was read stays read for a write."""
         self._require_open()
         self._now = Token() if token is None else token
         kept = self._now.reads
-        undone = (replace(read, takes_all=False) for read in self._reads[kept:])
-        self._reads = [*self._reads[:kept], *undone]
+        still_read = (replace(read, takes_all=False) for read in self._reads[kept:])
+        self._reads = [*self._reads[:kept], *still_read]
         self._view = self.base.apply(self._now.staged.actions)
 
     def proposal(
@@ -322,11 +336,12 @@ class TableTransaction:
 
     def _footprint(self) -> Footprint:
         staged = self._now.staged
+        undone = self._undone_app_ids if self.level is Level.SERIALIZABLE else set()
         footprint = Footprint(
             read_version=self.base.version,
             reads=tuple(self._reads),
             read_files=frozenset(self._read_files),
-            read_app_ids=frozenset(self._read_app_ids),
+            read_app_ids=frozenset(self._read_app_ids | undone),
             read_domains=frozenset(self._read_domains),
             added=staged.added_files,
             removed=staged.removed_files,
@@ -339,7 +354,7 @@ class TableTransaction:
         removes_rows = any(file.data_change for file in footprint.removed)
         if removes_rows and not _reads_for_writes(footprint):
             # Who takes rows away and didn't say what for, may have looked at anything.
-            footprint = replace(footprint, reads=(*footprint.reads, Read()))
+            footprint = replace(footprint, reads=(*footprint.reads, Read(is_assumed=True)))
         live = self.base.files
         relisted = frozenset(file.path for file in footprint.added if file.key in live)
         return replace(footprint, read_files=footprint.read_files | relisted)

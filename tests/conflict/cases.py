@@ -637,6 +637,28 @@ CASES: tuple[Case, ...] = (
         snapshot="rows_deleted_by_both",
     ),
     case(
+        "who takes all that it read, from a file of which the other took rows",
+        ours(reads=(replaced(read("p = '1'"), takes_all=True),), removed=(gone(A),)),
+        winner(removed=(gone(A),)),
+        serializable="rows_deleted",
+        write_serializable="rows_deleted",
+        snapshot="rows_deleted_by_both",
+        granularity=Granularity.FILE,
+    ),
+    case(
+        "who takes rows and said nothing of reads, against the same file",
+        ours(reads=(replaced(read(), is_assumed=True),), removed=(gone(A),)),
+        winner(removed=(gone(A),)),
+        all_levels="rows_deleted_by_both",
+    ),
+    case(
+        "who takes rows and said nothing of reads, against another file",
+        ours(reads=(replaced(read(), is_assumed=True),), removed=(gone(A),)),
+        winner(removed=(gone(B),)),
+        serializable="rows_deleted",
+        write_serializable="rows_deleted",
+    ),
+    case(
         "an update that takes all it read, files being the grain",
         ours(**{**UPDATE_A, "reads": (replaced(read("id = 5"), takes_all=True),)}),
         winner(removed=(gone(A),)),

@@ -214,6 +214,23 @@ def test_an_insert_of_rows_of_another_table_aborts_who_changes_that_one_too(
     assert lost.value.evidence.table == "default.checking"
 
 
+@pytest.mark.parametrize(("changes", "commits"), [("checking", True), ("savings.accounts", False)])
+def test_what_an_insert_into_a_path_table_read_elsewhere_counts_too(
+    bank: txlake.Lake, tmp_path: Path, changes: str, commits: bool
+) -> None:
+    place = f"delta.`{tmp_path / 'place'}`"
+    bank.sql(f"CREATE TABLE {place} (id BIGINT, amount BIGINT)")
+    bank.sql(f"INSERT INTO {place} VALUES (8, 8)")
+    tx = bank.begin()
+    tx.sql(f"INSERT INTO {changes} SELECT * FROM {place}")
+    bank.sql(f"INSERT INTO {place} SELECT * FROM savings.accounts")
+    if commits:
+        tx.commit()
+        return
+    with pytest.raises(ConcurrentAppendException):
+        tx.commit()
+
+
 def test_what_an_insert_read_elsewhere_stands_in_its_commit(bank: txlake.Lake) -> None:
     bank.sql("INSERT INTO checking SELECT id + 10, amount FROM savings.accounts")
     place = bank.table("checking").detail().collect()[0]

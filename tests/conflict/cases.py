@@ -348,16 +348,30 @@ CASES: tuple[Case, ...] = (
     ),
     *(
         case(
-            f"granularity table: a change against a {operation} that read another table",
+            f"granularity table: a change against a {operation} that read the table",
             ours(**UPDATE_A),
             winner(added=(IN_2,), operation=operation),
+            all_levels="table_changed_by_both",
             granularity=Granularity.TABLE,
         )
         for operation in ("WRITE", "COPY INTO", "STREAMING UPDATE")
     ),
     case(
+        "granularity table: a change against an append that read another table",
+        ours(**UPDATE_A),
+        winner(added=(IN_2,), is_blind_append=True, reads_elsewhere=frozenset({"other"})),
+        granularity=Granularity.TABLE,
+    ),
+    case(
+        "granularity table: an append that read the table against a change",
+        ours(reads=(read("p = '2'"),)),
+        winner(added=(IN_1,), removed=(gone(A),)),
+        all_levels="table_changed_by_both",
+        granularity=Granularity.TABLE,
+    ),
+    case(
         "granularity table: an append from another table against a change",
-        ours(reads_elsewhere=True),
+        ours(reads_elsewhere=frozenset({"other"})),
         winner(added=(IN_2,), removed=(gone(A),)),
         granularity=Granularity.TABLE,
     ),
@@ -418,6 +432,19 @@ CASES: tuple[Case, ...] = (
         ours(**UPDATE_A),
         winner(added=(IN_1,), is_blind_append=True),
         serializable="rows_added",
+    ),
+    case(
+        "an update against an append of what another table had",
+        ours(**UPDATE_A, writes_elsewhere=frozenset({"third"})),
+        winner(added=(IN_1,), is_blind_append=True, reads_elsewhere=frozenset({"other"})),
+        serializable="rows_added",
+    ),
+    case(
+        "an update against an append of what another table had, which ours changes too",
+        ours(**UPDATE_A, writes_elsewhere=frozenset({"other"})),
+        winner(added=(IN_1,), is_blind_append=True, reads_elsewhere=frozenset({"other"})),
+        serializable="rows_added",
+        write_serializable="rows_added",
     ),
     case(
         "an update against an append that read",
@@ -608,6 +635,28 @@ CASES: tuple[Case, ...] = (
         serializable="rows_deleted",
         write_serializable="rows_deleted",
         snapshot="rows_deleted_by_both",
+    ),
+    case(
+        "who takes all that it read, from a file of which the other took rows",
+        ours(reads=(replaced(read("p = '1'"), takes_all=True),), removed=(gone(A),)),
+        winner(removed=(gone(A),)),
+        serializable="rows_deleted",
+        write_serializable="rows_deleted",
+        snapshot="rows_deleted_by_both",
+        granularity=Granularity.FILE,
+    ),
+    case(
+        "who takes rows and said nothing of reads, against the same file",
+        ours(reads=(replaced(read(), is_assumed=True),), removed=(gone(A),)),
+        winner(removed=(gone(A),)),
+        all_levels="rows_deleted_by_both",
+    ),
+    case(
+        "who takes rows and said nothing of reads, against another file",
+        ours(reads=(replaced(read(), is_assumed=True),), removed=(gone(A),)),
+        winner(removed=(gone(B),)),
+        serializable="rows_deleted",
+        write_serializable="rows_deleted",
     ),
     case(
         "an update that takes all it read, files being the grain",

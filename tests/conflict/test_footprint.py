@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conflict.cases import NEW, A, D, add, domain, gone, metadata, read, vector
+from tests.conflict.cases import NEW, A, D, add, domain, gone, metadata, read, vector, winner
 from txlake.conflict.footprint import Footprint, ReadKind
-from txlake.conflict.winner import row_changes, summarise
+from txlake.conflict.winner import READS_ELSEWHERE, row_changes, summarise
 from txlake.log.snapshot import ROW_TRACKING_DOMAIN
 from txlake.protocol.actions import Action, CommitInfo, DomainMetadata, Protocol, Txn
 
@@ -26,7 +26,7 @@ def footprint(**parts: object) -> Footprint:
         ({"reads": (read(kind=ReadKind.PLAIN),)}, False),
         ({"reads": (read(files=False),)}, False),
         ({"read_files": frozenset({"a"})}, False),
-        ({"reads_elsewhere": True}, False),
+        ({"reads_elsewhere": frozenset({"other"})}, True),
         ({"removed": (gone(A),)}, False),
         ({"metadata": metadata()}, False),
         ({"protocol": Protocol(min_reader_version=1, min_writer_version=2)}, False),
@@ -36,6 +36,27 @@ def footprint(**parts: object) -> Footprint:
 )
 def test_blind_appends(parts: dict[str, object], blind: bool) -> None:
     assert footprint(**parts).is_blind_append is blind
+
+
+@pytest.mark.parametrize(
+    ("writes", "reads", "blind", "fits"),
+    [
+        (set(), set(), True, True),
+        (set(), {"staging"}, True, True),
+        ({"x"}, {"staging"}, True, True),
+        ({"x", "staging"}, {"y", "staging"}, True, False),
+        (None, {"staging"}, True, False),
+        (None, set(), True, True),
+        ({"x"}, set(), True, True),
+        (set(), set(), False, False),
+    ],
+)
+def test_who_fits_in_before_a_winner(
+    writes: set[str] | None, reads: set[str], blind: bool, fits: bool
+) -> None:
+    ours = footprint(writes_elsewhere=None if writes is None else frozenset(writes))
+    theirs = winner(is_blind_append=blind, reads_elsewhere=frozenset(reads))
+    assert ours.may_come_before(theirs) is fits
 
 
 def test_empty_and_changing_data() -> None:
@@ -66,6 +87,25 @@ def test_a_winner_is_blind_when_it_says_so_and_removes_nothing(
     info: dict[str, object], actions: list[Action], blind: bool
 ) -> None:
     assert summarise(1, [CommitInfo(info), *actions]).is_blind_append is blind
+
+
+@pytest.mark.parametrize(
+    ("tags", "blind", "tables"),
+    [
+        (None, True, set()),
+        ({"other": "x"}, True, set()),
+        ({READS_ELSEWHERE: '["a","b"]'}, True, {"a", "b"}),
+        ({READS_ELSEWHERE: '["a",2]'}, False, set()),
+        ({READS_ELSEWHERE: "a"}, False, set()),
+        ({READS_ELSEWHERE: ["a"]}, False, set()),
+    ],
+)
+def test_what_a_winner_says_that_it_read_elsewhere(
+    tags: object, blind: bool, tables: set[str]
+) -> None:
+    found = summarise(1, [CommitInfo({"isBlindAppend": True, "tags": tags}), NEW])
+    assert found.is_blind_append is blind
+    assert found.reads_elsewhere == tables
 
 
 def test_a_winner_without_a_commit_info() -> None:

@@ -8,14 +8,16 @@ A table of these has the columns `k STRING, v BIGINT, list ARRAY<BIGINT>`. A lis
   the table's log; while a run is recorded they are sorted, and `in_order` puts them right.
 
 A statement that reads for its writes is an `INSERT ... SELECT` of the list into rows of the
-transaction's own (k is seen:NUMBER), where what it saw is read afterwards.
+transaction's own (k is seen:NUMBER), in the same table or in another one. What it saw is read there
+afterwards: in another table once it is committed, as the transaction reads nothing of that table.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -126,18 +128,26 @@ def carried_out(
     recorder.began(plan.accesses, plan.level)
     transaction: Held | None = None
     done: list[Access] = []
+    later: list[tuple[int, Callable[[], list[int]]]] = []
     try:
         if not plan.alone:
             transaction = client.begin(plan.level)
         for kind, key, element in plan.accesses:
             yield
             name, _, k = key.partition(".")
-            statements = _Statements(client, transaction, places[name], k, plan.number)
+            into = _own_rows(plan, tables, name)
+            statements = _Statements(client, transaction, places[name], k, plan.number, into)
             match kind:
                 case "r":
                     done.append((kind, key, statements.select()))
                 case "rfw":
-                    done.append((kind, key, statements.insert_select(len(done))))
+                    own = statements.insert_select(len(done))
+                    if into == places[name]:
+                        done.append((kind, key, statements.seen(own)))
+                    else:
+                        afterwards = replace(statements, transaction=None)
+                        later.append((len(done), partial(afterwards.seen, own)))
+                        done.append((kind, key, None))
                 case _:
                     statements.add(element)
                     done.append((kind, key, element))
@@ -150,7 +160,20 @@ def carried_out(
     except OutcomeUnknown:
         recorder.unknown()
     else:
-        recorder.committed(done)
+        try:
+            for place, seen in later:
+                kind, key, _ = done[place]
+                done[place] = (kind, key, seen())
+        except Unavailable:
+            recorder.unknown()  # what it saw is
+        else:
+            recorder.committed(done)
+
+
+def _own_rows(plan: Plan, tables: Sequence[Table], name: str) -> str:
+    """Which table takes what the plan reads of this one: for even numbers another, if there is."""
+    found = [table.sql for table in tables if (table.name == name) == bool(plan.number % 2)]
+    return found[0] if found else tables[0].sql
 
 
 @dataclass(frozen=True)
@@ -160,6 +183,7 @@ class _Statements:
     table: str
     k: str
     number: int
+    into: str
 
     def _rows(self, sql: str) -> Sequence[Mapping[str, Any]]:
         return self.client.rows(self.transaction, sql)
@@ -182,13 +206,17 @@ class _Statements:
                 "ON t.k = s.k WHEN MATCHED THEN UPDATE SET list = array_append(t.list, s.v)"
             )
 
-    def insert_select(self, place: int) -> list[int]:
+    def insert_select(self, place: int) -> str:
+        """The key of the rows that have what it read."""
         own = f"seen:{self.number}:{place}"
         self._rows(
-            f"INSERT INTO {self.table} SELECT '{own}', v, list FROM {self.table} "
+            f"INSERT INTO {self.into} SELECT '{own}', v, list FROM {self.table} "
             f"WHERE k = '{self.k}'"
         )
-        rows = self._rows(f"SELECT v, list FROM {self.table} WHERE k = '{own}'")
+        return own
+
+    def seen(self, own: str) -> list[int]:
+        rows = self._rows(f"SELECT v, list FROM {self.into} WHERE k = '{own}'")
         if self.k in IN_A_ROW:
             return _elements(rows)
         return sorted(row["v"] for row in rows)

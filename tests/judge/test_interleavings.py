@@ -24,6 +24,7 @@ from tests.judge.programs import (
 )
 from tests.judge.recorder import Recorder, Ticks
 from txlake.conflict import rules
+from txlake.conflict.footprint import Footprint
 from txlake.transaction import following
 
 WRITE_SERIALIZABLE = "write-serializable"
@@ -191,22 +192,32 @@ def test_without_a_rule_the_level_does_not_hold(
 # What a blind append costs WriteSerializable
 
 
-def missing_a_blind_append(run: Run, level: str) -> None:
+OF_VALUES: Sequence[Access] = [("insert", "a.p", 2)]
+OF_ANOTHER_TABLE: Sequence[Access] = [("rfw", "b.x", None), ("insert", "a.p", 2)]
+
+
+def missing_a_blind_append(run: Run, level: str, appended: Sequence[Access] = OF_VALUES) -> None:
     """One misses a blind append to p; a third sees it, and not the first one's write."""
     first = run.transaction(0, Plan(1, level, [("rfw", "a.p", None), ("append", "a.x", 1)]))
     for _ in range(3):
         next(first)  # up to its COMMIT
-    blind = Plan(2, level, [("insert", "a.p", 2)])
+    blind = Plan(2, level, appended)
     third = Plan(3, level, [("rfw", "a.p", None), ("rfw", "a.x", None), ("insert", "a.q", 3)])
     for one in (run.transaction(1, blind), run.transaction(2, third), first):
         for _ in one:
             pass
 
 
-@pytest.mark.parametrize("by_place", [False, True], ids=["catalog", "path"])
-def test_a_blind_append_is_beside_the_order_of_writes(tmp_path: Path, by_place: bool) -> None:
+@pytest.mark.parametrize(
+    ("appended", "by_place"),
+    [(OF_VALUES, False), (OF_VALUES, True), (OF_ANOTHER_TABLE, False)],
+    ids=["catalog", "path", "of another table"],
+)
+def test_a_blind_append_is_beside_the_order_of_writes(
+    tmp_path: Path, appended: Sequence[Access], by_place: bool
+) -> None:
     run = Run(tmp_path, by_place=by_place)
-    missing_a_blind_append(run, WRITE_SERIALIZABLE)
+    missing_a_blind_append(run, WRITE_SERIALIZABLE, appended)
     verdict = judged(run.ended())
     assert verdict.failed == 0
     # Delta exempts blind appends; so nobody can say which of the three writes was first.
@@ -214,9 +225,32 @@ def test_a_blind_append_is_beside_the_order_of_writes(tmp_path: Path, by_place: 
     assert verdict.levels["promised"], verdict.explain("promised")
 
 
-def test_serializable_exempts_no_blind_append(tmp_path: Path) -> None:
+@pytest.mark.parametrize("appended", [OF_VALUES, OF_ANOTHER_TABLE], ids=["values", "select"])
+def test_serializable_exempts_no_blind_append(tmp_path: Path, appended: Sequence[Access]) -> None:
     run = Run(tmp_path, by_place=False)
-    missing_a_blind_append(run, "serializable")
+    missing_a_blind_append(run, "serializable", appended)
     verdict = judged(run.ended())
     assert verdict.failed == 1
     assert verdict.levels["promised"], verdict.explain("promised")
+
+
+def test_who_changes_what_a_blind_append_had_read_may_not_miss_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def verdict(folder: str) -> Verdict:
+        run = Run(tmp_path / folder, by_place=False)
+        accesses: Sequence[Access] = [("rfw", "a.p", None), ("append", "b.x", 1)]
+        first = run.transaction(0, Plan(1, WRITE_SERIALIZABLE, accesses))
+        for _ in range(3):
+            next(first)  # up to its COMMIT
+        for one in (run.transaction(1, Plan(2, WRITE_SERIALIZABLE, OF_ANOTHER_TABLE)), first):
+            for _ in one:
+                pass
+        return judged(run.ended())
+
+    kept = verdict("kept")
+    assert (kept.failed, kept.levels["promised"]) == (1, True), kept.explain("promised")
+    monkeypatch.setattr(Footprint, "may_come_before", lambda _, winner: winner.is_blind_append)
+    without = verdict("without")
+    assert (without.failed, without.levels["promised"]) == (0, False)
+    assert "write-skew" in without.anomalies["promised"]

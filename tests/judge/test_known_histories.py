@@ -6,7 +6,7 @@ of them was; lists start empty.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -335,6 +335,65 @@ def test_a_snapshot_transaction_may_still_not_lose_an_update() -> None:
     )
     assert verdict.levels["promised"] is False
     assert "lost-update" in verdict.anomalies["promised"]
+
+
+# Beside blind appends
+
+
+BESIDE = "write-serializable-beside-appends"
+MISSED = t(rfw("t.p"), append("t.x", 1))
+SAW = t(rfw("t.p", 2), rfw("t.x"), insert("t.q", 3))
+END = t(r("t.p", 2), r("t.x", 1))
+
+
+@pytest.mark.parametrize(
+    ("appended", "holds"),
+    [
+        (t(insert("t.p", 2)), True),
+        (t(rfw("s.p"), insert("t.p", 2)), True),
+        (t(append("s.x", 2), insert("t.p", 2)), True),
+        (t(rfw("t.r"), insert("t.p", 2)), False),
+        (t(r("t.r"), insert("t.p", 2)), False),
+        (t(append("t.y", 2), insert("t.p", 2)), False),
+        (t(rfw("t.r"), insert("t.p", 2), ended="info"), False),
+    ],
+)
+def test_an_append_is_blind_to_a_table_of_which_nothing_else_was_asked(
+    appended: T, holds: bool
+) -> None:
+    verdict = verdict_on(MISSED, appended, SAW, END)
+    assert not verdict.levels[WRITE_SERIALIZABLE]
+    assert verdict.levels[BESIDE] is holds, verdict.explain(BESIDE)
+
+
+def test_what_a_blind_append_had_read_still_counts() -> None:
+    late = t(rfw("s.x"), append("s.y", 1), insert("t.p", 2))
+    other = t(rfw("s.y"), append("s.x", 1))
+    verdict = verdict_on(late, other, t(r("s.x", 1), r("s.y", 1), r("t.p", 2)))
+    assert "G2-item" in verdict.anomalies[BESIDE]
+    late = t(rfw("s.x"), rfw("s.y", 1), insert("t.p", 2))
+    verdict = verdict_on(late, t(append("s.x", 1)), t(rfw("s.x", 1), append("s.y", 1)), END)
+    assert verdict.levels[BESIDE] is False
+
+
+@pytest.mark.parametrize(
+    ("level", "read", "holds"),
+    [
+        (WRITE_SERIALIZABLE, rfw, False),
+        (WRITE_SERIALIZABLE, r, True),
+        (SERIALIZABLE, r, False),
+        (SNAPSHOT, rfw, True),
+    ],
+)
+def test_of_two_blind_appends_each_may_not_miss_the_other(
+    level: str, read: Callable[[str], Access], holds: bool
+) -> None:
+    one = t(read("t.p"), insert("s.p", 1), level=level)
+    other = t(rfw("s.p"), insert("t.p", 2), level=WRITE_SERIALIZABLE)
+    end = t(r("s.p", 1), r("t.p", 2), level=SNAPSHOT)
+    verdict = verdict_on(one, other, end)
+    assert verdict.levels["promised"] is holds
+    assert ("write-skew" in verdict.anomalies["promised"]) is not holds
 
 
 # The order of time

@@ -135,34 +135,56 @@ def _snapshots(order: Sequence[int], transactions: Sequence[Transaction]) -> boo
 
 
 def write_serializable(transactions: Sequence[Transaction], *, strict: bool) -> bool:
-    return snapshot(transactions, strict=strict) and _writes_have_an_order(
-        transactions, strict=strict
-    )
-
-
-def _writes_have_an_order(transactions: Sequence[Transaction], *, strict: bool) -> bool:
     *others, last = transactions
-    some = [*(one for one in others if one.appends), last]
+    writers = [*(one for one in others if one.appends), last]
+    return snapshot(transactions, strict=strict) and _have_an_order(writers, strict=strict)
+
+
+def _have_an_order(transactions: Sequence[Transaction], *, strict: bool) -> bool:
+    last = transactions[-1]
     return any(
         serial(order, ["rfw"]) and last.reads_are(_end(order))
-        for order in orders(some, strict=strict)
+        for order in orders(transactions, strict=strict)
     )
 
 
 def beside_appends(transactions: Sequence[Transaction], *, strict: bool) -> bool:
-    """The writes have an order if blind appends, and what was seen of them, are left out."""
-    blind = {
-        (key, element)
-        for one in transactions
-        if not one.reads and {kind for kind, _, _ in one.appends} == {"insert"}
-        for _, key, element in one.appends
-    }
-    others = [
-        replace(one, reads=[_without(access, blind) for access in one.reads])
-        for one in transactions
-        if not blind.intersection((key, element) for _, key, element in one.appends)
+    """The writes have an order if blind appends, and what was seen of them, are left out.
+
+    And no two of them each missed what the other one wrote. A key is a table here.
+    """
+    *others, last = transactions
+    writers = [one for one in others if one.appends]
+    blind = {(key, n) for one in writers for _, key, n in _blind_appends(one)}
+    left = [
+        replace(
+            one,
+            reads=[_without(access, blind) for access in one.reads],
+            appends=[access for access in one.appends if access not in _blind_appends(one)],
+        )
+        for one in [*writers, last]
     ]
-    return snapshot(transactions, strict=strict) and _writes_have_an_order(others, strict=strict)
+    return (
+        snapshot(transactions, strict=strict)
+        and _have_an_order(left, strict=strict)
+        and not any(
+            _missed(one, other) and _missed(other, one)
+            for one, other in itertools.combinations(writers, 2)
+        )
+    )
+
+
+def _blind_appends(one: Transaction) -> list[Access]:
+    looked = {key for _, key, _ in one.reads}
+    return [access for access in one.appends if access[0] == "insert" and access[1] not in looked]
+
+
+def _missed(one: Transaction, other: Transaction) -> bool:
+    return any(
+        kind == "rfw" and key == changed and element not in seen
+        for kind, key, seen in one.reads
+        for _, changed, element in other.appends
+    )
 
 
 def _without(access: Access, left_out: set[tuple[str, int]]) -> Access:

@@ -110,6 +110,27 @@ CASES: dict[str, Case] = {
         ours=[gone(B1)],
         error=ConcurrentDeleteDeleteException,
     ),
+    "two removes of one file, and nothing read": Case(
+        files=[B1, C2],
+        theirs=[gone(B1)],
+        they_read=False,
+        ours=[gone(B1)],
+        error=ConcurrentDeleteDeleteException,
+    ),
+    "removes of two files, and nothing read": Case(
+        files=[B1, C2],
+        theirs=[gone(C2)],
+        they_read=False,
+        ours=[gone(B1)],
+        error=ConcurrentDeleteReadException,
+    ),
+    "a remove that another made beside one more, and nothing read": Case(
+        files=[B1, C2],
+        theirs=[gone(B1), gone(C2)],
+        they_read=False,
+        ours=[gone(B1)],
+        error=ConcurrentDeleteReadException,
+    ),
     "the whole table, an append and a remove": Case(
         files=[A1, C2],
         reads=[WHOLE],

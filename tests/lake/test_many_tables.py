@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -171,6 +172,74 @@ def test_blind_appends_to_what_was_selected(bank: txlake.Lake) -> None:
         else:
             with pytest.raises(error):
                 tx.commit()
+
+
+CLEAN = "DELETE FROM checking WHERE id > 1"
+
+
+@pytest.mark.parametrize(
+    ("ours", "commits"),
+    [
+        ([CLEAN], True),
+        ([CLEAN, "CREATE TABLE report AS SELECT * FROM checking"], True),
+        (["CREATE TABLE report AS SELECT * FROM checking"], True),
+        ([CLEAN, "INSERT INTO third VALUES (1)"], True),
+        ([CLEAN, "INSERT INTO savings.accounts VALUES (9, 9)"], False),
+        ([CLEAN, "DELETE FROM savings.accounts WHERE id = 3"], False),
+        ([CLEAN, "DROP TABLE third"], False),
+    ],
+)
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        "INSERT INTO checking SELECT id + 10, amount FROM savings.accounts",
+        "BEGIN; SELECT * FROM savings.accounts; INSERT INTO checking VALUES (11, 1); COMMIT",
+    ],
+)
+def test_an_insert_of_rows_of_another_table_aborts_who_changes_that_one_too(
+    bank: txlake.Lake, ours: list[str], commits: bool, theirs: str
+) -> None:
+    bank.sql("CREATE TABLE third (id BIGINT)")
+    tx = bank.begin()
+    for text in ours:
+        tx.sql(text)
+    with bank.session() as other:
+        other.sql(theirs)
+    if commits:
+        tx.commit()
+        return
+    with pytest.raises(ConcurrentAppendException) as lost:
+        tx.commit()
+    assert lost.value.evidence is not None
+    assert lost.value.evidence.table == "default.checking"
+
+
+@pytest.mark.parametrize(("changes", "commits"), [("checking", True), ("savings.accounts", False)])
+def test_what_an_insert_into_a_path_table_read_elsewhere_counts_too(
+    bank: txlake.Lake, tmp_path: Path, changes: str, commits: bool
+) -> None:
+    place = f"delta.`{tmp_path / 'place'}`"
+    bank.sql(f"CREATE TABLE {place} (id BIGINT, amount BIGINT)")
+    bank.sql(f"INSERT INTO {place} VALUES (8, 8)")
+    tx = bank.begin()
+    tx.sql(f"INSERT INTO {changes} SELECT * FROM {place}")
+    bank.sql(f"INSERT INTO {place} SELECT * FROM savings.accounts")
+    if commits:
+        tx.commit()
+        return
+    with pytest.raises(ConcurrentAppendException):
+        tx.commit()
+
+
+def test_what_an_insert_read_elsewhere_stands_in_its_commit(bank: txlake.Lake) -> None:
+    bank.sql("INSERT INTO checking SELECT id + 10, amount FROM savings.accounts")
+    place = bank.table("checking").detail().collect()[0]
+    source = bank.table("savings.accounts").detail().collect()[0]
+    info = bank.table("checking").history(1).collect()[0]
+    assert info.isBlindAppend
+    text = Path(place.location.removeprefix("file:")) / "_delta_log" / f"{info.version:020}.json"
+    [told] = [json.loads(line) for line in text.read_text().splitlines() if "commitInfo" in line]
+    assert told["commitInfo"]["tags"] == {"txlake.readsElsewhere": json.dumps([source.id])}
 
 
 # Two users, as the documentation of SERIALIZABLE and SNAPSHOT databases in Redshift has them.

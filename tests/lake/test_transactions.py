@@ -157,6 +157,29 @@ def test_savepoints_undo_a_part(t: txlake.Lake) -> None:
     assert number(t, "SELECT count(*) FROM t") == 3
 
 
+@pytest.mark.parametrize(
+    ("isolation", "error"),
+    [
+        ("snapshot", None),
+        ("write_serializable", None),
+        ("serializable", SerializableIsolationViolation),
+    ],
+)
+def test_what_an_undone_statement_read_counts_under_serializable(
+    t: txlake.Lake, isolation: str, error: type[Conflict] | None
+) -> None:
+    tx = t.begin(isolation=isolation)
+    tx.sql("INSERT INTO t VALUES (3, 3); SAVEPOINT a; UPDATE t SET id = 9 WHERE p = 1")
+    tx.sql("ROLLBACK TO a")
+    t.sql("DELETE FROM t WHERE p = 1")
+    if error is None:
+        tx.commit()
+        assert query(t, "SELECT id FROM t") == [(2,), (3,)]
+        return
+    with pytest.raises(error):
+        tx.commit()
+
+
 def test_sessions_have_transactions_of_their_own(t: txlake.Lake) -> None:
     with t.session() as other:
         t.sql("BEGIN; INSERT INTO t VALUES (3, 3)")
@@ -241,6 +264,11 @@ CASES: dict[str, tuple[str, str, dict[str, type[Conflict] | None]]] = {
         "INSERT INTO t VALUES (7, 2)",
         {N: None, W: None, S: None},
     ),
+    "delete, insert of matching rows of another table": (
+        "DELETE FROM t WHERE p = 1",
+        "INSERT INTO t SELECT id, 1 FROM staging",
+        {N: None, W: None, S: ConcurrentAppendException},
+    ),
     "delete, insert that read the table": (
         "DELETE FROM t WHERE p = 1",
         "INSERT INTO t SELECT id + 1, 1 FROM t",
@@ -298,6 +326,7 @@ CASES: dict[str, tuple[str, str, dict[str, type[Conflict] | None]]] = {
 def test_who_loses_to_whom(t: txlake.Lake, case: str, level: str) -> None:
     ours, theirs, outcomes = CASES[case]
     t.sql("INSERT INTO t VALUES (21, 9), (22, 9); INSERT INTO t VALUES (23, 9)")
+    t.sql("CREATE TABLE staging AS SELECT 8 AS id")
     tx = t.begin(isolation=level)
     tx.sql(ours)
     t.sql(theirs)
@@ -407,6 +436,36 @@ def test_the_lakes_granularity_counts_when_it_is_coarser(tmp_path: Path) -> None
         change_two_files(lake, "t")
     with pytest.raises(InvalidRequest, match="expected one of row, file, table"):
         txlake.connect(str(tmp_path), settings=txlake.Settings(conflict_granularity="rows"))
+
+
+OWN_ROWS = "INSERT INTO t SELECT id, 3 FROM t WHERE p = 2"
+CHANGE = "UPDATE t SET id = 8 WHERE p = 1"
+
+
+@pytest.mark.parametrize("isolation", [N, W])
+@pytest.mark.parametrize(
+    ("first", "second", "error"),
+    [
+        (OWN_ROWS, CHANGE, UpdateConflict),
+        (CHANGE, OWN_ROWS, UpdateConflict),
+        ("INSERT INTO t SELECT id, 1 FROM staging", CHANGE, None),
+        (CHANGE, "INSERT INTO t SELECT id, 1 FROM staging", None),
+        ("INSERT INTO t VALUES (5, 1)", CHANGE, None),
+    ],
+)
+def test_at_granularity_table_an_insert_counts_by_what_it_read(
+    t: txlake.Lake, first: str, second: str, error: type[Conflict] | None, isolation: str
+) -> None:
+    t.sql("ALTER TABLE t SET TBLPROPERTIES ('txlake.conflictGranularity' = 'table')")
+    t.sql("CREATE TABLE staging AS SELECT 7 AS id")
+    tx = t.begin(isolation=isolation)
+    tx.sql(second)
+    t.sql(first)
+    if error is None:
+        tx.commit()
+        return
+    with pytest.raises(error):
+        tx.commit()
 
 
 def test_a_session_sets_its_level(t: txlake.Lake) -> None:

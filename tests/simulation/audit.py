@@ -8,10 +8,10 @@ that it read and on those before its place in the order, by `statements`' own ar
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from tests.simulation.history import OPEN, Books, Doubt, Record, Told, replayed
-from tests.simulation.statements import Insert, Row, Rows, Select, State
+from tests.simulation.statements import Copy, Insert, Row, Rows, Select, State, Statement
 from txlake.conflict.levels import Level
 
 
@@ -211,14 +211,24 @@ class Audit:
     def _without_blind(self, record: Record, state: State) -> State:
         """Without the rows that others only added since it read: they may come after it."""
         instant = self._books.instants[record.id]
+        written = self._books.versions[record.id].keys()
         without = {table: Counter(rows) for table, rows in state.items()}
         for other in self._committed:
-            if self._books.instants[other.id] >= instant or not _is_blind(other):
+            if self._books.instants[other.id] >= instant:
                 continue
             for table, version in self._books.versions[other.id].items():
-                if table in record.pins and version > record.pins[table]:
-                    without[table] -= Counter(_inserted(other, table))
+                if (
+                    version > record.pins.get(table, version)
+                    and _is_blind(other, table)
+                    and not (_tables_read(other) & written - {table})
+                ):
+                    without[table] -= Counter(self._inserted(other, table))
         return {table: tuple(sorted(rows.elements())) for table, rows in without.items()}
+
+    def _inserted(self, record: Record, table: str) -> Rows:
+        """What a transaction that is blind to a table added to it."""
+        empty = {**self._base(record), table: ()}
+        return replayed(record.steps, empty)[0][table]
 
 
 def _difference(before: Rows, after: Rows) -> tuple[Counter[Row], Counter[Row]]:
@@ -226,18 +236,28 @@ def _difference(before: Rows, after: Rows) -> tuple[Counter[Row], Counter[Row]]:
     return was - now, now - was
 
 
-def _is_blind(record: Record) -> bool:
-    return all(isinstance(step.statement, Insert | None) for step in record.steps)
+def _is_blind(record: Record, table: str) -> bool:
+    """Whether all that it did with the table is to add rows to it."""
+    return table not in _tables_read(record) and all(
+        isinstance(one, Insert | Copy) for one in _statements(record) if _table(one) == table
+    )
 
 
-def _inserted(record: Record, table: str) -> Rows:
-    empty: Mapping[str, Rows] = dict.fromkeys(record.pins, ()) | {table: ()}
-    steps = [step for step in record.steps if _on(step.statement, table)]
-    return replayed(steps, empty)[0][table]
+def _tables_read(record: Record) -> set[str | None]:
+    return {
+        one.source if isinstance(one, Copy) else _table(one)
+        for one in _statements(record)
+        if not isinstance(one, Insert)
+    }
 
 
-def _on(statement: object, table: str) -> bool:
-    return statement is None or getattr(statement, "table", None) == table
+def _statements(record: Record) -> Iterator[Statement]:
+    return (step.statement for step in record.steps if step.statement is not None)
+
+
+def _table(statement: Statement) -> str | None:
+    """None for a definition."""
+    return getattr(statement, "table", None)
 
 
 def _who(record: Record) -> str:

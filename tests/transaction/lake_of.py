@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from tests.support.ledger import SimulatedLedger
 from tests.transaction.log_of import Clock, FakeStore, add, metadata
 from txlake.conflict.levels import Level
@@ -85,7 +87,7 @@ class LakeOf:
         tx = LakeTransaction(self)
         for name in (*names, *(files or ())):
             settings = metadata(dict(configuration or {})) if name in names else counters()
-            table = tx.create(name, settings)
+            table = tx.create(name, replace(settings, id=name))
             if files and name in files:
                 table.stage(files[name], operation="WRITE")
         tx.commit()
@@ -163,6 +165,7 @@ class LakeTransaction:
                     txn_id=self.id,
                     beside=tuple(self.tables.values()),
                     names_change=bool(self.names),
+                    names_go=any(not isinstance(one, NewTable) for one in self.names),
                 ),
             )
             for table in self.tables.values()

@@ -311,19 +311,61 @@ def test_what_was_read_for_a_write_is_exempt_from_blind_appends_as_on_one_table(
                 tx.commit()
 
 
-def test_an_append_of_one_that_read_another_table_is_not_blind() -> None:
-    lake = lake_of()
-    tx = lake.begin()
-    tx.table("b").read()
-    tx.table("a").stage([add("a1")], operation="WRITE")
+def copied(lake: LakeOf, *reads: str, plain: bool = False) -> None:
+    """Another appends to b what it read elsewhere."""
     other = lake.begin()
-    other.table("a").plain_read()
+    for name in reads:
+        other.table(name).plain_read() if plain else other.table(name).read()
     other.table("b").stage([add("x")], operation="WRITE")
     other.commit()
+
+
+@pytest.mark.parametrize(
+    ("reads", "writes", "level", "error"),
+    [
+        (["a"], "a", Level.WRITE_SERIALIZABLE, ConcurrentAppendException),
+        (["a", "c"], "a", Level.WRITE_SERIALIZABLE, ConcurrentAppendException),
+        (["c"], "a", Level.WRITE_SERIALIZABLE, None),
+        ([], "a", Level.WRITE_SERIALIZABLE, None),
+        (["b"], "a", Level.WRITE_SERIALIZABLE, ConcurrentAppendException),
+        (["a"], "b", Level.WRITE_SERIALIZABLE, None),
+        (["a"], "b", Level.SERIALIZABLE, ConcurrentAppendException),
+        (["a"], "a", Level.SNAPSHOT, None),
+    ],
+)
+@pytest.mark.parametrize("plain", [False, True])
+def test_who_missed_an_append_of_what_was_read_elsewhere(
+    reads: list[str], writes: str, level: Level, error: type[Conflict] | None, plain: bool
+) -> None:
+    """Which comes first here; it can't come second where it changes what the append had read."""
+    lake = lake_of("a", "b", "c")
+    tx = lake.begin(level)
+    tx.table("b").read()
+    tx.table(writes).stage([add("y")], operation="WRITE")
+    copied(lake, *reads, plain=plain)
     info = lake.plain("b").commit_info(1)
     assert info is not None
-    assert info.values["isBlindAppend"] is False
-    with pytest.raises(ConcurrentAppendException, match=r"^b: "):
+    assert info.values["isBlindAppend"] is ("b" not in reads)
+    if error is None:
+        tx.commit()
+    else:
+        with pytest.raises(error, match=r"^b: "):
+            tx.commit()
+
+
+@pytest.mark.parametrize(("gone", "reads"), [(False, "a"), (True, ""), (True, "a")])
+def test_who_drops_tables_comes_after_all_that_read_elsewhere(gone: bool, reads: str) -> None:
+    lake = lake_of("a", "b", "c")
+    tx = lake.begin()
+    tx.table("b").read()
+    tx.table("b").stage([add("y")], operation="WRITE")
+    if gone:
+        tx.names.append(DroppedTable(id="c"))
+    copied(lake, *reads)
+    if gone and reads:
+        with pytest.raises(ConcurrentAppendException, match=r"^b: "):
+            tx.commit()
+    else:
         tx.commit()
 
 

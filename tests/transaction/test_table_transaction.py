@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from tests.transaction.committing import append, begin, info_at
 from tests.transaction.log_of import LogOf, add, metadata, vector
 from txlake.conflict.footprint import ReadKind
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
+from txlake.conflict.winner import READS_ELSEWHERE
 from txlake.errors import (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
@@ -63,16 +65,69 @@ def test_savepoints_take_changes_back_and_keep_reads() -> None:
     assert info_at(table, 1)["operation"] == "WRITE"
 
 
-def test_rows_that_are_taken_back_are_read_all_the_same() -> None:
+def test_what_an_undone_statement_read_counts_as_a_select() -> None:
     transaction = begin(LogOf().create(add("a")))
     transaction.read(text="before", takes_all=True)
     token = transaction.savepoint()
     transaction.read(text="after", takes_all=True)
+    transaction.read(text="guarded", kind=ReadKind.GUARD)
     transaction.rollback_to(token)
-    assert [(one.text, one.takes_all) for one in transaction.reads] == [
-        ("before", True),
-        ("after", False),
+    transaction.read(text="later", takes_all=True)
+    assert [(one.text, one.kind, one.takes_all) for one in transaction.reads] == [
+        ("before", ReadKind.FOR_WRITE, True),
+        ("after", ReadKind.PLAIN, False),
+        ("guarded", ReadKind.PLAIN, False),
+        ("later", ReadKind.FOR_WRITE, True),
     ]
+
+
+def test_what_is_taken_back_alone_is_still_read_for_a_write() -> None:
+    transaction = begin(LogOf().create(add("a")))
+    transaction.read(text="a", takes_all=True)
+    stage(transaction, gone("a"))
+    transaction.app_version("app")
+    transaction.take_back()
+    assert not transaction.has_changes
+    footprint = transaction.proposal(txn_id="1").footprint
+    [read] = footprint.reads
+    assert (read.kind, read.takes_all) == (ReadKind.FOR_WRITE, False)
+    assert footprint.read_app_ids == {"app"}
+
+
+@pytest.mark.parametrize(
+    ("level", "reading", "asking"),
+    [
+        (Level.SNAPSHOT, None, None),
+        (Level.WRITE_SERIALIZABLE, None, None),
+        (Level.SERIALIZABLE, SerializableIsolationViolation, ConcurrentTransactionException),
+    ],
+)
+def test_undone_reads_count_under_serializable(
+    level: Level, reading: type[Conflict] | None, asking: type[Conflict] | None
+) -> None:
+    setting = Txn(app_id="app", version=1)
+    for theirs, expected in ((add("c"), reading), (gone("a"), reading), (setting, asking)):
+        table = LogOf().create(add("a"))
+        transaction = begin(table, level)
+        mark = transaction.savepoint()
+        transaction.read()
+        transaction.app_version("app")
+        stage(transaction, add("x"), gone("a"), operation="UPDATE")
+        transaction.rollback_to(mark)
+        stage(transaction, add("b"))
+        assert conflict_of(transaction, table, theirs) is expected
+
+
+def test_application_ids_from_before_a_savepoint_count_at_every_level() -> None:
+    table = LogOf().create()
+    transaction = begin(table, Level.SNAPSHOT)
+    transaction.app_version("app")
+    mark = transaction.savepoint()
+    transaction.app_version("other")
+    transaction.rollback_to(mark)
+    stage(transaction, add("b"))
+    setting = Txn(app_id="app", version=1)
+    assert conflict_of(transaction, table, setting) is ConcurrentTransactionException
 
 
 def test_back_to_the_beginning() -> None:
@@ -123,13 +178,32 @@ def test_who_read_anything_is_not_blind(kind: ReadKind) -> None:
     assert info_at(table, 1)["isBlindAppend"] is False
 
 
-def test_who_read_another_table_is_not_blind() -> None:
+def test_who_read_another_table_is_blind_to_this_one_and_says_what_it_read() -> None:
     table = LogOf().create()
+    staging = LogOf()
+    creator = begin(staging)
+    stage(creator, replace(metadata(), id="staging"), add("s"))
+    creator.commit()
+    read, unread = begin(staging), begin(LogOf().create())
+    read.read()
     transaction = begin(table)
-    transaction.read_elsewhere()
+    transaction.read_elsewhere([read, unread])
     stage(transaction, add("b"))
     transaction.commit()
-    assert info_at(table, 1)["isBlindAppend"] is False
+    info = info_at(table, 1)
+    assert info["isBlindAppend"] is True
+    assert info["tags"] == {READS_ELSEWHERE: '["staging"]'}
+
+
+def test_what_is_no_blind_append_doesnt_say_what_it_read_elsewhere() -> None:
+    table, other = LogOf().create(add("a")), begin(LogOf().create(add("s")))
+    other.read()
+    transaction = begin(table)
+    transaction.read()
+    transaction.read_elsewhere([other])
+    stage(transaction, add("b"))
+    transaction.commit()
+    assert "tags" not in info_at(table, 1)
 
 
 def test_an_append_with_an_application_id_is_blind() -> None:
@@ -161,7 +235,7 @@ def test_a_delete_that_declared_no_read_counts_as_having_read_all() -> None:
     for theirs, expected in (
         (add("c"), ConcurrentAppendException),
         (gone("b"), ConcurrentDeleteReadException),
-        (gone("a"), ConcurrentDeleteReadException),
+        (gone("a"), ConcurrentDeleteDeleteException),
     ):
         table = LogOf().create(add("a"), add("b"))
         transaction = begin(table)

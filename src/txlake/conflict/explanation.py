@@ -39,8 +39,8 @@ class Doing(Enum):
 class Beside(Enum):
     """A writer that commits first. By value: in words."""
 
-    BLIND_INSERT = "INSERT of rows that it reads, which reads nothing itself"
-    READING_INSERT = "INSERT or MERGE that read, of rows that it reads"
+    BLIND_INSERT = "INSERT of rows that it reads, which didn't read the table"
+    READING_INSERT = "INSERT or MERGE that read the table, of rows that it reads"
     OTHER_INSERT = "INSERT of rows that it doesn't read"
     DELETE_SAME = "DELETE of the same rows"
     UPDATE_SAME = "UPDATE or MERGE of the same rows, which it still reads then"

@@ -15,6 +15,7 @@ from pyroaring import BitMap64
 
 from txlake.conflict.levels import Level
 from txlake.conflict.positions import Moves
+from txlake.conflict.winner import Winner
 from txlake.log.files import canonical_path
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import ROW_TRACKING_DOMAIN
@@ -47,6 +48,8 @@ class Read:
         files: whether the files that may match are read too. Without, only rows that a winner adds
             count against it (a dynamic partition overwrite, which removes all it finds anyway).
         takes_all: whether the transaction takes away every row that the predicate matches.
+        is_assumed: whether nobody said it: the transaction takes rows away, and may have looked at
+            any row before.
         condition: what the data plane evaluates where rows are looked at; nothing to the rules.
     """
 
@@ -55,6 +58,7 @@ class Read:
     kind: ReadKind = ReadKind.FOR_WRITE
     files: bool = True
     takes_all: bool = False
+    is_assumed: bool = False
     condition: object = field(default=None, compare=False)
 
 
@@ -68,7 +72,10 @@ class Footprint:
         read_files: paths, as in the log, of files that it read without a predicate.
         read_app_ids: application ids that it depends on, those that it sets included.
         read_domains: metadata domains that it depends on.
-        reads_elsewhere: whether the transaction read another table; it is not blind then.
+        reads_elsewhere: ids of the other tables that the transaction read, as their metadata has
+            them.
+        writes_elsewhere: ids of the other tables that it changes; None: any, as it drops or renames
+            tables.
         changes_elsewhere: whether it changes another table, or a name, at the same instant: then
             what it read here has to hold though it changes nothing here.
         added: files that it adds.
@@ -89,7 +96,8 @@ class Footprint:
     read_files: frozenset[str] = frozenset()
     read_app_ids: frozenset[str] = frozenset()
     read_domains: frozenset[str] = frozenset()
-    reads_elsewhere: bool = False
+    reads_elsewhere: frozenset[str] = frozenset()
+    writes_elsewhere: frozenset[str] | None = frozenset()
     changes_elsewhere: bool = False
     added: tuple[Add, ...] = ()
     removed: tuple[Remove, ...] = ()
@@ -147,23 +155,33 @@ class Footprint:
 
     @property
     def read_anything(self) -> bool:
-        """Whether any row of any table was read."""
-        return bool(self.reads or self.read_files or self.reads_elsewhere)
+        """Whether any row of this table was read."""
+        return bool(self.reads or self.read_files)
 
     @property
     def is_blind_append(self) -> bool:
-        """Whether it only adds files and read no table. Setting an application id is no read."""
-        return self.is_append and not self.reads_elsewhere
+        """Whether it only adds files, and read nothing of this table, as Delta defines it.
 
-    @property
-    def is_append(self) -> bool:
-        """Whether it only adds files, and read nothing of this table."""
+        Reads of other tables don't count, nor does setting an application id.
+        """
         return not (
-            self.reads
-            or self.read_files
+            self.read_anything
             or self.removed
             or self.metadata is not None
             or self.protocol is not None
             or any(domain.domain != ROW_TRACKING_DOMAIN for domain in self.domains)
             or self.change_files
         )
+
+    def may_come_before(self, winner: Winner) -> bool:
+        """Whether a transaction that missed a winner's rows fits in before it.
+
+        The winner has to be a blind append, which looked at nothing of this table, and must not
+        have read a table that this transaction changes: it would have to come first there, and
+        second here.
+        """
+        if not winner.is_blind_append:
+            return False
+        if self.writes_elsewhere is None:
+            return not winner.reads_elsewhere
+        return self.writes_elsewhere.isdisjoint(winner.reads_elsewhere)

@@ -43,7 +43,7 @@ def table_changed_by_both(
     """With granularity `table`, neither only adds rows without having read the table."""
     if context.granularity is not Granularity.TABLE:
         return None
-    if winner.is_append or footprint.is_append or footprint.is_empty:
+    if winner.is_blind_append or footprint.is_blind_append or footprint.is_empty:
         return None
     return conflicted(
         UpdateConflict,
@@ -89,7 +89,7 @@ def rows_added(footprint: Footprint, winner: Winner, context: Context) -> Confli
     kinds = [ReadKind.GUARD]
     if context.level is Level.SERIALIZABLE or (
         context.level is Level.WRITE_SERIALIZABLE
-        and (not winner.is_blind_append or footprint.metadata is not None)
+        and (footprint.metadata is not None or not footprint.may_come_before(winner))
     ):
         kinds.append(ReadKind.FOR_WRITE)
     changes = context.changes_of(winner)
@@ -146,8 +146,13 @@ def rows_deleted(footprint: Footprint, winner: Winner, context: Context) -> Conf
     moved = tuple(file for file in moved if canonical_path(file.path) not in carried)
     gone = (*changes.deleted, *moved)
     for read in _of_kind(footprint.reads, *kinds):
-        by_rule_6 = read.takes_all and context.row_vectors is not None
-        found = _rows_deleted(read, moved if by_rule_6 else gone, winner, context)
+        candidates: Iterable[Remove] = gone
+        if read.takes_all and context.row_vectors is not None:
+            candidates = moved  # which rows both took is the next rule's
+        elif read.is_assumed:
+            both = {file.path for file in _of_both(footprint, winner, context)}
+            candidates = (file for file in gone if file.path not in both)
+        found = _rows_deleted(read, candidates, winner, context)
         if found:
             files = [one.file for one in found]
             return _read_rows_deleted(footprint, winner, context, read, files, _samples(found))
@@ -185,16 +190,12 @@ def rows_deleted_by_both(
     footprint: Footprint, winner: Winner, context: Context
 ) -> Conflicted | None:
     """Both take rows away from one file, or one does while the other lists it anew."""
-    shared = _touched(winner.removed, footprint, context)
+    shared = _of_both(footprint, winner, context)
     if not shared:
         return None
-    rows: tuple[Mapping[str, object], ...] = ()
     met = context.reconciled(footprint, winner)
-    if met is not None:
-        shared = tuple(file for file in shared if canonical_path(file.path) not in met.carried)
-        rows = tuple(_sample(overlap.file, overlap.positions) for overlap in met.overlaps)
-    if not shared:
-        return None
+    overlaps = () if met is None else met.overlaps
+    rows = tuple(_sample(overlap.file, overlap.positions) for overlap in overlaps)
     return conflicted(
         ConcurrentDeleteDeleteException,
         rows_deleted_by_both.__name__,
@@ -206,6 +207,13 @@ def rows_deleted_by_both(
         rows=rows,
         advice=_AGAIN,
     )
+
+
+def _of_both(footprint: Footprint, winner: Winner, context: Context) -> tuple[Remove, ...]:
+    """The files that both touch and that can't be brought together row by row."""
+    shared = _touched(winner.removed, footprint, context)
+    carried = _carried(footprint, winner, context) if shared else frozenset()
+    return tuple(file for file in shared if canonical_path(file.path) not in carried)
 
 
 def _samples(found: Sequence[FileRows]) -> tuple[Mapping[str, object], ...]:

@@ -7,8 +7,10 @@ Provenance Information".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+
+import msgspec
 
 from txlake.log.files import canonical_key, canonical_path
 from txlake.log.snapshot import ROW_TRACKING_DOMAIN
@@ -24,8 +26,9 @@ from txlake.protocol.actions import (
     Txn,
 )
 
-# What adds rows without a look at those that are there. A MERGE may add rows alone too, but looks.
-_APPENDS = frozenset({"WRITE", "COPY INTO", "STREAMING UPDATE"})
+READS_ELSEWHERE = "txlake.readsElsewhere"
+"""The commitInfo tag of a blind append that read other tables: a JSON array of their ids."""
+
 _NO_INFO = CommitInfo({})
 
 
@@ -40,7 +43,9 @@ class Winner:
         user: who made it, where its commitInfo says so.
         txn_id: its commitInfo's `txnId`.
         info: its commitInfo; an empty one where it has none.
-        is_blind_append: what its commitInfo says; False when it says nothing or removes files.
+        is_blind_append: whether it only added rows, and read nothing of this table, as its
+            commitInfo says; False when that says nothing, or files were removed.
+        reads_elsewhere: ids of the other tables that it read, where its commitInfo tells of them.
         added: the files that it lists as added.
         removed: the files that it lists as removed.
         metadata: the metadata that it sets.
@@ -56,17 +61,13 @@ class Winner:
     txn_id: str | None = None
     info: CommitInfo = _NO_INFO
     is_blind_append: bool = False
+    reads_elsewhere: frozenset[str] = frozenset()
     added: tuple[Add, ...] = ()
     removed: tuple[Remove, ...] = ()
     metadata: Metadata | None = None
     protocol: Protocol | None = None
     app_ids: frozenset[str] = frozenset()
     domains: frozenset[str] = frozenset()
-
-    @property
-    def is_append(self) -> bool:
-        """Whether it only adds rows; no MERGE does, by the name of its operation."""
-        return self.is_blind_append or (self.operation in _APPENDS and not self.removed)
 
     @property
     def features_used(self) -> frozenset[str]:
@@ -103,6 +104,8 @@ def summarise(version: int, actions: Sequence[Action], timestamp_ms: int | None 
     info = next((action for action in actions if isinstance(action, CommitInfo)), _NO_INFO)
     removed = tuple(action for action in actions if isinstance(action, Remove))
     domains = (action.domain for action in actions if isinstance(action, DomainMetadata))
+    elsewhere = _read_elsewhere(info)
+    is_blind = info.values.get("isBlindAppend") is True and not removed
     return Winner(
         version=version,
         timestamp_ms=info.number("timestamp") if timestamp_ms is None else timestamp_ms,
@@ -110,7 +113,8 @@ def summarise(version: int, actions: Sequence[Action], timestamp_ms: int | None 
         user=info.text("userName") or info.text("userId"),
         txn_id=info.text("txnId"),
         info=info,
-        is_blind_append=info.values.get("isBlindAppend") is True and not removed,
+        is_blind_append=is_blind and elsewhere is not None,
+        reads_elsewhere=elsewhere or frozenset(),
         added=tuple(action for action in actions if isinstance(action, Add)),
         removed=removed,
         metadata=next((action for action in actions if isinstance(action, Metadata)), None),
@@ -118,6 +122,18 @@ def summarise(version: int, actions: Sequence[Action], timestamp_ms: int | None 
         app_ids=frozenset(action.app_id for action in actions if isinstance(action, Txn)),
         domains=frozenset(domains) - {ROW_TRACKING_DOMAIN},
     )
+
+
+def _read_elsewhere(info: CommitInfo) -> frozenset[str] | None:
+    """The ids of the tables that it says it read; None where what it says isn't understood."""
+    tags = info.values.get("tags")
+    text = tags.get(READS_ELSEWHERE) if isinstance(tags, Mapping) else None
+    if text is None:
+        return frozenset()
+    try:
+        return frozenset(msgspec.json.decode(text, type=list[str]))
+    except (msgspec.DecodeError, TypeError):
+        return None
 
 
 def row_changes(winner: Winner, is_live: Callable[[FileKey], bool]) -> RowChanges:

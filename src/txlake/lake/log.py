@@ -238,7 +238,7 @@ class LogTransaction:
             try:
                 require_partitions(own.base, own.view)
             except InvalidRequest:
-                own.rollback_to(None)
+                own.take_back()
                 raise
         committed = own.commit(user_metadata=user_metadata)
         return Committed(

@@ -76,7 +76,7 @@ def validate(context: Context, statement: CopyInto) -> DataFrame:
                 f"{snapshot.table}: {found[VIOLATION]} is violated by the row "
                 f"{found[VIOLATION_ROW]}; nothing was written"
             )
-    table.rollback_to(before)
+    table.take_back(before)
     return frame
 
 

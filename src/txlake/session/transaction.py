@@ -20,7 +20,7 @@ from txlake.conflict.granularity import Granularity, coarsest, parse_granularity
 from txlake.conflict.levels import Level, parse_level, strictest
 from txlake.errors import Conflict, CorruptTable, InvalidRequest, OutcomeUnknown, TxlakeError
 from txlake.log.snapshot import Snapshot
-from txlake.ports import DroppedTable, NameChange, System
+from txlake.ports import DroppedTable, NameChange, NewTable, System
 from txlake.session.engine import Engine, Handle
 from txlake.spark.probe import SparkProbe
 from txlake.spark.work import Work
@@ -310,7 +310,7 @@ class Transaction:
         self.require_active()
         staged = self._tables.get(handle.key)
         if staged is not None:
-            staged.rollback_to(None)
+            staged.take_back()
 
     def forget(self, handle: Handle) -> None:
         """Takes a path table out of the transaction: it is read as a table of the lake next."""
@@ -359,7 +359,7 @@ class Transaction:
         self._marks.append(_Mark(name, tokens, len(self._effects), self._names))
 
     def rollback_to(self, name: str) -> None:
-        """Undoes what was staged since the savepoint; what was read stays read."""
+        """Undoes what was staged since the savepoint; what was read counts as a SELECT's rows."""
         self.require_active()
         place = self._place_of(name)
         mark = self._marks[place]
@@ -437,8 +437,7 @@ class Transaction:
         if paths:
             [key] = paths
             self.require_alive()
-            if any(other.has_read for url, other in self._tables.items() if url != key):
-                written[key].read_elsewhere()
+            written[key].read_elsewhere(one for url, one in self._tables.items() if url != key)
             written[key].commit(user_metadata=told, probe=self._probe(key))
             return None
         catalog = self.engine.catalog
@@ -477,6 +476,7 @@ class Transaction:
             txn_id=self.id,
             beside=list(self._tables.values()),
             names_change=bool(self._names.changes),
+            names_go=not all(isinstance(one, NewTable) for one in self._names.changes),
             user_metadata=user_metadata,
             probe=self._probe(key),
         )

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from txlake.conflict.levels import Level
+from txlake.conflict.winner import READS_ELSEWHERE
 from txlake.protocol.actions import CommitInfo
 from txlake.release import VERSION
 
@@ -30,7 +31,8 @@ class Provenance:
         parameters: its parameters; values that are not text are written as JSON.
         metrics: counts, written as text.
         level: the level that the transaction was checked at.
-        is_blind_append: whether it only adds files and read nothing.
+        is_blind_append: whether it only adds files and read nothing of the table.
+        reads_elsewhere: ids of the other tables that a blind append read.
         read_version: the version that was read; -1 when the table didn't exist.
         txn_id: the id by which the commit is found again when the reply was lost.
         tags: free key-value pairs.
@@ -43,6 +45,7 @@ class Provenance:
     metrics: Mapping[str, object] = field(default_factory=dict)
     level: Level
     is_blind_append: bool
+    reads_elsewhere: frozenset[str] = frozenset()
     read_version: int
     txn_id: str
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -81,8 +84,11 @@ def commit_info(
     values["operationMetrics"] = {key: _text(item) for key, item in metrics.items()}
     if about.user_metadata is not None:
         values["userMetadata"] = about.user_metadata
-    if tags or about.tags:
-        values["tags"] = {**(tags or {}), **about.tags}
+    told = {**(tags or {}), **about.tags}
+    if about.is_blind_append and about.reads_elsewhere:
+        told[READS_ELSEWHERE] = _text(sorted(about.reads_elsewhere)) or ""
+    if told:
+        values["tags"] = told
     values["engineInfo"] = ENGINE
     values["txnId"] = about.txn_id
     return CommitInfo(values)

@@ -41,11 +41,12 @@ class _Statement:
 class Token:
     """A savepoint of a table's part of a transaction: its staged changes at that moment.
 
-    `reads` is how much had been read then.
+    `reads` is how much had been read then, `app_ids` the application ids that it depended on.
     """
 
     staged: Staged = field(default_factory=Staged)
     reads: int = 0
+    app_ids: frozenset[str] = frozenset()
     statements: tuple[_Statement, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
 
@@ -72,8 +73,9 @@ class TableTransaction:
         self._reads: list[Read] = []
         self._read_files: set[str] = set()
         self._read_app_ids: set[str] = set()
+        self._undone_app_ids: set[str] = set()
         self._read_domains: set[str] = set()
-        self._read_elsewhere = False
+        self._read_elsewhere: set[str] = set()
         self._now = Token()
         self._view = self.base
         self._is_done = False
@@ -95,6 +97,12 @@ class TableTransaction:
         return any(file.data_change for file in staged.added_files) or any(
             file.data_change for file in staged.removed_files
         )
+
+    @property
+    def table_ids(self) -> frozenset[str]:
+        """The table's id as its metadata has it; two where this transaction replaces the table."""
+        known = (one for one in (self.base, self._view) if one.has_metadata)
+        return frozenset(one.metadata.id for one in known)
 
     @property
     def has_read(self) -> bool:
@@ -187,9 +195,9 @@ class TableTransaction:
         """Notes files, paths as in the log, that were read without a predicate."""
         self._read_files.update(paths)
 
-    def read_elsewhere(self) -> None:
-        """Notes that the transaction read another table: it is no blind append then."""
-        self._read_elsewhere = True
+    def read_elsewhere(self, others: Iterable[TableTransaction]) -> None:
+        """Notes which of its parts on other tables the transaction read; the commit tells of it."""
+        self._read_elsewhere.update(*(one.table_ids for one in others if one.has_read))
 
     def app_version(self, app_id: str) -> int | None:
         """The newest version that the application has written; the commit depends on it."""
@@ -238,15 +246,27 @@ class TableTransaction:
 
     def savepoint(self) -> Token:
         """This moment, to go back to."""
-        return replace(self._now, reads=len(self._reads))
+        return replace(self._now, reads=len(self._reads), app_ids=frozenset(self._read_app_ids))
 
     def rollback_to(self, token: Token | None) -> None:
-        """Goes back to a moment, None for the beginning; what was read stays read."""
+        """Goes back to a moment, None for the beginning.
+
+        No write depends any more on what was read since: it counts as a SELECT of those rows does.
+        """
+        self.take_back(token)
+        kept = self._now.reads
+        undone = (replace(read, kind=ReadKind.PLAIN) for read in self._reads[kept:])
+        self._reads = [*self._reads[:kept], *undone]
+        self._undone_app_ids |= self._read_app_ids - self._now.app_ids
+        self._read_app_ids = set(self._now.app_ids)
+
+    def take_back(self, token: Token | None = None) -> None:
+        """Takes back what was staged since a moment; what was read stays read for a write."""
         self._require_open()
         self._now = Token() if token is None else token
         kept = self._now.reads
-        undone = (replace(read, takes_all=False) for read in self._reads[kept:])
-        self._reads = [*self._reads[:kept], *undone]
+        still_read = (replace(read, takes_all=False) for read in self._reads[kept:])
+        self._reads = [*self._reads[:kept], *still_read]
         self._view = self.base.apply(self._now.staged.actions)
 
     def proposal(
@@ -255,6 +275,7 @@ class TableTransaction:
         txn_id: str,
         beside: Collection[TableTransaction] = (),
         names_change: bool = False,
+        names_go: bool = False,
         user_metadata: str | None = None,
         user: str | None = None,
         probe: RowProbe | None = None,
@@ -263,14 +284,18 @@ class TableTransaction:
 
         `beside` are the transaction's parts on other tables, which become true at the same instant
         as this one, and `names_change` says whether names of tables do: what was read here has to
-        hold then, though nothing changes here. `probe` looks at rows that the driver can't judge.
+        hold then, though nothing changes here. `names_go`: whether tables are dropped or
+        renamed. `probe` looks at rows that the driver can't judge.
         """
         self._require_open()
         self._is_done = True
         others = [one for one in beside if one is not self]
+        self.read_elsewhere(others)
+        written = (one.table_ids for one in others if one.has_changes)
         footprint = replace(
             self._footprint(),
-            reads_elsewhere=self._read_elsewhere or any(one.has_read for one in others),
+            reads_elsewhere=frozenset(self._read_elsewhere),
+            writes_elsewhere=None if names_go else frozenset[str]().union(*written),
             changes_elsewhere=names_change or any(one.has_changes for one in others),
         )
         changes_data = footprint.changes_data or any(one.changes_data for one in others)
@@ -282,6 +307,7 @@ class TableTransaction:
             metrics=metrics,
             level=level,
             is_blind_append=footprint.is_blind_append,
+            reads_elsewhere=footprint.reads_elsewhere,
             read_version=self.base.version,
             txn_id=txn_id,
             tags=self._now.tags,
@@ -322,13 +348,13 @@ class TableTransaction:
 
     def _footprint(self) -> Footprint:
         staged = self._now.staged
+        undone = self._undone_app_ids if self.level is Level.SERIALIZABLE else set()
         footprint = Footprint(
             read_version=self.base.version,
             reads=tuple(self._reads),
             read_files=frozenset(self._read_files),
-            read_app_ids=frozenset(self._read_app_ids),
+            read_app_ids=frozenset(self._read_app_ids | undone),
             read_domains=frozenset(self._read_domains),
-            reads_elsewhere=self._read_elsewhere,
             added=staged.added_files,
             removed=staged.removed_files,
             metadata=staged.metadata,
@@ -340,7 +366,7 @@ class TableTransaction:
         removes_rows = any(file.data_change for file in footprint.removed)
         if removes_rows and not _reads_for_writes(footprint):
             # Who takes rows away and didn't say what for, may have looked at anything.
-            footprint = replace(footprint, reads=(*footprint.reads, Read()))
+            footprint = replace(footprint, reads=(*footprint.reads, Read(is_assumed=True)))
         live = self.base.files
         relisted = frozenset(file.path for file in footprint.added if file.key in live)
         return replace(footprint, read_files=footprint.read_files | relisted)

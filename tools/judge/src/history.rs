@@ -53,6 +53,8 @@ pub struct Transaction {
     pub level: Option<Level>,
     pub outcome: Outcome,
     pub accesses: Vec<Access>,
+    /// The tables of which it asked for more than new rows.
+    pub not_blind_to: HashSet<String>,
     pub began: i64,
     /// When its end was asked for, where somebody said.
     pub commit_asked: Option<i64>,
@@ -60,39 +62,38 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// It inserts and does nothing else.
-    pub fn is_blind_append(&self) -> bool {
-        let inserts = |one| {
-            matches!(
-                one,
-                &Access::Append {
-                    same_row: false,
-                    ..
-                }
-            )
-        };
-        !self.accesses.is_empty() && self.accesses.iter().all(inserts)
+    /// It may insert rows into the key's table, and asked for nothing else of that table.
+    pub fn is_blind_to(&self, key: &str) -> bool {
+        !self.not_blind_to.contains(table_of(key))
     }
 }
 
-/// The history as if there had been no blind appends: nobody did them, nobody saw them.
+/// Keys are `table.list`; one without a dot is a table of its own.
+fn table_of(key: &str) -> &str {
+    key.split_once('.').map_or(key, |(table, _)| table)
+}
+
+/// The history as if nobody had seen what was appended blindly. Who appended it did something else:
+/// added to a list that nobody reads, so that what it read still counts.
 pub fn without_blind_appends(transactions: &[Transaction]) -> Vec<Transaction> {
     let mut blind = HashSet::new();
-    let (appends, mut others): (Vec<_>, Vec<_>) = transactions
-        .iter()
-        .cloned()
-        .partition(Transaction::is_blind_append);
-    for access in appends.iter().flat_map(|one| &one.accesses) {
-        if let Access::Append { key, element, .. } = access {
-            blind.insert((key.as_str(), *element));
+    let mut left = transactions.to_vec();
+    for (one, new) in transactions.iter().zip(&mut left) {
+        for access in &mut new.accesses {
+            if let Access::Append { key, element, .. } = access {
+                if one.is_blind_to(key) {
+                    blind.insert((key.clone(), *element));
+                    *key = format!("{key}, blindly by T{}0", one.number);
+                }
+            }
         }
     }
-    for access in others.iter_mut().flat_map(|one| &mut one.accesses) {
+    for access in left.iter_mut().flat_map(|one| &mut one.accesses) {
         if let Access::Read { key, list, .. } = access {
-            list.retain(|element| !blind.contains(&(key.as_str(), *element)));
+            list.retain(|element| !blind.contains(&(key.clone(), *element)));
         }
     }
-    others
+    left
 }
 
 struct Line {
@@ -133,6 +134,7 @@ pub fn parse(lines: &[String]) -> Result<Vec<Transaction>, String> {
                     level: one.level,
                     outcome: Outcome::Unknown,
                     accesses: accesses(&one.value, Outcome::Unknown)?,
+                    not_blind_to: not_blind_to(&one.value),
                     began: one.time,
                     commit_asked: None,
                     ended: i64::MAX,
@@ -248,6 +250,16 @@ fn accesses(value: &[Json], outcome: Outcome) -> Result<Vec<Access>, String> {
         }
     }
     Ok(found)
+}
+
+fn not_blind_to(asked: &[Json]) -> HashSet<String> {
+    let looks = asked.iter().filter(|one| one[0] != "insert");
+    looks
+        .map(|one| match &one[1] {
+            Json::String(name) => table_of(name).to_string(),
+            other => other.to_string(),
+        })
+        .collect()
 }
 
 /// The end of a transaction tells of the same accesses as its beginning, reads apart from what they saw.

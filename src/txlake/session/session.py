@@ -18,6 +18,7 @@ from txlake.conflict.locking import LockMode
 from txlake.errors import CorruptTable, InvalidRequest, Unavailable
 from txlake.log.snapshot import Snapshot
 from txlake.session.admission import admit, database_lock
+from txlake.session.answers import Answers, answered, asks_only
 from txlake.session.belongings import refuse_lost
 from txlake.session.context import Context
 from txlake.session.data import read
@@ -27,7 +28,7 @@ from txlake.session.isolation import set_isolation
 from txlake.session.locking import TableLock, leaves_existing, locks_of
 from txlake.session.progress import progress
 from txlake.session.results import nothing, rows_frame
-from txlake.session.transaction import Transaction
+from txlake.session.transaction import State, Transaction
 from txlake.spark.translation import spark_errors
 from txlake.statements import (
     Atomic,
@@ -164,6 +165,12 @@ class Session:
 
         The answer is made into a DataFrame only when it is asked for.
         """
+        asked_in = transaction
+        if transaction is not None and transaction.state is State.FAILED and asks_only(statement):
+            transaction = None  # XACT_STATE() is -1 there
+        statement = answered(
+            statement, lambda: Answers(self.engine, asked_in, self.database, self.number)
+        )
         if transaction is not None and changes_catalog(statement):
             error = InvalidRequest(
                 f"{type(statement).__name__} can't run in a transaction; COMMIT or ROLLBACK first"

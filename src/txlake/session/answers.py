@@ -14,6 +14,7 @@ from typing import TypeVar
 from txlake.session.engine import Engine
 from txlake.session.transaction import State, Transaction
 from txlake.sql import sql_literal
+from txlake.sql.brackets import backquoted
 from txlake.statements import Atomic, Question, Select, SqlText, Statement, TableName, table_of
 
 _Part = TypeVar("_Part")
@@ -80,7 +81,7 @@ class Answers:
         return {} if catalog is None else {one.name: one.number for one in catalog.databases()}
 
     def _object_number(self, name: str, kind: str = "U") -> int | None:
-        table = table_of(name)
+        table = table_of(backquoted(name))
         if kind.strip().upper() not in _TABLE_TYPES or not isinstance(table, TableName):
             return None
         engine, transaction = self.engine, self.transaction

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from pyspark.sql import DataFrame, SparkSession
 
-from txlake.catalog import DEFAULT_DATABASE
+from txlake.catalog import DEFAULT_DATABASE, DatabaseEntry
 from txlake.conflict.levels import Level, parse_level
 from txlake.conflict.locking import LockMode
 from txlake.errors import CorruptTable, InvalidRequest, Unavailable
@@ -24,7 +24,8 @@ from txlake.session.context import Context
 from txlake.session.data import read
 from txlake.session.dispatch import Answer, changes_catalog, run
 from txlake.session.engine import Engine
-from txlake.session.isolation import set_isolation
+from txlake.session.isolation import set_isolation, shown_isolation
+from txlake.session.killing import kill_session
 from txlake.session.locking import TableLock, leaves_existing, locks_of
 from txlake.session.progress import progress
 from txlake.session.results import nothing, rows_frame
@@ -35,6 +36,7 @@ from txlake.statements import (
     Begin,
     Commit,
     Expression,
+    Kill,
     LockTable,
     ReleaseSavepoint,
     Rollback,
@@ -44,25 +46,13 @@ from txlake.statements import (
     SetIsolation,
     SetLockTimeout,
     SetXactAbort,
+    ShowIsolation,
     Statement,
     Table,
     TimeTravel,
     UseDatabase,
 )
-
-_CONTROL = (
-    Atomic,
-    Begin,
-    Commit,
-    Rollback,
-    Savepoint,
-    RollbackTo,
-    ReleaseSavepoint,
-    SetIsolation,
-    SetLockTimeout,
-    SetXactAbort,
-    LockTable,
-)
+from txlake.statements.control import ControlStatement
 
 
 class Session:
@@ -143,7 +133,7 @@ class Session:
 
     def execute(self, statement: Statement) -> DataFrame:
         """Carries out a statement, in the open transaction or in one of its own."""
-        if isinstance(statement, _CONTROL):
+        if isinstance(statement, ControlStatement):
             current = self._current
             try:
                 return self._control(statement)
@@ -155,7 +145,7 @@ class Session:
 
     def execute_in(self, transaction: Transaction | None, statement: Statement) -> DataFrame:
         """Carries out a statement in the transaction given; None for one of its own."""
-        if transaction is not None and isinstance(statement, _CONTROL):
+        if transaction is not None and isinstance(statement, ControlStatement):
             return self._control_of(transaction, statement)
         answer = self.carry_out(transaction, statement)
         return answer(self.spark)
@@ -220,6 +210,7 @@ class Session:
         )
         try:
             with spark_errors():
+                own.require_unkilled()
                 admit(context, wanted, leaves=leaves)
                 yield context
         except CorruptTable as error:
@@ -320,6 +311,10 @@ class Session:
                 self._open().release(name)
             case SetIsolation():
                 return self._set_isolation(self._current, statement)
+            case ShowIsolation():
+                return self._show_isolation(self._current)
+            case Kill(session_id):
+                kill_session(self.engine.catalog, self.number(), session_id)
             case Atomic(statements):
                 self._atomic(statements)
             case SetLockTimeout(timeout_ms):
@@ -353,6 +348,8 @@ class Session:
                     )
                 case SetIsolation():
                     return self._set_isolation(transaction, statement)
+                case ShowIsolation():
+                    return self._show_isolation(transaction)
                 case LockTable():
                     self._lock(transaction, statement)
                 case _:
@@ -377,8 +374,7 @@ class Session:
 
     def _set_isolation(self, current: Transaction | None, statement: SetIsolation) -> DataFrame:
         """Sets the session's level; an open transaction's is raised where it is looser."""
-        catalog = self.engine.catalog
-        database = None if catalog is None else catalog.database(self.database)
+        database = self._database_entry()
         if current is None:
             made = set_isolation(statement, self.level, database)
         else:
@@ -389,6 +385,18 @@ class Session:
             current.set_level(made.of_open)
         self.level = made.level
         return rows_frame(self.spark, made.rows.schema, made.rows.rows)
+
+    def _show_isolation(self, current: Transaction | None) -> DataFrame:
+        """The level in force, of the open transaction or of the session's next."""
+        if current is not None:
+            current.require_active()
+        level = self.level if current is None else current.level
+        found = shown_isolation(level, self._database_entry())
+        return rows_frame(self.spark, found.schema, found.rows)
+
+    def _database_entry(self) -> DatabaseEntry | None:
+        catalog = self.engine.catalog
+        return None if catalog is None else catalog.database(self.database)
 
     def _begin(self, level: Level | None, read_only: bool) -> None:
         if self._current is not None:

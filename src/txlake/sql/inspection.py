@@ -15,6 +15,7 @@ from txlake.statements import (
     ShowColumns,
     ShowCreateTable,
     ShowDatabases,
+    ShowIsolation,
     ShowPartitions,
     ShowProperties,
     ShowTables,
@@ -24,9 +25,11 @@ from txlake.statements import (
     UseDatabase,
 )
 
+_ISOLATION = ("TRANSACTION", "ISOLATION", "LEVEL")
+
 
 def show(cursor: Cursor) -> Statement:
-    """SHOW TABLES, DATABASES, CREATE TABLE, TBLPROPERTIES, COLUMNS, PARTITIONS"""
+    """SHOW TABLES, DATABASES, CREATE TABLE, TBLPROPERTIES, COLUMNS, PARTITIONS, and the level"""
     cursor.expect("SHOW")
     statement: Statement
     if cursor.accept("TABLES"):
@@ -49,12 +52,14 @@ def show(cursor: Cursor) -> Statement:
         statement = ShowColumns(_in_database(cursor, cursor.table()))
     elif cursor.accept("PARTITIONS"):
         statement = ShowPartitions(cursor.table())
+    elif cursor.accept("TRANSACTION_ISOLATION") or cursor.accept(*_ISOLATION):
+        statement = ShowIsolation()
     elif cursor.at_any("VIEWS", "FUNCTIONS", "USER", "SYSTEM", "ALL"):
         return spark_command(cursor)
     else:
         cursor.fail(
-            "TABLES, DATABASES, CREATE TABLE, TBLPROPERTIES, COLUMNS, PARTITIONS, VIEWS or "
-            "FUNCTIONS"
+            "TABLES, DATABASES, CREATE TABLE, TBLPROPERTIES, COLUMNS, PARTITIONS, VIEWS, "
+            "FUNCTIONS or transaction_isolation"
         )
     cursor.expect_end()
     return statement

@@ -235,6 +235,7 @@ _RULES: Mapping[str, Callable[[Cursor], Statement]] = {
     "RELEASE": control.release,
     "PREPARE": control.prepare,
     "LOCK": control.lock,
+    "KILL": control.kill,
     "SET": control.set_statement,
     "EXPLAIN": spark.explain,
     "CACHE": spark.cache,

@@ -7,6 +7,7 @@ from txlake.statements.control import (
     Begin,
     Commit,
     ControlStatement,
+    Kill,
     LockTable,
     ReleaseSavepoint,
     Rollback,
@@ -15,6 +16,7 @@ from txlake.statements.control import (
     SetIsolation,
     SetLockTimeout,
     SetXactAbort,
+    ShowIsolation,
 )
 from txlake.statements.data import (
     Assignment,
@@ -187,6 +189,7 @@ __all__ = [
     "Insert",
     "InspectionStatement",
     "Isolation",
+    "Kill",
     "LockTable",
     "MaintenanceStatement",
     "MatchedDelete",
@@ -222,6 +225,7 @@ __all__ = [
     "ShowColumns",
     "ShowCreateTable",
     "ShowDatabases",
+    "ShowIsolation",
     "ShowPartitions",
     "ShowProperties",
     "ShowTables",

@@ -20,6 +20,7 @@ from txlake.conflict.rules import RULES
 from txlake.sql import parse
 from txlake.statements import (
     AddFeature,
+    Kill,
     Statement,
     UpgradeProtocol,
     Write,
@@ -27,8 +28,8 @@ from txlake.statements import (
 
 _BESIDE = page("docs/beside-other-engines.md")
 _WHERE = page("docs/where-it-runs.md")
-# What SQL has no words for.
-_NOT_SHOWN = {AddFeature, UpgradeProtocol, Write}
+# What SQL has no words for, and what ends another session.
+_NOT_SHOWN = {AddFeature, Kill, UpgradeProtocol, Write}
 
 
 def test_every_error_is_explained_and_none_else() -> None:

@@ -106,3 +106,18 @@ def test_only_one_statement_is_explained_and_none_is_run(lake: txlake.Lake) -> N
     with pytest.raises(InvalidRequest, match="EXPLAIN CONFLICTS takes INSERT"):
         lake.explain_conflicts("")
     assert query(lake, "SELECT * FROM t") == [(1,)]
+
+
+def test_show_transaction_isolation(lake: txlake.Lake) -> None:
+    shown = lake.sql("SHOW transaction_isolation")
+    assert shown.columns == ["transaction_isolation"]
+    assert [tuple(row) for row in shown.collect()] == [("write_serializable",)]
+    lake.sql("SET TRANSACTION ISOLATION LEVEL SNAPSHOT")
+    assert lake.sql("SHOW TRANSACTION ISOLATION LEVEL").collect()[0][0] == "snapshot"
+    lake.sql("BEGIN ISOLATION LEVEL SERIALIZABLE")
+    assert lake.sql("SHOW transaction_isolation").collect()[0][0] == "serializable"
+    lake.sql("ROLLBACK; CREATE DATABASE strict ISOLATION LEVEL SERIALIZABLE; USE strict")
+    assert lake.sql("SHOW transaction_isolation").collect()[0][0] == "serializable"
+    lake.sql("USE default")
+    with lake.transaction(isolation="serializable") as tx:
+        assert tx.sql("SHOW transaction_isolation").collect()[0][0] == "serializable"

@@ -16,6 +16,7 @@ from txlake.catalog import Catalog, DatabaseEntry, TableEntry
 from txlake.catalog.commits import CommitEntry
 from txlake.catalog.journal import ConflictEntry
 from txlake.catalog.locks import LockEntry
+from txlake.catalog.sessions import SessionEntry
 from txlake.catalog.transactions import TransactionEntry
 from txlake.conflict.locking import LockMode, LockRequest, LockStatus, Resource, ResourceType
 from txlake.errors import Deadlock, Evidence
@@ -116,6 +117,16 @@ class Given:
                   "CURRENT_DEFAULT": "'n'"}  # fmt: skip
         code = Field("code", Primitive("string"), metadata=stored)
         return SimpleNamespace(schema=Struct((*fields, code)), partition_columns=["day"])
+
+    def own_session(self) -> int | None:
+        return 7
+
+    def sessions(self) -> Sequence[SessionEntry]:
+        common = {"host": "h", "process": 4711, "begin_ms": 500, "lease_ms": 0, "length_ms": 30}
+        return [
+            SessionEntry(id=number, user_name=user, warned=False, **common)  # type: ignore[arg-type]
+            for number, user in ((5, "ada"), (6, "bob"), (7, None), (8, "eve"))
+        ]
 
     def locks(self) -> Sequence[LockEntry]:
         return [
@@ -250,6 +261,144 @@ def test_sys_objects_and_tables() -> None:
     assert [{**one, **two} for one, two in zip(tables, objects, strict=True)] == tables
 
 
+def test_sys_schemas_and_columns() -> None:
+    assert look("sys.schemas") == [
+        {"name": "loose", "schema_id": 3},
+        {"name": "Sales", "schema_id": 1},
+        {"name": "strict", "schema_id": 2},
+    ]
+    found = look("sys.columns")
+    assert {one["object_id"] for one in found} == {11}  # the other one is gone
+    shown = [
+        (one["column_id"], one["name"], one.get("system_type_id"), one.get("max_length"),
+         one.get("precision"), one.get("scale"))
+        for one in found
+    ]  # fmt: skip
+    assert shown == [
+        (1, "id", 127, 8, 19, 0),
+        (2, "Day", 40, 3, 10, 0),
+        (3, "amount", 106, 9, 10, 2),
+        (4, "ratio", 62, 8, 53, 0),
+        (5, "at", 42, 8, 26, 6),
+        (6, "tags", None, None, None, None),
+        (7, "m", None, None, None, None),
+        (8, "s", None, None, None, None),
+        (9, "code", 167, 5, 0, 0),
+    ]
+    assert [one["is_nullable"] for one in found] == [False] + [True] * 8
+    assert [one.get("default_object_id") for one in found] == [0] * 8 + [None]
+    assert {one["is_computed"] for one in found} == {False}
+
+
+def test_dm_exec_sessions() -> None:
+    found = look("sys.dm_exec_sessions")
+    assert found[0] == {
+        "session_id": 5, "login_time": at(500), "host_name": "h", "host_process_id": 4711,
+        "login_name": "ada", "original_login_name": "ada", "status": "running",
+        "is_user_process": True, "database_id": 1, "open_transaction_count": 4,
+    }  # fmt: skip
+    assert [(one["session_id"], one.get("status"), one.get("database_id")) for one in found] == [
+        (5, "running", 1),  # waits as a victim
+        (6, "running", None),  # waits
+        (7, "running", None),  # looks
+        (8, None, None),
+    ]
+
+
+@dataclass(frozen=True)
+class Busy(Given):
+    """One session waits in a transaction, another runs a statement, a third waits to USE."""
+
+    def locks(self) -> Sequence[LockEntry]:
+        return [
+            lock(1, KEY, "X", LockStatus.WAIT, session_id=6, transaction_id="x2",
+                 blocking_session_id=5),
+            lock(2, TABLE, "Sch-M", LockStatus.WAIT, session_id=5, transaction_id="x3",
+                 blocking_session_id=6),
+            lock(3, DATABASE, "S", LockStatus.WAIT, session_id=9, transaction_id=None),
+        ]  # fmt: skip
+
+    def transactions(self) -> Sequence[TransactionEntry]:
+        return [
+            transaction(1, session_id=4),
+            transaction(2, session_id=6, isolation="serializable"),
+            transaction(3, explicit=False, isolation="snapshot"),
+            transaction(4, explicit=False, session_id=8, isolation="write_serializable"),
+        ]
+
+
+def test_dm_exec_requests() -> None:
+    found = VIEWS["sys.dm_exec_requests"].look(Busy())
+    rows = [dict(zip(found.schema.names, row, strict=True)) for row in found.rows]
+    shown = [
+        {name: value for name, value in row.items() if value is not None and name != "request_id"}
+        for row in rows
+    ]
+    assert {one["request_id"] for one in rows} == {0}
+    assert shown == [
+        {"session_id": 6, "status": "suspended", "open_transaction_count": 1, "transaction_id": 2,
+         "blocking_session_id": 5, "wait_type": "LCK_M_X", "wait_resource": "KEY: 1:1 (orders)",
+         "database_id": 1, "transaction_isolation_level": 4},
+        {"session_id": 5, "status": "suspended", "open_transaction_count": 0, "transaction_id": 3,
+         "blocking_session_id": 6, "wait_type": "LCK_M_SCH_M", "wait_resource": "OBJECT: 1:11:0",
+         "database_id": 1, "start_time": at(8_000), "transaction_isolation_level": 5},
+        {"session_id": 8, "status": "running", "open_transaction_count": 0, "transaction_id": 4,
+         "start_time": at(8_000)},
+        {"session_id": 9, "status": "suspended", "open_transaction_count": 0,
+         "wait_type": "LCK_M_S", "wait_resource": "DATABASE: 1", "database_id": 1},
+        {"session_id": 7, "status": "running", "open_transaction_count": 0},
+    ]  # fmt: skip
+
+
+def test_dm_tran_session_transactions() -> None:
+    found = VIEWS["sys.dm_tran_session_transactions"].look(Busy())
+    names = found.schema.names
+    assert [row[:2] for row in found.rows] == [(4, 1), (6, 2), (5, 3), (8, 4)]
+    assert [row[names.index("enlist_count")] for row in found.rows] == [None, 1, 1, 1]
+    explicit = [row[names.index("is_user_transaction")] for row in found.rows]
+    assert explicit == [True, True, False, False]
+    assert [row[names.index("open_transaction_count")] for row in found.rows] == [1, 1, 0, 0]
+
+
+def test_the_catalogs_of_postgresql_fold_names() -> None:
+    assert look("PG_TABLES") == [
+        {"schemaname": schema, "tablename": table, "hasindexes": False, "hasrules": False,
+         "hastriggers": False}
+        for schema, table in (("sales", "orders"), ("strict", "outside"))
+    ]  # fmt: skip
+    classes = look("pg_catalog.pg_class")
+    assert [
+        (one["oid"], one["relname"], one["relnamespace"], one["relkind"]) for one in classes
+    ] == [
+        (11, "orders", 1, "r"),
+        (12, "outside", 2, "r"),
+    ]
+    spaces = [{"oid": 3, "nspname": "loose"}, {"oid": 1, "nspname": "sales"}]
+    assert look("pg_namespace") == [*spaces, {"oid": 2, "nspname": "strict"}]
+    assert [(one["oid"], one["datname"]) for one in look("pg_database")] == [
+        (3, "loose"),
+        (1, "sales"),
+        (2, "strict"),
+    ]
+
+
+def test_svv_tables() -> None:
+    assert look("svv_tables") == [
+        {"table_catalog": "spark_catalog", "table_schema": "sales", "table_name": "orders",
+         "table_type": "BASE TABLE"},
+        {"table_catalog": "spark_catalog", "table_schema": "strict", "table_name": "outside",
+         "table_type": "EXTERNAL TABLE"},
+    ]  # fmt: skip
+
+
+def test_stv_locks() -> None:
+    """The writers' alone: not the reader's lock, nor the turn of a commit."""
+    assert look("stv_locks") == [
+        {"table_id": 11, "last_commit": at(10), "lock_owner": 2, "lock_owner_pid": 4711,
+         "lock_owner_start_ts": at(8_000), "lock_status": "Waiting for write lock"},
+    ]  # fmt: skip
+
+
 def test_sys_databases() -> None:
     found = look("sys.databases")
     assert [(one["name"], one["database_id"], one["create_date"]) for one in found] == [
@@ -264,13 +413,13 @@ def test_sys_databases() -> None:
 def test_isolation_levels() -> None:
     assert look("stv_db_isolation_level") == [
         {"db_id": 3, "db_name": "loose", "isolation_level": "Snapshot Isolation"},
-        {"db_id": 1, "db_name": "Sales", "isolation_level": "WriteSerializable"},
+        {"db_id": 1, "db_name": "sales", "isolation_level": "WriteSerializable"},
         {"db_id": 2, "db_name": "strict", "isolation_level": "Serializable"},
     ]
     found = look("pg_database_info")
     assert [(one["datid"], one["datname"], one.get("datconfig")) for one in found] == [
         (3, "loose", ["concurrency_model=1"]),
-        (1, "Sales", None),
+        (1, "sales", None),
         (2, "strict", ["concurrency_model=2"]),
     ]
     assert {one["datconnlimit"] for one in found} == {"-1"}
@@ -279,7 +428,7 @@ def test_isolation_levels() -> None:
 def test_svv_transactions() -> None:
     found = look("svv_transactions")
     assert found[:2] == [
-        {"txn_owner": "ada", "txn_db": "Sales", "xid": 1, "pid": 4711, "txn_start": at(8_000),
+        {"txn_owner": "ada", "txn_db": "sales", "xid": 1, "pid": 4711, "txn_start": at(8_000),
          "lock_mode": "AccessShareLock", "lockable_object_type": "relation", "relation": 11,
          "granted": True},
         {"txn_owner": "ada", "xid": 1, "pid": 4711, "txn_start": at(8_000),
@@ -364,7 +513,7 @@ def test_what_a_catalog_has(tmp_path: Path) -> None:
     )
     catalog.locks.acquire(session, "x", [LockRequest(resource=resource, mode=LockMode.IX)], 0)
     catalog.journal.met("x", session, Deadlock("victim"))
-    entries = CatalogEntries(catalog, lambda table: Given().shape(table))
+    entries = CatalogEntries(catalog, lambda table: Given().shape(table), lambda: session)
     filled = {name for name in VIEWS if VIEWS[name].look(entries).rows}
     assert filled == set(VIEWS)
     ((number, mode),) = [

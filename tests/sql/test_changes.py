@@ -107,7 +107,7 @@ def test_tables_in_a_condition_are_references() -> None:
     [
         ("DELETE t", "1:8", "expected FROM, found 't'"),
         ("DELETE FROM", "1:12", "expected a table's name, found the end"),
-        ("DELETE FROM a.b.c", "1:13", "one or two parts, found 3"),
+        ("DELETE FROM a.b.c.d", "1:13", "one to three parts, found 4"),
         ("DELETE FROM t WHERE", "1:20", "expected a condition, found the end"),
         ("DELETE FROM t WHERE a = (1", "1:25", "never closed"),
         ("DELETE FROM t WHERE a)", "1:22", "found ')'"),

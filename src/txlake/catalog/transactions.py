@@ -174,6 +174,12 @@ class Transactions:
             release_locks(connection, [transaction_id])
         return True
 
+    def require_unkilled(self, transaction_id: str) -> None:
+        """Raises Unavailable for one that was killed."""
+        with self._on.reading() as connection:
+            if state_of(connection, transaction_id) == KILLED:
+                raise killed(transaction_id)
+
     def require_open(self, transaction_id: str) -> None:
         """Raises Unavailable for one that was ended, or killed, by somebody else."""
         with self._on.reading() as connection:

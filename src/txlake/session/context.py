@@ -380,7 +380,10 @@ class Context:
         catalog = self.engine.catalog
         if catalog is None:
             return None
-        rows = rows_of(parts, CatalogEntries(catalog, self._shape_of))
+        if len(parts) > 2 and parts[0].lower() in self.engine.lake_names:
+            parts = parts[1:]
+        own = self.transaction.session_number
+        rows = rows_of(parts, CatalogEntries(catalog, self._shape_of, own))
         return None if rows is None else rows_frame(self.spark, rows.schema, rows.rows)
 
     def _shape_of(self, entry: TableEntry) -> Snapshot | None:

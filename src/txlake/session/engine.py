@@ -22,6 +22,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.ports import Store, System
 from txlake.protocol.file_names import LOG_FOLDER
 from txlake.protocol.reach import ANYWHERE, Reach
+from txlake.session.naming import lake_names, qualified
 from txlake.session.recent import Recent
 from txlake.session.viewed import TemporaryViews, Viewed
 from txlake.settings import Settings
@@ -386,7 +387,7 @@ class Engine:
         """The table; None for a name that the lake doesn't have.
 
         A place is found whether or not there is a table; the place of a table of the lake is that
-        table. Raises InvalidRequest for a name of three or more parts.
+        table. Raises InvalidRequest for a name of another catalog.
         """
         if isinstance(table, TablePath):
             handle = self.at(table.location, table)
@@ -398,13 +399,22 @@ class Engine:
         return None if entry is None else self.at_entry(entry)
 
     def qualified(self, table: TableName, database: str) -> tuple[str, str]:
-        """(database, table) of a name."""
-        parts = table.parts
-        if len(parts) > 2:
-            raise InvalidRequest(
-                f"{table}: expected table or database.table, found {len(parts)} parts"
-            )
-        return (database, parts[0]) if len(parts) == 1 else (parts[0], parts[1])
+        """(database, table) of a name, which may have three parts, as `naming` says.
+
+        Raises InvalidRequest for a name of another catalog.
+        """
+        catalog = self.catalog
+        return qualified(
+            table,
+            database,
+            self.lake_names,
+            lambda name: catalog is not None and catalog.database(name) is not None,
+        )
+
+    @property
+    def lake_names(self) -> frozenset[str]:
+        """What the lake is called where it is named, in lower case."""
+        return lake_names(None if self.warehouse is None else self.warehouse.url)
 
     def place_of(self, database: str, name: str) -> str:
         """Where a new table of the lake is put: a folder of the warehouse.

@@ -54,6 +54,14 @@ def raised(level: Level | None, asked: Level) -> Level | None:
     return strictest(level, asked)
 
 
+def shown_isolation(level: Level | None, database: DatabaseEntry | None) -> Rows:
+    """The answer of SHOW transaction_isolation: the stricter of a level and its database's."""
+    asked = None if database is None else database.isolation
+    found = strictest(None if asked is None else parse_level(asked), level)
+    columns = Struct((Field("transaction_isolation", Primitive("string"), False),))
+    return Rows(schema=columns, rows=[(found.value,)])
+
+
 def set_isolation(
     statement: SetIsolation,
     level: Level | None,

@@ -12,23 +12,25 @@ from weakref import WeakValueDictionary
 
 from pyspark.sql import DataFrame, SparkSession
 
-from txlake.catalog import DEFAULT_DATABASE
+from txlake.catalog import DEFAULT_DATABASE, DatabaseEntry
 from txlake.conflict.levels import Level, parse_level
 from txlake.conflict.locking import LockMode
 from txlake.errors import CorruptTable, InvalidRequest, Unavailable
 from txlake.log.snapshot import Snapshot
 from txlake.session.admission import admit, database_lock
+from txlake.session.answers import Answers, answered, asks_only
 from txlake.session.belongings import refuse_lost
 from txlake.session.context import Context
 from txlake.session.data import read
 from txlake.session.dispatch import Answer, changes_catalog, run
 from txlake.session.engine import Engine
-from txlake.session.isolation import set_isolation
+from txlake.session.isolation import set_isolation, shown_isolation
+from txlake.session.killing import kill_session
 from txlake.session.locking import TableLock, leaves_existing, locks_of
 from txlake.session.progress import progress
 from txlake.session.results import nothing, rows_frame
 from txlake.session.shown import count_shown
-from txlake.session.transaction import Transaction
+from txlake.session.transaction import State, Transaction
 from txlake.spark.translation import spark_errors
 from txlake.statements import (
     Atomic,
@@ -36,6 +38,7 @@ from txlake.statements import (
     Commit,
     CreateTemporaryView,
     Expression,
+    Kill,
     LockTable,
     ReleaseSavepoint,
     Rollback,
@@ -45,25 +48,13 @@ from txlake.statements import (
     SetIsolation,
     SetLockTimeout,
     SetXactAbort,
+    ShowIsolation,
     Statement,
     Table,
     TimeTravel,
     UseDatabase,
 )
-
-_CONTROL = (
-    Atomic,
-    Begin,
-    Commit,
-    Rollback,
-    Savepoint,
-    RollbackTo,
-    ReleaseSavepoint,
-    SetIsolation,
-    SetLockTimeout,
-    SetXactAbort,
-    LockTable,
-)
+from txlake.statements.control import ControlStatement
 
 
 class Session:
@@ -144,7 +135,7 @@ class Session:
 
     def execute(self, statement: Statement) -> DataFrame:
         """Carries out a statement, in the open transaction or in one of its own."""
-        if isinstance(statement, _CONTROL):
+        if isinstance(statement, ControlStatement):
             current = self._current
             try:
                 return self._control(statement)
@@ -156,7 +147,7 @@ class Session:
 
     def execute_in(self, transaction: Transaction | None, statement: Statement) -> DataFrame:
         """Carries out a statement in the transaction given; None for one of its own."""
-        if transaction is not None and isinstance(statement, _CONTROL):
+        if transaction is not None and isinstance(statement, ControlStatement):
             return self._control_of(transaction, statement)
         answer = self.carry_out(transaction, statement)
         return answer(self.spark)
@@ -166,6 +157,12 @@ class Session:
 
         The answer is made into a DataFrame only when it is asked for.
         """
+        asked_in = transaction
+        if transaction is not None and transaction.state is State.FAILED and asks_only(statement):
+            transaction = None  # XACT_STATE() is -1 there
+        statement = answered(
+            statement, lambda: Answers(self.engine, asked_in, self.database, self.number)
+        )
         if transaction is not None and changes_catalog(statement):
             error = InvalidRequest(
                 f"{type(statement).__name__} can't run in a transaction; COMMIT or ROLLBACK first"
@@ -216,6 +213,7 @@ class Session:
         )
         try:
             with spark_errors():
+                own.require_unkilled()
                 admit(context, wanted, leaves=leaves)
                 yield context
         except CorruptTable as error:
@@ -316,6 +314,10 @@ class Session:
                 self._open().release(name)
             case SetIsolation():
                 return self._set_isolation(self._current, statement)
+            case ShowIsolation():
+                return self._show_isolation(self._current)
+            case Kill(session_id):
+                kill_session(self.engine.catalog, self.number(), session_id)
             case Atomic(statements):
                 self._atomic(statements)
             case SetLockTimeout(timeout_ms):
@@ -349,6 +351,8 @@ class Session:
                     )
                 case SetIsolation():
                     return self._set_isolation(transaction, statement)
+                case ShowIsolation():
+                    return self._show_isolation(transaction)
                 case LockTable():
                     self._lock(transaction, statement)
                 case _:
@@ -373,8 +377,7 @@ class Session:
 
     def _set_isolation(self, current: Transaction | None, statement: SetIsolation) -> DataFrame:
         """Sets the session's level; an open transaction's is raised where it is looser."""
-        catalog = self.engine.catalog
-        database = None if catalog is None else catalog.database(self.database)
+        database = self._database_entry()
         if current is None:
             made = set_isolation(statement, self.level, database)
         else:
@@ -385,6 +388,18 @@ class Session:
             current.set_level(made.of_open)
         self.level = made.level
         return rows_frame(self.spark, made.rows.schema, made.rows.rows)
+
+    def _show_isolation(self, current: Transaction | None) -> DataFrame:
+        """The level in force, of the open transaction or of the session's next."""
+        if current is not None:
+            current.require_active()
+        level = self.level if current is None else current.level
+        found = shown_isolation(level, self._database_entry())
+        return rows_frame(self.spark, found.schema, found.rows)
+
+    def _database_entry(self) -> DatabaseEntry | None:
+        catalog = self.engine.catalog
+        return None if catalog is None else catalog.database(self.database)
 
     def _begin(self, level: Level | None, read_only: bool) -> None:
         if self._current is not None:

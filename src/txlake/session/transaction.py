@@ -428,6 +428,7 @@ class Transaction:
         """What the lake ratified; None where nothing had to be."""
         written = dict(self._written())
         if not written and not self._names.changes:
+            self.require_unkilled()
             return None
         told = self.user_metadata or self.engine.spark_setting(_USER_METADATA, "") or None
         paths = [key for key in written if self._handles[key].entry is None]
@@ -461,6 +462,12 @@ class Transaction:
             self._forget_entry()  # which ended with the ratification
             catalog.locks.ended(self.id)
         return committed
+
+    def require_unkilled(self) -> None:
+        """Raises Unavailable when somebody killed it; asked where nothing else asks the catalog."""
+        catalog = self.engine.catalog
+        if catalog is not None and self._is_known and self.explicit:
+            catalog.transactions.require_unkilled(self.id)
 
     def require_alive(self) -> None:
         """Raises Unavailable when somebody else ended it: VACUUM may have taken its files.

@@ -168,7 +168,8 @@ class Work:
             return Opaque(condition_text(expression))
         aliases = tuple(name for name in (alias, self.name) if name is not None)
         try:
-            return self.bound(parse_predicate(expression.text, aliases=aliases))
+            text = expression.rewritten(lambda _: None)  # `db.t.id` is `t.id` there
+            return self.bound(parse_predicate(text, aliases=aliases))
         except InvalidRequest as error:
             raise InvalidRequest(f"{self.snapshot.table}: {error}") from error
 

@@ -6,10 +6,12 @@ from typing import NoReturn
 
 from txlake.sql.cursor import Cursor
 from txlake.sql.spark import spark_command
+from txlake.sql.tokens import Kind
 from txlake.statements import (
     Begin,
     Commit,
     Isolation,
+    Kill,
     LockTable,
     ReleaseSavepoint,
     Rollback,
@@ -39,6 +41,11 @@ _MARKED = (
 _DISTRIBUTED = (
     "a distributed transaction is not known: a transaction covers the tables of one lake and "
     "commits in its catalog, which takes part in no two-phase commit; BEGIN TRANSACTION opens one"
+)
+
+_KILLED = (
+    "KILL takes a session's number, as @@SPID and sys.dm_exec_sessions give it; a transaction "
+    "alone is ended by its id with `txlake transactions --kill ID`"
 )
 
 
@@ -173,6 +180,25 @@ def lock(cursor: Cursor) -> LockTable:
         cursor.refuse("SET LOCK_TIMEOUT 0 before LOCK TABLE is the way not to wait")
     cursor.expect_end()
     return LockTable(tables, mode)
+
+
+def kill(cursor: Cursor) -> Kill:
+    """KILL session"""
+    cursor.expect("KILL")
+    place = cursor.token
+    if place.kind is Kind.STRING:
+        text = cursor.string()
+        if not text.strip().isdecimal():
+            cursor.refuse(_KILLED, place)
+        session_id = int(text)
+    elif place.kind is Kind.NUMBER and place.text.isdecimal():
+        session_id = cursor.integer()
+    else:
+        cursor.refuse(_KILLED, place)
+    if cursor.at("WITH"):
+        cursor.refuse("KILL ends a session's transactions at once: there is no status of it to ask")
+    cursor.expect_end()
+    return Kill(session_id)
 
 
 def set_statement(cursor: Cursor) -> Statement:

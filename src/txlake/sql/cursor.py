@@ -11,6 +11,7 @@ from txlake.statements import Table, TableName, TablePath
 
 T = TypeVar("T")
 
+_PARTS_MAX = 3
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -149,9 +150,9 @@ class Cursor:
         quoted_place = self._tokens[self._index - 1].kind is Kind.QUOTED
         if len(parts) == 2 and first.upper == "DELTA" and quoted_place:
             return TablePath(parts[1])
-        if len(parts) > 2:
+        if len(parts) > _PARTS_MAX:
             self.refuse(
-                f"a table's name has one or two parts, found {len(parts)} in {'.'.join(parts)}",
+                f"a table's name has one to three parts, found {len(parts)} in {'.'.join(parts)}",
                 first,
             )
         return TableName(parts)

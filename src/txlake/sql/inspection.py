@@ -15,6 +15,7 @@ from txlake.statements import (
     ShowColumns,
     ShowCreateTable,
     ShowDatabases,
+    ShowIsolation,
     ShowPartitions,
     ShowProperties,
     ShowTables,
@@ -25,9 +26,11 @@ from txlake.statements import (
     UseDatabase,
 )
 
+_ISOLATION = ("TRANSACTION", "ISOLATION", "LEVEL")
+
 
 def show(cursor: Cursor) -> Statement:
-    """SHOW TABLES, DATABASES, CREATE TABLE, TBLPROPERTIES, COLUMNS, PARTITIONS"""
+    """SHOW TABLES, DATABASES, CREATE TABLE, TBLPROPERTIES, COLUMNS, PARTITIONS, and the level"""
     cursor.expect("SHOW")
     statement: Statement
     if cursor.accept("TABLES"):
@@ -53,12 +56,14 @@ def show(cursor: Cursor) -> Statement:
     elif cursor.accept("VIEWS"):
         name = database(cursor) if cursor.accept_any("FROM", "IN") else None
         statement = ShowViews(name, _pattern(cursor))
+    elif cursor.accept("TRANSACTION_ISOLATION") or cursor.accept(*_ISOLATION):
+        statement = ShowIsolation()
     elif cursor.at_any("FUNCTIONS", "USER", "SYSTEM", "ALL"):
         return spark_command(cursor)
     else:
         cursor.fail(
-            "TABLES, DATABASES, CREATE TABLE, TBLPROPERTIES, COLUMNS, PARTITIONS, VIEWS or "
-            "FUNCTIONS"
+            "TABLES, DATABASES, CREATE TABLE, TBLPROPERTIES, COLUMNS, PARTITIONS, VIEWS, "
+            "FUNCTIONS or transaction_isolation"
         )
     cursor.expect_end()
     return statement

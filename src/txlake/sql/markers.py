@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 
 from txlake.errors import InvalidRequest
+from txlake.sql.brackets import backquoted
 from txlake.sql.tokens import Kind, SourceText, Token, tokenize, words
 
 Arguments = Mapping[str, object] | Sequence[object]
@@ -18,12 +19,14 @@ def bind(text: str, arguments: Arguments | None) -> SourceText:
     """The text with every parameter replaced by its value as a SQL literal.
 
     A mapping fills `:name` markers, a sequence `?` markers in order. A marker stands where an
-    operand may: `column:field` and `struct<a: int>` are left alone.
+    operand may: `column:field` and `struct<a: int>` are left alone. Names in brackets are in
+    backquotes then.
 
     Raises:
         InvalidRequest: a marker has no value, a value no marker, or a value no SQL literal.
     """
-    source = SourceText(text, text)
+    original, text = text, backquoted(text)
+    source = SourceText(text, original)
     if isinstance(arguments, (str, bytes)):
         raise InvalidRequest("the arguments of a statement are a mapping or a sequence, not a text")
     named = arguments if isinstance(arguments, Mapping) else None
@@ -67,7 +70,7 @@ def bind(text: str, arguments: Arguments | None) -> SourceText:
         raise InvalidRequest(f"the statement has no parameter :{unused[0]}, but a value was given")
     if ordered is not None and count < len(ordered):
         raise InvalidRequest(f"{len(ordered)} values were given for {count} markers (?)")
-    return SourceText("".join(pieces) + text[position:], text, tuple(edits))
+    return SourceText("".join(pieces) + text[position:], original, tuple(edits))
 
 
 def sql_literal(value: object, name: str = "the value") -> str:

@@ -15,6 +15,7 @@ from txlake.sql import (
     spark,
     upkeep,
 )
+from txlake.sql.brackets import backquoted
 from txlake.sql.clauses import QUERY_WORDS, rest_query
 from txlake.sql.cursor import Cursor
 from txlake.sql.markers import Arguments, bind
@@ -69,9 +70,8 @@ def _opened(tokens: tuple[Token, ...]) -> list[Token]:
 
 def is_closed(text: str) -> bool:
     """Whether the last statement of a text was ended by a `;`, and the last block by its END."""
-    source = SourceText(text, text)
     try:
-        tokens = tokenize(source)
+        tokens = tokenize(SourceText(backquoted(text), text))
     except InvalidRequest:
         return False  # a string, a quoted name or a comment is open
     blocks = 0
@@ -235,6 +235,7 @@ _RULES: Mapping[str, Callable[[Cursor], Statement]] = {
     "RELEASE": control.release,
     "PREPARE": control.prepare,
     "LOCK": control.lock,
+    "KILL": control.kill,
     "SET": control.set_statement,
     "EXPLAIN": spark.explain,
     "CACHE": spark.cache,

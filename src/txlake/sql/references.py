@@ -13,6 +13,7 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
 
 from txlake.sql.dialect import DIALECT
+from txlake.sql.questions import questions
 from txlake.sql.tokens import Kind, SourceText, Token, describe, words
 from txlake.sql.travel import Clause, clauses, path_suffix
 from txlake.statements import (
@@ -87,9 +88,7 @@ def relation_query(source: SourceText, tokens: Sequence[Token]) -> tuple[SqlText
     name = relation.alias or (relation.name if isinstance(relation, exp.Table) else "")
     if not relation.alias and sql.references and isinstance(sql.references[0].table, TablePath):
         name = ""
-    shift = len(_RELATION[0])
-    references = tuple(reference.moved(shift) for reference in sql.references)
-    return SqlText(_RELATION[0] + sql.text, references), name or None
+    return sql.after(_RELATION[0]), name or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +113,7 @@ class _Slice:
         self.index_by_end = {token.end: index for index, token in enumerate(tokens)}
         self.travels = {clause.after: clause for clause in clauses(source, tokens)}
         self.bare: set[int] = set()  # where the names after the keyword TABLE start
+        self.questions = questions(source, tokens)
         self.tree = self._parse(prefix + self._masked() + suffix)
 
     def sql_text(self, scope: Scope = ()) -> SqlText:
@@ -139,7 +139,8 @@ class _Slice:
             for name, alias in scope
             for start, end in _qualified(columns, name.parts, claimed)
         ]
-        return SqlText(text, tuple(references), tuple(sorted(qualifiers)))
+        asked = tuple(one.moved(-self.start) for one in self.questions)
+        return SqlText(text, tuple(references), tuple(sorted(qualifiers)), asked)
 
     def _masked(self) -> str:
         text = self.source.text
@@ -150,6 +151,9 @@ class _Slice:
 
         for clause in self.travels.values():
             blank(clause.start, clause.end)
+        for asked in self.questions:
+            if asked.name.startswith("@@"):
+                pieces[asked.start - self.start : asked.start - self.start + 2] = "__"
         for index, token in enumerate(self.tokens):
             following = self.tokens[index + 1] if index + 1 < len(self.tokens) else None
             if following is None:

@@ -16,10 +16,7 @@ def spark_command(cursor: Cursor, *, query: bool = False) -> SparkCommand:
         return SparkCommand(SqlText(cursor.source.text[first.start : cursor.token.end]))
     shift = cursor.token.start - first.start
     sql = rest_query(cursor)
-    references = tuple(reference.moved(shift) for reference in sql.references)
-    return SparkCommand(
-        SqlText(cursor.source.text[first.start : first.start + shift] + sql.text, references)
-    )
+    return SparkCommand(sql.after(cursor.source.text[first.start : first.start + shift]))
 
 
 def explain(cursor: Cursor) -> SparkCommand:

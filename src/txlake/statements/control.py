@@ -64,6 +64,18 @@ class SetIsolation:
 
 
 @dataclass(frozen=True, slots=True)
+class ShowIsolation:
+    """SHOW transaction_isolation, SHOW TRANSACTION ISOLATION LEVEL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """KILL session: ends what another session has open."""
+
+    session_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class SetLockTimeout:
     """SET LOCK_TIMEOUT, milliseconds; -1 waits without end."""
 
@@ -100,6 +112,8 @@ ControlStatement = (
     | RollbackTo
     | ReleaseSavepoint
     | SetIsolation
+    | ShowIsolation
+    | Kill
     | SetLockTimeout
     | SetXactAbort
     | LockTable

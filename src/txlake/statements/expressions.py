@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import Enum
@@ -47,6 +47,47 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
+class Question:
+    """One place in a SQL text that asks about the session: `@@SPID`, `DB_NAME(7)`.
+
+    Attributes:
+        name: what is asked, in capitals: `@@SPID`, `DB_NAME`.
+        start, end: positions in the owning text, `end` exclusive.
+        operands: (start, end) of what Spark evaluates, in order.
+        literals: the arguments that are read here, strings all of them; these have no operands.
+        alias: the name of the column, where it is one of a SELECT list and has no other.
+    """
+
+    name: str
+    start: int
+    end: int
+    operands: tuple[tuple[int, int], ...] = ()
+    literals: tuple[str, ...] = ()
+    alias: str | None = None
+
+    def moved(self, by: int) -> Question:
+        """The same question in a text that has `by` characters more in front."""
+        return replace(
+            self,
+            start=self.start + by,
+            end=self.end + by,
+            operands=tuple((start + by, end + by) for start, end in self.operands),
+        )
+
+    def edits(self, answer: Sequence[str]) -> Iterator[tuple[int, int, str]]:
+        """(start, end, new) of what becomes of its place; the operands stay where they are.
+
+        `answer`: what stands before, between and after the operands.
+        """
+        assert len(answer) == len(self.operands) + 1, (self, answer)
+        starts = [self.start, *(end for _, end in self.operands)]
+        ends = [*(start for start, _ in self.operands), self.end]
+        alias = "" if self.alias is None else f" AS {quoted(self.alias, always=True)}"
+        *most, last = answer
+        yield from zip(starts, ends, [*most, last + alias])
+
+
+@dataclass(frozen=True, slots=True)
 class SqlText:
     """An expression or a query as its author wrote it; positions are relative to `text`.
 
@@ -54,11 +95,45 @@ class SqlText:
         references: the tables that it reads, in the order of the text.
         qualifiers: (start, end, name) of the full names of a DML statement's own target before
             columns (`db.t` in `db.t.id`): what they become, the target's alias.
+        questions: what it asks about the session; none once they are answered.
     """
 
     text: str
     references: tuple[Reference, ...] = ()
     qualifiers: tuple[tuple[int, int, str], ...] = ()
+    questions: tuple[Question, ...] = ()
+
+    def after(self, head: str) -> SqlText:
+        """The same text behind a head that reads and asks nothing."""
+        by = len(head)
+        return SqlText(
+            head + self.text,
+            tuple(one.moved(by) for one in self.references),
+            tuple((start + by, end + by, name) for start, end, name in self.qualifiers),
+            tuple(one.moved(by) for one in self.questions),
+        )
+
+    def answered(self, answer: Callable[[Question], Sequence[str]]) -> SqlText:
+        """The text with an answer for each question, as `Question.edits` takes it."""
+        edits = sorted(edit for one in self.questions for edit in one.edits(answer(one)))
+
+        def at(place: int) -> int:
+            return place + sum(len(new) - end + start for start, end, new in edits if end <= place)
+
+        def moved(one: Reference) -> Reference:
+            return replace(
+                one,
+                start=at(one.start),
+                end=at(one.end),
+                alias_at=at(one.alias_at),
+                qualifiers=tuple((at(start), at(end)) for start, end in one.qualifiers),
+            )
+
+        return SqlText(
+            _edited(self.text, edits),
+            tuple(moved(one) for one in self.references),
+            tuple((at(start), at(end), name) for start, end, name in self.qualifiers),
+        )
 
     def rewritten(self, replacement: Callable[[Reference], str | None]) -> str:
         """The text with tables replaced; everything else stays as it was written.
@@ -76,12 +151,17 @@ class SqlText:
                 alias = quoted(reference.alias, always=True)
                 edits.append((reference.alias_at, reference.alias_at, f" AS {alias}"))
                 edits += [(start, end, alias) for start, end in reference.qualifiers]
-        pieces: list[str] = []
-        position = 0
-        for start, end, new in sorted(edits, key=lambda edit: edit[:2]):
-            pieces += (self.text[position:start], new)
-            position = end
-        return "".join(pieces) + self.text[position:]
+        return _edited(self.text, sorted(edits, key=lambda edit: edit[:2]))
+
+
+def _edited(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
+    """The text with each (start, end) replaced; ascending, none over another."""
+    pieces: list[str] = []
+    position = 0
+    for start, end, new in edits:
+        pieces += (text[position:start], new)
+        position = end
+    return "".join(pieces) + text[position:]
 
 
 @dataclass(frozen=True, slots=True)

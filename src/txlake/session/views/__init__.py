@@ -9,18 +9,36 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from txlake.session.describe import Rows
-from txlake.session.views import own, redshift, sql_server, standard
+from txlake.session.views import (
+    own,
+    pg_catalog,
+    redshift,
+    sql_server,
+    sql_server_sessions,
+    standard,
+)
 from txlake.session.views.view import CatalogEntries, Entries, Shape, View
 
 VIEWS: Mapping[str, View] = {
     "sys.dm_tran_locks": sql_server.DM_TRAN_LOCKS,
     "sys.dm_tran_active_transactions": sql_server.DM_TRAN_ACTIVE_TRANSACTIONS,
+    "sys.dm_exec_sessions": sql_server_sessions.DM_EXEC_SESSIONS,
+    "sys.dm_exec_requests": sql_server_sessions.DM_EXEC_REQUESTS,
+    "sys.dm_tran_session_transactions": sql_server_sessions.DM_TRAN_SESSION_TRANSACTIONS,
     "sys.tables": sql_server.TABLES,
     "sys.objects": sql_server.OBJECTS,
     "sys.databases": sql_server.DATABASES,
+    "sys.schemas": sql_server.SCHEMAS,
+    "sys.columns": sql_server.COLUMNS,
     "stv_db_isolation_level": redshift.STV_DB_ISOLATION_LEVEL,
     "pg_database_info": redshift.PG_DATABASE_INFO,
     "svv_transactions": redshift.SVV_TRANSACTIONS,
+    "svv_tables": redshift.SVV_TABLES,
+    "stv_locks": redshift.STV_LOCKS,
+    "pg_tables": pg_catalog.PG_TABLES,
+    "pg_class": pg_catalog.PG_CLASS,
+    "pg_namespace": pg_catalog.PG_NAMESPACE,
+    "pg_database": pg_catalog.PG_DATABASE,
     "stl_tr_conflict": redshift.STL_TR_CONFLICT,
     "information_schema.schemata": standard.SCHEMATA,
     "information_schema.tables": standard.TABLES,

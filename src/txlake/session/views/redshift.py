@@ -1,9 +1,10 @@
-"""Redshift's views of isolation levels, databases, locks and conflicts.
+"""Redshift's views of isolation levels, databases, tables, locks and conflicts.
 
 Columns and values as the Amazon Redshift Database Developer Guide has them:
-"STV_DB_ISOLATION_LEVEL", "PG_DATABASE_INFO", "SVV_TRANSACTIONS" and "STL_TR_CONFLICT", and
-"Isolation levels in Amazon Redshift" for `concurrency_model`; the lock modes are PostgreSQL's
-("Explicit Locking") that keep out the same. What a lake doesn't have is NULL.
+"STV_DB_ISOLATION_LEVEL", "PG_DATABASE_INFO", "SVV_TABLES", "SVV_TRANSACTIONS", "STV_LOCKS" and
+"STL_TR_CONFLICT", and "Isolation levels in Amazon Redshift" for `concurrency_model`; the lock modes
+are PostgreSQL's ("Explicit Locking") that keep out the same. Names are in lower case, as Redshift
+folds them. What a lake doesn't have is NULL.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from txlake.catalog import DatabaseEntry
 from txlake.conflict.levels import Level, parse_level, strictest
 from txlake.conflict.locking import LockMode, LockStatus, ResourceType
+from txlake.session.views.standard import CATALOG
 from txlake.session.views.view import Entries, Values, moment, view
 
 _LEVELS = {
@@ -31,18 +33,23 @@ _MODES = {
     LockMode.X: "ExclusiveLock",
     LockMode.SCH_M: "AccessExclusiveLock",
 }
+_READS = frozenset({LockMode.SCH_S, LockMode.IS, LockMode.S})
 
 
 def _isolation_levels(entries: Entries) -> Iterator[Values]:
     for one in entries.databases():
-        yield {"db_id": one.number, "db_name": one.name, "isolation_level": _LEVELS[_level(one)]}
+        yield {
+            "db_id": one.number,
+            "db_name": one.name.lower(),
+            "isolation_level": _LEVELS[_level(one)],
+        }
 
 
 def _database_infos(entries: Entries) -> Iterator[Values]:
     for one in entries.databases():
         model = _MODELS.get(_level(one))
         yield {
-            "datname": one.name,
+            "datname": one.name.lower(),
             "datid": one.number,
             "datistemplate": False,
             "datallowconn": True,
@@ -58,7 +65,7 @@ def _level(database: DatabaseEntry) -> Level:
 
 def _transactions(entries: Entries) -> Iterator[Values]:
     """A row for each transaction, `transactionid`, and one for each lock on a table, `relation`."""
-    names = {one.number: one.name for one in entries.databases()}
+    names = {one.number: one.name.lower() for one in entries.databases()}
     locks = [one for one in entries.locks() if one.resource.type is ResourceType.OBJECT]
     for transaction in entries.transactions():
         common = {
@@ -82,6 +89,39 @@ def _transactions(entries: Entries) -> Iterator[Values]:
             "lock_mode": "ExclusiveLock",
             "lockable_object_type": "transactionid",
             "granted": True,
+        }
+
+
+def _tables(entries: Entries) -> Iterator[Values]:
+    for one in entries.tables():
+        yield {
+            "table_catalog": CATALOG,
+            "table_schema": one.database.lower(),
+            "table_name": one.name.lower(),
+            "table_type": "BASE TABLE" if one.managed else "EXTERNAL TABLE",
+        }
+
+
+def _locks(entries: Entries) -> Iterator[Values]:
+    """A row for each table that a transaction writes, or waits to write."""
+    transactions = {one.id: one for one in entries.transactions()}
+    ids = {one.number: one.id for one in entries.tables()}
+    committed: dict[str, int] = {}
+    for commit in entries.commits():
+        committed.setdefault(commit.table_id, commit.time_ms)  # the newest comes first
+    for one in entries.locks():
+        is_turn = bool(one.resource.subtype)  # a transaction's that has its lock on the table too
+        if one.resource.type is not ResourceType.OBJECT or one.mode in _READS or is_turn:
+            continue
+        owner = transactions.get(one.transaction_id or "")
+        held = one.status is LockStatus.GRANT
+        yield {
+            "table_id": one.resource.entity,
+            "last_commit": moment(committed.get(ids.get(one.resource.entity, ""))),
+            "lock_owner": one.transaction_number,
+            "lock_owner_pid": None if owner is None else owner.process,
+            "lock_owner_start_ts": None if owner is None else moment(owner.begin_ms),
+            "lock_status": "Holding write lock" if held else "Waiting for write lock",
         }
 
 
@@ -120,6 +160,25 @@ SVV_TRANSACTIONS = view(
     """,
     _transactions,
 )
+SVV_TABLES = view(
+    "SVV_TABLES - Amazon Redshift",
+    """
+    table_catalog STRING, table_schema STRING, table_name STRING, table_type STRING,
+    remarks STRING
+    """,
+    _tables,
+)
+STV_LOCKS = view(
+    "STV_LOCKS - Amazon Redshift",
+    """
+    table_id BIGINT, last_commit TIMESTAMP, last_update TIMESTAMP, lock_owner BIGINT,
+    lock_owner_pid BIGINT, lock_owner_start_ts TIMESTAMP, lock_owner_end_ts TIMESTAMP,
+    lock_status STRING
+    """,
+    _locks,
+)
+"""`last_commit` is known for the newest thousand versions."""
+
 STL_TR_CONFLICT = view(
     "STL_TR_CONFLICT - Amazon Redshift",
     """

@@ -2,20 +2,28 @@
 
 Columns and values as Microsoft Learn documents them: "sys.dm_tran_locks (Transact-SQL)",
 "sys.dm_tran_active_transactions (Transact-SQL)", "sys.objects (Transact-SQL)", "sys.tables
-(Transact-SQL)" and "sys.databases (Transact-SQL)". A lake's databases are what schemas are there:
-`schema_id` is a database's number. What a lake doesn't have is NULL.
+(Transact-SQL)", "sys.schemas (Transact-SQL)", "sys.columns (Transact-SQL)" and "sys.databases
+(Transact-SQL)"; the types of columns as the SQL analytics endpoint of Microsoft Fabric maps Delta's
+("Data types in Microsoft Fabric"). A lake's databases are what schemas are there: `schema_id` is a
+database's number. What a lake doesn't have is NULL.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from txlake.catalog import TableEntry
 from txlake.catalog.transactions import TransactionEntry
 from txlake.conflict.locking import LockStatus, ResourceType
+from txlake.protocol.type_text import declared_type
+from txlake.protocol.types import DataType, Primitive
+from txlake.session.expressions import CURRENT_DEFAULT, GENERATION
 from txlake.session.views.view import Entries, Values, moment, view
 
 _READ_WRITE, _READ_ONLY = 1, 2
+_VARCHAR_LENGTH_MAX = 8000
 _NOT_STARTED, _ACTIVE, _ROLLING_BACK = 1, 2, 7
 
 
@@ -96,6 +104,96 @@ def _tables(entries: Entries) -> Iterator[Values]:
         }
 
 
+def _schemas(entries: Entries) -> Iterator[Values]:
+    return ({"name": one.name, "schema_id": one.number} for one in entries.databases())
+
+
+@dataclass(frozen=True, slots=True)
+class _SqlType:
+    """A type of SQL Server: its id in sys.types, its length in bytes, its digits."""
+
+    id: int
+    length: int
+    precision: int = 0
+    scale: int = 0
+
+
+_MAX = -1
+_TYPES = {
+    "long": _SqlType(127, 8, 19),
+    "integer": _SqlType(56, 4, 10),
+    "short": _SqlType(52, 2, 5),
+    "byte": _SqlType(52, 2, 5),
+    "boolean": _SqlType(104, 1, 1),
+    "double": _SqlType(62, 8, 53),
+    "float": _SqlType(59, 4, 24),
+    "date": _SqlType(40, 3, 10),
+    "timestamp": _SqlType(42, 8, 26, 6),
+    "timestamp_ntz": _SqlType(42, 8, 26, 6),
+    "string": _SqlType(167, _MAX),
+    "binary": _SqlType(165, _MAX),
+}
+_DECIMAL_BYTES = ((9, 5), (19, 9), (28, 13), (38, 17))
+_SIZED = re.compile(r"(?:var)?char\((\d+)\)")
+_IDENTITY = "delta.identity.start"
+
+
+def _sql_type(kind: DataType) -> _SqlType | None:
+    """What SQL Server calls a type; None where it has none like it."""
+    if not isinstance(kind, Primitive):
+        return None
+    if kind.decimal is not None:
+        precision, scale = kind.decimal
+        length = next(size for digits, size in _DECIMAL_BYTES if precision <= digits)
+        return _SqlType(106, length, precision, scale)
+    sized = _SIZED.fullmatch(kind.name)
+    if sized is not None:
+        length = int(sized[1])
+        return _SqlType(167, length if length <= _VARCHAR_LENGTH_MAX else _MAX)
+    return _TYPES.get("string" if kind.is_string else kind.name)
+
+
+def _columns(entries: Entries) -> Iterator[Values]:
+    for table in entries.tables():
+        shape = entries.shape(table)
+        for position, item in enumerate(shape.schema if shape else (), 1):
+            known = _sql_type(declared_type(item))
+            kind: Values = {}
+            if known is not None:
+                kind = {
+                    "system_type_id": known.id,
+                    "user_type_id": known.id,
+                    "max_length": known.length,
+                    "precision": known.precision,
+                    "scale": known.scale,
+                }
+            yield {
+                "object_id": table.number,
+                "name": item.name,
+                "column_id": position,
+                **kind,
+                "is_nullable": item.nullable,
+                "is_rowguidcol": False,
+                "is_identity": _IDENTITY in item.metadata,
+                "is_computed": GENERATION in item.metadata,
+                "is_filestream": False,
+                "is_replicated": False,
+                "is_non_sql_subscribed": False,
+                "is_merge_published": False,
+                "is_dts_replicated": False,
+                "is_xml_document": False,
+                "xml_collection_id": 0,
+                "default_object_id": None if CURRENT_DEFAULT in item.metadata else 0,
+                "rule_object_id": 0,
+                "is_sparse": False,
+                "is_column_set": False,
+                "generated_always_type": 0,
+                "generated_always_type_desc": "NOT_APPLICABLE",
+                "is_hidden": False,
+                "is_masked": False,
+            }
+
+
 def _databases(entries: Entries) -> Iterator[Values]:
     for one in entries.databases():
         yield {
@@ -164,6 +262,28 @@ TABLES = view(
     """,
     _tables,
 )
+
+SCHEMAS = view(
+    "sys.schemas (Transact-SQL)", "name STRING, schema_id INT, principal_id INT", _schemas
+)
+
+COLUMNS = view(
+    "sys.columns (Transact-SQL)",
+    """
+    object_id INT, name STRING, column_id INT, system_type_id SMALLINT, user_type_id INT,
+    max_length SMALLINT, precision SMALLINT, scale SMALLINT, collation_name STRING,
+    is_nullable BOOLEAN, is_ansi_padded BOOLEAN, is_rowguidcol BOOLEAN, is_identity BOOLEAN,
+    is_computed BOOLEAN, is_filestream BOOLEAN, is_replicated BOOLEAN,
+    is_non_sql_subscribed BOOLEAN, is_merge_published BOOLEAN, is_dts_replicated BOOLEAN,
+    is_xml_document BOOLEAN, xml_collection_id INT, default_object_id INT, rule_object_id INT,
+    is_sparse BOOLEAN, is_column_set BOOLEAN, generated_always_type TINYINT,
+    generated_always_type_desc STRING, encryption_type INT, encryption_type_desc STRING,
+    encryption_algorithm_name STRING, column_encryption_key_id INT,
+    column_encryption_key_database_name STRING, is_hidden BOOLEAN, is_masked BOOLEAN
+    """,
+    _columns,
+)
+"""`user_type_id` is the system type's; a type that SQL Server lacks is NULL."""
 
 DATABASES = view(
     "sys.databases (Transact-SQL)",

@@ -13,7 +13,9 @@ from txlake.protocol.types import Array, DataType, Map, Primitive, Struct
 from txlake.session.expressions import CURRENT_DEFAULT
 from txlake.session.views.view import Entries, Values, moment, view
 
-_CATALOG = "spark_catalog"
+CATALOG = "spark_catalog"
+"""What a lake is called where a name has three parts, whatever the lake is."""
+
 _BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64, "float": 32, "double": 64}
 _INTEGRAL = frozenset({"byte", "short", "integer", "long"})
 _TIME_DIGITS = {"date": 0, "timestamp": 3, "timestamp_ntz": 3}
@@ -22,7 +24,7 @@ _TIME_DIGITS = {"date": 0, "timestamp": 3, "timestamp_ntz": 3}
 def _schemata(entries: Entries) -> Iterator[Values]:
     for one in entries.databases():
         yield {
-            "catalog_name": _CATALOG,
+            "catalog_name": CATALOG,
             "schema_name": one.name,
             "comment": one.comment,
             "created": moment(one.created_ms),
@@ -32,7 +34,7 @@ def _schemata(entries: Entries) -> Iterator[Values]:
 def _tables(entries: Entries) -> Iterator[Values]:
     for one in entries.tables():
         yield {
-            "table_catalog": _CATALOG,
+            "table_catalog": CATALOG,
             "table_schema": one.database,
             "table_name": one.name,
             "table_type": "MANAGED" if one.managed else "EXTERNAL",
@@ -55,7 +57,7 @@ def _columns(entries: Entries) -> Iterator[Values]:
             kind = declared_type(item)
             folded = item.name.lower()
             yield {
-                "table_catalog": _CATALOG,
+                "table_catalog": CATALOG,
                 "table_schema": table.database,
                 "table_name": table.name,
                 "column_name": item.name,

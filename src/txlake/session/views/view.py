@@ -11,6 +11,7 @@ from txlake.catalog import Catalog, DatabaseEntry, TableEntry
 from txlake.catalog.commits import CommitEntry
 from txlake.catalog.journal import ConflictEntry
 from txlake.catalog.locks import LockEntry
+from txlake.catalog.sessions import SessionEntry
 from txlake.catalog.transactions import TransactionEntry
 from txlake.protocol.type_text import parse_columns
 from txlake.protocol.types import Struct
@@ -48,6 +49,14 @@ class Entries(Protocol):
         """The table's columns; None when it is gone meanwhile."""
         ...
 
+    def own_session(self) -> int | None:
+        """The number of the session that looks; None where none does."""
+        ...
+
+    def sessions(self) -> Sequence[SessionEntry]:
+        """The living sessions by number."""
+        ...
+
     def locks(self) -> Sequence[LockEntry]:
         """The requests for locks, in the order of asking."""
         ...
@@ -67,10 +76,11 @@ class Entries(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CatalogEntries:
-    """Entries of a catalog; `shape_of` reads a table's columns."""
+    """Entries of a catalog; `shape_of` reads a table's columns, `own` gives who looks a number."""
 
     catalog: Catalog
     shape_of: Callable[[TableEntry], Shape | None]
+    own: Callable[[], int | None] = lambda: None
 
     def databases(self) -> Sequence[DatabaseEntry]:
         return self.catalog.databases()
@@ -84,6 +94,12 @@ class CatalogEntries:
 
     def shape(self, table: TableEntry) -> Shape | None:
         return self.shape_of(table)
+
+    def own_session(self) -> int | None:
+        return self.own()
+
+    def sessions(self) -> Sequence[SessionEntry]:
+        return self.catalog.sessions.listed()
 
     def locks(self) -> Sequence[LockEntry]:
         return self.catalog.locks.listed()

@@ -1,0 +1,153 @@
+"""What statements ask about their session, answered: `@@TRANCOUNT`, `DB_NAME()`, `OBJECT_ID('t')`.
+
+Owns what each answer is in Spark's SQL. The texts that handlers, locks and conflict checks get have
+no question left in them: what a condition meant when it ran is what is checked later.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import TypeVar
+
+from txlake.session.engine import Engine
+from txlake.session.transaction import State, Transaction
+from txlake.sql import sql_literal
+from txlake.sql.brackets import backquoted
+from txlake.statements import Atomic, Question, Select, SqlText, Statement, TableName, table_of
+
+_Part = TypeVar("_Part")
+_TABLE_TYPES = frozenset({"U"})
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What is known of a session and its lake.
+
+    Attributes:
+        transaction: the open one, which may have failed; None without one.
+        database: what unqualified names belong to.
+        number: gives the session's number, made on first use.
+    """
+
+    engine: Engine
+    transaction: Transaction | None
+    database: str
+    number: Callable[[], int]
+
+    @property
+    def state(self) -> int:
+        """T-SQL's XACT_STATE: 1 in an open transaction, -1 in one that has failed, else 0."""
+        if self.transaction is None:
+            return 0
+        return 1 if self.transaction.state is State.ACTIVE else -1
+
+    def of(self, question: Question) -> list[str]:
+        """What stands before, between and after the question's operands."""
+        match question.name:
+            case "@@SPID":
+                return [str(self.number())]
+            case "@@TRANCOUNT":
+                return [str(abs(self.state))]
+            case "XACT_STATE":
+                return [f"({self.state})"]
+            case "CURRENT_DATABASE" | "CURRENT_SCHEMA":
+                return [sql_literal(self._database_name())]
+            case "DB_NAME" if not question.operands:
+                return [sql_literal(self._database_name())]
+            case "DB_NAME":
+                names = {str(number): name for name, number in self._databases().items()}
+                return [f"{_lookup(names)}CAST((", ") AS STRING))"]
+            case "DB_ID" if not question.operands:
+                return [_integer(self._databases().get(self._database_name()))]
+            case "DB_ID":
+                numbers = {name.lower(): str(one) for name, one in self._databases().items()}
+                return [f"CAST({_lookup(numbers)}lower((", "))) AS INT)"]
+            case "OBJECT_ID":
+                return [_integer(self._object_number(*question.literals))]
+            case "OBJECT_NAME":
+                return self._object_name(len(question.operands))
+            case _:
+                raise AssertionError(question)
+
+    def _database_name(self) -> str:
+        catalog = self.engine.catalog
+        entry = None if catalog is None else catalog.database(self.database)
+        return self.database if entry is None else entry.name
+
+    def _databases(self) -> dict[str, int]:
+        catalog = self.engine.catalog
+        return {} if catalog is None else {one.name: one.number for one in catalog.databases()}
+
+    def _object_number(self, name: str, kind: str = "U") -> int | None:
+        table = table_of(backquoted(name))
+        if kind.strip().upper() not in _TABLE_TYPES or not isinstance(table, TableName):
+            return None
+        engine, transaction = self.engine, self.transaction
+        if engine.catalog is None:
+            return None
+        full = engine.qualified(table, self.database)
+        if transaction is not None and transaction.knows(full):
+            handle = transaction.named(full)
+        else:
+            handle = engine.find(table, self.database)
+        return None if handle is None or handle.entry is None else handle.entry.number
+
+    def _object_name(self, operands: int) -> list[str]:
+        names: dict[str, str] = {}
+        catalog = self.engine.catalog
+        if catalog is not None:
+            for database in catalog.databases():
+                for one in catalog.tables(database.name):
+                    key = f"{one.number}" if operands == 1 else f"{one.number}/{database.number}"
+                    names[key] = one.name
+        if operands == 1:
+            return [f"{_lookup(names)}CAST((", ") AS STRING))"]
+        return [f"{_lookup(names)}concat(CAST((", ") AS STRING), '/', CAST((", ") AS STRING)))"]
+
+
+def answered(statement: Statement, answers: Callable[[], Answers]) -> Statement:
+    """The statement with its questions answered; itself where it asks nothing.
+
+    The statements of a BEGIN ATOMIC ask when they run.
+    """
+    return statement if isinstance(statement, Atomic) else _answered_in(statement, answers)
+
+
+def asks_only(statement: Statement) -> bool:
+    """Whether it is a query that asks about its session and reads no table."""
+    if not isinstance(statement, Select):
+        return False
+    return bool(statement.query.questions) and not statement.query.references
+
+
+def _answered_in(part: _Part, answers: Callable[[], Answers]) -> _Part:
+    """The part of a statement with the texts in it answered."""
+    if not is_dataclass(part) or isinstance(part, type):
+        return part
+    changed: dict[str, object] = {}
+    for item in fields(part):
+        before = getattr(part, item.name)
+        after = _answered_value(before, answers)
+        if after is not before:
+            changed[item.name] = after
+    return replace(part, **changed) if changed else part
+
+
+def _answered_value(value: object, answers: Callable[[], Answers]) -> object:
+    if isinstance(value, SqlText):
+        return value.answered(answers().of) if value.questions else value
+    if isinstance(value, tuple):
+        made = tuple(_answered_value(one, answers) for one in value)
+        return value if all(one is other for one, other in zip(made, value)) else made
+    return _answered_in(value, answers)
+
+
+def _integer(number: int | None) -> str:
+    return "CAST(NULL AS INT)" if number is None else str(number)
+
+
+def _lookup(values: Mapping[str, str]) -> str:
+    """The beginning of a look-up by a text, up to the text; NULL for one that isn't there."""
+    return f"try_element_at(from_json({sql_literal(json.dumps(values))}, 'map<string,string>'), "

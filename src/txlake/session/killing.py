@@ -1,0 +1,35 @@
+"""KILL: ends what another session has open, by the number that the views and `@@SPID` show."""
+
+from __future__ import annotations
+
+from txlake.catalog import Catalog
+from txlake.catalog.owners import KILLED
+from txlake.errors import InvalidRequest
+
+
+def kill_session(catalog: Catalog | None, own: int, session_id: int) -> None:
+    """Ends the open transactions of a session of any process: they can't commit, their locks go.
+
+    Raises InvalidRequest for the session's own number, and for a session without any.
+    """
+    if session_id == own:
+        raise InvalidRequest(
+            f"KILL {session_id}: this is the session itself; ROLLBACK ends its transaction"
+        )
+    assert catalog is not None, "a session with a number has a catalog"
+    open_ones = [
+        one
+        for one in catalog.transactions.listed()
+        if one.session_id == session_id and one.state != KILLED
+    ]
+    ended = [one for one in open_ones if catalog.transactions.kill(one.id)]
+    if ended:
+        return
+    if any(one.id == session_id for one in catalog.sessions.listed()):
+        problem = f"session {session_id} has no open transaction, and holds nobody up"
+    else:
+        problem = f"there is no session {session_id}"
+    raise InvalidRequest(
+        f"KILL {session_id}: {problem}; sys.dm_exec_sessions lists the sessions, and those with "
+        "open_transaction_count above 0, or a row in sys.dm_exec_requests, can be killed"
+    )

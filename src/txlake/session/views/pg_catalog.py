@@ -1,0 +1,93 @@
+"""The system catalogs of PostgreSQL 8, as Amazon Redshift shows them.
+
+Columns as the PostgreSQL manual has them ("System Catalogs": "pg_class", "pg_namespace",
+"pg_database", "pg_tables"); `oid` is a column among the others here. A lake's databases are what
+schemas and databases are there. Names are in lower case, as Redshift folds them. What a lake
+doesn't have is NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from txlake.session.views.view import Entries, Values, view
+
+
+def _tables(entries: Entries) -> Iterator[Values]:
+    for one in entries.tables():
+        yield {
+            "schemaname": one.database.lower(),
+            "tablename": one.name.lower(),
+            "hasindexes": False,
+            "hasrules": False,
+            "hastriggers": False,
+        }
+
+
+def _classes(entries: Entries) -> Iterator[Values]:
+    for one in entries.tables():
+        yield {
+            "oid": one.number,
+            "relname": one.name.lower(),
+            "relnamespace": one.database_number,
+            "relhasindex": False,
+            "relisshared": False,
+            "relkind": "r",
+            "reltriggers": 0,
+            "relhasoids": False,
+            "relhasrules": False,
+            "relhassubclass": False,
+        }
+
+
+def _namespaces(entries: Entries) -> Iterator[Values]:
+    for one in entries.databases():
+        yield {"oid": one.number, "nspname": one.name.lower()}
+
+
+def _databases(entries: Entries) -> Iterator[Values]:
+    for one in entries.databases():
+        yield {
+            "oid": one.number,
+            "datname": one.name.lower(),
+            "datistemplate": False,
+            "datallowconn": True,
+        }
+
+
+PG_TABLES = view(
+    "pg_tables",
+    """
+    schemaname STRING, tablename STRING, tableowner STRING, tablespace STRING,
+    hasindexes BOOLEAN, hasrules BOOLEAN, hastriggers BOOLEAN
+    """,
+    _tables,
+)
+PG_CLASS = view(
+    "pg_class",
+    """
+    oid BIGINT, relname STRING, relnamespace BIGINT, reltype BIGINT, relowner INT, relam BIGINT,
+    relfilenode BIGINT, reltablespace BIGINT, relpages INT, reltuples FLOAT, reltoastrelid BIGINT,
+    reltoastidxid BIGINT, relhasindex BOOLEAN, relisshared BOOLEAN, relkind STRING,
+    relnatts SMALLINT, relchecks SMALLINT, reltriggers SMALLINT, relukeys SMALLINT,
+    relfkeys SMALLINT, relrefs SMALLINT, relhasoids BOOLEAN, relhaspkey BOOLEAN,
+    relhasrules BOOLEAN, relhassubclass BOOLEAN, relacl ARRAY<STRING>
+    """,
+    _classes,
+)
+"""What only a table's log says, the number of its columns too, is NULL: no log is read for it."""
+
+PG_NAMESPACE = view(
+    "pg_namespace",
+    "oid BIGINT, nspname STRING, nspowner INT, nspacl ARRAY<STRING>",
+    _namespaces,
+)
+PG_DATABASE = view(
+    "pg_database",
+    """
+    oid BIGINT, datname STRING, datdba INT, encoding INT, datistemplate BOOLEAN,
+    datallowconn BOOLEAN, datlastsysoid BIGINT, datvacuumxid BIGINT, datfrozenxid BIGINT,
+    dattablespace BIGINT, datconfig ARRAY<STRING>, datacl ARRAY<STRING>
+    """,
+    _databases,
+)

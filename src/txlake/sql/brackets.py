@@ -1,0 +1,76 @@
+"""T-SQL's `[names]` become names in backquotes, each as long as it was, so that places hold.
+
+Owns which brackets are names. One that follows an operand is Spark's subscript, `tags[0]`; where a
+name or an operand may begin, Spark has no use for a bracket.
+"""
+
+from __future__ import annotations
+
+import re
+
+from txlake.sql.tokens import SourceText, words
+
+_PIECE = re.compile(
+    r"""(?P<skipped>\s+ | --[^\n]* | /\*.*?\*/)
+    | (?P<operand>[rR]'[^']*' | [rR]"[^"]*" | '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | `[^`]*`
+        | [)\]}] | \d[\w.]*)
+    | (?P<word>\w+)
+    | \[ (?P<name>(?:[^\]]|\]\])+) \]
+    | .""",
+    re.VERBOSE | re.DOTALL,
+)
+# Words that no operand ends with, if a space follows.
+_BEFORE_NAMES = words(
+    "ADD ALL ALTER AND APPLY AS BETWEEN BY CASE CLONE COLUMN COLUMNS CONSTRAINT CROSS"
+    " DATABASE DELETE DESC DESCRIBE DETAIL DISTINCT DIV DROP ELSE EXCEPT EXISTS EXTENDED"
+    " FORMATTED FROM FULL HAVING HISTORY ILIKE IN INNER INTERSECT INTO IS JOIN KEY LATERAL"
+    " LIKE LOCK MERGE NOT OF ON OPTIMIZE OR OVER OVERWRITE RENAME REORG RESTORE RLIKE"
+    " SAVEPOINT SCHEMA SELECT SET SHOW SOME TABLE TBLPROPERTIES THEN TO TRAN TRUNCATE UPDATE"
+    " USE USING VACUUM VIEW WHEN WHERE WITH"
+)
+
+
+def backquoted(text: str) -> str:
+    """The text with its names in brackets in backquotes.
+
+    Raises InvalidRequest for a name in brackets that has a backquote.
+    """
+    if "[" not in text:
+        return text
+    pieces: list[str] = []
+    before, is_spaced, was_name = "", True, False
+    position = 0
+    while position < len(text):
+        found = _PIECE.match(text, position)
+        assert found is not None
+        piece, name = found[0], found["name"]
+        is_name = name is not None and _begins(before, name, spaced=is_spaced, named=was_name)
+        if name is not None and not is_name:
+            piece = "["  # what is inside is scanned by itself
+        if is_name:
+            if "`" in name:
+                raise SourceText(text, text).error(
+                    "a name with a backquote can't stand in brackets; write it in backquotes, the "
+                    "one inside twice",
+                    position,
+                )
+            inner = name.replace("]]", "]")
+            pieces.append(f"`{inner}`".ljust(len(piece)))
+        else:
+            pieces.append(piece)
+        position += len(piece)
+        if found["skipped"] is not None:
+            is_spaced = True
+            continue
+        before = ")" if is_name or found["operand"] is not None else piece
+        is_spaced, was_name = False, is_name
+    return "".join(pieces)
+
+
+def _begins(before: str, name: str, *, spaced: bool, named: bool) -> bool:
+    """Whether a bracket opens a name; `before` is what stands before it, `)` for any operand."""
+    if before == ")":
+        return named and spaced and not name.strip().isdecimal()  # an alias: `[orders] [o]`
+    if before[-1:].isalnum() or before.endswith("_"):
+        return spaced and before.upper() in _BEFORE_NAMES
+    return before != ":"

@@ -15,6 +15,7 @@ from txlake.session.databases import change_database
 from txlake.session.results import counts_frame, nothing, rows_frame
 from txlake.statements import (
     AlterDatabase,
+    AnalyzeTable,
     Clone,
     ConvertToDelta,
     CopyInto,
@@ -30,6 +31,7 @@ from txlake.statements import (
     MaintenanceStatement,
     Merge,
     Optimize,
+    RefreshTable,
     Reorg,
     Restore,
     Select,
@@ -143,6 +145,12 @@ def _run_upkeep(context: Context, statement: MaintenanceStatement) -> Answer:
             return nothing
         case ConvertToDelta():
             upkeep.convert(context, statement)
+            return nothing
+        case AnalyzeTable():
+            upkeep.analyze(context, statement)
+            return nothing
+        case RefreshTable():
+            upkeep.refresh(context, statement)
             return nothing
         case DescribeHistory() | DescribeDetail():
             return _shown(context, statement)

@@ -17,6 +17,7 @@ from txlake.statements import (
     AddConstraint,
     AddFeature,
     AlterColumn,
+    AnalyzeTable,
     Atomic,
     Clone,
     ClusterBy,
@@ -36,6 +37,7 @@ from txlake.statements import (
     Merge,
     Optimize,
     Reference,
+    RefreshTable,
     RenameColumn,
     RenameTable,
     Reorg,
@@ -141,6 +143,8 @@ def _named(statement: Statement) -> list[TableLock]:
             return [(statement.table, LockMode.SCH_M)]
         case (
             Generate()
+            | AnalyzeTable()
+            | RefreshTable()
             | DescribeTable()
             | DescribeHistory()
             | DescribeDetail()

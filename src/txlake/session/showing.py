@@ -8,7 +8,6 @@ from __future__ import annotations
 from txlake.catalog import TableEntry, matches
 from txlake.errors import InvalidRequest
 from txlake.protocol.types import Field, Primitive, Struct
-from txlake.session import describe
 from txlake.session.belongings import catalog_of
 from txlake.session.context import Context
 from txlake.session.describe import Rows
@@ -68,10 +67,7 @@ def show(
         case DescribeQuery(query):
             return schema_rows(context.query(query).schema)
         case _:
-            handle = context.require(statement.table)
-            if isinstance(statement, DescribeHistory):
-                context.require_history(handle)
-            return describe.describe(statement, context.snapshot(handle), handle.log)
+            return context.described(statement)
 
 
 def _tables(context: Context, database: str) -> list[TableEntry]:

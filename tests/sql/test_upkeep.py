@@ -143,7 +143,7 @@ def test_what_upkeep_and_inspection_say(text: str, statement: Statement) -> None
         ("ANALYZE TABLES COMPUTE STATISTICS", "1:9", "takes one table"),
         ("ANALYZE TABLE t PARTITION (a) COMPUTE STATISTICS", "1:17", "leave PARTITION out"),
         ("ANALYZE TABLE t COMPUTE STATISTICS FOR COLUMN a", "1:36", "expected NOSCAN"),
-        ("REFRESH TABLE t u", "1:15", "expected"),
+        ("REFRESH TABLE t u", "1:17", "expected the end"),
         ("SELECT * FROM (DESCRIBE QUERY SELECT 1)", "1:25", "HISTORY, DETAIL or TABLE"),
         ("SELECT * FROM (DESCRIBE HISTORY t x)", "1:35", "expected )"),
         ("VACUUM t RETAIN x HOURS", "1:17", "a number of hours"),

@@ -29,10 +29,12 @@ from txlake.statements import (
     DropColumns,
     DropConstraint,
     DropFeature,
+    DropKey,
     DropTable,
     ExplainConflicts,
     Generate,
     Insert,
+    KeyConstraint,
     LockTable,
     Merge,
     Optimize,
@@ -134,13 +136,14 @@ def _named(statement: Statement) -> list[TableLock]:
             | AlterColumn()
             | AddConstraint()
             | DropConstraint()
+            | DropKey()
             | AddFeature()
             | DropFeature()
             | UpgradeProtocol()
             | ClusterBy()
             | SetComment()
         ):
-            return [(statement.table, LockMode.SCH_M)]
+            return [(statement.table, LockMode.SCH_M), *_parents(statement)]
         case (
             Generate()
             | AnalyzeTable()
@@ -169,6 +172,20 @@ def _named(statement: Statement) -> list[TableLock]:
             return []
         case _:
             assert_never(statement)
+
+
+def _parents(statement: Statement) -> list[TableLock]:
+    """The tables that its foreign keys refer to."""
+    constraints: tuple[object, ...] = ()
+    if isinstance(statement, CreateTable):
+        constraints = statement.keys
+    elif isinstance(statement, AddConstraint):
+        constraints = (statement.constraint,)
+    return [
+        (key.parent, LockMode.SCH_S)
+        for key in constraints
+        if isinstance(key, KeyConstraint) and key.parent is not None
+    ]
 
 
 def _references(part: object) -> Iterator[Reference]:

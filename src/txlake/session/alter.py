@@ -34,6 +34,7 @@ from txlake.session.clustering import (
 from txlake.session.environment import EVERY_ROW, Environment
 from txlake.session.expressions import check_constraint
 from txlake.session.features import add_feature, drop_feature, upgrade_protocol
+from txlake.session.keys import KEY_PREFIX, Key, keys_of, with_keys
 from txlake.session.operations import as_json
 from txlake.session.table_metadata import changed, check_not_reserved, named
 from txlake.statements import (
@@ -46,12 +47,15 @@ from txlake.statements import (
     DropColumns,
     DropConstraint,
     DropFeature,
+    DropKey,
+    KeyConstraint,
     RenameColumn,
     RenameTable,
     ReplaceColumns,
     SetComment,
     SetProperties,
     SqlText,
+    Table,
     UnsetProperties,
     UpgradeProtocol,
 )
@@ -93,6 +97,8 @@ def _altered(statement: AlterStatement, table: Snapshot, environment: Environmen
             return _add_constraint(statement, table, environment)
         case DropConstraint():
             return _drop_constraint(statement, table, environment)
+        case DropKey():
+            return _drop_key(statement, table, environment)
         case AddFeature():
             return add_feature(statement, table, environment)
         case DropFeature():
@@ -162,6 +168,8 @@ def _unset_properties(
 
 def _add_constraint(statement: AddConstraint, table: Snapshot, environment: Environment) -> Change:
     constraint = statement.constraint
+    if isinstance(constraint, KeyConstraint):
+        return _add_key(statement.table, constraint, table, environment)
     name = constraint.name.lower()
     if not isinstance(constraint.condition, SqlText):
         raise InvalidRequest(
@@ -199,8 +207,40 @@ def _add_constraint(statement: AddConstraint, table: Snapshot, environment: Envi
 
 
 def _constraint_key(metadata: Metadata, name: str) -> str | None:
-    wanted = f"{CONSTRAINT_PREFIX}{name}".lower()
-    return next((key for key in metadata.configuration if key.lower() == wanted), None)
+    wanted = {f"{prefix}{name}".lower() for prefix in (CONSTRAINT_PREFIX, KEY_PREFIX)}
+    return next((key for key in metadata.configuration if key.lower() in wanted), None)
+
+
+def _add_key(name: Table, key: KeyConstraint, table: Snapshot, environment: Environment) -> Change:
+    before = table.metadata.configuration
+    configuration = with_keys(before, name, [key])
+    [added] = configuration.keys() - before.keys()
+    new = msgspec.structs.replace(table.metadata, configuration=configuration)
+    return Change(
+        operation="ADD CONSTRAINT",
+        parameters={"name": added[len(KEY_PREFIX) :], "expr": configuration[added]},
+        actions=changed(table, new, environment),
+    )
+
+
+def _drop_key(statement: DropKey, table: Snapshot, environment: Environment) -> Change:
+    keys = keys_of(table.metadata.configuration)
+    found = next((key for key in keys if _is_meant(key, statement)), None)
+    if found is None and statement.if_exists:
+        return Change(operation="DROP CONSTRAINT")
+    if found is None:
+        known = ", ".join(f"{key.name} ({key.text})" for key in keys) or "none"
+        raise InvalidRequest(
+            f"there is no such key; there are: {known}; IF EXISTS passes over one that isn't there"
+        )
+    return _drop_constraint(DropConstraint(statement.table, found.name), table, environment)
+
+
+def _is_meant(key: Key, statement: DropKey) -> bool:
+    if statement.columns is None:
+        return key.is_primary
+    wanted = [name.lower() for name in statement.columns]
+    return not key.is_primary and [name.lower() for name in key.columns] == wanted
 
 
 def _drop_constraint(
@@ -210,7 +250,8 @@ def _drop_constraint(
     if key is None:
         if statement.if_exists:
             return Change(operation="DROP CONSTRAINT")
-        known = ", ".join(table.properties.constraints) or "none"
+        keys = (key.name for key in keys_of(table.metadata.configuration))
+        known = ", ".join((*table.properties.constraints, *keys)) or "none"
         raise InvalidRequest(
             f"there is no constraint {statement.name}; there are: {known}; "
             "DROP CONSTRAINT IF EXISTS passes over it"

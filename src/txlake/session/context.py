@@ -20,6 +20,7 @@ from txlake.log.predicates import Predicate, bind
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.features import check_writable
 from txlake.protocol.types import Struct
+from txlake.session.describe import Inspection, Rows, describe
 from txlake.session.engine import Engine, Handle
 from txlake.session.filters import condition_of
 from txlake.session.results import rows_frame
@@ -29,6 +30,7 @@ from txlake.session.views import CatalogEntries, rows_of
 from txlake.spark.marks import Shown, marked
 from txlake.spark.work import Work, plain_column
 from txlake.statements import (
+    DescribeHistory,
     Expression,
     NativeColumn,
     Reference,
@@ -296,6 +298,9 @@ class Context:
     def _referenced(
         self, reference: Reference, condition: tuple[str, tuple[str, ...]] | None = None
     ) -> DataFrame | None:
+        if reference.shown is not None:
+            rows = self.described(reference.shown)
+            return rows_frame(self.spark, rows.schema, rows.rows)
         table = reference.table
         handle = self.find(table)
         if handle is None:
@@ -374,6 +379,13 @@ class Context:
                 "CREATE OR REPLACE VIEW"
             )
         return frame.toDF(*view.columns)
+
+    def described(self, statement: Inspection) -> Rows:
+        """What a table shows of itself."""
+        handle = self.require(statement.table)
+        if isinstance(statement, DescribeHistory):
+            self.require_history(handle)
+        return describe(statement, self.snapshot(handle), handle.log)
 
     def view_named(self, parts: tuple[str, ...]) -> DataFrame | None:
         """What one of the lake's own views shows now, read committed; None for other names."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
@@ -17,6 +18,7 @@ from txlake.protocol.types import Field, Struct
 from txlake.session.clustering import clustered_by, clustering_paths
 from txlake.session.columns import same_type, schema_of
 from txlake.session.environment import EVERY_ROW, Environment
+from txlake.session.keys import primary_columns, with_keys
 from txlake.session.table_metadata import INTERNAL_PROPERTIES, named, new_table
 from txlake.statements import (
     CheckConstraint,
@@ -65,6 +67,7 @@ def create(
     try:
         schema = _schema(statement, environment, query_schema)
         constraints = _conditions(statement.constraints)
+        keys = with_keys({}, statement.table, statement.keys)
     except (InvalidRequest, UnsupportedFeature) as error:
         raise named(error, table) from error
     actions = new_table(
@@ -76,6 +79,7 @@ def create(
         cluster_by=statement.cluster_by,
         properties=(*environment.table_defaults().items(), *statement.properties),
         constraints=constraints,
+        keys=keys,
         description=statement.comment,
     )
     return _change(
@@ -225,10 +229,21 @@ def _schema(
                 "and cast in the query"
             )
         assert query_schema is not None
-        return as_table_schema(query_schema)
+        return _keyed(as_table_schema(query_schema), statement)
     if not statement.columns:
         raise InvalidRequest("a new table needs columns, or a query with AS SELECT")
-    return schema_of(statement.columns, environment)
+    return _keyed(schema_of(statement.columns, environment), statement)
+
+
+def _keyed(schema: Struct, statement: CreateTable) -> Struct:
+    """The columns of a primary key are NOT NULL, as in Databricks."""
+    primary = primary_columns(statement.keys)
+    return Struct(
+        tuple(
+            replace(item, nullable=False) if item.name.lower() in primary else item
+            for item in schema
+        )
+    )
 
 
 def _conditions(constraints: Iterable[CheckConstraint]) -> dict[str, str]:

@@ -26,7 +26,7 @@ from txlake.session.evolution import schema_actions
 from txlake.session.growth import grown, with_schema
 from txlake.session.locking import leaves_existing, locks_of
 from txlake.session.viewed import Viewed
-from txlake.spark import dml, held, inserts
+from txlake.spark import dml, held, inserts, replacing
 from txlake.spark import merge as merging
 from txlake.spark.inserts import Placement, Rows
 from txlake.spark.rows import unknown_column
@@ -97,14 +97,19 @@ def merge(context: Context, statement: Merge) -> Counts:
 
 
 def insert(context: Context, statement: Insert) -> Counts:
-    """INSERT INTO, INSERT OVERWRITE, INSERT ... REPLACE WHERE."""
+    """INSERT INTO, INSERT OVERWRITE, INSERT ... REPLACE { WHERE | USING | ON }."""
     handle = context.require(statement.table)
-    replaces = statement.overwrite or statement.replace_where is not None
+    matches = bool(statement.replace_using) or statement.replace_on is not None
+    replaces = statement.overwrite or statement.replace_where is not None or matches
     work = context.work(handle, removes_rows=replaces)
     rows = source_rows(context, statement.source)
     if statement.schema_evolution and not isinstance(rows, Values):
         work = grown(context, handle, work, _schema_of(rows))
     placement = Placement(by_name=statement.by_name, columns=statement.columns)
+    if matches:
+        change = _matching(context, work, rows, placement, statement)
+        context.transaction.stage(handle, change)
+        return change.affected
     condition = statement.replace_where
     dynamic = statement.overwrite and _is_dynamic(context)
     if statement.partition is not None:
@@ -118,6 +123,23 @@ def insert(context: Context, statement: Insert) -> Counts:
     change = _placed(work, rows, placement, condition, statement.overwrite, dynamic)
     context.transaction.stage(handle, change)
     return change.affected
+
+
+def _matching(
+    context: Context, work: Work, rows: Rows, placement: Placement, statement: Insert
+) -> Change:
+    """REPLACE USING and REPLACE ON."""
+    if statement.replace_on is None:
+        columns = statement.replace_using
+        return replacing.replace_using(work, rows, placement, columns, context.view_of)
+    return replacing.replace_on(
+        work,
+        _as_frame(context, rows),
+        placement,
+        statement.replace_on,
+        aliases=(statement.alias, statement.source_alias),
+        view_of=context.view_of,
+    )
 
 
 def _placed(

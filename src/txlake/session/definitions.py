@@ -28,15 +28,19 @@ from txlake.session.context import Context
 from txlake.session.create import check_same_definition, create, create_like
 from txlake.session.engine import Handle
 from txlake.session.environment import Environment
+from txlake.session.keys import keys_of
 from txlake.spark import inserts
 from txlake.spark.inserts import Placement
+from txlake.spark.rows import unknown_column
 from txlake.spark.types import delta_schema, spark_schema
 from txlake.statements import (
+    AddConstraint,
     AlterStatement,
     Clone,
     CreateTable,
     CreateTableLike,
     DropTable,
+    KeyConstraint,
     RenameTable,
     SqlText,
     Table,
@@ -217,6 +221,7 @@ def adopted(context: Context, handle: Handle, *, managed: bool) -> Handle:
 
 def create_table(context: Context, statement: CreateTable) -> None:
     """CREATE TABLE, also with AS SELECT."""
+    statement = replace(statement, keys=tuple(_qualified(context, key) for key in statement.keys))
     handle = place(context, statement.table, statement.location)
     existing = _existing(context, handle)
     managed = isinstance(statement.table, TableName) and statement.location is None
@@ -254,6 +259,7 @@ def create_table(context: Context, statement: CreateTable) -> None:
             ),
         )
     register(context, handle, change.operation)
+    _check_parents(context, statement.keys)
 
 
 def create_table_like(context: Context, statement: CreateTableLike) -> None:
@@ -340,8 +346,39 @@ def alter_table(context: Context, statement: AlterStatement) -> None:
     if isinstance(statement, RenameTable):
         _rename(context, handle, statement)
         return
+    if isinstance(statement, AddConstraint) and isinstance(statement.constraint, KeyConstraint):
+        statement = AddConstraint(statement.table, _qualified(context, statement.constraint))
     change = alter(statement, context.snapshot(handle), environment_of(context, handle))
     context.transaction.stage(handle, change)
+    if isinstance(statement, AddConstraint) and isinstance(statement.constraint, KeyConstraint):
+        _check_parents(context, [statement.constraint])
+
+
+def _qualified(context: Context, key: KeyConstraint) -> KeyConstraint:
+    """The key with its parent's whole name, which means the same whatever database is current."""
+    if not isinstance(key.parent, TableName) or context.engine.catalog is None:
+        return key
+    return replace(key, parent=TableName(context.engine.qualified(key.parent, context.database)))
+
+
+def _check_parents(context: Context, keys: Sequence[KeyConstraint]) -> None:
+    """Raises InvalidRequest for a foreign key that refers to nothing."""
+    for key in keys:
+        if key.parent is None:
+            continue
+        parent = context.snapshot(context.require(key.parent))
+        columns = key.parent_columns
+        if not columns:
+            known = keys_of(parent.metadata.configuration)
+            columns = next((one.columns for one in known if one.is_primary), ())
+        for column in columns:
+            if parent.schema.find(column) is None:
+                raise unknown_column(column, parent)
+        if len(columns) != len(key.columns):
+            raise InvalidRequest(
+                f"a foreign key on ({', '.join(key.columns)}) refers to {parent.table}, whose "
+                f"primary key is ({', '.join(columns)}): name as many columns of it"
+            )
 
 
 def _rename(context: Context, handle: Handle, statement: RenameTable) -> None:

@@ -34,6 +34,7 @@ from txlake.protocol.types import (
 )
 from txlake.session.clustering import clustered_by
 from txlake.session.expressions import CURRENT_DEFAULT, GENERATION
+from txlake.session.keys import KEY_PREFIX, keys_of
 from txlake.session.table_metadata import INTERNAL_PROPERTIES
 from txlake.statements import (
     DescribeDetail,
@@ -254,6 +255,11 @@ def _details(table: Snapshot, location: str) -> Iterator[tuple[object, ...]]:
     yield ("Location", location, "")
     yield ("Provider", "delta", "")
     yield ("Table Properties", f"[{shown}]", "")
+    keys = keys_of(table.metadata.configuration)
+    if keys:
+        yield ("", "", "")
+        yield ("# Constraints", "", "")
+        yield from ((key.name, key.text, "") for key in keys)
     defaults = [
         (item.name, short_text(declared_type(item)), item.metadata[CURRENT_DEFAULT])
         for item in table.schema
@@ -287,7 +293,10 @@ def create_statement(table: Snapshot, *, location: str) -> str:
     path_table = table.table == location
     name = f"delta.{'`' + location.replace('`', '``') + '`'}" if path_table else table.table
     lines = [f"CREATE TABLE {name} ("]
-    lines.append(",\n".join(f"  {_definition(item)}" for item in table.schema) + ")")
+    elements = [f"  {_definition(item)}" for item in table.schema]
+    for key in keys_of(table.metadata.configuration):
+        elements.append(f"  CONSTRAINT {quoted_name(key.name)} {key.text}")
+    lines.append(",\n".join(elements) + ")")
     lines.append("USING delta")
     if table.partition_columns:
         lines.append(f"PARTITIONED BY ({', '.join(map(quoted_name, table.partition_columns))})")
@@ -301,7 +310,11 @@ def create_statement(table: Snapshot, *, location: str) -> str:
     own = {*INTERNAL_PROPERTIES, f"delta.feature.{CATALOG_FEATURE}"}
     if set(table.domains) == {DOMAIN}:  # it came with the catalog
         own.add("delta.feature.domainMetadata")
-    given = {key: value for key, value in shown_properties(table).items() if key not in own}
+    given = {
+        key: value
+        for key, value in shown_properties(table).items()
+        if key not in own and not key.startswith(KEY_PREFIX)
+    }
     shown = (f"  {quoted_text(key)} = {quoted_text(value)}" for key, value in given.items())
     lines.append("TBLPROPERTIES (\n" + ",\n".join(shown) + ")")
     return "\n".join(lines)

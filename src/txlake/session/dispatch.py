@@ -18,6 +18,7 @@ from txlake.session.view_statements import view_statement
 from txlake.statements import (
     AlterDatabase,
     AlterView,
+    AnalyzeTable,
     Clone,
     ConvertToDelta,
     CopyInto,
@@ -35,6 +36,7 @@ from txlake.statements import (
     MaintenanceStatement,
     Merge,
     Optimize,
+    RefreshTable,
     RenameView,
     Reorg,
     Restore,
@@ -165,6 +167,12 @@ def _run_upkeep(context: Context, statement: MaintenanceStatement) -> Answer:
             return nothing
         case ConvertToDelta():
             upkeep.convert(context, statement)
+            return nothing
+        case AnalyzeTable():
+            upkeep.analyze(context, statement)
+            return nothing
+        case RefreshTable():
+            upkeep.refresh(context, statement)
             return nothing
         case DescribeHistory() | DescribeDetail():
             return _shown(context, statement)

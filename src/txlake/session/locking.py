@@ -18,6 +18,7 @@ from txlake.statements import (
     AddFeature,
     AlterColumn,
     AlterView,
+    AnalyzeTable,
     Atomic,
     Clone,
     ClusterBy,
@@ -31,15 +32,18 @@ from txlake.statements import (
     DropColumns,
     DropConstraint,
     DropFeature,
+    DropKey,
     DropTable,
     DropView,
     ExplainConflicts,
     Generate,
     Insert,
+    KeyConstraint,
     LockTable,
     Merge,
     Optimize,
     Reference,
+    RefreshTable,
     RenameColumn,
     RenameTable,
     RenameView,
@@ -142,15 +146,18 @@ def _named(statement: Statement) -> list[TableLock]:
             | AlterColumn()
             | AddConstraint()
             | DropConstraint()
+            | DropKey()
             | AddFeature()
             | DropFeature()
             | UpgradeProtocol()
             | ClusterBy()
             | SetComment()
         ):
-            return [(statement.table, LockMode.SCH_M)]
+            return [(statement.table, LockMode.SCH_M), *_parents(statement)]
         case (
             Generate()
+            | AnalyzeTable()
+            | RefreshTable()
             | DescribeTable()
             | DescribeHistory()
             | DescribeDetail()
@@ -177,6 +184,20 @@ def _named(statement: Statement) -> list[TableLock]:
             return []
         case _:
             assert_never(statement)
+
+
+def _parents(statement: Statement) -> list[TableLock]:
+    """The tables that its foreign keys refer to."""
+    constraints: tuple[object, ...] = ()
+    if isinstance(statement, CreateTable):
+        constraints = statement.keys
+    elif isinstance(statement, AddConstraint):
+        constraints = (statement.constraint,)
+    return [
+        (key.parent, LockMode.SCH_S)
+        for key in constraints
+        if isinstance(key, KeyConstraint) and key.parent is not None
+    ]
 
 
 def references_of(part: object) -> Iterator[Reference]:

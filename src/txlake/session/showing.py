@@ -8,7 +8,6 @@ from __future__ import annotations
 from txlake.catalog import TableEntry, matches
 from txlake.errors import InvalidRequest
 from txlake.protocol.types import Field, Primitive, Struct
-from txlake.session import describe
 from txlake.session.belongings import catalog_of
 from txlake.session.context import Context
 from txlake.session.describe import Rows
@@ -79,10 +78,7 @@ def show(
                 view := _view(context, statement.table)
             ):
                 return described(context, statement, view)
-            handle = context.require(statement.table)
-            if isinstance(statement, DescribeHistory):
-                context.require_history(handle)
-            return describe.describe(statement, context.snapshot(handle), handle.log)
+            return context.described(statement)
 
 
 def _view(context: Context, table: Table) -> Viewed | None:

@@ -30,6 +30,7 @@ from txlake.protocol.types import Struct, parse_schema, schema_to_string
 from txlake.session.clustering import DOMAIN, FEATURE, clustering_domain, clustering_paths
 from txlake.session.environment import Environment
 from txlake.session.expressions import check_constraint
+from txlake.session.keys import KEY_PREFIX, check_keys
 from txlake.transaction import row_tracking
 from txlake.transaction.settings_rules import whole_metadata
 
@@ -94,6 +95,7 @@ def new_table(
     cluster_by: Sequence[str] | None = None,
     properties: Iterable[tuple[str, str]] = (),
     constraints: Mapping[str, str] | None = None,
+    keys: Mapping[str, str] | None = None,
     description: str | None = None,
     inherited: Mapping[str, str] | None = None,
     features: Iterable[str] = (),
@@ -111,6 +113,7 @@ def new_table(
         cluster_by: columns, `a.b` for fields of structs; None without the clause.
         properties: as the statement gives them; keys are checked.
         constraints: CHECK conditions by name.
+        keys: informational keys as properties (`keys.with_keys`).
         description: the table's comment.
         inherited: properties that are taken over unchecked, weaker than `properties`.
         features: wanted besides those that the definition asks for.
@@ -127,6 +130,11 @@ def new_table(
         for name, condition in (constraints or {}).items():
             check_constraint(name, condition, schema)
             configuration[f"{CONSTRAINT_PREFIX}{name.lower()}"] = condition
+        for stored in keys or {}:
+            if stored.replace(KEY_PREFIX, CONSTRAINT_PREFIX, 1) in configuration:
+                name = stored[len(KEY_PREFIX) :]
+                raise InvalidRequest(f"constraint {name} is there twice")
+        configuration.update(keys or {})
         columns = tuple(_spelled(schema, name) for name in partition_by)
         if columns and cluster_by:
             raise InvalidRequest("a table can't be both partitioned and clustered")
@@ -163,6 +171,10 @@ def check_not_reserved(key: str) -> None:
     place = _RESERVED.get(key.lower())
     if place is not None:
         raise InvalidRequest(f"table property {key!r} is reserved: it is given by {place}")
+    if key.lower().startswith(KEY_PREFIX):
+        raise InvalidRequest(
+            f"table property {key!r} can't be set; ALTER TABLE ... ADD CONSTRAINT adds a key"
+        )
 
 
 def _given(properties: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -216,6 +228,7 @@ def _complete(
         final = whole_metadata(metadata, before, environment.new_id, replaces=new, table=table)
         wants = set(features)
         schema = parse_schema(final.schema_string)
+        check_keys(final.configuration, schema)
         if any(not item.nullable for item in all_fields(schema)):
             wants.add("invariants")
         old_protocol = None if before is None else before.protocol

@@ -7,7 +7,7 @@ written without a Spark job wherever that is exact.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -70,17 +70,21 @@ def replace_where(work: Work, new: Rows, placement: Placement, condition: Expres
     """
     written = write_rows(work, new, placement, must_match=condition)
     deleted = dml.delete(work, condition)
-    change = _change(work, "Overwrite", written, deleted.actions, deleted.reads)
-    parameters = {**change.parameters, "predicate": condition_text(condition)}
-    metrics = {**deleted.metrics, **change.metrics}
-    return Change(
-        operation=change.operation,
-        parameters=parameters,
-        actions=change.actions,
-        metrics=metrics,
-        reads=change.reads,
-        affected=change.affected,
-    )
+    said = condition_text(condition)
+    change = overwriting(work, written, deleted.actions, deleted.reads, said)
+    return replace(change, metrics={**deleted.metrics, **change.metrics})
+
+
+def overwriting(
+    work: Work,
+    written: Written,
+    removed: Sequence[Action],
+    reads: tuple[Read, ...],
+    predicate: str,
+) -> Change:
+    """The change by which rows that were written replace others; `predicate`: which, for people."""
+    change = _change(work, "Overwrite", written, removed, reads)
+    return replace(change, parameters={**change.parameters, "predicate": predicate})
 
 
 @translating

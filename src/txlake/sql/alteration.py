@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from txlake.sql.clauses import constant_expression, database, properties, property_key
 from txlake.sql.columns import column, data_type, definition, position
-from txlake.sql.creation import check_constraint, cluster_columns, database_isolation
+from txlake.sql.creation import cluster_columns, constraint, database_isolation
 from txlake.sql.cursor import Cursor
+from txlake.sql.keys import at_key
 from txlake.sql.views import alter_view
 from txlake.statements import (
     AddColumns,
@@ -19,6 +20,7 @@ from txlake.statements import (
     DropColumns,
     DropConstraint,
     DropFeature,
+    DropKey,
     RenameColumn,
     RenameTable,
     ReplaceColumns,
@@ -98,8 +100,8 @@ def _unset(cursor: Cursor, table: Table) -> Statement:
 
 
 def _add(cursor: Cursor, table: Table) -> Statement:
-    if cursor.at("CONSTRAINT") or cursor.at("CHECK"):
-        return AddConstraint(table, check_constraint(cursor))
+    if cursor.at_any("CONSTRAINT", "CHECK", "UNIQUE") or at_key(cursor):
+        return AddConstraint(table, constraint(cursor))
     if cursor.accept_any("COLUMN", "COLUMNS") is None and cursor.at("PARTITION"):
         cursor.fail("COLUMN, COLUMNS, CONSTRAINT or a column")
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
@@ -117,7 +119,10 @@ def _drop(cursor: Cursor, table: Table) -> Statement:
     if cursor.accept("CONSTRAINT"):
         if_exists = cursor.accept("IF", "EXISTS")
         name = cursor.name("the constraint's name")
+        cursor.accept_any("RESTRICT", "CASCADE")  # nothing depends on a constraint
         return DropConstraint(table, name, if_exists)
+    if at_key(cursor):
+        return _drop_key(cursor, table)
     if cursor.accept("FEATURE"):
         feature = cursor.name("a feature's name")
         return DropFeature(table, feature, cursor.accept("TRUNCATE", "HISTORY"))
@@ -126,6 +131,17 @@ def _drop(cursor: Cursor, table: Table) -> Statement:
     if_exists = cursor.accept("IF", "EXISTS")
     columns = cursor.enclosed(cursor.path) if cursor.at("(") else cursor.listed(cursor.path)
     return DropColumns(table, columns, if_exists)
+
+
+def _drop_key(cursor: Cursor, table: Table) -> DropKey:
+    is_primary = cursor.expect_any("PRIMARY", "FOREIGN") == "PRIMARY"
+    cursor.expect("KEY")
+    if_exists = cursor.accept("IF", "EXISTS")
+    columns = None
+    if not is_primary:
+        columns = cursor.enclosed(lambda: cursor.name("a column"))
+    cursor.accept_any("RESTRICT", "CASCADE")
+    return DropKey(table=table, columns=columns, if_exists=if_exists)
 
 
 def _rename(cursor: Cursor, table: Table) -> Statement:

@@ -15,7 +15,6 @@ from txlake.statements import (
     SqlText,
     Table,
     TableName,
-    TablePath,
     TimeTravel,
 )
 
@@ -140,13 +139,6 @@ def property_value(cursor: Cursor) -> str:
     if cursor.token.kind is not Kind.NUMBER and (sign or not cursor.at_any("TRUE", "FALSE")):
         cursor.fail("a property's value, in quotes")
     return sign + cursor.advance().text.lower()
-
-
-def table_or_place(cursor: Cursor) -> Table:
-    """A table, or a place as a string, as Delta's utility commands take it."""
-    if cursor.token.kind is Kind.STRING:
-        return TablePath(cursor.string())
-    return cursor.table()
 
 
 def time_travel(cursor: Cursor) -> TimeTravel | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from txlake.sql.clauses import constant_expression
 from txlake.sql.cursor import Cursor
+from txlake.sql.keys import at_column_key, column_key
 from txlake.sql.tokens import Kind, words
-from txlake.statements import After, ColumnSpec, First, Identity, Position
+from txlake.statements import After, ColumnSpec, First, Identity, KeyConstraint, Position
 
 _TYPES = words(
     "ARRAY BIGINT BINARY BOOLEAN BYTE CHAR CHARACTER DATE DEC DECIMAL DOUBLE FLOAT GEOGRAPHY"
@@ -18,13 +19,16 @@ _AFTER_DEFAULT = words(
 )
 
 
-def column(cursor: Cursor) -> ColumnSpec:
-    """`name type [NOT NULL] [COMMENT '...'] [DEFAULT ...] [GENERATED ...]`"""
-    return definition(cursor, cursor.name("a column's name"))
+def column(cursor: Cursor, keys: list[KeyConstraint] | None = None) -> ColumnSpec:
+    """`name type [NOT NULL] [COMMENT '...'] [DEFAULT ...] [GENERATED ...]`
+
+    `keys`: where the column's own keys go; None where it can't have any.
+    """
+    return definition(cursor, cursor.name("a column's name"), keys)
 
 
-def definition(cursor: Cursor, name: str) -> ColumnSpec:
-    """A column's definition after its name, which may end in a colon."""
+def definition(cursor: Cursor, name: str, keys: list[KeyConstraint] | None = None) -> ColumnSpec:
+    """A column's definition after its name, which may end in a colon; `keys` as in `column`."""
     cursor.accept(":")
     kind = data_type(cursor)
     nullable = True
@@ -49,10 +53,19 @@ def definition(cursor: Cursor, name: str) -> ColumnSpec:
         elif cursor.accept("GENERATED"):
             clause = "a default or a generation"
             generated, identity = _generated(cursor)
+        elif keys is not None and at_column_key(cursor):
+            clause = "REFERENCES" if not cursor.at("PRIMARY") else "PRIMARY KEY"
+            keys.append(column_key(cursor, None, name))
+        elif keys is not None and _at_named_key(cursor):
+            cursor.expect("CONSTRAINT")
+            constraint = cursor.name("the constraint's name")
+            clause = "REFERENCES" if not cursor.at("PRIMARY") else "PRIMARY KEY"
+            keys.append(column_key(cursor, constraint, name))
         elif cursor.at_any("PRIMARY", "REFERENCES", "FOREIGN", "UNIQUE", "CONSTRAINT", "MASK"):
             cursor.refuse(
                 f"a column can't have {cursor.token.upper} here: NOT NULL, COMMENT, DEFAULT and "
-                "GENERATED are known, and CONSTRAINT name CHECK (...) beside the columns"
+                "GENERATED are known; keys in CREATE TABLE, or by ALTER TABLE ... ADD CONSTRAINT, "
+                "and CONSTRAINT name CHECK (...) beside the columns"
             )
         else:
             return ColumnSpec(
@@ -67,6 +80,11 @@ def definition(cursor: Cursor, name: str) -> ColumnSpec:
         if clause in seen:
             cursor.refuse(f"column {name} has {clause} twice", start)
         seen.add(clause)
+
+
+def _at_named_key(cursor: Cursor) -> bool:
+    following = cursor.ahead(2).upper
+    return cursor.at("CONSTRAINT") and following in {"PRIMARY", "FOREIGN", "REFERENCES"}
 
 
 def data_type(cursor: Cursor) -> str:

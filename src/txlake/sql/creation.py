@@ -16,6 +16,7 @@ from txlake.sql.clauses import (
 from txlake.sql.columns import column, data_type
 from txlake.sql.control import isolation_level
 from txlake.sql.cursor import Cursor
+from txlake.sql.keys import at_key, key_constraint
 from txlake.sql.spark import spark_command
 from txlake.sql.views import create_temporary, create_view, drop_view
 from txlake.statements import (
@@ -28,6 +29,7 @@ from txlake.statements import (
     DropDatabase,
     DropTable,
     Isolation,
+    KeyConstraint,
     Properties,
     Statement,
     Table,
@@ -98,6 +100,7 @@ def drop(cursor: Cursor) -> Statement:
 class _Clauses:
     columns: list[ColumnSpec] = field(default_factory=list)
     constraints: list[CheckConstraint] = field(default_factory=list)
+    keys: list[KeyConstraint] = field(default_factory=list)
     partition_by: tuple[str, ...] | None = None
     cluster_by: tuple[str, ...] | None = None
     properties: Properties = ()
@@ -131,6 +134,7 @@ def _table(cursor: Cursor, mode: CreateMode) -> CreateTable | CreateTableLike | 
         cluster_by=clauses.cluster_by,
         properties=clauses.properties,
         constraints=tuple(clauses.constraints),
+        keys=tuple(clauses.keys),
         location=clauses.location,
         comment=clauses.comment,
         mode=mode,
@@ -139,25 +143,33 @@ def _table(cursor: Cursor, mode: CreateMode) -> CreateTable | CreateTableLike | 
 
 
 def _element(cursor: Cursor, clauses: _Clauses) -> None:
-    if cursor.at("CONSTRAINT") or cursor.at("CHECK", "("):
-        clauses.constraints.append(check_constraint(cursor))
+    if cursor.at("CONSTRAINT") or cursor.at("CHECK", "(") or cursor.at("UNIQUE", "("):
+        made = constraint(cursor)
+        if isinstance(made, KeyConstraint):
+            clauses.keys.append(made)
+        else:
+            clauses.constraints.append(made)
         return
-    if cursor.at("PRIMARY", "KEY") or cursor.at("FOREIGN", "KEY") or cursor.at("UNIQUE", "("):
-        cursor.refuse("keys are not known: CONSTRAINT name CHECK (condition) is")
+    if at_key(cursor):
+        clauses.keys.append(key_constraint(cursor, None))
+        return
     start = cursor.token
-    added = column(cursor)
+    added = column(cursor, clauses.keys)
     if any(added.name.lower() == known.name.lower() for known in clauses.columns):
         cursor.refuse(f"column {added.name} is there twice", start)
     clauses.columns.append(added)
 
 
-def check_constraint(cursor: Cursor) -> CheckConstraint:
-    """`CONSTRAINT name CHECK (condition)`"""
-    if not cursor.accept("CONSTRAINT"):
+def constraint(cursor: Cursor) -> CheckConstraint | KeyConstraint:
+    """`[CONSTRAINT name] key`, `CONSTRAINT name CHECK (condition)`"""
+    named = cursor.accept("CONSTRAINT")
+    name = cursor.name("the constraint's name") if named else None
+    if at_key(cursor):
+        return key_constraint(cursor, name)
+    if cursor.at("UNIQUE"):
+        cursor.refuse("UNIQUE is not known: PRIMARY KEY, FOREIGN KEY and CHECK (condition) are")
+    if name is None:
         cursor.refuse("a CHECK needs a name: CONSTRAINT name CHECK (condition)")
-    name = cursor.name("the constraint's name")
-    if cursor.at_any("PRIMARY", "FOREIGN", "UNIQUE"):
-        cursor.refuse("keys are not known: CONSTRAINT name CHECK (condition) is")
     cursor.expect("CHECK", "(")
     start = cursor.token
     condition = expression(cursor, what="a condition")

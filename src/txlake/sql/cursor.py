@@ -31,6 +31,11 @@ class Cursor:
         return self._tokens[0]
 
     @property
+    def last(self) -> Token:
+        """The one of kind END."""
+        return self._tokens[-1]
+
+    @property
     def token(self) -> Token:
         """The next token."""
         return self._tokens[self._index]
@@ -156,6 +161,12 @@ class Cursor:
                 first,
             )
         return TableName(parts)
+
+    def table_or_place(self) -> Table:
+        """A table, or a place as a string, as Delta's utility commands take it."""
+        if self.token.kind is Kind.STRING:
+            return TablePath(self.string())
+        return self.table()
 
     def listed(self, element: Callable[[], T]) -> tuple[T, ...]:
         """Elements separated by commas, at least one."""

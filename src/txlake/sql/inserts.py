@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from txlake.sql.clauses import (
     QUERY_WORDS,
+    alias,
     expression,
     properties,
     rest_query,
@@ -14,7 +15,7 @@ from txlake.sql.clauses import (
 )
 from txlake.sql.constants import NotConstantError, constant, values_rows
 from txlake.sql.cursor import Cursor
-from txlake.sql.references import query_text
+from txlake.sql.references import Scope, expression_text, query_text, relation_query
 from txlake.sql.tokens import Kind, Token
 from txlake.statements import (
     CopyInto,
@@ -38,6 +39,7 @@ def insert(cursor: Cursor, with_tokens: tuple[Token, ...] = ()) -> Insert:
     if cursor.at("TABLE"):
         cursor.advance()
     table = cursor.table()
+    alias_name = _alias(cursor)
     partition = _partition(cursor) if cursor.accept("PARTITION") else None
     if_not_exists = cursor.at("IF")
     if if_not_exists:
@@ -55,18 +57,31 @@ def insert(cursor: Cursor, with_tokens: tuple[Token, ...] = ()) -> Insert:
             cursor.refuse(
                 f"column {twice} has its value in PARTITION; leave it out", start_of_columns
             )
-    replace_where = None
+    replace_where = replace_on = source_alias = None
+    replace_using: tuple[str, ...] = ()
+    source: Source | None = None
     if cursor.at("REPLACE"):
         place = cursor.advance()
         if overwrite or partition is not None:
-            cursor.refuse("REPLACE WHERE goes with INSERT INTO, without PARTITION", place)
-        if cursor.at_any("USING", "ON"):
-            cursor.refuse("INSERT has REPLACE WHERE; use MERGE for rows matched by columns")
-        cursor.expect("WHERE")
-        replace_where = expression(
-            cursor, scope_of(table, None), ["SELECT", "WITH", "VALUES", "TABLE"], what="a condition"
-        )
-    source = _source(cursor, start, with_tokens, columns)
+            cursor.refuse(
+                "REPLACE WHERE, USING and ON go with INSERT INTO, without PARTITION", place
+            )
+        word = cursor.expect_any("WHERE", "USING", "ON")
+        if word == "WHERE":
+            stops = ["SELECT", "WITH", "VALUES", "TABLE"]
+            replace_where = expression(cursor, scope_of(table, None), stops, what="a condition")
+        elif word == "USING":
+            replace_using = _columns(cursor)
+        elif with_tokens:
+            cursor.refuse("WITH goes inside the query of REPLACE ON", with_tokens[0])
+        else:
+            replace_on = _condition_before_query(cursor, scope_of(table, alias_name))
+            if cursor.at("("):
+                tokens = cursor.skip()
+                cursor.expect_end()
+                sql, source_alias = relation_query(cursor.source, tokens)
+                source = Query(sql)
+    source = source or _source(cursor, start, with_tokens, columns)
     return Insert(
         table=table,
         source=source,
@@ -74,10 +89,41 @@ def insert(cursor: Cursor, with_tokens: tuple[Token, ...] = ()) -> Insert:
         by_name=by_name,
         overwrite=overwrite,
         replace_where=replace_where,
+        replace_using=replace_using,
+        replace_on=replace_on,
+        alias=alias_name,
+        source_alias=source_alias,
         partition=partition,
         if_not_exists=if_not_exists,
         schema_evolution=schema_evolution,
     )
+
+
+def _alias(cursor: Cursor) -> str | None:
+    """The table's alias, which it may have before REPLACE ON alone."""
+    mark = cursor.mark
+    found = alias(cursor, ["PARTITION", "IF", "BY", "REPLACE", *QUERY_WORDS])
+    if cursor.at("REPLACE", "ON") or cursor.at("BY", "NAME", "REPLACE", "ON"):
+        return found
+    cursor.back(mark)
+    return None
+
+
+def _condition_before_query(cursor: Cursor, scope: Scope) -> SqlText:
+    """An expression up to the query after it, which may stand in parentheses."""
+    tokens = cursor.remaining()
+    depth = 0
+    for place, token in enumerate(tokens):
+        opens = next((one for one in tokens[place:] if one.text != "("), token)
+        if not depth and opens.kind is Kind.WORD and opens.upper in QUERY_WORDS:
+            break
+        depth += {"(": 1, ")": -1}.get(token.text, 0)
+    else:
+        cursor.fail("a condition and a query", tokens[-1] if tokens else None)
+    if not place:
+        cursor.fail("a condition")
+    cursor.back(cursor.mark + place)
+    return expression_text(cursor.source, tokens[:place], scope)
 
 
 def copy_into(cursor: Cursor) -> CopyInto:

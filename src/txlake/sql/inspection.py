@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from txlake.sql.clauses import QUERY_WORDS, database, property_key, rest_query, table_or_place
+from txlake.sql.clauses import QUERY_WORDS, database, property_key, rest_query
 from txlake.sql.cursor import Cursor
+from txlake.sql.descriptions import description
 from txlake.sql.spark import spark_command
 from txlake.sql.tokens import Kind
 from txlake.statements import (
     DescribeDatabase,
-    DescribeDetail,
-    DescribeHistory,
     DescribeQuery,
-    DescribeTable,
     ShowColumns,
     ShowCreateTable,
     ShowDatabases,
@@ -73,26 +71,17 @@ def describe(cursor: Cursor) -> Statement:
     """DESCRIBE [HISTORY | DETAIL | DATABASE | QUERY | [TABLE] [EXTENDED]]"""
     cursor.expect_any("DESCRIBE", "DESC")
     statement: Statement
-    # A table may be called history or detail.
     names = cursor.ahead().kind in {Kind.WORD, Kind.QUOTED, Kind.STRING}
     if cursor.at("FUNCTION") and names:
         return spark_command(cursor)
-    if cursor.at("HISTORY") and names:
-        cursor.advance()
-        table = table_or_place(cursor)
-        limit = cursor.integer("a number of versions") if cursor.accept("LIMIT") else None
-        statement = DescribeHistory(table, limit)
-    elif cursor.at("DETAIL") and names:
-        cursor.advance()
-        statement = DescribeDetail(table_or_place(cursor))
-    elif cursor.at_any("DATABASE", "SCHEMA") and names:
+    if cursor.at_any("DATABASE", "SCHEMA") and names:
         cursor.advance()
         extended = cursor.accept("EXTENDED")
         statement = DescribeDatabase(database(cursor), extended)
     elif cursor.accept("QUERY") or cursor.at_any(*(QUERY_WORDS - {"TABLE"})):
         return DescribeQuery(rest_query(cursor))
     else:
-        statement = _describe_table(cursor)
+        statement = description(cursor)
     cursor.expect_end()
     return statement
 
@@ -107,23 +96,6 @@ def use(cursor: Cursor) -> UseDatabase:
     name = database(cursor)
     cursor.expect_end()
     return UseDatabase(name)
-
-
-def _describe_table(cursor: Cursor) -> DescribeTable:
-    names = {Kind.WORD, Kind.QUOTED}
-    if cursor.at("TABLE") and cursor.ahead().kind in names:
-        cursor.advance()
-    extended = False
-    if cursor.at_any("EXTENDED", "FORMATTED") and cursor.ahead().kind in names:
-        cursor.advance()
-        extended = True
-    table = cursor.table()
-    if cursor.at("PARTITION"):
-        cursor.refuse("a partition of a Delta table has no description of its own")
-    column = None if cursor.at_end or cursor.at("AS") else cursor.path()
-    if cursor.at("AS"):
-        cursor.refuse("DESCRIBE ... AS JSON is not known")
-    return DescribeTable(table=table, extended=extended, column=column)
 
 
 def _pattern(cursor: Cursor) -> str | None:

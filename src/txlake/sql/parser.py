@@ -19,6 +19,7 @@ from txlake.sql.brackets import backquoted
 from txlake.sql.clauses import QUERY_WORDS, rest_query
 from txlake.sql.cursor import Cursor
 from txlake.sql.markers import Arguments, bind
+from txlake.sql.rewriting import with_inside, with_names
 from txlake.sql.tokens import Kind, SourceText, Token, describe, tokenize
 from txlake.statements import Atomic, ExplainConflicts, Explained, Select, SparkCommand, Statement
 from txlake.statements.control import ControlStatement
@@ -35,7 +36,7 @@ def parse(text: str, args: Arguments | None = None) -> tuple[Statement, ...]:
         InvalidRequest: what isn't understood, with its line and column; a marker without a
             value, a value without a marker.
     """
-    source = bind(text, args)
+    source = with_names(bind(text, args))
     return tuple(statement for statement, _, _ in placed_statements(source))
 
 
@@ -165,7 +166,7 @@ def _explained(source: SourceText, tokens: tuple[Token, ...]) -> Explained:
 
 
 def _with(cursor: Cursor) -> Statement:
-    """WITH ... before a query, or before an INSERT whose query it belongs to."""
+    """WITH ... before a query, or before a change of rows whose queries may use it."""
     mark = cursor.mark
     cursor.expect("WITH")
     cursor.accept("RECURSIVE")
@@ -174,7 +175,8 @@ def _with(cursor: Cursor) -> Statement:
     if cursor.at("INSERT"):
         return inserts.insert(cursor, with_tokens)
     if cursor.at_any("UPDATE", "DELETE", "MERGE"):
-        cursor.refuse(f"WITH can't stand before {cursor.token.upper}: put the query inside")
+        statement = (*cursor.remaining(), cursor.last)
+        return _statement(*with_inside(cursor.source, with_tokens, statement))
     cursor.back(mark)
     return Select(rest_query(cursor))
 
@@ -220,6 +222,8 @@ _RULES: Mapping[str, Callable[[Cursor], Statement]] = {
     "RESTORE": upkeep.restore,
     "GENERATE": upkeep.generate,
     "CONVERT": upkeep.convert,
+    "ANALYZE": upkeep.analyze,
+    "REFRESH": upkeep.refresh,
     "SHOW": inspection.show,
     "DESCRIBE": inspection.describe,
     "DESC": inspection.describe,
@@ -242,7 +246,6 @@ _RULES: Mapping[str, Callable[[Cursor], Statement]] = {
     "UNCACHE": _spark,
     "CLEAR": _spark,
     "RESET": _spark,
-    "REFRESH": _spark,
     "DECLARE": _spark,
 }
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
 
+from txlake.sql.descriptions import described
 from txlake.sql.dialect import DIALECT
 from txlake.sql.questions import questions
 from txlake.sql.tokens import Kind, SourceText, Token, describe, words
@@ -112,6 +113,7 @@ class _Slice:
         self.offset = self.start - len(prefix)  # from a position that sqlglot gives to ours
         self.index_by_end = {token.end: index for index, token in enumerate(tokens)}
         self.travels = {clause.after: clause for clause in clauses(source, tokens)}
+        self.described = {one.end: one for one in described(source, tokens)}
         self.bare: set[int] = set()  # where the names after the keyword TABLE start
         self.questions = questions(source, tokens)
         self.tree = self._parse(prefix + self._masked() + suffix)
@@ -154,6 +156,9 @@ class _Slice:
         for asked in self.questions:
             if asked.name.startswith("@@"):
                 pieces[asked.start - self.start : asked.start - self.start + 2] = "__"
+        for one in self.described.values():  # a table's name of the same length
+            shown = "`" + "x" * (one.end - one.start - 2) + "`"
+            pieces[one.start - self.start : one.end - self.start] = shown
         for index, token in enumerate(self.tokens):
             following = self.tokens[index + 1] if index + 1 < len(self.tokens) else None
             if following is None:
@@ -211,6 +216,10 @@ class _Slice:
         last = self.index_by_end.get(found.end)
         if last is None:
             return None
+        shown = self.described.get(found.end)
+        if shown is not None:
+            place = (shown.start - self.start, shown.end - self.start)
+            return Reference(shown.statement.table, None, *place, shown=shown.statement)
         clause = self.travels.pop(found.end, None)
         travel = clause.travel if clause is not None else None
         table: Table = TableName(found.parts)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from txlake.sql.markers import bind
 from txlake.sql.parser import placed_statements
+from txlake.sql.rewriting import with_names
 from txlake.statements import Statement
 
 
@@ -24,7 +25,7 @@ def script(text: str, args: Mapping[str, object] | None = None) -> tuple[Piece, 
 
     Raises InvalidRequest that points at what isn't understood, as `parse` does.
     """
-    source = bind(text, args)
+    source = with_names(bind(text, args))
     return tuple(
         Piece(
             source.text[start:end],

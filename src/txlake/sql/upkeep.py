@@ -1,17 +1,21 @@
-"""OPTIMIZE, VACUUM, RESTORE, GENERATE, CONVERT, REORG."""
+"""OPTIMIZE, VACUUM, RESTORE, GENERATE, CONVERT, REORG, ANALYZE, REFRESH."""
 
 from __future__ import annotations
 
-from txlake.sql.clauses import expression, scope_of, table_or_place, time_travel
+from txlake.sql.clauses import expression, scope_of, time_travel
 from txlake.sql.columns import data_type
 from txlake.sql.cursor import Cursor
+from txlake.sql.spark import spark_command
 from txlake.sql.tokens import Kind
 from txlake.statements import (
+    AnalyzeTable,
     ConvertToDelta,
     Generate,
     Optimize,
+    RefreshTable,
     Reorg,
     Restore,
+    SparkCommand,
     Vacuum,
 )
 
@@ -19,7 +23,7 @@ from txlake.statements import (
 def optimize(cursor: Cursor) -> Optimize:
     """OPTIMIZE t [FULL] [WHERE condition] [ZORDER BY (columns)]"""
     cursor.expect("OPTIMIZE")
-    table = table_or_place(cursor)
+    table = cursor.table_or_place()
     full = cursor.accept("FULL")
     where = None
     if cursor.accept("WHERE"):
@@ -40,7 +44,7 @@ def optimize(cursor: Cursor) -> Optimize:
 def reorg(cursor: Cursor) -> Reorg:
     """REORG TABLE t [WHERE condition] APPLY (PURGE)"""
     cursor.expect("REORG", "TABLE")
-    table = table_or_place(cursor)
+    table = cursor.table_or_place()
     where = None
     if cursor.accept("WHERE"):
         where = expression(cursor, scope_of(table, None), ["APPLY"], what="a condition")
@@ -55,7 +59,7 @@ def reorg(cursor: Cursor) -> Reorg:
 def vacuum(cursor: Cursor) -> Vacuum:
     """VACUUM t [FULL | LITE] [RETAIN n HOURS] [DRY RUN]"""
     cursor.expect("VACUUM")
-    table = table_or_place(cursor)
+    table = cursor.table_or_place()
     retain_hours: float | None = None
     dry_run = False
     kind: str | None = None
@@ -83,7 +87,7 @@ def restore(cursor: Cursor) -> Restore:
     cursor.expect("RESTORE")
     if cursor.at("TABLE") and cursor.ahead().text != ".":
         cursor.advance()
-    table = table_or_place(cursor)
+    table = cursor.table_or_place()
     cursor.accept("TO")
     travel = time_travel(cursor)
     if travel is None:
@@ -97,7 +101,7 @@ def generate(cursor: Cursor) -> Generate:
     cursor.expect("GENERATE")
     mode = cursor.name("symlink_format_manifest")
     cursor.expect("FOR", "TABLE")
-    table = table_or_place(cursor)
+    table = cursor.table_or_place()
     cursor.expect_end()
     return Generate(table, mode)
 
@@ -115,3 +119,38 @@ def convert(cursor: Cursor) -> ConvertToDelta:
         columns = cursor.enclosed(lambda: (cursor.name("a column"), data_type(cursor)))
     cursor.expect_end()
     return ConvertToDelta(location=parts[1], partition_columns=columns, statistics=statistics)
+
+
+def analyze(cursor: Cursor) -> AnalyzeTable:
+    """ANALYZE TABLE t COMPUTE [DELTA] STATISTICS [NOSCAN | FOR COLUMNS c, ... | FOR ALL COLUMNS]"""
+    cursor.expect("ANALYZE")
+    if cursor.at("TABLES"):
+        cursor.refuse("ANALYZE takes one table: ANALYZE TABLE t COMPUTE STATISTICS")
+    cursor.expect("TABLE")
+    table = cursor.table()
+    if cursor.at("PARTITION"):
+        cursor.refuse("statistics are those of a whole Delta table: leave PARTITION out")
+    cursor.expect("COMPUTE")
+    delta = cursor.accept("DELTA")
+    cursor.expect("STATISTICS")
+    columns: tuple[tuple[str, ...], ...] = ()
+    if cursor.accept("FOR", "COLUMNS"):
+        columns = cursor.enclosed(cursor.path) if cursor.at("(") else cursor.listed(cursor.path)
+    elif not cursor.accept("FOR", "ALL", "COLUMNS"):
+        cursor.accept("NOSCAN")
+    if not cursor.at_end:
+        cursor.fail("NOSCAN, FOR COLUMNS, FOR ALL COLUMNS or the end of the statement")
+    return AnalyzeTable(table=table, delta=delta, columns=columns)
+
+
+def refresh(cursor: Cursor) -> RefreshTable | SparkCommand:
+    """REFRESH [TABLE] t; REFRESH FUNCTION and REFRESH 'path' are Spark's"""
+    cursor.expect("REFRESH")
+    names = {Kind.WORD, Kind.QUOTED}
+    if cursor.token.kind not in names or (cursor.at("FUNCTION") and cursor.ahead().kind in names):
+        return spark_command(cursor)
+    if cursor.at("TABLE") and cursor.ahead().kind in names:
+        cursor.advance()
+    table = cursor.table()
+    cursor.expect_end()
+    return RefreshTable(table, spark_command(cursor).command)

@@ -35,13 +35,16 @@ class PartitionValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Insert:
-    """INSERT INTO, INSERT OVERWRITE, INSERT ... REPLACE WHERE.
+    """INSERT INTO, INSERT OVERWRITE, INSERT ... REPLACE { WHERE | USING | ON }.
 
     Attributes:
         columns: the columns that the source's columns go to, in order; None for all.
         by_name: the source's columns go to the columns of the same names.
         overwrite: what `partition` selects (all rows without it) is replaced.
         replace_where: the rows that are replaced; all new rows must match it.
+        replace_using: rows with the same values in these columns as a new row are replaced.
+        replace_on: rows for which it is true with a new row are replaced; `alias` and
+            `source_alias` are the names of the table and of the source in it.
         partition: the PARTITION clause, None without one.
         if_not_exists: do nothing where the static partition has rows.
         schema_evolution: new columns of the source are added to the table.
@@ -53,6 +56,10 @@ class Insert:
     by_name: bool = False
     overwrite: bool = False
     replace_where: Expression | None = None
+    replace_using: tuple[str, ...] = ()
+    replace_on: SqlText | None = None
+    alias: str | None = None
+    source_alias: str | None = None
     partition: tuple[PartitionValue, ...] | None = None
     if_not_exists: bool = False
     schema_evolution: bool = False

@@ -7,8 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from txlake.statements.names import Table, TimeTravel, quoted
+
+if TYPE_CHECKING:
+    from txlake.statements.inspection import Description
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,7 @@ class Reference:
         alias_at: where that alias is inserted.
         qualifiers: (start, end) of the qualifiers of columns (`db.t` in `db.t.id`) that become
             the alias.
+        shown: the DESCRIBE of the table that stands there, instead of its rows.
     """
 
     table: Table
@@ -34,6 +39,7 @@ class Reference:
     alias: str | None = None
     alias_at: int = 0
     qualifiers: tuple[tuple[int, int], ...] = ()
+    shown: Description | None = None
 
     def moved(self, by: int) -> Reference:
         """The same reference in a text that has `by` characters more in front."""

@@ -7,7 +7,7 @@ from typing import Literal
 
 from txlake.statements.data import Delete, Insert, Merge, Truncate, Update
 from txlake.statements.expressions import SqlText
-from txlake.statements.maintenance import Optimize
+from txlake.statements.maintenance import DescribeDetail, DescribeHistory, Optimize
 from txlake.statements.names import Table
 
 Explained = Insert | Delete | Update | Merge | Truncate | Optimize
@@ -102,6 +102,10 @@ class DescribeTable:
     table: Table
     extended: bool = False
     column: tuple[str, ...] | None = None
+
+
+Description = DescribeHistory | DescribeDetail | DescribeTable
+"""What a query may read FROM, in parentheses."""
 
 
 @dataclass(frozen=True, slots=True)

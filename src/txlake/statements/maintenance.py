@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from txlake.statements.expressions import Expression
+from txlake.statements.expressions import Expression, SqlText
 from txlake.statements.names import Table, TimeTravel
 
 
@@ -61,6 +61,28 @@ class ConvertToDelta:
     statistics: bool = True
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalyzeTable:
+    """ANALYZE TABLE t COMPUTE [DELTA] STATISTICS [NOSCAN | FOR COLUMNS ... | FOR ALL COLUMNS].
+
+    Attributes:
+        delta: the statistics in the table's log are meant, of which no file may lack its own.
+        columns: those named, each a path.
+    """
+
+    table: Table
+    delta: bool = False
+    columns: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshTable:
+    """REFRESH TABLE t; `command` is for a table or view of Spark's."""
+
+    table: Table
+    command: SqlText
+
+
 @dataclass(frozen=True, slots=True)
 class DescribeHistory:
     """DESCRIBE HISTORY t [LIMIT n], newest first."""
@@ -83,6 +105,8 @@ MaintenanceStatement = (
     | Restore
     | Generate
     | ConvertToDelta
+    | AnalyzeTable
+    | RefreshTable
     | DescribeHistory
     | DescribeDetail
 )

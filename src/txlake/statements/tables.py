@@ -49,6 +49,23 @@ class CheckConstraint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeyConstraint:
+    """[CONSTRAINT name] { PRIMARY | FOREIGN } KEY (columns): told to readers, never enforced.
+
+    Attributes:
+        parent: what a foreign key refers to; None for a primary key.
+        parent_columns: empty for the parent's primary key.
+        rely: whether RELY was said: who reads the constraint may count on it.
+    """
+
+    name: str | None = None
+    columns: tuple[str, ...]
+    parent: Table | None = None
+    parent_columns: tuple[str, ...] = ()
+    rely: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTable:
     """CREATE TABLE, also with OR REPLACE, AS SELECT; and delta-spark's table builder.
 
@@ -66,6 +83,7 @@ class CreateTable:
     cluster_by: tuple[str, ...] | None = None
     properties: Properties = ()
     constraints: tuple[CheckConstraint, ...] = ()
+    keys: tuple[KeyConstraint, ...] = ()
     location: str | None = None
     comment: str | None = None
     mode: CreateMode = "create"
@@ -202,10 +220,10 @@ class AlterColumn:
 
 @dataclass(frozen=True, slots=True)
 class AddConstraint:
-    """ALTER TABLE ... ADD CONSTRAINT name CHECK (condition)."""
+    """ALTER TABLE ... ADD CONSTRAINT name { CHECK (condition) | key }."""
 
     table: Table
-    constraint: CheckConstraint
+    constraint: CheckConstraint | KeyConstraint
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +232,15 @@ class DropConstraint:
 
     table: Table
     name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropKey:
+    """ALTER TABLE ... DROP { PRIMARY KEY | FOREIGN KEY (columns) }; None for the primary key."""
+
+    table: Table
+    columns: tuple[str, ...] | None = None
     if_exists: bool = False
 
 
@@ -277,6 +304,7 @@ AlterStatement = (
     | AlterColumn
     | AddConstraint
     | DropConstraint
+    | DropKey
     | RenameTable
     | AddFeature
     | DropFeature

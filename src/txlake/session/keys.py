@@ -1,0 +1,109 @@
+"""Informational keys: PRIMARY KEY and FOREIGN KEY, kept as properties of the table, never enforced.
+
+Owns how a key is written down and what must hold of it: its columns are the table's, those of the
+one primary key NOT NULL.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from txlake.errors import InvalidRequest
+from txlake.protocol.properties import CONSTRAINT_PREFIX, column_list
+from txlake.protocol.types import Struct
+from txlake.statements import KeyConstraint, Table, TableName, quoted
+
+KEY_PREFIX = "txlake.constraints."
+_TEXT = re.compile(r"(PRIMARY|FOREIGN) KEY \(((?:`(?:[^`]|``)*`|[^`)])*)\)(?:$| )")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A table's key: `text` is the clause that makes it."""
+
+    name: str
+    columns: tuple[str, ...]
+    is_primary: bool
+    text: str
+
+
+def keys_of(configuration: Mapping[str, str]) -> tuple[Key, ...]:
+    """The keys among a table's properties, by name. Raises InvalidRequest for what is none."""
+    return tuple(
+        _key(name[len(KEY_PREFIX) :], text)
+        for name, text in sorted(configuration.items())
+        if name.startswith(KEY_PREFIX)
+    )
+
+
+def _key(name: str, text: str) -> Key:
+    found = _TEXT.match(text)
+    if found is None:
+        raise InvalidRequest(
+            f"table property {KEY_PREFIX + name!r} is {text!r}: expected PRIMARY KEY (...) or "
+            "FOREIGN KEY (...) REFERENCES ..., as ALTER TABLE ... ADD CONSTRAINT writes it"
+        )
+    columns = tuple(path[0] for path in column_list(found[2]))
+    return Key(name, columns, found[1] == "PRIMARY", text)
+
+
+def with_keys(
+    configuration: Mapping[str, str], table: Table, keys: Iterable[KeyConstraint]
+) -> dict[str, str]:
+    """A table's properties with keys added. Raises InvalidRequest for a name that is taken."""
+    found = dict(configuration)
+    for key in keys:
+        given = key.name
+        name = (given or _default_name(table, key)).lower()
+        if any(f"{prefix}{name}" in found for prefix in (KEY_PREFIX, CONSTRAINT_PREFIX)):
+            hint = "drop it first" if given else "give the key a name: CONSTRAINT name ..."
+            raise InvalidRequest(f"constraint {name} is there already; {hint}")
+        found[f"{KEY_PREFIX}{name}"] = _text(key)
+    return found
+
+
+def _default_name(table: Table, key: KeyConstraint) -> str:
+    base = table.name if isinstance(table, TableName) else "table"
+    return f"{base}_pk" if key.parent is None else "_".join((base, *key.columns, "fk"))
+
+
+def _text(key: KeyConstraint) -> str:
+    columns = ", ".join(map(quoted, key.columns))
+    rely = " RELY" if key.rely else ""
+    if key.parent is None:
+        return f"PRIMARY KEY ({columns}){rely}"
+    parents = f" ({', '.join(map(quoted, key.parent_columns))})" if key.parent_columns else ""
+    return f"FOREIGN KEY ({columns}) REFERENCES {key.parent}{parents}{rely}"
+
+
+def check_keys(configuration: Mapping[str, str], schema: Struct) -> None:
+    """Raises InvalidRequest unless a table with these properties and columns can have its keys."""
+    keys = keys_of(configuration)
+    primary = [key for key in keys if key.is_primary]
+    if len(primary) > 1:
+        raise InvalidRequest(
+            f"a table has one primary key, found {primary[0].name} and {primary[1].name}; drop one "
+            "by ALTER TABLE ... DROP CONSTRAINT"
+        )
+    for key in keys:
+        for column in key.columns:
+            item = schema.find(column)
+            if item is None:
+                raise InvalidRequest(
+                    f"constraint {key.name} ({key.text}) names the column {column!r}, and the "
+                    f"table has {', '.join(schema.names)}; name another, or drop the constraint "
+                    "first by ALTER TABLE ... DROP CONSTRAINT"
+                )
+            if key.is_primary and item.nullable:
+                raise InvalidRequest(
+                    f"constraint {key.name} ({key.text}): column {column!r} of a primary key is "
+                    "NOT NULL; ALTER TABLE ... ALTER COLUMN ... SET NOT NULL makes it so, and "
+                    "without the constraint it may be null"
+                )
+
+
+def primary_columns(keys: Iterable[KeyConstraint]) -> frozenset[str]:
+    """The columns of the primary key, in lower case."""
+    return frozenset(column.lower() for key in keys if key.parent is None for column in key.columns)

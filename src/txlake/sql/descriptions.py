@@ -1,0 +1,80 @@
+"""DESCRIBE of one table, as a statement and where a query reads FROM (DESCRIBE HISTORY t)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from txlake.sql.cursor import Cursor
+from txlake.sql.tokens import Kind, SourceText, Token
+from txlake.statements import DescribeDetail, DescribeHistory, DescribeTable, Description
+
+_BEFORE_RELATION = frozenset({"FROM", "JOIN", ","})
+_NAMES = frozenset({Kind.WORD, Kind.QUOTED})
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A DESCRIBE in parentheses; `start` and `end` (exclusive) are those of the parentheses."""
+
+    statement: Description
+    start: int
+    end: int
+
+
+def described(source: SourceText, tokens: Sequence[Token]) -> list[Described]:
+    """The DESCRIBEs that stand where a query may have a table.
+
+    Raises InvalidRequest for one that isn't understood.
+    """
+    return [
+        _described(source, tokens, index)
+        for index, token in enumerate(tokens[:-2])
+        if token.text == "("
+        and index
+        and tokens[index - 1].upper in _BEFORE_RELATION
+        and tokens[index + 1].upper in {"DESCRIBE", "DESC"}
+        and tokens[index + 1].kind is Kind.WORD
+        and tokens[index + 2].kind in {*_NAMES, Kind.STRING}
+    ]
+
+
+def _described(source: SourceText, tokens: Sequence[Token], index: int) -> Described:
+    end = Token(Kind.END, "", tokens[-1].end, tokens[-1].end)
+    cursor = Cursor(source, (*tokens[index + 1 :], end))
+    cursor.expect_any("DESCRIBE", "DESC")
+    if cursor.at_any("DATABASE", "SCHEMA", "FUNCTION", "QUERY", "SELECT"):
+        cursor.refuse("a query reads from DESCRIBE HISTORY, DETAIL or TABLE")
+    statement = description(cursor)
+    if not cursor.at(")"):
+        cursor.fail(")")
+    return Described(statement, tokens[index].start, cursor.token.end)
+
+
+def description(cursor: Cursor) -> Description:
+    """`HISTORY t [LIMIT n]`, `DETAIL t` or `[TABLE] [EXTENDED] t [column]`"""
+    # A table may be called history or detail.
+    names = cursor.ahead().kind in {*_NAMES, Kind.STRING}
+    if names and cursor.accept("HISTORY"):
+        table = cursor.table_or_place()
+        limit = cursor.integer("a number of versions") if cursor.accept("LIMIT") else None
+        return DescribeHistory(table, limit)
+    if names and cursor.accept("DETAIL"):
+        return DescribeDetail(cursor.table_or_place())
+    return _describe_table(cursor)
+
+
+def _describe_table(cursor: Cursor) -> DescribeTable:
+    if cursor.at("TABLE") and cursor.ahead().kind in _NAMES:
+        cursor.advance()
+    extended = False
+    if cursor.at_any("EXTENDED", "FORMATTED") and cursor.ahead().kind in _NAMES:
+        cursor.advance()
+        extended = True
+    table = cursor.table()
+    if cursor.at("PARTITION"):
+        cursor.refuse("a partition of a Delta table has no description of its own")
+    if cursor.at("AS"):
+        cursor.refuse("DESCRIBE ... AS JSON is not known")
+    column = cursor.path() if cursor.token.kind in _NAMES else None
+    return DescribeTable(table=table, extended=extended, column=column)

@@ -10,6 +10,9 @@ from collections.abc import Mapping
 
 _CONFIDENTIAL_OPTION = re.compile(r"key|secret|token|password|credential|sas", re.I)
 _HIDDEN = "***"
+# A local file that is named like a setting, before what a message says of it: `/etc/passwd: ...`.
+_OF_A_PATH = re.compile(r"(?:^|[\s\"'(=])(?:file:/{0,2})?/[^\s:@\"']*$")
+_PATH_CHARS_MAX = 4096
 _CONFIDENTIAL = (
     # Query parts of signed URLs (S3, GCS, Azure).
     re.compile(
@@ -36,8 +39,16 @@ def redacted(text: str, secrets: frozenset[str] = frozenset()) -> str:
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, _HIDDEN)
     for pattern in _CONFIDENTIAL:
-        text = pattern.sub(rf"\g<1>{_HIDDEN}", text)
+        text = pattern.sub(_hidden, text)
     return text
+
+
+def _hidden(found: re.Match[str]) -> str:
+    if found[1].endswith(": "):
+        before = found.string[max(0, found.start() - _PATH_CHARS_MAX) : found.start()]
+        if _OF_A_PATH.search(before):
+            return found[0]
+    return f"{found[1]}{_HIDDEN}"
 
 
 def secrets_of(storage_options: Mapping[str, str]) -> frozenset[str]:

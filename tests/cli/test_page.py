@@ -53,7 +53,7 @@ def test_the_examples_run_as_written(
             assert settled(said) == settled(shown), command
         assert done.exit_code == 0 or "[exit" in shown, said
         ran += 1
-    assert ran == 9
+    assert ran == 10
     for block in blocks(TEXT, "console"):
         for line in block.splitlines():
             if line.startswith("{"):

@@ -11,7 +11,7 @@ import pytest
 
 from txlake.cli.output import Drawn, JsonLines
 from txlake.cli.results import Column, Result, listed
-from txlake.cli.values import json_line, json_value, text_value
+from txlake.cli.values import json_text, json_value, text_value
 from txlake.sql import script
 
 MOMENT = datetime.datetime(2026, 1, 2, 3, 4, 5, 600_000, datetime.UTC)
@@ -50,7 +50,7 @@ def test_a_value(value: object, as_json: object, text: str) -> None:
 
 
 def test_a_line_of_json_is_one_line_and_readable() -> None:
-    assert json_line({"a": "ä\n", "b": float("inf")}) == '{"a": "ä\\n", "b": "Infinity"}'
+    assert json_text({"a": "ä\n", "b": float("inf")}) == '{"a": "ä\\n", "b": "Infinity"}'
 
 
 def test_rows_that_lack_a_column_are_null_there() -> None:

@@ -195,3 +195,25 @@ def test_mapped_columns_without_spark(tmp_path: Path, spark: SparkSession) -> No
     rows = pa.Table.from_pylist([row, {"a b": 2}, row], schema=t.snapshot.arrow_schema)
     t.without_spark().append(rows.slice(1))
     assert t.rows() == [(1, (2,), [(3,), None], {"k": (4,)}), (2, None, None, None)]
+
+
+@pytest.mark.parametrize(
+    ("frame", "said"),
+    [
+        (pd.DataFrame({"a": [1, "x"]}), "column a .*Could not convert 'x'"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "Duplicate column names"),
+        (pd.DataFrame({"a": [1 + 2j]}), "column a .*complex128"),
+        (pd.DataFrame({"a": [2**70]}), "too large"),
+        (pl.DataFrame({"a": [object()]}), "column 'a' has Python objects"),
+        (pl.LazyFrame({"a": [1]}).select("b"), 'unable to find column "b"'),
+        (pa.table({"a": pa.array([2**62], pa.timestamp("s"))}), "out of bounds timestamp"),
+    ],
+)
+def test_what_arrow_has_no_form_for_is_refused(frame: object, said: str) -> None:
+    with pytest.raises(InvalidRequest, match=rf"^the rows can't be converted to Arrow: .*{said}"):
+        held.as_arrow(frame)
+
+
+def test_nanoseconds_are_cut() -> None:
+    table = pa.table({"a": pa.array([1_999], pa.timestamp("ns"))})
+    assert held.as_arrow(table) == pa.table({"a": pa.array([1], pa.timestamp("us"))})

@@ -341,3 +341,21 @@ def test_a_users_failing_function_is_named(tmp_path: Path, spark: SparkSession) 
     with pytest.raises(InvalidRequest, match="LookupError: no such thing"):
         t.append(spark.range(3).mapInArrow(fails, "id long"))
     assert t.data_files() == set()
+
+
+@pytest.mark.parametrize(
+    ("suggested", "kept"),
+    [
+        ("`__s0`, `__t12`", ""),
+        (
+            "`t`.`id`, `__txlake_row`, `x``, y`",
+            " Did you mean one of the following? [`t`.`id`, `x``, y`].",
+        ),
+        ("`__mine`, `__sum`", " Did you mean one of the following? [`__mine`, `__sum`]."),
+    ],
+)
+def test_columns_of_our_own_plans_are_not_suggested(suggested: str, kept: str) -> None:
+    said = "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `v` cannot be resolved."
+    asked = f"{said} Did you mean one of the following? [{suggested}]. SQLSTATE: 42703; line 1"
+    error = translated(AnalysisException(asked))
+    assert str(error) == f"Spark refused the statement: {said}{kept}; line 1"

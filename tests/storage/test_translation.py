@@ -93,6 +93,13 @@ def test_the_table_is_complete() -> None:
         ("abfss://container@account/x", "abfss://container@account/x"),
         ("the password is opensesame", "the password is ***"),
         ("nothing to hide", "nothing to hide"),
+        ("/etc/passwd: a file", "/etc/passwd: a file"),
+        ("'file:///etc/my.secret: a file", "'file:///etc/my.secret: a file"),
+        ("passwd: abc", "passwd: ***"),
+        ("/etc/x passwd: abc", "/etc/x passwd: ***"),
+        ("/etc/passwd=abc", "/etc/passwd=***"),
+        ("/etc/passwd:abc", "/etc/passwd:***"),
+        ("https://host/password: abc", "https://host/password: ***"),
     ],
 )
 def test_redacted(text: str, shown: str) -> None:

@@ -26,11 +26,12 @@ from txlake.statements import (
     TablePath,
 )
 from txlake.tables import DeltaTable, DeltaTableBuilder, IdentityGenerator
+from txlake.tables.executor import Executor
 
 
 def builder(recorder: Recorder, mode: CreateMode = "create") -> DeltaTableBuilder:
-    def opened(table: Table, name: TableName | None) -> DeltaTable:
-        return DeltaTable(recorder, table, name=name)
+    def opened(executor: Executor, table: Table, name: TableName | None) -> DeltaTable:
+        return DeltaTable(executor, table, name=name)
 
     return DeltaTableBuilder(recorder, mode, opened)
 

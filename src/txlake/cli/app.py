@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -68,6 +68,16 @@ Isolation = Annotated[
         show_default=False,
         help="The level of transactions that ask for none: serializable, write_serializable or "
         "snapshot.",
+    ),
+]
+Kind = Literal["table", "json", "csv", "parquet"]
+Form = Annotated[
+    Kind | None,
+    typer.Option(
+        "--format",
+        show_default=False,
+        help="How rows are written: table (drawn), json (as --json), or csv or parquet, which are "
+        "the rows of one query as one file on standard output.",
     ),
 ]
 Json = Annotated[
@@ -137,6 +147,7 @@ def sql(
     catalog: Catalog = None,
     isolation: Isolation = None,
     storage_option: Options = None,
+    form: Form = None,
     as_json: Json = False,
 ) -> None:
     """Run SQL: the text or script given, standard input, or a prompt on a terminal.
@@ -149,8 +160,12 @@ def sql(
     place = _lake(lake, catalog, isolation, storage_option)
     args = _named(param, "--param: expected NAME=VALUE")
     text = _text(statements if execute is None else execute, file)
-    output = _output(as_json, rows)
+    output = _output_as(form, as_json, rows)
     if text is None:
+        if form in {"csv", "parquet"}:
+            raise typer.BadParameter(
+                f"--format {form} is for SQL that is given; give SQL or --file"
+            )
         if args:
             raise typer.BadParameter("--param is for SQL that is given; give SQL or --file")
         from txlake.cli.lakes import working
@@ -260,6 +275,7 @@ def recover(
 def _run_script(
     place: Place, text: str, args: Mapping[str, str], output: Output, retries: int
 ) -> None:
+    from txlake.cli.export import Exported
     from txlake.cli.lakes import working
     from txlake.cli.scripts import Runner
     from txlake.sql import script
@@ -268,10 +284,15 @@ def _run_script(
     runner: Runner | None = None
     with _ending(output, lambda: None if runner is None else runner.at):
         pieces = script(text, args)  # what isn't understood is said before anything runs
+        exported = output if isinstance(output, Exported) else None
+        if exported is not None:
+            exported.check(pieces)
         if pieces:
             with working(place) as worker:
                 runner = Runner(worker=worker, output=output, system=System(), retries=retries)
                 runner.script(pieces)
+        if exported is not None:
+            exported.write()
 
 
 def _list(as_json: bool, look: Callable[[], Result]) -> None:
@@ -299,6 +320,19 @@ def _output(as_json: bool, rows: int) -> Output:
     from txlake.cli.output import Drawn, JsonLines
 
     return JsonLines() if as_json else Drawn(rows or None)
+
+
+def _output_as(form: Kind | None, as_json: bool, rows: int) -> Output:
+    """Where the answers of SQL go."""
+    if as_json and form not in {None, "json"}:
+        raise typer.BadParameter(f"--json is --format json; found --format {form} besides")
+    if form == "csv" or form == "parquet":
+        from txlake.cli.export import Exported
+
+        if form == "parquet" and sys.stdout.isatty():
+            raise typer.BadParameter("--format parquet is for a file or a pipe, not for a terminal")
+        return Exported(form)
+    return _output(as_json or form == "json", rows)
 
 
 def _text(statements: str | None, file: Path | None) -> str | None:

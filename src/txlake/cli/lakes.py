@@ -115,6 +115,7 @@ def history(place: Place, table: str, limit: int | None) -> Result:
     """A table's commits, newest first, from its log alone. Starts no Spark."""
     from txlake.lake.log import Log
     from txlake.session.belongings import refuse_lost
+    from txlake.session.unknown import unknown_table
     from txlake.statements import TablePath, table_of
 
     named = table_of(table)
@@ -125,9 +126,7 @@ def history(place: Place, table: str, limit: int | None) -> Result:
             refuse_lost(session.engine)
             found = session.engine.find(named, session.database)
             if found is None:
-                raise InvalidRequest(
-                    f"there is no table {table!r}; SHOW TABLES lists the lake's tables"
-                )
+                raise unknown_table(session.engine, None, session.database, named)
             rows = Log.over(found.log).history(limit)
     return listed(HISTORY, [{**row, "timestamp": _moment(row["timestamp"])} for row in rows])
 

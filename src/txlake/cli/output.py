@@ -15,7 +15,7 @@ from rich.text import Text
 
 from txlake.cli.failures import error_facts
 from txlake.cli.results import Result
-from txlake.cli.values import json_line, text_value
+from txlake.cli.values import json_text, text_value
 from txlake.sql import Piece
 
 _PIPE_WIDTH = 100_000  # nothing is cut or folded where no terminal is
@@ -78,30 +78,49 @@ class JsonLines:
         self._tell({"error": facts})
 
     def _print(self, value: dict[str, object]) -> None:
-        print(json_line(value), file=self._out, flush=True)
+        print(json_text(value), file=self._out, flush=True)
 
     def _tell(self, value: dict[str, object]) -> None:
-        print(json_line(value), file=self._err, flush=True)
+        print(json_text(value), file=self._err, flush=True)
 
 
-class Drawn:
+class Messages:
+    """Notes and errors for people, on standard error.
+
+    Attributes:
+        is_prompt: statements are typed, so that errors need not say in which line.
+    """
+
+    def __init__(self, err: TextIO | None = None) -> None:
+        self.is_prompt = False
+        self._err = _console(err or sys.stderr)
+
+    def note(self, text: str) -> None:
+        self._err.print(Text(text, "yellow"))
+
+    def error(self, error: BaseException, piece: Piece | None = None) -> None:
+        where = f" (line {piece.line})" if piece is not None and not self.is_prompt else ""
+        name = "interrupted" if isinstance(error, KeyboardInterrupt) else type(error).__name__
+        message = f": {error}" if str(error) else ""
+        self._err.print(Text.assemble((f"{name}{where}", "bold red"), message))
+
+
+class Drawn(Messages):
     """Tables for people: numbers to the right, NULL dimmed, long results cut and counted.
 
     A listing's columns that have no value in any row are left out.
 
     Attributes:
-        is_prompt: statements are typed, so that errors need not say in which line.
         shows_times: results say how long they took.
     """
 
     def __init__(
         self, rows_max: int | None, out: TextIO | None = None, err: TextIO | None = None
     ) -> None:
+        super().__init__(err)
         self.rows_max = rows_max
-        self.is_prompt = False
         self.shows_times = False
         self._out = _console(out or sys.stdout)
-        self._err = _console(err or sys.stderr)
 
     def answer(self, result: Result, piece: Piece, elapsed_ms: float) -> None:
         if result.columns:
@@ -122,15 +141,6 @@ class Drawn:
         if filled.rows:
             self._out.print(_table(filled, self._out.is_terminal))
         self._out.print(Text(_summary(result, None), "dim"))
-
-    def note(self, text: str) -> None:
-        self._err.print(Text(text, "yellow"))
-
-    def error(self, error: BaseException, piece: Piece | None = None) -> None:
-        where = f" (line {piece.line})" if piece is not None and not self.is_prompt else ""
-        name = "interrupted" if isinstance(error, KeyboardInterrupt) else type(error).__name__
-        message = f": {error}" if str(error) else ""
-        self._err.print(Text.assemble((f"{name}{where}", "bold red"), message))
 
 
 class _Console(Console):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,10 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column's name, unique in its result, and its type as Spark's SQL writes it."""
+    """A column's name, unique in its result, and its type as Spark's SQL writes it.
+
+    `json` is the type of a query's column as Spark's JSON has it, which says it whole.
+    """
 
     name: str
     type: str
+    json: str = ""
 
     @property
     def is_number(self) -> bool:
@@ -47,10 +51,11 @@ def collected(frame: DataFrame, rows_max: int | None = None) -> Result:
     Raises what Spark raises.
     """
     schema = frame.schema
-    columns = _columns([(field.name, field.dataType.simpleString()) for field in schema])
+    types = [field.dataType for field in schema]
+    named = _columns([(field.name, field.dataType.simpleString()) for field in schema])
+    columns = tuple(replace(one, json=kind.json()) for one, kind in zip(named, types))
     if not columns:
         return Result(columns=(), rows=(), total=0)
-    types = [field.dataType for field in schema]
     taken = frame if rows_max is None else frame.limit(rows_max + 1)
     rows = [tuple(map(_plain, row, types)) for row in taken.collect()]
     if rows_max is None or len(rows) <= rows_max:

@@ -39,7 +39,7 @@ def json_value(value: object) -> object:
             return str(value)
 
 
-def json_line(value: Mapping[str, object]) -> str:
+def json_text(value: object) -> str:
     """One line of JSON, letters as they are."""
     return json.dumps(json_value(value), ensure_ascii=False)
 
@@ -58,6 +58,6 @@ def text_value(value: object) -> str:
         case float():
             return str(json_value(value))
         case list() | dict():
-            return json.dumps(json_value(value), ensure_ascii=False)
+            return json_text(value)
         case _:
             return str(json_value(value))

@@ -10,6 +10,8 @@ import functools
 import logging
 import os
 import sys
+import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +26,7 @@ from txlake.lake.statements import Statements
 from txlake.session.attachment import attach, detach
 from txlake.session.engine import Engine
 from txlake.session.opening import open_lake
+from txlake.session.places import note_lake
 from txlake.session.recovery import Recovered, recover
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction as Held
@@ -104,6 +107,7 @@ def open_session(
     )
     session = Session(engine, level=level)
     open_lake(session)
+    note_lake(session)
     return session
 
 
@@ -222,6 +226,20 @@ class LakeSession(Statements):
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._blocks: dict[int, list[Transaction]] = {}
+        self._has_warned = False
+
+    def _beside(self, method: str) -> None:
+        blocks = self._blocks.get(threading.get_ident(), ())
+        if self._has_warned or not any(tx.state == "active" for tx in blocks):
+            return
+        self._has_warned = True
+        warnings.warn(
+            f"lake.{method}() inside `with lake.transaction()` is no part of that transaction: it "
+            f"reads and commits by itself, and isn't rolled back with it; use tx.{method}(), or "
+            "another session (lake.session()) where that is meant",
+            stacklevel=3,
+        )
 
     @contextmanager
     def transaction(
@@ -230,15 +248,23 @@ class LakeSession(Statements):
         """A transaction for a `with` block: committed at its end, rolled back on an exception.
 
         A statement outside of it that waits inside the block for one of its locks can never get it,
-        and is told at once (`Deadlock`).
+        and is told at once (`Deadlock`). The session's own methods are no part of it: the first
+        one that is called inside the block, in its thread, warns.
         """
         held = self.begin(isolation, read_only)
         held._held().ends_in_this_thread()
+        thread = threading.get_ident()
+        blocks = self._blocks.setdefault(thread, [])
+        blocks.append(held)
         try:
             yield held
         except BaseException:
             held.rollback()
             raise
+        finally:
+            blocks.remove(held)
+            if not blocks:
+                del self._blocks[thread]
         if held.state == "active" or held.state == "failed":
             held.commit()
 

@@ -14,6 +14,7 @@ from txlake.lake.times import timestamp_text
 from txlake.log.snapshot import Snapshot
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction as Held
+from txlake.session.unknown import unknown_table
 from txlake.sql import parse
 from txlake.statements import (
     Expression,
@@ -22,6 +23,7 @@ from txlake.statements import (
     SqlText,
     Statement,
     Table,
+    TablePath,
     TimeTravel,
     Write,
     table_of,
@@ -45,6 +47,9 @@ class Statements:
     def _held(self) -> Held | None:
         """The transaction that statements run in; None for the session's own."""
         return None
+
+    def _beside(self, method: str) -> None:
+        """A method is called; a session warns where a transaction's own was probably meant."""
 
     def _run(self, statement: Statement) -> DataFrame:
         held = self._held()
@@ -73,6 +78,7 @@ class Statements:
 
         Raises InvalidRequest that points at the place in the text that isn't understood.
         """
+        self._beside("sql")
         with self._asked():
             statements = parse(text, args)
             if not statements:
@@ -96,6 +102,7 @@ class Statements:
 
         Files that hold no row for which `where` is true are not read.
         """
+        self._beside("read")
         with self._asked():
             named = _table(table)
             travel = _travel(table, version, timestamp)
@@ -131,6 +138,7 @@ class Statements:
                 into are replaced.
             app_id, app_version: written once per pair, however often it is retried.
         """
+        self._beside("write")
         with self._asked():
             _one_of(Mode, "mode", mode)
             _one_of(PartitionOverwrite, "partition_overwrite", partition_overwrite)
@@ -156,13 +164,20 @@ class Statements:
 
         It runs no statement: a transaction goes on when there is no such table.
         """
+        self._beside("table")
         named = _table(table)
         executor = Executor(self._session, self._held())
         if not executor.exists(named):
-            raise InvalidRequest(
-                f"there is no table {table!r}; SHOW TABLES lists the lake's tables"
-            )
+            raise self._missing(named)
         return DeltaTable(executor, named)
+
+    def _missing(self, table: Table) -> InvalidRequest:
+        session = self._session
+        if isinstance(table, TablePath):
+            return InvalidRequest(
+                f"{table.location} is not a Delta table; check the path, or create the table first"
+            )
+        return unknown_table(session.engine, self._held(), session.database, table)
 
 
 def _table(table: str) -> Table:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.nearest import did_you_mean, nearest
 from txlake.protocol.actions import Metadata, Protocol
 from txlake.protocol.properties import (
     CONSTRAINT_PREFIX,
@@ -277,9 +278,9 @@ def _has_sibling(name: str, have: frozenset[str]) -> bool:
 def _known_name(name: str) -> str:
     known = _BY_FOLDED_NAME.get(name.lower())
     if known is None:
+        asked = did_you_mean(nearest(name, _KNOWN)) or f"known are {', '.join(sorted(_KNOWN))}"
         raise InvalidRequest(
-            f"[DELTA_UNSUPPORTED_FEATURES_IN_CONFIG] table feature {name!r} is unknown: known are "
-            f"{', '.join(sorted(_KNOWN))}"
+            f"[DELTA_UNSUPPORTED_FEATURES_IN_CONFIG] table feature {name!r} is unknown: {asked}"
         )
     return known
 

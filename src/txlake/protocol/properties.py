@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from txlake.errors import CorruptTable, InvalidRequest
+from txlake.nearest import did_you_mean, nearest
 
 CONSTRAINT_PREFIX = "delta.constraints."
 FEATURE_PREFIX = "delta.feature."
@@ -291,10 +292,13 @@ def validate_set(key: str, value: str, *, creating: bool = False) -> tuple[str, 
     if known is not None:
         return stored, _checked(stored, value, *known)
     if stored.lower().startswith(("delta.", "txlake.")) and not _is_free(stored):
+        asked = did_you_mean(nearest(key, _KNOWN)) or (
+            f"known keys are {', '.join(sorted(_KNOWN))}, delta.constraints.<name> and "
+            "delta.feature.<name>."
+        )
         raise InvalidRequest(
-            f"table property {key!r} is unknown: known keys are {', '.join(sorted(_KNOWN))}, "
-            f"delta.constraints.<name> and delta.feature.<name>; the users' own properties "
-            f"don't start with 'delta.' or 'txlake.'"
+            f"table property {key!r} is unknown: {asked} The users' own properties don't start "
+            "with 'delta.' or 'txlake.'"
         )
     return stored, value
 

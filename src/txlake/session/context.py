@@ -6,7 +6,8 @@ Owns the temporary views that stand for tables in a statement's texts, for as lo
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from zoneinfo import ZoneInfo
 
@@ -25,9 +26,11 @@ from txlake.session.engine import Engine, Handle
 from txlake.session.filters import condition_of
 from txlake.session.results import rows_frame
 from txlake.session.transaction import Transaction
+from txlake.session.unknown import unknown_table
 from txlake.session.viewed import Viewed, viewed_entry
 from txlake.session.views import CatalogEntries, rows_of
 from txlake.spark.marks import Shown, marked
+from txlake.spark.translation import missing_table
 from txlake.spark.work import Work, plain_column
 from txlake.statements import (
     DescribeHistory,
@@ -127,14 +130,23 @@ class Context:
                 "table that it reads"
             )
         if handle is None:
-            database, name = (self.database, str(table))
-            if isinstance(table, TableName) and self.engine.catalog is not None:
-                database, name = self.engine.qualified(table, self.database)
-            raise InvalidRequest(
-                f"there is no table {name!r} in database {database!r}; SHOW TABLES lists them, "
-                "and a table outside the lake is named delta.`/path`"
-            )
+            assert isinstance(table, TableName), "a place is found whether or not a table is there"
+            raise unknown_table(self.engine, self.transaction, self.database, table)
         return handle
+
+    @contextmanager
+    def tables_named(self) -> Iterator[None]:
+        """What Spark says of a table that it doesn't find is said as for any other statement."""
+        try:
+            yield
+        except InvalidRequest as error:
+            parts = missing_table(error)
+            if parts is None or len(parts) > 2 or self.engine.catalog is None:
+                raise
+            name = TableName(parts)
+            raise unknown_table(
+                self.engine, self.transaction, self.database, name
+            ) from error.__cause__
 
     def snapshot(
         self, handle: Handle, travel: TimeTravel | None = None, *, newest_if_later: bool = False

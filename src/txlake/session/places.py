@@ -1,15 +1,18 @@
-"""Sessions on path tables alone, for a Spark session that the user brings."""
+"""What a Spark session that the user brings knows: path tables, and the lake that is open in it."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from weakref import WeakSet
 
 from pyspark.sql import SparkSession
 
+from txlake.errors import InvalidRequest
 from txlake.session.engine import Engine
 from txlake.session.session import Session
 from txlake.settings import Settings
+from txlake.spark.sessions import is_same
 from txlake.system import System
 
 # Options change when credentials do: engines of old ones end with the tables that use them.
@@ -18,6 +21,41 @@ _ENGINES_MAX = 16
 _lock = threading.Lock()
 # The one that was used last comes last.
 _engines: list[tuple[SparkSession, dict[str, str], Engine]] = []
+# The default sessions of the lakes that are open; one that nobody holds any more goes by itself.
+_lakes: WeakSet[Session] = WeakSet()
+
+
+def note_lake(session: Session) -> None:
+    """A lake was opened; `session` is its default session."""
+    with _lock:
+        _lakes.add(session)
+
+
+def lake_of(spark: SparkSession) -> Session | None:
+    """The default session of the lake that is open in a Spark session; None where none is.
+
+    Raises InvalidRequest where several are: a name doesn't say which one is meant.
+    """
+    with _lock:
+        known = list(_lakes)
+    found = [session for session in known if _works_with(session.engine, spark)]
+    if len(found) < 2:
+        return found[0] if found else None
+    places = sorted(session.engine.warehouse.url for session in found if session.engine.warehouse)
+    raise InvalidRequest(
+        f"{len(found)} lakes are open in this Spark session ({', '.join(places)}), and a name "
+        "alone doesn't say which one is meant: use lake.table(name) or lake.sql(...), or close the "
+        "others"
+    )
+
+
+def _works_with(engine: Engine, spark: SparkSession) -> bool:
+    if engine.is_closed or engine.is_forked:
+        return False
+    if engine.has_spark:
+        return is_same(engine.spark, spark)
+    active = SparkSession.getActiveSession()  # which the lake takes when it needs one
+    return active is not None and is_same(active, spark)
 
 
 def for_spark(spark: SparkSession, storage_options: Mapping[str, str] | None = None) -> Session:

@@ -212,7 +212,7 @@ class Session:
             lock_timeout_ms=self.lock_timeout_ms,
         )
         try:
-            with spark_errors():
+            with context.tables_named(), spark_errors():
                 own.require_unkilled()
                 admit(context, wanted, leaves=leaves)
                 yield context

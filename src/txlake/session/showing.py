@@ -5,7 +5,7 @@ Owns what comes from the catalog; what comes from a table's own state is `descri
 
 from __future__ import annotations
 
-from txlake.catalog import TableEntry, matches
+from txlake.catalog import matches
 from txlake.errors import InvalidRequest
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.belongings import catalog_of
@@ -13,6 +13,7 @@ from txlake.session.context import Context
 from txlake.session.describe import Rows
 from txlake.session.explaining import explain_conflicts
 from txlake.session.results import schema_rows
+from txlake.session.unknown import tables_in
 from txlake.session.view_statements import described
 from txlake.session.viewed import Viewed
 from txlake.statements import (
@@ -52,7 +53,9 @@ def show(
                 ),
                 rows=[
                     (entry.database, entry.name, False)
-                    for entry in _tables(context, database or context.database)
+                    for entry in tables_in(
+                        context.engine, context.transaction, database or context.database
+                    )
                     if matches(entry.name, pattern)
                 ],
             )
@@ -85,15 +88,6 @@ def _view(context: Context, table: Table) -> Viewed | None:
     if not isinstance(table, TableName) or context.find(table) is not None:
         return None
     return context.viewed(table)
-
-
-def _tables(context: Context, database: str) -> list[TableEntry]:
-    """A database's tables by name, as the transaction sees them."""
-    found = catalog_of(context.engine).tables(database)
-    own = context.transaction.names_in(database)
-    kept = [entry for entry in found if entry.name.lower() not in own]
-    made = [handle.entry for handle in own.values() if handle is not None and handle.entry]
-    return sorted((*kept, *made), key=lambda entry: entry.name.lower())
 
 
 def _texts(*names: str) -> Struct:

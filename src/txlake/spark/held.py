@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +21,9 @@ from txlake.spark import rows
 from txlake.spark.types import can_store, reads_text, same_type
 from txlake.statements import Constant, Default, Values
 
+if TYPE_CHECKING:
+    import polars
+
 
 def as_arrow(frame: object) -> pa.Table | None:
     """The rows of a pandas, pyarrow or polars frame; None for anything else."""
@@ -28,21 +32,45 @@ def as_arrow(frame: object) -> pa.Table | None:
     if isinstance(frame, pa.RecordBatch):
         return _plain(pa.Table.from_batches([frame]))
     if isinstance(frame, pa.RecordBatchReader):
-        return _plain(frame.read_all())
+        return _plain(_converted(frame.read_all))
     # Looked up by name first: what the caller doesn't use need not be there, nor be loaded.
     module = type(frame).__module__.partition(".")[0]
     if module == "pandas":
         import pandas
 
         if isinstance(frame, pandas.DataFrame):
-            return _plain(pa.Table.from_pandas(frame, preserve_index=False))
+            return _plain(_converted(lambda: pa.Table.from_pandas(frame, preserve_index=False)))
     if module == "polars":
         import polars
 
-        collected = frame.collect() if isinstance(frame, polars.LazyFrame) else frame
-        if isinstance(collected, polars.DataFrame):
-            return _plain(collected.to_arrow())
+        if isinstance(frame, polars.DataFrame):
+            return _plain(_converted(lambda: _of_polars(frame)))
+        if isinstance(frame, polars.LazyFrame):
+            refused = polars.exceptions.PolarsError
+            return _plain(_converted(lambda: _of_polars(frame.collect()), refused))
     return None
+
+
+def _of_polars(frame: polars.DataFrame) -> pa.Table:
+    import polars
+
+    for name, kind in frame.schema.items():
+        if kind == polars.Object:
+            raise TypeError(f"column {name!r} has Python objects")  # Arrow gets their addresses
+    return frame.to_arrow()
+
+
+def _converted(convert: Callable[[], pa.Table], *refusals: type[Exception]) -> pa.Table:
+    """The rows as Arrow's. Raises InvalidRequest where they can't be that, or these are raised."""
+    try:
+        return convert()
+    except (pa.ArrowException, OverflowError, TypeError, ValueError, *refusals) as error:
+        parts = [str(part).partition("\n")[0] for part in reversed(error.args)]
+        reason = ": ".join(parts) or type(error).__name__
+        raise InvalidRequest(
+            f"the rows can't be converted to Arrow: {reason}; give every column a name of its own "
+            "and values of one type that Arrow has; nothing was written"
+        ) from error
 
 
 def _plain(table: pa.Table) -> pa.Table:
@@ -50,7 +78,10 @@ def _plain(table: pa.Table) -> pa.Table:
     wanted = pa.schema(
         [pa.field(item.name, _plain_type(item.type), item.nullable) for item in table.schema]
     )
-    return table.cast(wanted, safe=False) if wanted != table.schema else table
+    if wanted == table.schema:
+        return table
+    options = pc.CastOptions(allow_time_truncate=True)
+    return _converted(lambda: table.cast(wanted, options=options))
 
 
 def _plain_type(data_type: pa.DataType) -> pa.DataType:

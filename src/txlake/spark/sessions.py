@@ -37,6 +37,14 @@ def default_properties(spark: SparkSession) -> dict[str, str]:
     return {key: value for key, value in found.items() if is_known(key)}
 
 
+def is_same(one: SparkSession, other: SparkSession) -> bool:
+    """Whether two objects are one Spark session; PySpark wraps the active one anew each time."""
+    if one is other:
+        return True
+    ours, theirs = (getattr(session, "_jsparkSession", None) for session in (one, other))
+    return ours is not None and theirs is not None and bool(ours.equals(theirs))
+
+
 def session_with(spark: SparkSession, settings: Mapping[str, str]) -> JavaObject:
     """The JVM's session with settings of its own."""
     classic: Any = spark

@@ -115,6 +115,13 @@ _OF_JAVA = re.compile(
 _NUMBER_OF = {os.strerror(number): number for number in _REFUSED}
 _ERRNO = re.compile(r"\[[Ee]rrno (\d+)\]")
 _RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\]\s*(.*?)(?:\s*SQLSTATE: \w+)?\s*$", re.DOTALL)
+_MISSING_TABLE = re.compile(
+    r"\[TABLE_OR_VIEW_NOT_FOUND\] The table or view ((?:`(?:[^`]|``)+`\.?)+) cannot be found"
+)
+_QUOTED = re.compile(r"`((?:[^`]|``)+)`")
+_SUGGESTED = re.compile(r" Did you mean one of the following\? \[([^\]]*)\]\.?")
+_SUGGESTION = re.compile(r"(?:`(?:[^`]|``)+`\.?)+")
+_OWN_COLUMN = re.compile(r"`__(?:txlake_\w+|[st]\d+)`$")
 _NOISE = re.compile(
     r"\s*(?:If necessary set \S*spark\.sql\.ansi\.enabled.*?\.(?= SQLSTATE|$)|SQLSTATE: \w+)",
     re.DOTALL,
@@ -150,10 +157,26 @@ def translated(error: Exception, table: str | None = None) -> TxlakeError:
         if raised is not None:
             return InvalidRequest(f"{where}{raised[1]}; nothing was written")
     decisive = _decisive(causes)
-    text = _NOISE.sub("", decisive.shown)
+    text = _SUGGESTED.sub(_suggestions, _NOISE.sub("", decisive.shown))
     if _is_of_the_statement(error, decisive):
         return InvalidRequest(f"{where}Spark refused the statement: {text}")
     return Unavailable(f"{where}Spark could not run the statement: {text}")
+
+
+def missing_table(error: BaseException) -> tuple[str, ...] | None:
+    """The parts of the table's name that Spark didn't find; None for any other error."""
+    if not isinstance(error.__cause__, PySparkException):
+        return None
+    found = _MISSING_TABLE.search(str(error.__cause__))
+    if found is None:
+        return None
+    return tuple(part.replace("``", "`") for part in _QUOTED.findall(found[1]))
+
+
+def _suggestions(found: re.Match[str]) -> str:
+    """Spark's suggestions without the columns that only txlake's own plans have."""
+    names = [name for name in _SUGGESTION.findall(found[1]) if not _OWN_COLUMN.search(name)]
+    return f" Did you mean one of the following? [{', '.join(names)}]." if names else ""
 
 
 def _decisive(causes: Sequence[Cause]) -> Cause:

@@ -32,7 +32,7 @@ from txlake.tables.errors import (
     refused,
     unsupported,
 )
-from txlake.tables.executor import Executor
+from txlake.tables.executor import Executor, knowing_names
 from txlake.tables.spark_catalog import create_named, knows_delta
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class DeltaTableBuilder:
         self,
         executor: Executor,
         mode: CreateMode,
-        opened: Callable[[Table, TableName | None], DeltaTable],
+        opened: Callable[[Executor, Table, TableName | None], DeltaTable],
     ) -> None:
         self._executor = executor
         self._mode = mode
@@ -195,8 +195,9 @@ class DeltaTableBuilder:
     def execute(self) -> DeltaTable:
         """Creates or replaces the table.
 
-        A name goes to the session's own catalog when it knows Delta, else to the lake; a table of
-        the session's catalog without a location is its own (managed) and goes with DROP TABLE.
+        A name goes to the session's own catalog when it knows Delta, else to the lake, which is the
+        one that is open in the Spark session; a table of the session's catalog without a location
+        is its own (managed) and goes with DROP TABLE.
 
         Raises an AnalysisException when the table exists or doesn't, against what was asked, and
         for a definition that can't be; nothing is written then.
@@ -211,9 +212,10 @@ class DeltaTableBuilder:
             spark = self._executor.spark
             if knows_delta(spark, table):
                 place = create_named(spark, table, self._location, self._mode, self._write)
-                return self._opened(place, table)
+                return self._opened(self._executor, place, table)
+            self._executor = knowing_names(self._executor)
         self._write(table, self._mode)
-        return self._opened(table, None)
+        return self._opened(self._executor, table, None)
 
     def _table(self) -> Table:
         if self._identifier is None:

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from txlake.log.snapshot import Snapshot
-from txlake.session import for_spark
-from txlake.statements import Statement, Table, TimeTravel
+from txlake.session import Session, for_spark, lake_of
+from txlake.session.unknown import unknown_table
+from txlake.statements import Statement, Table, TableName, TimeTravel
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,3 +45,28 @@ class Executor(Protocol):
 def executor_for(spark: SparkSession, storage_options: Mapping[str, str] | None = None) -> Executor:
     """The session that carries out statements on path tables with this Spark session."""
     return for_spark(spark, storage_options)
+
+
+def knowing_names(executor: Executor) -> Executor:
+    """The executor for a table's name: of the lake that is open in the Spark session.
+
+    It is the same one where it is a lake's already, and where no lake is open. Raises
+    InvalidRequest where several are.
+    """
+    if not isinstance(executor, Session) or executor.engine.catalog is not None:
+        return executor
+    return lake_of(executor.spark) or executor
+
+
+def missing(executor: Executor, table: Table) -> str:
+    """What to say of a table that isn't there, and what to do."""
+    if isinstance(table, TableName) and isinstance(executor, Session):
+        if executor.engine.catalog is None:
+            return (
+                f"{table} is not a Delta table: the Spark session's own catalog has no Delta "
+                "tables, and no lake is open in it; open one with txlake.connect(..., spark=spark),"
+                " or name the table delta.`/path`"
+            )
+        asked = unknown_table(executor.engine, executor.current, executor.database, table)
+        return f"{table} is not a Delta table: {asked}"
+    return f"{table} is not a Delta table; check the name or path, or create the table first"

@@ -47,7 +47,7 @@ from txlake.tables.errors import (
     refused,
     unsupported,
 )
-from txlake.tables.executor import Executor, executor_for
+from txlake.tables.executor import Executor, executor_for, knowing_names, missing
 from txlake.tables.expressions import (
     ColumnMapping,
     Parts,
@@ -120,17 +120,22 @@ class DeltaTable:
     def forName(cls, sparkSession: SparkSession, tableOrViewName: str) -> DeltaTable:
         """The table of a name: of the session's own catalog when it knows Delta, else of the lake.
 
-        ``delta.`/path` `` is the table at that place. Raises an AnalysisException for a view, and
-        when there is no such table or it is no Delta table.
+        The lake is the one that is open in the Spark session, and the table is what `lake.table`
+        gives. ``delta.`/path` `` is the table at that place. Raises an AnalysisException for a
+        view, when there is no such table or it is no Delta table, and where several lakes are open.
         """
         executor = _executor(sparkSession)
         table = _named(tableOrViewName)
-        if isinstance(table, TablePath) or not knows_delta(sparkSession, table):
+        if isinstance(table, TableName) and not knows_delta(sparkSession, table):
+            executor = knowing_names(executor)
+            _require(executor, table)
+            return cls(executor, table)
+        if isinstance(table, TablePath):
             _require(executor, table)
             return cls(executor, table)
         entry = entry_of(sparkSession, table)
         if entry is None or not entry.is_delta or entry.location is None:
-            raise _missing(table)
+            raise _missing(executor, table)
         place = TablePath(entry.location)
         _require(executor, place)
         return cls(executor, place, name=table)
@@ -168,7 +173,7 @@ class DeltaTable:
     def _builder(cls, spark: SparkSession | None, mode: CreateMode) -> DeltaTableBuilder:
         executor = _executor(spark or SparkSession.getActiveSession())
 
-        def opened(table: Table, name: TableName | None) -> DeltaTable:
+        def opened(executor: Executor, table: Table, name: TableName | None) -> DeltaTable:
             return cls(executor, table, name=name)
 
         return DeltaTableBuilder(executor, mode, opened)
@@ -428,20 +433,22 @@ class DeltaTable:
         def write(table: TablePath, mode: CreateMode) -> None:
             self._executor.execute(changed(statement, table=table, mode=mode))
 
+        executor = self._executor
         table = _named(place)
         if isinstance(table, TableName):
-            spark = self._executor.spark
+            spark = executor.spark
             if knows_delta(spark, table):
                 found = create_named(spark, table, None, statement.mode, write)
                 return DeltaTable(self._executor, found, name=table)
+            executor = knowing_names(executor)
         elif not _is_absolute(table.location):
             raise refused(
                 "DELTA_INVALID_CLONE_PATH",
                 f"the target of a clone is an absolute path, a URL or a table's name, "
                 f"found {target!r}",
             )
-        self._executor.execute(changed(statement, table=table))
-        return DeltaTable(self._executor, table)
+        executor.execute(changed(statement, table=table))
+        return DeltaTable(executor, table)
 
 
 def _executor(
@@ -461,14 +468,11 @@ def _named(text: str) -> Table:
 
 def _require(executor: Executor, table: Table) -> None:
     if not executor.exists(table):
-        raise _missing(table)
+        raise _missing(executor, table)
 
 
-def _missing(table: Table) -> InvalidRequest:
-    return refused(
-        "DELTA_MISSING_DELTA_TABLE",
-        f"{table} is not a Delta table; check the name or path, or create the table first",
-    )
+def _missing(executor: Executor, table: Table) -> InvalidRequest:
+    return refused("DELTA_MISSING_DELTA_TABLE", missing(executor, table))
 
 
 def _is_absolute(location: str) -> bool:

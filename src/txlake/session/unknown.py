@@ -1,0 +1,68 @@
+"""A table's name that the lake doesn't have: what the error says, with the names near it."""
+
+from __future__ import annotations
+
+from txlake.catalog import TableEntry
+from txlake.errors import InvalidRequest, TxlakeError
+from txlake.nearest import did_you_mean, nearest
+from txlake.session.belongings import catalog_of
+from txlake.session.engine import Engine
+from txlake.session.transaction import Transaction
+from txlake.session.views import VIEWS
+from txlake.statements import TableName
+
+_ADVICE = "SHOW TABLES lists them, and a table outside the lake is named delta.`/path`"
+
+
+def unknown_table(
+    engine: Engine, transaction: Transaction | None, database: str, table: TableName
+) -> InvalidRequest:
+    """The error for a name that means no table, with the nearest names that do."""
+    if engine.catalog is None:
+        return InvalidRequest(
+            f"there is no table {str(table)!r} in database {database!r}; {_ADVICE}"
+        )
+    owner, name = engine.qualified(table, database)
+    near = _near(engine, transaction, table, owner, name)
+    asked = f"{did_you_mean(near)} {_ADVICE}".lstrip()
+    where = "" if _has_database(engine, owner) else " (there is no such database)"
+    return InvalidRequest(f"there is no table {name!r} in database {owner!r}{where}; {asked}")
+
+
+def tables_in(engine: Engine, transaction: Transaction | None, database: str) -> list[TableEntry]:
+    """A database's tables by name, as the transaction sees them."""
+    found = catalog_of(engine).tables(database)
+    own = {} if transaction is None else transaction.names_in(database)
+    kept = [entry for entry in found if entry.name.lower() not in own]
+    made = [handle.entry for handle in own.values() if handle is not None and handle.entry]
+    return sorted((*kept, *made), key=lambda entry: entry.name.lower())
+
+
+def _near(
+    engine: Engine, transaction: Transaction | None, table: TableName, owner: str, name: str
+) -> list[str]:
+    """How the nearest tables and views are named from where the statement was."""
+    try:
+        entries = [
+            entry
+            for database in catalog_of(engine).databases()
+            for entry in tables_in(engine, transaction, database.name)
+        ]
+    except TxlakeError:  # the name is wrong, whatever ails the catalog
+        return []
+    if len(table.parts) > 1:
+        full = [f"{entry.database}.{entry.name}" for entry in entries]
+        return nearest(f"{owner}.{name}", [*full, *VIEWS])
+    homes: dict[str, list[str]] = {}
+    for entry in entries:
+        is_here = entry.database.lower() == owner.lower()
+        shown = entry.name if is_here else f"{entry.database}.{entry.name}"
+        homes.setdefault(entry.name.casefold(), []).append(shown)
+    return [shown for one in nearest(name, homes) for shown in sorted(homes[one], key=len)]
+
+
+def _has_database(engine: Engine, name: str) -> bool:
+    try:
+        return catalog_of(engine).database(name) is not None
+    except TxlakeError:
+        return True

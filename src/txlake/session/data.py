@@ -109,11 +109,13 @@ def insert(context: Context, statement: Insert) -> Counts:
     if statement.partition is not None:
         rows, placement = _with_partition(context, work, rows, placement, statement.partition)
         static = [one for one in statement.partition if not one.dynamic]
-        dynamic = dynamic or (statement.overwrite and not static)
-        if statement.overwrite and static:
-            condition = SqlText(" AND ".join(_equals(one) for one in static))
-        if statement.if_not_exists and _has_rows(work, condition):
+        named = SqlText(" AND ".join(_equals(one) for one in static)) if static else None
+        if statement.if_not_exists and _has_rows(work, named):
             return {"num_affected_rows": 0, "num_inserted_rows": 0}
+        # In dynamic mode the rows say which partitions are replaced, and no rows replace none.
+        if statement.overwrite and not dynamic:
+            condition = named
+        dynamic = dynamic or (statement.overwrite and not static)
     change = _placed(work, rows, placement, condition, statement.overwrite, dynamic)
     context.transaction.stage(handle, change)
     return change.affected
@@ -296,7 +298,8 @@ def _prepared(
                 "replace_where and dynamic partition overwrite"
             )
         schema = as_table_schema(_schema_of(rows))
-        partitions = statement.partition_by
+        # As Delta Spark does: the partitioning goes with the schema, also to none.
+        partitions = statement.partition_by or ()
         return with_schema(context, handle, work, schema, partitions)
     wanted = statement.partition_by
     if wanted is not None and _folded(wanted) != _folded(work.snapshot.partition_columns):

@@ -87,12 +87,19 @@ def read_log(folder: Path) -> Log | None:
         for action in actions:
             info = action.get("commitInfo", info)
             metadata = action.get("metaData", metadata)
-        shown = {
-            key: value for key, value in info.get("operationMetrics", {}).items() if key in _METRICS
-        }
+        shown = _row_counts(info.get("operationMetrics", {}))
         is_empty = all(set(action) == {"commitInfo"} for action in actions)
         commits.append(Commit(info.get("operation", "?"), shown, is_empty))
     return Log(metadata, tuple(commits)) if commits else None
+
+
+def _row_counts(metrics: Mapping[str, str]) -> dict[str, str]:
+    """The counts of rows; of a MERGE's output without what was copied, which the files decide."""
+    counts = {key: value for key, value in metrics.items() if key in _METRICS}
+    if "numTargetRowsCopied" in metrics and "numOutputRows" in counts:
+        copied = int(metrics["numTargetRowsCopied"])
+        counts["numOutputRows"] = str(int(counts["numOutputRows"]) - copied)
+    return counts
 
 
 def _plain(value: Any) -> Any:

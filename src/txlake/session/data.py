@@ -54,6 +54,7 @@ from txlake.statements import (
 from txlake.transaction.change import Change
 
 Counts = Mapping[str, int]
+_AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
 
 
 def delete(context: Context, statement: Delete) -> Counts:
@@ -90,6 +91,8 @@ def merge(context: Context, statement: Merge) -> Counts:
     source = _as_frame(context, source_rows(context, statement.source))
     environment = environment_of(context)
     evolve = partial(schema_actions, work.snapshot, environment=environment)
+    evolves = statement.schema_evolution or _merges_schemas(context)
+    statement = replace(statement, schema_evolution=evolves)
     change = merging.merge(work, statement, source, evolve)
     context.transaction.stage(handle, change)
     return change.affected
@@ -101,7 +104,8 @@ def insert(context: Context, statement: Insert) -> Counts:
     replaces = statement.overwrite or statement.replace_where is not None
     work = context.work(handle, removes_rows=replaces)
     rows = source_rows(context, statement.source)
-    if statement.schema_evolution and not isinstance(rows, Values):
+    evolves = statement.schema_evolution or (statement.by_name and _merges_schemas(context))
+    if evolves and not isinstance(rows, Values):
         work = grown(context, handle, work, _schema_of(rows))
     placement = Placement(by_name=statement.by_name, columns=statement.columns)
     condition = statement.replace_where
@@ -141,6 +145,11 @@ def _placed(
 def _is_dynamic(context: Context) -> bool:
     mode = context.engine.spark_setting("spark.sql.sources.partitionOverwriteMode", "static")
     return mode.lower() == "dynamic"
+
+
+def _merges_schemas(context: Context) -> bool:
+    """Whether new columns are added by what doesn't say so: Delta Spark's setting for a session."""
+    return context.engine.spark_setting(_AUTO_MERGE, "false").lower() == "true"
 
 
 def _with_partition(
@@ -308,7 +317,7 @@ def _prepared(
             f"{list(work.snapshot.partition_columns)}; leave partition_by out, or overwrite with "
             "overwrite_schema=True"
         )
-    if statement.merge_schema:
+    if statement.merge_schema or _merges_schemas(context):
         return grown(context, handle, work, _schema_of(rows))
     return work
 

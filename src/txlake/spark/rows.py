@@ -20,6 +20,7 @@ from txlake.spark.executor import FIRST_WITHOUT_IMAGE
 from txlake.spark.types import (
     can_store,
     delta_schema,
+    is_converted,
     may_overflow,
     missing_field,
     quote,
@@ -147,8 +148,8 @@ def storable(
     and the failure names both. Fields that a struct lacks become null, or with `complete` are an
     error.
     """
-    from_text = reads_text(source, target.type)
-    if not from_text and not can_store(source, target.type):
+    is_cast = reads_text(source, target.type) or is_converted(source, target.type)
+    if not is_cast and not can_store(source, target.type):
         raise InvalidRequest(
             f"{snapshot.table}: column {target.name!r} is {type_text(target.type)}, "
             f"the value is {type_text(source)}, which can't be stored there; cast it"
@@ -159,7 +160,7 @@ def storable(
             f"{snapshot.table}: column {target.name!r} is {type_text(target.type)}, the value is "
             f"{type_text(source)}, which lacks {'.'.join(missing)}; give it a value, or null"
         )
-    if not from_text and not may_overflow(source, target.type):
+    if not is_cast and not may_overflow(source, target.type):
         return stored(value, source, target.type)
     unfit = F.concat(
         F.lit(f"column {target.name!r} is {type_text(target.type)}, which can't hold the value "),

@@ -244,8 +244,9 @@ def _clause_text(clause: Clause) -> str:
         case _ if clause.values is None:
             action = "INSERT *"
         case _:
-            names = ", ".join(name for name, _ in clause.values)
-            action = f"INSERT ({names}) VALUES ({', '.join(value for _, value in clause.values)})"
+            assert clause.values is not None
+            names, given = (", ".join(part) for part in zip(*clause.values, strict=True))
+            action = f"INSERT ({names}) VALUES ({given})"
     return f"WHEN {when}{if_true} THEN {action}"
 
 

@@ -356,3 +356,21 @@ def test_errors_have_no_stack_in_their_text(orders: txlake.Lake) -> None:
     assert "JVM stacktrace" not in text
     assert json.dumps(text)
     assert raised.value.__cause__ is not None
+
+
+def test_default_stands_beside_expressions_and_in_a_partition(lake: txlake.Lake) -> None:
+    lake.sql("CREATE TABLE t (id INT DEFAULT 7, s STRING DEFAULT 'd', p INT) PARTITIONED BY (p)")
+    lake.sql("INSERT INTO t VALUES (1 + 1, DEFAULT, 1), (DEFAULT, upper('x'), abs(-1))")
+    lake.sql("INSERT INTO t (s, id) VALUES (concat('a', 'b'), DEFAULT)")
+    lake.sql("INSERT INTO t PARTITION (p = 2) VALUES (3, DEFAULT)")
+    lake.sql("INSERT INTO t PARTITION (p = 3) (s) VALUES (DEFAULT)")
+    lake.sql("INSERT OVERWRITE t PARTITION (p = 2) VALUES (2 + 2, DEFAULT)")
+    assert rows(lake.read("t")) == [
+        (2, "d", 1),
+        (4, "d", 2),
+        (7, "X", 1),
+        (7, "ab", None),
+        (7, "d", 3),
+    ]
+    with pytest.raises(InvalidRequest, match="id"):
+        lake.sql("INSERT INTO t VALUES (id, DEFAULT, 1)")

@@ -33,6 +33,7 @@ from txlake.spark.types import delta_schema, quote, spark_type
 from txlake.spark.work import Work, condition_text
 from txlake.sql import sql_literal
 from txlake.statements import (
+    ComputedValues,
     Delete,
     Expression,
     Insert,
@@ -105,7 +106,7 @@ def insert(context: Context, statement: Insert) -> Counts:
     work = context.work(handle, removes_rows=replaces)
     rows = source_rows(context, statement.source)
     evolves = statement.schema_evolution or (statement.by_name and _merges_schemas(context))
-    if evolves and not isinstance(rows, Values):
+    if evolves and not isinstance(rows, Values | ComputedValues):
         work = grown(context, handle, work, _schema_of(rows))
     placement = Placement(by_name=statement.by_name, columns=statement.columns)
     condition = statement.replace_where
@@ -172,16 +173,15 @@ def _with_partition(
                 f"{snapshot.table}: PARTITION names {one.column!r}, which is no partition column; "
                 f"the table is partitioned by {', '.join(snapshot.partition_columns) or 'nothing'}"
             )
-    frame = _as_frame(context, rows)
     static = {one.column.lower(): one for one in partition if not one.dynamic}
+    named = {one.column.lower() for one in partition}
+    rest = [name for name in snapshot.schema.names if name.lower() not in named]
+    names = placement.columns or (*rest, *(one.column for one in partition if one.dynamic))
+    if isinstance(rows, Values | ComputedValues):
+        rows = inserts.named_values(work, rows, names)
+    frame = _as_frame(context, rows)
     if placement.by_name:
         names = tuple(frame.columns)
-    elif placement.columns is not None:
-        names = placement.columns
-    else:
-        named = {one.column.lower() for one in partition}
-        rest = [name for name in snapshot.schema.names if name.lower() not in named]
-        names = (*rest, *(one.column for one in partition if one.dynamic))
     if len(names) != len(frame.columns):
         raise InvalidRequest(
             f"{snapshot.table}: expected {len(names)} columns ({', '.join(names)}), "
@@ -209,7 +209,7 @@ def _has_rows(work: Work, condition: Expression | None) -> bool:
 def source_rows(context: Context, source: Source) -> Rows:
     """The rows of a statement's source: Spark's, or the driver's own."""
     match source:
-        case Values():
+        case Values() | ComputedValues():
             return source
         case Query(sql):
             return context.query(sql)
@@ -227,10 +227,7 @@ def source_rows(context: Context, source: Source) -> Rows:
 
 
 def _as_frame(context: Context, rows: Rows) -> DataFrame:
-    if isinstance(rows, Values):
-        width = len(rows.rows[0])
-        names = [f"col{place}" for place in range(1, width + 1)]
-        rows, _ = held.table_of_values(rows, names, context.zone)
+    assert not isinstance(rows, Values | ComputedValues), "they are an INSERT's own"
     return rows if isinstance(rows, DataFrame) else context.spark.createDataFrame(rows)
 
 
@@ -242,7 +239,7 @@ def write(context: Context, statement: Write) -> Counts:
     """`lake.write`: rows by column name, creating the table where there is none."""
     nothing = {"num_affected_rows": 0, "num_inserted_rows": 0}
     rows = source_rows(context, statement.source)
-    assert not isinstance(rows, Values)
+    assert not isinstance(rows, Values | ComputedValues)
     if context.is_homeless(statement.table):
         as_table_schema(_schema_of(rows))  # what no table can hold has no database made for it
         _make_database(context, statement)

@@ -39,6 +39,7 @@ from txlake.statements.data import (
 from txlake.statements.expressions import (
     DEFAULT,
     STAR,
+    ComputedValues,
     Constant,
     Default,
     Expression,
@@ -155,6 +156,7 @@ __all__ = [
     "ClusterBy",
     "ColumnSpec",
     "Commit",
+    "ComputedValues",
     "Constant",
     "ControlStatement",
     "ConvertToDelta",

@@ -30,6 +30,7 @@ from txlake.spark.inserts import Placement
 from txlake.spark.rows import unknown_column
 from txlake.spark.work import Work
 from txlake.statements import (
+    ComputedValues,
     CopyInto,
     Delete,
     Expression,
@@ -203,6 +204,8 @@ def _source_rows(context: RowContext, source: Source) -> Rows:
             table = held.as_arrow(frame)
             assert table is not None, "only rows that this process holds are known here"
             return _rows_of(table)
+        case ComputedValues():
+            raise AssertionError("DEFAULT stands among constants alone here")
 
 
 def _rows_of(table: pa.Table) -> Rows:

@@ -234,20 +234,18 @@ def _clause_text(clause: Clause) -> str:
         "NotMatchedBySource": "NOT MATCHED BY SOURCE",
     }[clause.when]
     if_true = f" AND {clause.condition}" if clause.condition else ""
-    match clause.action:
-        case "delete":
-            action = "DELETE"
-        case "update" if clause.values is None:
-            action = "UPDATE SET *"
-        case "update":
-            action = "UPDATE SET " + ", ".join(f"{n} = {v}" for n, v in clause.values)
-        case _ if clause.values is None:
-            action = "INSERT *"
-        case _:
-            assert clause.values is not None
-            names, given = (", ".join(part) for part in zip(*clause.values, strict=True))
-            action = f"INSERT ({names}) VALUES ({given})"
-    return f"WHEN {when}{if_true} THEN {action}"
+    return f"WHEN {when}{if_true} THEN {_action_text(clause)}"
+
+
+def _action_text(clause: Clause) -> str:
+    if clause.action == "delete":
+        return "DELETE"
+    if clause.values is None:
+        return "INSERT *" if clause.action == "insert" else "UPDATE SET *"
+    if clause.action == "update":
+        return "UPDATE SET " + ", ".join(f"{name} = {given}" for name, given in clause.values)
+    names, given = (", ".join(part) for part in zip(*clause.values, strict=True))
+    return f"INSERT ({names}) VALUES ({given})"
 
 
 def frame(luck: Random, shape: Shape) -> Drawn:

@@ -46,7 +46,7 @@ class Frame:
     """What an engine answers with."""
 
     rows: list[tuple[Any, ...]]
-    nullable: bool = True
+    type: str = "integer"
 
     def collect(self) -> list[tuple[Any, ...]]:
         return self.rows
@@ -56,7 +56,7 @@ class Frame:
         return self
 
     def jsonValue(self) -> Any:
-        item = {"name": "n", "type": "integer", "nullable": self.nullable, "metadata": {}}
+        item = {"name": "n", "type": self.type, "nullable": True, "metadata": {}}
         return {"fields": [item]}
 
 
@@ -65,7 +65,8 @@ class Fake:
     """An engine whose tables are lists, and whose only statement adds a number.
 
     Attributes:
-        is_wrong: tells from the rows that it shows what it shows in their place.
+        shows: gives what it shows of the rows that there are.
+        refused: the numbers that it doesn't take.
     """
 
     name: str
@@ -73,7 +74,7 @@ class Fake:
     operation: str = "WRITE"
     refused: tuple[int, ...] = ()
     property: str = "1"
-    nullable: bool = True
+    type: str = "integer"
     tables: dict[str, list[int]] = field(default_factory=dict)
 
     def frame(self, text: str) -> Any:
@@ -82,7 +83,7 @@ class Fake:
         if word == "SELECT":
             # An engine reads what lies in the folder: here, what its owner put there.
             rows = json.loads((Path(folder) / "rows").read_text())
-            return Frame([(row,) for row in self.shows(rows)], self.nullable)
+            return Frame([(row,) for row in self.shows(rows)], self.type)
         number = int(rest.split()[0])
         if number in self.refused:
             raise ValueError(f"{number} is refused")
@@ -132,7 +133,7 @@ def test_equal_engines_differ_in_nothing(tmp_path: Path) -> None:
         (Fake("txlake", refused=(5,)), "outcome"),
         (Fake("txlake", operation="MERGE"), "history"),
         (Fake("txlake", property="2"), "definition"),
-        (Fake("txlake", nullable=False), "schema"),
+        (Fake("txlake", type="long"), "schema"),
     ],
     ids=["a row lost", "a row doubled", "refused", "history", "property", "schema"],
 )

@@ -275,6 +275,13 @@ def test_in_dynamic_mode_no_rows_replace_nothing(lake: txlake.Lake, spark: Spark
     assert rows(lake.read("t")) == [(3, 2, 1)]
 
 
+def test_dynamic_partition_columns_stand_where_the_table_has_them(lake: txlake.Lake) -> None:
+    lake.sql("CREATE TABLE t (p INT, id INT, q INT) PARTITIONED BY (p, q)")
+    lake.sql("INSERT INTO t PARTITION (p, q) SELECT 1, 2, 3")
+    lake.sql("INSERT INTO t PARTITION (q = 6, p) SELECT 4, 5")
+    assert rows(lake.read("t")) == [(1, 2, 3), (4, 5, 6)]
+
+
 def test_a_database_is_made_for_the_table(lake: txlake.Lake) -> None:
     lake.write(ROWS, "sales.orders")
     assert [row[0] for row in query(lake, "SHOW DATABASES")] == ["default", "sales"]

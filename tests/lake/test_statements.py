@@ -374,3 +374,29 @@ def test_default_stands_beside_expressions_and_in_a_partition(lake: txlake.Lake)
     ]
     with pytest.raises(InvalidRequest, match="id"):
         lake.sql("INSERT INTO t VALUES (id, DEFAULT, 1)")
+
+
+def test_a_setting_of_the_session_adds_columns(lake: txlake.Lake, spark: SparkSession) -> None:
+    lake.sql("CREATE TABLE t (id INT)")
+    added = "SELECT {0} AS id, 'x' AS {1}"
+    with pytest.raises(InvalidRequest, match="column 'a'"):
+        lake.sql(f"INSERT INTO t BY NAME {added.format(1, 'a')}")
+    spark.conf.set("spark.databricks.delta.schema.autoMerge.enabled", "true")
+    try:
+        lake.sql(f"INSERT INTO t BY NAME {added.format(1, 'a')}")
+        lake.sql(
+            f"MERGE INTO t USING ({added.format(2, 'b')}) s ON t.id = s.id "
+            "WHEN NOT MATCHED THEN INSERT *"
+        )
+        lake.write(lake.sql(added.format(3, "c")), "t", "append")
+        source = lake.sql(added.format(4, "d")).alias("s")
+        lake.table("t").merge(source, "t.id = s.id").whenNotMatchedInsertAll().execute()
+    finally:
+        spark.conf.unset("spark.databricks.delta.schema.autoMerge.enabled")
+    assert lake.read("t").columns == ["id", "a", "b", "c", "d"]
+    assert rows(lake.read("t")) == [
+        (1, "x", None, None, None),
+        (2, None, "x", None, None),
+        (3, None, None, "x", None),
+        (4, None, None, None, "x"),
+    ]

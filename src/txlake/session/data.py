@@ -162,8 +162,8 @@ def _with_partition(
 ) -> tuple[Rows, Placement]:
     """The rows with the PARTITION clause's constants as columns; the source has the others.
 
-    Without a column list the source's columns are the table's but the constant ones, the clause's
-    dynamic columns last, as in Spark.
+    Without a column list the source's columns are the table's but the constant ones, in the table's
+    order wherever the partition columns stand in it, as in Delta Spark.
     """
     snapshot = work.snapshot
     partitions = {name.lower() for name in snapshot.partition_columns}
@@ -174,9 +174,8 @@ def _with_partition(
                 f"the table is partitioned by {', '.join(snapshot.partition_columns) or 'nothing'}"
             )
     static = {one.column.lower(): one for one in partition if not one.dynamic}
-    named = {one.column.lower() for one in partition}
-    rest = [name for name in snapshot.schema.names if name.lower() not in named]
-    names = placement.columns or (*rest, *(one.column for one in partition if one.dynamic))
+    rest = tuple(name for name in snapshot.schema.names if name.lower() not in static)
+    names = placement.columns or rest
     if isinstance(rows, Values | ComputedValues):
         rows = inserts.named_values(work, rows, names)
     frame = _as_frame(context, rows)

@@ -76,6 +76,12 @@ bench: setup ## txlake beside the other engines, and the README's table of it: s
 sim: setup ## the engine on a simulated machine: SEEDS=10000 FROM=1, or one of them again by SEED=n
 	@PYTHONPATH=src:. $(PYTHON) -m tests.simulation $(SIM_ARGS)
 
+.PHONY: diff
+diff: SEEDS = 200
+diff: setup ## Delta Spark and txlake side by side: programs from SEEDS=200 FROM=1, and where they differ
+	@tools/delta_jars.sh
+	@PYTHONPATH=src:. $(PYTHON) -m tests.differential --seeds $(SEEDS) --from $(FROM)
+
 .PHONY: soak
 soak: setup ## processes and engines write paths and lakes, killed now and then, for MINUTES=30
 	@tools/delta_jars.sh

@@ -245,6 +245,43 @@ def test_the_schema_changes_when_told_to(lake: txlake.Lake) -> None:
     assert lake.read("t", version=1).columns == ["id", "name", "extra"]
 
 
+def test_a_new_schema_without_partitions_drops_the_partitioning(lake: txlake.Lake) -> None:
+    lake.write(pa.table({"id": [1], "p": ["a"]}), "t", partition_by="p")
+    lake.write(pa.table({"id": [2], "p": [""]}), "t", "overwrite", overwrite_schema=True)
+    assert list(lake.table("t").detail().collect()[0].partitionColumns) == []
+    assert rows(lake.read("t")) == [(2, "")]
+    lake.write(
+        pa.table({"id": [3], "p": ["b"]}), "t", "overwrite", overwrite_schema=True, partition_by="p"
+    )
+    lake.write(pa.table({"id": [4]}), "t", "overwrite", overwrite_schema=True)
+    assert rows(lake.read("t")) == [(4,)]
+    assert [tuple(row) for row in lake.read("t", version=0).collect()] == [(1, "a")]
+
+
+def test_in_dynamic_mode_no_rows_replace_nothing(lake: txlake.Lake, spark: SparkSession) -> None:
+    table = pa.table({"id": [1, 2, 3], "p": [1, 1, 2], "q": [1, 2, 1]})
+    lake.write(table, "t", partition_by=["p", "q"])
+    overwrite = "INSERT OVERWRITE t PARTITION (p = 1, q) SELECT 9, 1"
+    nothing = f"{overwrite} WHERE false"
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        lake.sql(nothing)
+        assert rows(lake.read("t")) == [(1, 1, 1), (2, 1, 2), (3, 2, 1)]
+        lake.sql(overwrite)
+        assert rows(lake.read("t")) == [(2, 1, 2), (3, 2, 1), (9, 1, 1)]
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    lake.sql(nothing)
+    assert rows(lake.read("t")) == [(3, 2, 1)]
+
+
+def test_dynamic_partition_columns_stand_where_the_table_has_them(lake: txlake.Lake) -> None:
+    lake.sql("CREATE TABLE t (p INT, id INT, q INT) PARTITIONED BY (p, q)")
+    lake.sql("INSERT INTO t PARTITION (p, q) SELECT 1, 2, 3")
+    lake.sql("INSERT INTO t PARTITION (q = 6, p) SELECT 4, 5")
+    assert rows(lake.read("t")) == [(1, 2, 3), (4, 5, 6)]
+
+
 def test_a_database_is_made_for_the_table(lake: txlake.Lake) -> None:
     lake.write(ROWS, "sales.orders")
     assert [row[0] for row in query(lake, "SHOW DATABASES")] == ["default", "sales"]

@@ -356,3 +356,47 @@ def test_errors_have_no_stack_in_their_text(orders: txlake.Lake) -> None:
     assert "JVM stacktrace" not in text
     assert json.dumps(text)
     assert raised.value.__cause__ is not None
+
+
+def test_default_stands_beside_expressions_and_in_a_partition(lake: txlake.Lake) -> None:
+    lake.sql("CREATE TABLE t (id INT DEFAULT 7, s STRING DEFAULT 'd', p INT) PARTITIONED BY (p)")
+    lake.sql("INSERT INTO t VALUES (1 + 1, DEFAULT, 1), (DEFAULT, upper('x'), abs(-1))")
+    lake.sql("INSERT INTO t (s, id) VALUES (concat('a', 'b'), DEFAULT)")
+    lake.sql("INSERT INTO t PARTITION (p = 2) VALUES (3, DEFAULT)")
+    lake.sql("INSERT INTO t PARTITION (p = 3) (s) VALUES (DEFAULT)")
+    lake.sql("INSERT OVERWRITE t PARTITION (p = 2) VALUES (2 + 2, DEFAULT)")
+    assert rows(lake.read("t")) == [
+        (2, "d", 1),
+        (4, "d", 2),
+        (7, "X", 1),
+        (7, "ab", None),
+        (7, "d", 3),
+    ]
+    with pytest.raises(InvalidRequest, match="id"):
+        lake.sql("INSERT INTO t VALUES (id, DEFAULT, 1)")
+
+
+def test_a_setting_of_the_session_adds_columns(lake: txlake.Lake, spark: SparkSession) -> None:
+    lake.sql("CREATE TABLE t (id INT)")
+    added = "SELECT {0} AS id, 'x' AS {1}"
+    with pytest.raises(InvalidRequest, match="column 'a'"):
+        lake.sql(f"INSERT INTO t BY NAME {added.format(1, 'a')}")
+    spark.conf.set("spark.databricks.delta.schema.autoMerge.enabled", "true")
+    try:
+        lake.sql(f"INSERT INTO t BY NAME {added.format(1, 'a')}")
+        lake.sql(
+            f"MERGE INTO t USING ({added.format(2, 'b')}) s ON t.id = s.id "
+            "WHEN NOT MATCHED THEN INSERT *"
+        )
+        lake.write(lake.sql(added.format(3, "c")), "t", "append")
+        source = lake.sql(added.format(4, "d")).alias("s")
+        lake.table("t").merge(source, "t.id = s.id").whenNotMatchedInsertAll().execute()
+    finally:
+        spark.conf.unset("spark.databricks.delta.schema.autoMerge.enabled")
+    assert lake.read("t").columns == ["id", "a", "b", "c", "d"]
+    assert rows(lake.read("t")) == [
+        (1, "x", None, None, None),
+        (2, None, "x", None, None),
+        (3, None, None, "x", None),
+        (4, None, None, None, "x"),
+    ]

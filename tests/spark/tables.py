@@ -20,6 +20,7 @@ from txlake.spark.manifest import Manifests
 from txlake.spark.work import Work
 from txlake.sql import parse
 from txlake.statements import (
+    ComputedValues,
     CreateTable,
     Delete,
     Expression,
@@ -27,6 +28,7 @@ from txlake.statements import (
     Merge,
     NativeFrame,
     Query,
+    Source,
     SqlText,
     Statement,
     Update,
@@ -120,13 +122,13 @@ class PathTable:
             case _:
                 raise AssertionError(statement)
 
-    def _rows(self, source: Query | NativeFrame | Values) -> Any:
+    def _rows(self, source: Source) -> Any:
         match source:
             case Query(sql):
                 return self.spark.sql(sql.text)
             case NativeFrame(frame):
                 return frame
-            case Values():
+            case Values() | ComputedValues():
                 return source
 
     def append(self, rows: Rows) -> Change:

@@ -272,6 +272,7 @@ def test_metrics_and_parameters(tmp_path: Path, spark: SparkSession) -> None:
     )
     assert t.rows() == [(1, 10), (3, 3), (4, 4), (5, 0), (9, 90)]
     wanted = {
+        "numSourceRows": 3,
         "numTargetRowsInserted": 1,
         "numTargetRowsUpdated": 2,
         "numTargetRowsDeleted": 2,
@@ -295,6 +296,16 @@ def test_metrics_and_parameters(tmp_path: Path, spark: SparkSession) -> None:
             {"actionType": "update", "predicate": "t.k > 4"},
         ],
     }
+
+
+def test_rows_that_are_copied_are_output_too(tmp_path: Path, spark: SparkSession) -> None:
+    t = table(tmp_path / "t", spark, "k INT, v INT", properties=NO_VECTORS)
+    t.append(_frame(spark, [(i, i) for i in range(6)]).repartition(1))
+    change = t.run(
+        "MERGE INTO t USING (SELECT 1 AS k) s ON t.k = s.k WHEN MATCHED THEN UPDATE SET v = 7"
+    )
+    assert change.metrics["numTargetRowsCopied"] == 5
+    assert change.metrics["numOutputRows"] == 6
 
 
 def test_what_a_merge_depends_on(tmp_path: Path, spark: SparkSession) -> None:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
 
 from tests.spark.tables import table
 from txlake.errors import InvalidRequest
 from txlake.protocol.types import Array, Field, Primitive, Struct
-from txlake.spark.types import can_store, may_overflow, reads_text
+from txlake.spark.types import can_store, is_converted, may_overflow, reads_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -120,8 +121,8 @@ def test_which_numbers_may_be_too_large(source: str, target: str, may: bool) -> 
         ("UPDATE t SET i = 1 / 0", "DIVIDE_BY_ZERO"),
         ("UPDATE t SET s = CAST(DATE(s) AS STRING)", "CAST_INVALID_INPUT"),
         (
-            "UPDATE t SET i = d = 1",
-            "column 'i' is integer, the value is boolean, which can't be stored there; cast it",
+            "UPDATE t SET i = DATE'2026-01-01'",
+            "column 'i' is integer, the value is date, which can't be stored there; cast it",
         ),
         ("UPDATE t SET i = s", "column 'i' is integer, which can't hold the value x"),
         ("INSERT INTO t (i) VALUES ('5 apples')", "which can't hold the value 5 apples"),
@@ -246,3 +247,41 @@ def test_text_of_a_value(tmp_path: Path, spark: SparkSession) -> None:
 def test_which_values_are_read_from_text(source: str, target: str, reads: bool) -> None:
     assert reads_text(_type(source), _type(target)) is reads
     assert not reads_text(Array(_type(source)), Array(_type(target)))
+
+
+SIMPLE = (
+    *("byte", "short", "integer", "long", "float", "double", "decimal(10,2)", "boolean"),
+    *("string", "binary", "date", "timestamp", "timestamp_ntz"),
+)
+
+
+def test_a_column_takes_what_spark_casts(spark: SparkSession) -> None:
+    """Delta Spark casts whatever Spark's ANSI cast does."""
+    for source in SIMPLE:
+        for target in SIMPLE:
+            types = _type(source), _type(target)
+            taken = can_store(*types) or reads_text(*types) or is_converted(*types)
+            names = {"byte": "tinyint", "short": "smallint", "long": "bigint"}
+            one, other = (names.get(name, name) for name in (source, target))
+            try:
+                _ = spark.sql(f"SELECT CAST(CAST(NULL AS {one}) AS {other})").schema
+                casts = True
+            except AnalysisException:
+                casts = False
+            assert taken is casts, (source, target)
+
+
+def test_values_that_are_cast(tmp_path: Path, spark: SparkSession) -> None:
+    t = table(tmp_path / "t", spark, "i TINYINT, b BOOLEAN, at TIMESTAMP, s STRING")
+    t.run("INSERT INTO t VALUES (true, 2, 86400, X'6162')")
+    assert [(row.i, row.b, str(row.at), row.s) for row in t.frame().collect()] == [
+        (1, True, "1970-01-02 00:00:00", "ab")
+    ]
+    t.run("UPDATE t SET i = TIMESTAMP'1970-01-01 00:00:07', b = 0, s = X'63'")
+    t.run(
+        "MERGE INTO t USING (SELECT 7 AS k, false AS n) s ON t.i = s.k "
+        "WHEN MATCHED THEN UPDATE SET i = n, b = k"
+    )
+    assert [(row.i, row.b, row.s) for row in t.frame().collect()] == [(0, True, "c")]
+    with pytest.raises(InvalidRequest, match=r"byte, which can't hold the value 1970-01-02"):
+        t.run("UPDATE t SET i = at")

@@ -10,6 +10,7 @@ import pytest
 from tests.sql.parsing import name, one, query, refused, sql
 from txlake.statements import (
     DEFAULT,
+    ComputedValues,
     CopyInto,
     Insert,
     PartitionValue,
@@ -243,7 +244,15 @@ def test_values_with_more_around_them_are_a_query(text: str) -> None:
         ("INSERT INTO t (a.b) VALUES (1)", "1:16", "whole columns"),
         ("INSERT INTO t (a b) VALUES (1)", "1:18", "expected , or )"),
         ("INSERT INTO t () VALUES (1)", "1:16", "expected a column"),
-        ("INSERT INTO t VALUES (1 + 1, DEFAULT)", "1:30", "DEFAULT stands among literals only"),
+        (
+            "INSERT INTO t VALUES (1 + 1, DEFAULT), (1)",
+            "1:40",
+            "row 2 has 1 values, the first has 2",
+        ),
+        ("INSERT INTO t (a) VALUES (1 + 1, DEFAULT)", "1:19", "1 columns, but 2 values"),
+        ("INSERT INTO t VALUES ((SELECT a FROM s), DEFAULT)", "1:23", "can't have a query"),
+        ("INSERT INTO t VALUES (f(1), DEFAULT), 2", "1:39", "expected a row in parentheses"),
+        ("INSERT INTO t VALUES (f(1), DEFAULT) x", "1:38", "end of the statement"),
         ("INSERT INTO t VALUES (1) x y", "1:28", "unexpected 'y'"),
         ("INSERT INTO t PARTITION (p = 1 + 1) SELECT 1", "1:32", "expected , or )"),
         ("INSERT INTO t PARTITION (p = f()) SELECT 1", "1:30", "is a literal"),
@@ -347,3 +356,18 @@ def test_what_copy_into_says(text: str, statement: CopyInto) -> None:
 )
 def test_a_malformed_copy_into_is_shown(text: str, place: str, problem: str) -> None:
     refused(text, place, problem)
+
+
+def test_default_beside_expressions() -> None:
+    statement = one("INSERT INTO t VALUES (1 + 1, default), (DEFAULT, f(2, 'DEFAULT'))")
+    assert isinstance(statement, Insert)
+    source = statement.source
+    assert isinstance(source, ComputedValues)
+    texts = [[getattr(cell, "text", cell) for cell in row] for row in source.rows]
+    assert texts == [["1 + 1", DEFAULT], [DEFAULT, "f(2, 'DEFAULT')"]]
+
+
+def test_a_text_that_says_default_is_no_default() -> None:
+    statement = one("INSERT INTO t VALUES (1 + 1, 'DEFAULT')")
+    assert isinstance(statement, Insert)
+    assert isinstance(statement.source, Query)

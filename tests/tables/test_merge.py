@@ -123,25 +123,14 @@ def test_clauses_stay_in_order_and_builders_stay_as_they_are(
     assert len(short.clauses) == 1
 
 
-@pytest.mark.parametrize(
-    ("setting", "asked", "expected"),
-    [(None, False, False), (None, True, True), ("true", False, True), ("TRUE", False, True)],
-)
-def test_schema_evolution_is_asked_for_by_call_or_by_the_sessions_setting(
-    setting: str | None,
-    asked: bool,
-    expected: bool,
-    delta_table: DeltaTable,
-    recorder: Recorder,
-    source: DataFrame,
+@pytest.mark.parametrize("asked", [False, True])
+def test_schema_evolution_is_asked_for_by_call(
+    asked: bool, delta_table: DeltaTable, recorder: Recorder, source: DataFrame
 ) -> None:
-    if setting is not None:
-        key = "spark.databricks.delta.schema.autoMerge.enabled"
-        recorder.fake_spark.conf_values[key] = setting
     builder = delta_table.merge(source, "key = k").whenMatchedUpdateAll()
     (builder.withSchemaEvolution() if asked else builder).execute()
     assert isinstance(recorder.only, Merge)
-    assert recorder.only.schema_evolution is expected
+    assert recorder.only.schema_evolution is asked
 
 
 def test_without_a_clause_it_is_refused(

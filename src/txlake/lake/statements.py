@@ -132,7 +132,8 @@ class Statements:
             partition_by: the partition columns of a new table.
             replace_where: with "overwrite": only rows for which this is true are replaced, and
                 every new row must match it.
-            overwrite_schema: with "overwrite": the rows' schema replaces the table's.
+            overwrite_schema: with "overwrite": the rows' schema and `partition_by` replace the
+                table's; without `partition_by` it isn't partitioned any more.
             merge_schema: columns that the table doesn't have are added to it.
             partition_overwrite: "dynamic" with "overwrite": only partitions that the rows fall
                 into are replaced.

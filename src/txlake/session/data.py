@@ -34,6 +34,7 @@ from txlake.spark.types import delta_schema, quote, spark_type
 from txlake.spark.work import Work, condition_text
 from txlake.sql import sql_literal
 from txlake.statements import (
+    ComputedValues,
     Delete,
     Expression,
     Insert,
@@ -55,6 +56,7 @@ from txlake.statements import (
 from txlake.transaction.change import Change
 
 Counts = Mapping[str, int]
+_AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
 
 
 def delete(context: Context, statement: Delete) -> Counts:
@@ -91,6 +93,8 @@ def merge(context: Context, statement: Merge) -> Counts:
     source = _as_frame(context, source_rows(context, statement.source))
     environment = environment_of(context)
     evolve = partial(schema_actions, work.snapshot, environment=environment)
+    evolves = statement.schema_evolution or _merges_schemas(context)
+    statement = replace(statement, schema_evolution=evolves)
     change = merging.merge(work, statement, source, evolve)
     context.transaction.stage(handle, change)
     return change.affected
@@ -103,7 +107,8 @@ def insert(context: Context, statement: Insert) -> Counts:
     replaces = statement.overwrite or statement.replace_where is not None or matches
     work = context.work(handle, removes_rows=replaces)
     rows = source_rows(context, statement.source)
-    if statement.schema_evolution and not isinstance(rows, Values):
+    evolves = statement.schema_evolution or (statement.by_name and _merges_schemas(context))
+    if evolves and not isinstance(rows, Values | ComputedValues):
         work = grown(context, handle, work, _schema_of(rows))
     placement = Placement(by_name=statement.by_name, columns=statement.columns)
     if matches:
@@ -115,11 +120,13 @@ def insert(context: Context, statement: Insert) -> Counts:
     if statement.partition is not None:
         rows, placement = _with_partition(context, work, rows, placement, statement.partition)
         static = [one for one in statement.partition if not one.dynamic]
-        dynamic = dynamic or (statement.overwrite and not static)
-        if statement.overwrite and static:
-            condition = SqlText(" AND ".join(_equals(one) for one in static))
-        if statement.if_not_exists and _has_rows(work, condition):
+        named = SqlText(" AND ".join(_equals(one) for one in static)) if static else None
+        if statement.if_not_exists and _has_rows(work, named):
             return {"num_affected_rows": 0, "num_inserted_rows": 0}
+        # In dynamic mode the rows say which partitions are replaced, and no rows replace none.
+        if statement.overwrite and not dynamic:
+            condition = named
+        dynamic = dynamic or (statement.overwrite and not static)
     change = _placed(work, rows, placement, condition, statement.overwrite, dynamic)
     context.transaction.stage(handle, change)
     return change.affected
@@ -164,6 +171,11 @@ def _is_dynamic(context: Context) -> bool:
     return mode.lower() == "dynamic"
 
 
+def _merges_schemas(context: Context) -> bool:
+    """Whether new columns are added by what doesn't say so: Delta Spark's setting for a session."""
+    return context.engine.spark_setting(_AUTO_MERGE, "false").lower() == "true"
+
+
 def _with_partition(
     context: Context,
     work: Work,
@@ -173,8 +185,8 @@ def _with_partition(
 ) -> tuple[Rows, Placement]:
     """The rows with the PARTITION clause's constants as columns; the source has the others.
 
-    Without a column list the source's columns are the table's but the constant ones, the clause's
-    dynamic columns last, as in Spark.
+    Without a column list the source's columns are the table's but the constant ones, in the table's
+    order wherever the partition columns stand in it, as in Delta Spark.
     """
     snapshot = work.snapshot
     partitions = {name.lower() for name in snapshot.partition_columns}
@@ -184,16 +196,14 @@ def _with_partition(
                 f"{snapshot.table}: PARTITION names {one.column!r}, which is no partition column; "
                 f"the table is partitioned by {', '.join(snapshot.partition_columns) or 'nothing'}"
             )
-    frame = _as_frame(context, rows)
     static = {one.column.lower(): one for one in partition if not one.dynamic}
+    rest = tuple(name for name in snapshot.schema.names if name.lower() not in static)
+    names = placement.columns or rest
+    if isinstance(rows, Values | ComputedValues):
+        rows = inserts.named_values(work, rows, names)
+    frame = _as_frame(context, rows)
     if placement.by_name:
         names = tuple(frame.columns)
-    elif placement.columns is not None:
-        names = placement.columns
-    else:
-        named = {one.column.lower() for one in partition}
-        rest = [name for name in snapshot.schema.names if name.lower() not in named]
-        names = (*rest, *(one.column for one in partition if one.dynamic))
     if len(names) != len(frame.columns):
         raise InvalidRequest(
             f"{snapshot.table}: expected {len(names)} columns ({', '.join(names)}), "
@@ -221,7 +231,7 @@ def _has_rows(work: Work, condition: Expression | None) -> bool:
 def source_rows(context: Context, source: Source) -> Rows:
     """The rows of a statement's source: Spark's, or the driver's own."""
     match source:
-        case Values():
+        case Values() | ComputedValues():
             return source
         case Query(sql):
             return context.query(sql)
@@ -239,10 +249,7 @@ def source_rows(context: Context, source: Source) -> Rows:
 
 
 def _as_frame(context: Context, rows: Rows) -> DataFrame:
-    if isinstance(rows, Values):
-        width = len(rows.rows[0])
-        names = [f"col{place}" for place in range(1, width + 1)]
-        rows, _ = held.table_of_values(rows, names, context.zone)
+    assert not isinstance(rows, Values | ComputedValues), "they are an INSERT's own"
     return rows if isinstance(rows, DataFrame) else context.spark.createDataFrame(rows)
 
 
@@ -254,7 +261,7 @@ def write(context: Context, statement: Write) -> Counts:
     """`lake.write`: rows by column name, creating the table where there is none."""
     nothing = {"num_affected_rows": 0, "num_inserted_rows": 0}
     rows = source_rows(context, statement.source)
-    assert not isinstance(rows, Values)
+    assert not isinstance(rows, Values | ComputedValues)
     if context.is_homeless(statement.table):
         as_table_schema(_schema_of(rows))  # what no table can hold has no database made for it
         _make_database(context, statement)
@@ -319,7 +326,8 @@ def _prepared(
                 "replace_where and dynamic partition overwrite"
             )
         schema = as_table_schema(_schema_of(rows))
-        partitions = statement.partition_by
+        # As Delta Spark does: the partitioning goes with the schema, also to none.
+        partitions = statement.partition_by or ()
         return with_schema(context, handle, work, schema, partitions)
     wanted = statement.partition_by
     if wanted is not None and _folded(wanted) != _folded(work.snapshot.partition_columns):
@@ -328,7 +336,7 @@ def _prepared(
             f"{list(work.snapshot.partition_columns)}; leave partition_by out, or overwrite with "
             "overwrite_schema=True"
         )
-    if statement.merge_schema:
+    if statement.merge_schema or _merges_schemas(context):
         return grown(context, handle, work, _schema_of(rows))
     return work
 

@@ -25,6 +25,7 @@ from txlake.protocol.actions import Add
 from txlake.protocol.partition_values import parse_column
 from txlake.protocol.types import Field, Primitive
 from txlake.spark import executor_files
+from txlake.spark.bounded_text import is_padded
 from txlake.spark.executor_compact import is_legacy
 from txlake.spark.executor_reads import as_type, place_of
 from txlake.spark.native import is_plain
@@ -106,6 +107,8 @@ def rows_at(work: Work, files: pa.Table, positions: Mapping[int, np.ndarray]) ->
     data = data_fields(snapshot)
     partitions = len(snapshot.partition_columns)
     if len(data) + partitions < len(snapshot.schema.fields) or not all(map(_is_plain, data)):
+        return None
+    if any(map(is_padded, snapshot.schema)):
         return None
     fields = [
         T.StructField(item.name, spark_type(item.type), True, visible_metadata(item))

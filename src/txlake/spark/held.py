@@ -18,7 +18,7 @@ from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.types import Field, Primitive, Struct, from_arrow_schema, to_arrow_type
 from txlake.spark import rows
-from txlake.spark.types import can_store, reads_text, same_type
+from txlake.spark.types import can_store, is_converted, reads_text, same_type
 from txlake.statements import Constant, Default, Values
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def fit_by_name(table: pa.Table, snapshot: Snapshot) -> pa.Table | None:
 def _fit(
     column: pa.ChunkedArray, source: Field, target: Field, snapshot: Snapshot
 ) -> pa.ChunkedArray | None:
-    if reads_text(source.type, target.type):
+    if reads_text(source.type, target.type) or is_converted(source.type, target.type):
         return None
     if not can_store(source.type, target.type):
         raise InvalidRequest(

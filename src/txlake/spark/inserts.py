@@ -6,6 +6,7 @@ written without a Spark job wherever that is exact.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -30,13 +31,14 @@ from txlake.spark.translation import translating
 from txlake.spark.types import quote
 from txlake.spark.work import Work, condition_text
 from txlake.spark.writing import VIOLATION, VIOLATION_ROW, Written, write_arrow, write_frame
-from txlake.statements import Expression, Values
+from txlake.statements import ComputedValues, Default, Expression, Values
 from txlake.transaction.change import Change, Read
 
-Rows: TypeAlias = DataFrame | pa.Table | Values
+Rows: TypeAlias = DataFrame | pa.Table | Values | ComputedValues
 _FEW_ROWS_MAX = 20_000
 _FEW_BYTES_MAX = 1024 * 1024
 _PARTITION = "__txlake_partition"
+_ONE_ROW = "__txlake_one_row"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,8 +155,8 @@ def write_rows(
 
     Raises InvalidRequest for a column that doesn't fit or a row that violates a constraint.
     """
-    if isinstance(new, Values):
-        new = _values(work, new, placement)
+    if isinstance(new, Values | ComputedValues):
+        new = named_values(work, new, placement.columns or work.snapshot.schema.names)
         placement = Placement(by_name=True)
     if isinstance(new, pa.Table):
         fitted = None
@@ -216,9 +218,14 @@ def _has(frame: DataFrame, name: str) -> bool:
     return any(column.lower() == name.lower() for column in frame.columns)
 
 
-def _values(work: Work, values: Values, placement: Placement) -> pa.Table | DataFrame:
-    """Constants as named columns: Arrow, or a Spark frame where a cell asks for a default."""
-    names = placement.columns or work.snapshot.schema.names
+def named_values(
+    work: Work, values: Values | ComputedValues, names: Sequence[str]
+) -> pa.Table | DataFrame:
+    """Rows of VALUES as columns of the table, by their names.
+
+    Arrow for constants, or a Spark frame where a cell asks for a default or is computed. Raises
+    InvalidRequest when the numbers differ or the table has no such column.
+    """
     width = len(values.rows[0]) if values.rows else len(names)
     if width != len(names):
         raise InvalidRequest(
@@ -228,6 +235,8 @@ def _values(work: Work, values: Values, placement: Placement) -> pa.Table | Data
     for name in names:
         if work.snapshot.schema.find(name) is None:
             raise rows.unknown_column(name, work.snapshot)
+    if isinstance(values, ComputedValues):
+        return _computed(work, values, names)
     table, defaults = held.table_of_values(values, names, lambda: work.time_zone)
     if not defaults:
         return table
@@ -245,6 +254,21 @@ def _values(work: Work, values: Values, placement: Placement) -> pa.Table | Data
             column = F.when(computed, rows.default_value(item)).otherwise(column)
         columns.append(column.alias(name))
     return frame.select(*columns)
+
+
+def _computed(work: Work, values: ComputedValues, names: Sequence[str]) -> DataFrame:
+    """The rows, each computed by itself; DEFAULT is the default of its column."""
+    one_row = work.spark.range(1).select(F.lit(True).alias(_ONE_ROW))
+    frames = []
+    for row in values.rows:
+        cells = []
+        for name, cell in zip(names, row, strict=True):
+            item = work.snapshot.schema.find(name)
+            assert item is not None
+            value = rows.default_value(item) if isinstance(cell, Default) else work.column_of(cell)
+            cells.append(value.alias(name))
+        frames.append(one_row.select(*cells))
+    return functools.reduce(DataFrame.unionAll, frames)
 
 
 def _matching(work: Work, frame: DataFrame, condition: Expression) -> DataFrame:

@@ -74,10 +74,14 @@ def merge(work: Work, statement: Merge, source: DataFrame, evolve: EvolveSchema)
             schema_actions = evolve(wanted)
             work = work.after(schema_actions)
     read = target_read(work, statement, delta_schema(source.schema))
-    files, written, read = _written(work, statement, source, read)
+    held = held_source(work, statement, source)
+    files, written, read = _written(work, statement, source, held, read)
     distinct = _replaced(written)
     deletions = delete_positions(work, files, written.replaced)
-    return merged(statement, read, written, distinct, deletions, schema_actions)
+    change = merged(statement, read, written, distinct, deletions, schema_actions)
+    if held is None:
+        return change  # to count them, Spark would have to read all of the source once more
+    return replace(change, metrics={"numSourceRows": held.rows.num_rows, **change.metrics})
 
 
 def merged(
@@ -96,6 +100,7 @@ def merged(
         actions=(*schema_actions, *deletions.actions, *adds),
         metrics={
             **counts,
+            "numOutputRows": counts["numOutputRows"] + deletions.rows_copied,
             "numTargetRowsCopied": deletions.rows_copied,
             "numTargetFilesAdded": deletions.files_added + len(adds),
             "numTargetFilesRemoved": deletions.files_removed,
@@ -138,12 +143,11 @@ def check_clauses(statement: Merge) -> None:
 
 
 def _written(
-    work: Work, statement: Merge, source: DataFrame, read: Read
+    work: Work, statement: Merge, source: DataFrame, held: HeldSource | None, read: Read
 ) -> tuple[pa.Table, Written, Read]:
     """What the job or jobs wrote, the files that they read, by whose ordinals they report, and what
     that depends on: with a held source, on rows of its keys alone.
     """
-    held = held_source(work, statement, source)
     if held is not None:
         of_keys = _of_keys(read, keys_in_target(work, statement, held))
         files = work.snapshot.select(of_keys.predicate)

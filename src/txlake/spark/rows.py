@@ -7,7 +7,6 @@ writing job itself: `checked` adds a column that names the constraint.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
@@ -15,11 +14,13 @@ from pyspark.sql import functions as F
 
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
-from txlake.protocol.types import DataType, Field, Primitive, Struct, type_to_json
+from txlake.protocol.types import DataType, Field, Struct, type_to_json
+from txlake.spark.bounded_text import is_bounded, length_of, shown_metadata, stored_text
 from txlake.spark.executor import FIRST_WITHOUT_IMAGE
 from txlake.spark.types import (
     can_store,
     delta_schema,
+    is_converted,
     may_overflow,
     missing_field,
     quote,
@@ -34,8 +35,6 @@ from txlake.spark.writing import ACTION, VIOLATION, VIOLATION_ROW
 GENERATION_EXPRESSION = "delta.generationExpression"
 CURRENT_DEFAULT = "CURRENT_DEFAULT"
 _INVARIANTS = "delta.invariants"
-_CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
-_LENGTH = re.compile(r"(char|varchar)\(\s*(\d+)\s*\)", re.IGNORECASE)
 
 
 def type_text(data_type: DataType) -> str:
@@ -149,8 +148,8 @@ def storable(
     and the failure names both. Fields that a struct lacks become null, or with `complete` are an
     error.
     """
-    from_text = reads_text(source, target.type)
-    if not from_text and not can_store(source, target.type):
+    is_cast = reads_text(source, target.type) or is_converted(source, target.type)
+    if not is_cast and not can_store(source, target.type):
         raise InvalidRequest(
             f"{snapshot.table}: column {target.name!r} is {type_text(target.type)}, "
             f"the value is {type_text(source)}, which can't be stored there; cast it"
@@ -161,7 +160,7 @@ def storable(
             f"{snapshot.table}: column {target.name!r} is {type_text(target.type)}, the value is "
             f"{type_text(source)}, which lacks {'.'.join(missing)}; give it a value, or null"
         )
-    if not from_text and not may_overflow(source, target.type):
+    if not is_cast and not may_overflow(source, target.type):
         return stored(value, source, target.type)
     unfit = F.concat(
         F.lit(f"column {target.name!r} is {type_text(target.type)}, which can't hold the value "),
@@ -216,7 +215,7 @@ def filled(
     """
     schema = snapshot.schema
     given = {
-        item.name: _given_or_default(item, values)
+        item.name: _given_or_default(item, values, is_whole=item.name not in some_given)
         for item in schema
         if item.name in values or GENERATION_EXPRESSION not in item.metadata
     }
@@ -237,13 +236,20 @@ def filled(
     return first.select(*columns, *[F.col(quote(name)) for name in rest])
 
 
-def _given_or_default(item: Field, values: Mapping[str, Column | str]) -> Column | str:
+def _given_or_default(
+    item: Field, values: Mapping[str, Column | str], *, is_whole: bool
+) -> Column | str:
     value = values[item.name] if item.name in values else default_value(item)
-    return value if isinstance(value, str) else value.alias(item.name)
+    if isinstance(value, str):
+        return value
+    if not is_whole or not is_bounded(item):
+        return value.alias(item.name)
+    return stored_text(value, item).alias(item.name, metadata=shown_metadata(item))
 
 
 def _generated(item: Field) -> Column:
-    return F.expr(str(item.metadata[GENERATION_EXPRESSION])).cast(spark_type(item.type))
+    value = F.expr(str(item.metadata[GENERATION_EXPRESSION])).cast(spark_type(item.type))
+    return stored_text(value, item)
 
 
 def checked(
@@ -275,11 +281,11 @@ def has_rules(snapshot: Snapshot) -> bool:
 
 
 def _needs_spark(item: Field) -> bool:
-    keys = (GENERATION_EXPRESSION, CURRENT_DEFAULT, _INVARIANTS, _CHAR_VARCHAR)
+    keys = (GENERATION_EXPRESSION, CURRENT_DEFAULT, _INVARIANTS)
     nested_not_null = isinstance(item.type, Struct) and any(
         True for _ in _not_null(item.type, (item.name,))
     )
-    return nested_not_null or any(key in item.metadata for key in keys) or _length(item) is not None
+    return nested_not_null or any(key in item.metadata for key in keys) or is_bounded(item)
 
 
 def _rules(snapshot: Snapshot, given: Collection[str] | None) -> list[tuple[str, Column]]:
@@ -301,7 +307,7 @@ def _rules(snapshot: Snapshot, given: Collection[str] | None) -> list[tuple[str,
         if isinstance(generated, str) and (given is None or item.name in given):
             same = column.eqNullSafe(_generated(item))
             rules.append((f"generated column {item.name!r} = {generated}", same))
-        length = _length(item)
+        length = length_of(item)
         if length is not None:
             fits = column.isNull() | (F.char_length(column) <= F.lit(length))
             rules.append((f"length {length} of column {item.name!r}", fits))
@@ -331,11 +337,3 @@ def _invariant(item: Field) -> str | None:
     parsed = json.loads(text)
     expression = parsed.get("expression", {}).get("expression")
     return expression if isinstance(expression, str) else None
-
-
-def _length(item: Field) -> int | None:
-    text = item.metadata.get(_CHAR_VARCHAR)
-    if text is None and isinstance(item.type, Primitive):
-        text = item.type.name
-    match = _LENGTH.fullmatch(text) if isinstance(text, str) else None
-    return None if match is None else int(match[2])

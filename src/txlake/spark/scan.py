@@ -25,6 +25,7 @@ from txlake.protocol.reach import Reach
 from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.types import Primitive
 from txlake.settings import Settings
+from txlake.spark.bounded_text import shown_metadata, shown_text
 from txlake.spark.conditions import harmless
 from txlake.spark.lookup import BASE_ID, BASE_VERSION, Lookup, broadcast_bytes, live_rows
 from txlake.spark.manifest import Manifests
@@ -204,7 +205,8 @@ def _columns(scan: Scan) -> list[Column | str]:
         if item.type == Primitive("void"):
             columns.append(F.lit(None).cast("void").alias(item.name))
             continue
-        physical, metadata = quote(item.physical_name), visible_metadata(item)
+        physical = quote(item.physical_name)
+        metadata = {**visible_metadata(item), **shown_metadata(item)}
         renamed = not isinstance(item.type, Primitive) and (
             spark_type(item.type) != spark_type(item.type, physical=True)
         )
@@ -214,7 +216,7 @@ def _columns(scan: Scan) -> list[Column | str]:
         value = F.col(physical)
         if renamed:
             value = value.cast(spark_type(item.type))
-        columns.append(value.alias(item.name, metadata=metadata))
+        columns.append(shown_text(value, item).alias(item.name, metadata=metadata))
     if scan.positions:
         columns += [FILE, ROW]
     if scan.row_ids:

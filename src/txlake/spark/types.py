@@ -187,6 +187,22 @@ def reads_text(source: DataType, target: DataType) -> bool:
             return False
 
 
+def is_converted(source: DataType, target: DataType) -> bool:
+    """Whether Delta Spark casts what no assignment of ANSI SQL stores, and a column takes it too.
+
+    Between numbers and booleans, between numbers and timestamps (seconds since 1970), and bytes to
+    the text that they are in UTF-8. Source: Delta Spark's implicit casts, Spark's `canAnsiCast`.
+    """
+    if not isinstance(source, Primitive) or not isinstance(target, Primitive):
+        return False
+    kinds = ("boolean", "timestamp")
+    return (
+        (_is_numeric(source) and target.name in kinds)
+        or (source.name in kinds and _is_numeric(target))
+        or (source.name == "binary" and target.is_string)
+    )
+
+
 def _is_numeric(primitive: Primitive) -> bool:
     return primitive.name in _NUMERIC_RANK or primitive.decimal is not None
 

@@ -12,13 +12,16 @@ from txlake.sql.clauses import (
     properties,
     rest_query,
     scope_of,
+    value,
 )
 from txlake.sql.constants import NotConstantError, constant, values_rows
 from txlake.sql.cursor import Cursor
 from txlake.sql.references import Scope, expression_text, query_text, relation_query
 from txlake.sql.tokens import Kind, Token
 from txlake.statements import (
+    ComputedValues,
     CopyInto,
+    Default,
     Insert,
     PartitionValue,
     Query,
@@ -274,8 +277,8 @@ def _source(
         if values is not None:
             _check_width(cursor, values, columns, start)
             return values
-        if start.upper == "VALUES":
-            _refuse_default(cursor)
+        if start.upper == "VALUES" and _names_default(cursor):
+            return _computed_values(cursor, columns)
         return Query(rest_query(cursor))
     if not (cursor.at_any(*QUERY_WORDS) or cursor.at("(")):
         cursor.fail("a query (SELECT, WITH, VALUES, TABLE, FROM)")
@@ -289,18 +292,50 @@ def _source(
 
 
 def _check_width(
-    cursor: Cursor, values: Values, columns: tuple[str, ...] | None, start: Token
+    cursor: Cursor,
+    values: Values | ComputedValues,
+    columns: tuple[str, ...] | None,
+    start: Token,
 ) -> None:
     if columns is not None and len(values.rows[0]) != len(columns):
         cursor.refuse(f"{len(columns)} columns, but {len(values.rows[0])} values", start)
 
 
-def _refuse_default(cursor: Cursor) -> None:
-    """DEFAULT among values that Spark must evaluate would reach Spark as a column's name."""
-    for before, token in pairwise(cursor.remaining()):
-        if token.upper == "DEFAULT" and token.kind is Kind.WORD and before.text in {"(", ","}:
+def _names_default(cursor: Cursor) -> bool:
+    """Whether DEFAULT stands for a value, which to Spark would be a column's name."""
+    return any(
+        token.upper == "DEFAULT" and token.kind is Kind.WORD and before.text in {"(", ","}
+        for before, token in pairwise(cursor.remaining())
+    )
+
+
+def _computed_values(cursor: Cursor, columns: tuple[str, ...] | None) -> ComputedValues:
+    """`VALUES (expression, DEFAULT), ...` to the end."""
+    start = cursor.token
+    cursor.expect("VALUES")
+    rows: list[tuple[SqlText | Default, ...]] = []
+
+    def cell() -> SqlText | Default:
+        place = cursor.token
+        found = value(cursor, ())
+        if isinstance(found, SqlText) and found.references:
             cursor.refuse(
-                "DEFAULT stands among literals only here: name the other columns, and leave this "
-                "one out",
-                token,
+                "beside DEFAULT a value can't have a query of a table; use INSERT ... SELECT", place
             )
+        return found
+
+    while True:
+        place = cursor.token
+        if not cursor.at("("):
+            cursor.fail("a row in parentheses")
+        rows.append(cursor.enclosed(cell))
+        if len(rows[-1]) != len(rows[0]):
+            cursor.refuse(
+                f"row {len(rows)} has {len(rows[-1])} values, the first has {len(rows[0])}", place
+            )
+        if not cursor.accept(","):
+            break
+    cursor.expect_end()
+    values = ComputedValues(tuple(rows))
+    _check_width(cursor, values, columns, start)
+    return values

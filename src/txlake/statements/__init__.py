@@ -41,6 +41,7 @@ from txlake.statements.data import (
 from txlake.statements.expressions import (
     DEFAULT,
     STAR,
+    ComputedValues,
     Constant,
     Default,
     Expression,
@@ -175,6 +176,7 @@ __all__ = [
     "ClusterBy",
     "ColumnSpec",
     "Commit",
+    "ComputedValues",
     "Constant",
     "ControlStatement",
     "ConvertToDelta",

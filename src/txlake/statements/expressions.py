@@ -226,4 +226,11 @@ class Values:
     rows: tuple[tuple[Constant | Default, ...], ...]
 
 
-Source = Query | NativeFrame | Values
+@dataclass(frozen=True, slots=True)
+class ComputedValues:
+    """Rows of expressions and DEFAULT, all of one length."""
+
+    rows: tuple[tuple[SqlText | Default, ...], ...]
+
+
+Source = Query | NativeFrame | Values | ComputedValues

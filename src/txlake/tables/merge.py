@@ -30,7 +30,6 @@ from txlake.tables.expressions import (
     resolved,
 )
 
-_AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
 _KINDS: tuple[tuple[str, str, tuple[type, ...]], ...] = (
     ("MATCHED", "MATCHED", (MatchedUpdate, MatchedDelete)),
     ("NOT MATCHED", "NOT_MATCHED_BY_TARGET", (NotMatchedInsert,)),
@@ -144,7 +143,6 @@ class DeltaMergeBuilder:
         """
         _check(self._clauses)
         target = self._target
-        evolves = self._schema_evolution or _auto_merge(target.executor)
         return target.executor.execute(
             Merge(
                 target=target.table,
@@ -152,7 +150,7 @@ class DeltaMergeBuilder:
                 source=NativeFrame(self._source),
                 on=self._condition,
                 clauses=tuple(map(self._resolved, self._clauses)),
-                schema_evolution=evolves,
+                schema_evolution=self._schema_evolution,
             )
         )
 
@@ -189,7 +187,3 @@ def _check(clauses: tuple[MergeClause, ...]) -> None:
                 f"of the {len(own)} WHEN {words} clauses only the last may have no condition: "
                 "those after it could never apply",
             )
-
-
-def _auto_merge(executor: Executor) -> bool:
-    return str(executor.spark.conf.get(_AUTO_MERGE, "false")).lower() == "true"

@@ -30,6 +30,7 @@ from txlake.spark.inserts import Placement
 from txlake.spark.rows import unknown_column
 from txlake.spark.work import Work
 from txlake.statements import (
+    ComputedValues,
     CopyInto,
     Delete,
     Expression,
@@ -106,11 +107,12 @@ def insert(context: RowContext, statement: Insert) -> Mapping[str, int]:
     if statement.partition is not None:
         rows, placement = _with_partition(work, rows, placement, statement.partition)
         static = [one for one in statement.partition if not one.dynamic]
-        dynamic = dynamic or (statement.overwrite and not static)
-        if statement.overwrite and static:
-            condition = SqlText(" AND ".join(map(of_data._equals, static)))
-        if statement.if_not_exists and of_data._has_rows(work, condition):
+        named = SqlText(" AND ".join(map(of_data._equals, static))) if static else None
+        if statement.if_not_exists and of_data._has_rows(work, named):
             return {"num_affected_rows": 0, "num_inserted_rows": 0}
+        if statement.overwrite and not dynamic:
+            condition = named
+        dynamic = dynamic or (statement.overwrite and not static)
     change = _placed(context, work, rows, placement, condition, statement.overwrite, dynamic)
     return _staged(context, handle, change)
 
@@ -203,6 +205,8 @@ def _source_rows(context: RowContext, source: Source) -> Rows:
             table = held.as_arrow(frame)
             assert table is not None, "only rows that this process holds are known here"
             return _rows_of(table)
+        case ComputedValues():
+            raise AssertionError("DEFAULT stands among constants alone here")
 
 
 def _rows_of(table: pa.Table) -> Rows:
@@ -244,9 +248,9 @@ def _with_partition(
             raise InvalidRequest(
                 f"{snapshot.table}: PARTITION names {one.column!r}, which is no partition column"
             )
-    named = {one.column.lower() for one in partition}
-    rest = [name for name in snapshot.schema.names if name.lower() not in named]
-    names = placement.columns or (*rest, *(one.column for one in partition if one.dynamic))
+    static = {one.column.lower() for one in partition if not one.dynamic}
+    rest = tuple(name for name in snapshot.schema.names if name.lower() not in static)
+    names = placement.columns or rest
     if placement.by_name:
         names = tuple(one.name for one in rows.names)
     if len(names) != len(rows.names):

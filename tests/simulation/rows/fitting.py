@@ -16,6 +16,7 @@ from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.types import Field, Struct
 from txlake.spark import rows as of_spark
+from txlake.spark.bounded_text import length_of
 from txlake.spark.inserts import Placement
 from txlake.spark.rows import CURRENT_DEFAULT, GENERATION_EXPRESSION, unknown_column
 
@@ -164,7 +165,7 @@ def _rules(
         if isinstance(expression, str) and (given is None or item.name in given):
             name = f"generated column {item.name!r} = {expression}"
             rules.append((name, _is_same(place, generated_value(item, snapshot.schema))))
-        length = of_spark._length(item)
+        length = length_of(item)
         if length is not None:
             rules.append((f"length {length} of column {item.name!r}", _is_short(place, length)))
     for name, text in snapshot.properties.constraints.items():

@@ -1,0 +1,128 @@
+"""CHAR(n) and VARCHAR(n) as Spark keeps them: what is stored of a text, and how it is shown.
+
+The log has such columns as strings whose declared type stands in their metadata
+(`__CHAR_VARCHAR_TYPE_STRING`). A CHAR is stored with spaces up to its length; of both types spaces
+beyond the length are cut off. What another writer stored without its spaces is read with them.
+Frames carry a CHAR's metadata, by which Spark compares it with shorter literals.
+Source: Spark, `CharVarcharUtils`, `ApplyCharTypePadding`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from txlake.protocol.type_text import CHAR_VARCHAR_TYPE, declared_type, short_text
+from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
+
+_BOUNDED = re.compile(r"(char|varchar)\(\s*(\d+)\s*\)", re.IGNORECASE)
+
+
+def length_of(item: Field) -> int | None:
+    """The length that a text column is bounded by; None for any other column."""
+    found = _bound(declared_type(item))
+    return None if found is None else found[1]
+
+
+def is_bounded(item: Field) -> bool:
+    """Whether a bounded text is the column or stands inside of it."""
+    return _has_bound(declared_type(item)) or _has_bound(item.type)
+
+
+def is_padded(item: Field) -> bool:
+    """Whether the column is a CHAR."""
+    found = _bound(declared_type(item))
+    return found is not None and found[0]
+
+
+def stored_text(value: Column, item: Field) -> Column:
+    """The value with each bounded text as it is stored.
+
+    A column's own text that is too long stays too long, for the column's check to find; one inside
+    of a struct, list or map fails the job.
+    """
+    bound = _bound(declared_type(item))
+    return _stored(value, item) if bound is None else _fitted(value, *bound)
+
+
+def shown_text(value: Column, item: Field) -> Column:
+    """A column's text as it is read: a CHAR's with the spaces that its writer left out."""
+    bound = _bound(declared_type(item))
+    if bound is None or not bound[0]:
+        return value
+    length = bound[1]
+    return F.when(F.char_length(value) < F.lit(length), F.rpad(value, length, " ")).otherwise(value)
+
+
+def shown_metadata(item: Field) -> dict[str, object]:
+    """What a frame's column carries of its declared type: a CHAR's."""
+    return {CHAR_VARCHAR_TYPE: short_text(declared_type(item))} if is_padded(item) else {}
+
+
+def _bound(data_type: DataType) -> tuple[bool, int] | None:
+    """Whether it is a CHAR, and its length; None for any other type."""
+    match = _BOUNDED.fullmatch(data_type.name) if isinstance(data_type, Primitive) else None
+    return None if match is None else (match[1].lower() == "char", int(match[2]))
+
+
+def _has_bound(data_type: DataType) -> bool:
+    match data_type:
+        case Struct(fields):
+            return any(is_bounded(item) for item in fields)
+        case Array(element, _):
+            return _has_bound(element)
+        case Map(key, value, _):
+            return _has_bound(key) or _has_bound(value)
+        case _:
+            return _bound(data_type) is not None
+
+
+def _fitted(value: Column, is_char: bool, length: int) -> Column:
+    beyond = F.substring(value, length + 1, 2**31 - 1)
+    cut = F.when(F.rtrim(beyond) == "", F.substring(value, 1, length)).otherwise(value)
+    short = F.rpad(value, length, " ") if is_char else value
+    return F.when(F.char_length(value) <= F.lit(length), short).otherwise(cut)
+
+
+def _stored(value: Column, item: Field) -> Column:
+    """The value of a column that isn't itself a bounded text."""
+    return _inside(value, declared_type(item), item.name) if is_bounded(item) else value
+
+
+def _inside(value: Column, data_type: DataType, name: str) -> Column:
+    if not _has_bound(data_type):
+        return value
+    match data_type:
+        case Struct(fields):
+            members = [
+                _inside(value.getField(item.name), declared_type(item), f"{name}.{item.name}")
+                for item in fields
+            ]
+            named = [member.alias(item.name) for member, item in zip(members, fields, strict=True)]
+            return F.when(value.isNotNull(), F.struct(*named))
+        case Array(element, _):
+            return F.transform(value, lambda one: _inside(one, element, name))
+        case Map(key, item, _):
+            entries = F.transform(
+                F.map_entries(value),
+                lambda entry: F.struct(
+                    _inside(entry.getField("key"), key, name).alias("key"),
+                    _inside(entry.getField("value"), item, name).alias("value"),
+                ),
+            )
+            return F.map_from_entries(entries)
+        case _:
+            bound = _bound(data_type)
+            assert bound is not None
+            fitted = _fitted(value, *bound)
+            said = F.concat(
+                F.lit(
+                    f"column {name!r} is bounded by {bound[1]} characters, which can't hold the "
+                ),
+                F.lit("value "),
+                value,
+            )
+            failed = F.when(value.isNotNull(), F.raise_error(said).cast("string"))
+            return F.when(F.char_length(fitted) <= F.lit(bound[1]), fitted).otherwise(failed)

@@ -1,0 +1,124 @@
+"""The differences that are known, each by a rule that excuses it and nothing else.
+
+docs/differences-from-delta-spark.md says what each is and why; the names are those of its tables.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.differential.comparing import Difference
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A difference by its name in the docs, and when it is that one."""
+
+    name: str
+    is_it: Callable[[Difference], bool]
+
+
+def _refused_there(*conditions: str) -> Callable[[Difference], bool]:
+    """Delta Spark refuses with one of these error conditions what txlake carries out."""
+    return lambda one: (
+        one.aspect == "outcome"
+        and one.txlake == "done"
+        and any(f"[{condition}" in one.delta for condition in conditions)
+    )
+
+
+def _is_compaction_that_finds_nothing(one: Difference) -> bool:
+    told = one.delta + one.txlake
+    return (
+        one.aspect == "history"
+        and "" in (one.delta, one.txlake)
+        and re.fullmatch(r"(OPTIMIZE|REORG) \{\}", told) is not None
+    )
+
+
+def _is_generated_value_missing(one: Difference) -> bool:
+    return (
+        _refused_there("DELTA_MERGE_UNRESOLVED_EXPRESSION")(one)
+        and one.shape is not None
+        and any(f"resolve {item.name} in" in one.delta for item in one.shape.generated)
+    )
+
+
+def _refused_here(kinds: tuple[str, ...], *words: str) -> Callable[[Difference], bool]:
+    """txlake refuses in these words what Delta Spark carries out."""
+    return lambda one: (
+        one.aspect == "outcome"
+        and one.delta == "done"
+        and one.step.kind in kinds
+        and any(said in one.txlake for said in words)
+    )
+
+
+def _is_source_not_counted(one: Difference) -> bool:
+    counted = re.sub(r"'numSourceRows': '\d+'(, )?", "", one.delta)
+    return one.aspect == "history" and counted == one.txlake and counted != one.delta
+
+
+def _is_negative_zero(one: Difference) -> bool:
+    if one.shape is None or one.aspect not in ("rows", "answer"):
+        return False
+    floats = ("DOUBLE", "FLOAT")
+    has_floats = any(item.type in floats for item in one.shape.partition_columns)
+    return has_floats and "-0.0|8" in one.delta and "-0.0|8" not in one.txlake
+
+
+def _is_nullability(one: Difference) -> bool:
+    if one.aspect != "schema":
+        return False
+    sides = [_without_nullability(json.loads(side)) for side in (one.delta, one.txlake)]
+    return sides[0] == sides[1]
+
+
+def _without_nullability(value: Any) -> Any:
+    if isinstance(value, dict):
+        words = ("nullable", "containsNull", "valueContainsNull")
+        return {key: _without_nullability(item) for key, item in value.items() if key not in words}
+    if isinstance(value, list):
+        # A column is its type, whether it is nullable, and its comment.
+        is_column = len(value) == 3 and isinstance(value[1], bool)
+        kept = [value[0], value[2]] if is_column else value
+        return [_without_nullability(item) for item in kept]
+    return value
+
+
+def _is_of_other_types(one: Difference) -> bool:
+    """A DataFrame's column has another type than the table's."""
+    return one.step.call is not None and _refused_there(
+        "DELTA_FAILED_TO_MERGE_FIELDS", "DELTA_MERGE_INCOMPATIBLE_DATATYPE"
+    )(one)
+
+
+KNOWN: tuple[Known, ...] = (
+    Known("which files OPTIMIZE rewrites", _is_compaction_that_finds_nothing),
+    Known("`*` in a MERGE beside a generated column", _is_generated_value_missing),
+    Known(
+        "DEFAULT without its table feature",
+        _refused_there("WRONG_COLUMN_DEFAULTS_FOR_DELTA_FEATURE_NOT_ENABLED"),
+    ),
+    Known("REPLACE WHERE false", _refused_here(("insert",), "replace_where false is violated by")),
+    Known("`numSourceRows` of a large MERGE", _is_source_not_counted),
+    Known("-0.0 as a partition value", _is_negative_zero),
+    Known(
+        "statements that change no row of an append-only table",
+        _refused_here(
+            ("delete", "update", "merge", "insert", "frame", "replace"),
+            "the table only takes appends",
+        ),
+    ),
+    Known("NOT NULL in a DataFrame's schema", _is_nullability),
+    Known("a DataFrame whose types differ from the table's", _is_of_other_types),
+)
+
+
+def excuse(difference: Difference) -> Known | None:
+    """The known difference that this one is, if any."""
+    return next((one for one in KNOWN if one.is_it(difference)), None)

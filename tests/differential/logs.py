@@ -1,0 +1,110 @@
+"""What a table's log says, read without either engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.differential.schemas import Shape, shape_of
+
+# What an engine chooses for itself: physical names, ids, instants.
+_OWN_PROPERTIES = (
+    "delta.columnMapping.maxColumnId",
+    "delta.rowTracking.",
+    "delta.inCommitTimestampEnablement",
+)
+_OWN_METADATA = ("delta.columnMapping.", "delta.identity.highWaterMark", "parquet.")
+_METRICS = frozenset(
+    {
+        "numOutputRows",
+        "numSourceRows",
+        "numDeletedRows",
+        "numUpdatedRows",
+        "numTargetRowsInserted",
+        "numTargetRowsUpdated",
+        "numTargetRowsDeleted",
+        "numTargetRowsMatchedUpdated",
+        "numTargetRowsMatchedDeleted",
+        "numTargetRowsNotMatchedBySourceUpdated",
+        "numTargetRowsNotMatchedBySourceDeleted",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One version: what its commitInfo says, and whether anything else is in it."""
+
+    operation: str
+    metrics: Mapping[str, str]
+    is_empty: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The newest state's definition, and every commit."""
+
+    metadata: Mapping[str, Any]
+    commits: tuple[Commit, ...]
+
+    @property
+    def version(self) -> int:
+        """The newest version."""
+        return len(self.commits) - 1
+
+    @property
+    def shape(self) -> Shape:
+        """The table as statements are drawn for it."""
+        schema = json.loads(self.metadata["schemaString"])
+        return shape_of(schema, self.metadata["partitionColumns"], self.metadata["configuration"])
+
+    def definition(self) -> dict[str, Any]:
+        """Columns, partitioning and properties, without what an engine chooses for itself."""
+        return {
+            "columns": _plain(json.loads(self.metadata["schemaString"])["fields"]),
+            "partitioned by": self.metadata["partitionColumns"],
+            "properties": {
+                key: value
+                for key, value in sorted(self.metadata["configuration"].items())
+                if not key.startswith(_OWN_PROPERTIES)
+            },
+            "comment": self.metadata.get("description") or None,
+        }
+
+
+def read_log(folder: Path) -> Log | None:
+    """The log of the table in a folder; None where there is none."""
+    metadata: Mapping[str, Any] = {}
+    commits = []
+    for path in sorted((folder / "_delta_log").glob("0*.json")):
+        if not path.stem.isdigit():
+            continue
+        actions = [json.loads(line) for line in path.read_text().splitlines() if line]
+        info: dict[str, Any] = {}
+        for action in actions:
+            info = action.get("commitInfo", info)
+            metadata = action.get("metaData", metadata)
+        shown = _row_counts(info.get("operationMetrics", {}))
+        is_empty = all(set(action) == {"commitInfo"} for action in actions)
+        commits.append(Commit(info.get("operation", "?"), shown, is_empty))
+    return Log(metadata, tuple(commits)) if commits else None
+
+
+def _row_counts(metrics: Mapping[str, str]) -> dict[str, str]:
+    """The counts of rows; of a MERGE's output without what was copied, which the files decide."""
+    counts = {key: value for key, value in metrics.items() if key in _METRICS}
+    if "numTargetRowsCopied" in metrics and "numOutputRows" in counts:
+        copied = int(metrics["numTargetRowsCopied"])
+        counts["numOutputRows"] = str(int(counts["numOutputRows"]) - copied)
+    return counts
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: _plain(item) for key, item in value.items() if not key.startswith(_OWN_METADATA)
+        }
+    return [_plain(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,194 @@
+"""Runs a program on both engines, and compares them after every step."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.differential import comparing
+from tests.differential.comparing import Aspect, Difference
+from tests.differential.engines import Engine, run
+from tests.differential.known import Known, excuse
+from tests.differential.logs import Log, read_log
+from tests.differential.programs import Program
+from tests.differential.schemas import Shape
+from tests.differential.steps import Step
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ERROR_CHARACTERS = 600
+# After these a program goes on: the tables are still equal.
+_PASSING = ("answer", "history", "schema")
+
+
+@dataclass(slots=True)
+class Result:
+    """What became of a program: its steps, what differed, and what differed for known reasons."""
+
+    steps: list[Step] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
+    excused: list[tuple[Known, Difference]] = field(default_factory=list)
+    outcomes: Counter[str] = field(default_factory=Counter)
+
+
+class Machine:
+    """Two engines in one Spark session, and a folder to work in."""
+
+    def __init__(self, spark: SparkSession, delta: Engine, ours: Engine, scratch: Path) -> None:
+        self._spark = spark
+        self._engines = (delta, ours)
+        self._scratch = scratch
+        self._runs = 0
+
+    def seed(self, seed: int) -> Result:
+        """Runs a seed's program, drawing each step for the table as it is by then."""
+        program = Program(seed)
+
+        def steps(current: Callable[[], Shape | None]) -> Iterator[Step]:
+            yield program.first()
+            for number in range(1, program.length + 1):
+                shape = current()
+                if shape is None or not shape.written:
+                    return
+                yield program.then(number, shape)
+
+        return self._run(steps)
+
+    def again(self, steps: Sequence[Step]) -> Result:
+        """Runs these steps."""
+        return self._run(lambda _: iter(steps))
+
+    def _run(self, source: Callable[[Callable[[], Shape | None]], Iterator[Step]]) -> Result:
+        self._runs += 1
+        folder = self._scratch / f"run{self._runs}"
+        run = _Run(self._spark, self._engines, folder)
+        try:
+            for step in source(run.shape):
+                run.result.steps.append(step)
+                if not run.step(step):
+                    break
+            return run.result
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Run:
+    def __init__(self, spark: SparkSession, engines: tuple[Engine, Engine], folder: Path) -> None:
+        self.result = Result()
+        self._spark = spark
+        self._engines = engines
+        self._folders = [{letter: folder / one.name / letter for letter in "tu"} for one in engines]
+        self._versions: tuple[dict[int, int], dict[int, int]] = ({}, {})
+        self._known: list[dict[str, int]] = [{}, {}]
+
+    def shape(self) -> Shape | None:
+        """Delta Spark's table as it is."""
+        log = read_log(self._folders[0]["t"])
+        return None if log is None else log.shape
+
+    def step(self, step: Step) -> bool:
+        """Runs a step on both. False: the tables aren't equal any more, or nobody knows."""
+        before = self.shape()
+        answers = [self._carried_out(place, step) for place in (0, 1)]
+        for place, folders in enumerate(self._folders):
+            log = read_log(folders["t"])
+            if log is not None:
+                self._versions[place][step.number] = log.version
+        errors = [answer if isinstance(answer, str) else None for answer in answers]
+        self.result.outcomes[f"{step.kind} {'done' if errors[0] is None else 'refused'}"] += 1
+        goes_on = True
+        for aspect, pair in self._found(answers, errors):
+            if pair is None:
+                continue
+            difference = Difference(step, aspect, *pair, shape=before)
+            known = excuse(difference)
+            if known is None:
+                self.result.differences.append(difference)
+            else:
+                self.result.excused.append((known, difference))
+            if aspect == "outcome":
+                return False  # what differs then differs for that reason
+            goes_on = goes_on and aspect in _PASSING
+        return goes_on
+
+    def _carried_out(self, place: int, step: Step) -> Any:
+        places = {letter: str(path) for letter, path in self._folders[place].items()}
+        try:
+            return run(self._engines[place], self._spark, step, places, self._versions[place])
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS]
+
+    def _found(
+        self, answers: list[Any], errors: list[str | None]
+    ) -> Iterator[tuple[Aspect, tuple[str, str] | None]]:
+        if (errors[0] is None) != (errors[1] is None):
+            yield "outcome", (errors[0] or "done", errors[1] or "done")
+        elif errors[0] is None:
+            texts = [comparing.row_texts(answer) for answer in answers]
+            yield "answer", comparing.rows_differ(*texts)
+        for letter in "tu":
+            logs = [read_log(folders[letter]) for folders in self._folders]
+            if logs[0] is None or logs[1] is None:
+                if logs != [None, None]:
+                    yield "definition", (_there(logs[0]), _there(logs[1]))
+                continue
+            is_touched = any(
+                self._known[place].get(letter, -1) != log.version
+                for place, log in enumerate(logs)
+                if log is not None
+            )
+            if is_touched:
+                yield from self._compared(letter, logs[0], logs[1])
+
+    def _compared(
+        self, letter: str, delta: Log, ours: Log
+    ) -> Iterator[tuple[Aspect, tuple[str, str] | None]]:
+        seen = [known.get(letter, -1) for known in self._known]
+        for known, log in zip(self._known, (delta, ours), strict=True):
+            known[letter] = log.version
+        yield "definition", comparing.parts_differ(delta.definition(), ours.definition())
+        folders = [str(one[letter]) for one in self._folders]
+        read: dict[tuple[int, int], Any] = {}
+        for reader in (0, 1):
+            for owner in (0, 1):
+                read[reader, owner] = self._read(reader, folders[owner])
+        own = read[0, 0], read[1, 1]
+        yield "rows", _rows_differ(own[0], own[1])
+        for owner in (0, 1):
+            pair = _rows_differ(read[0, owner], read[1, owner])
+            yield (
+                "other's rows",
+                pair and (f"{pair[0]} of {'our' if owner else 'its'} table", pair[1]),
+            )
+        schemas = [{} if isinstance(one, str) else one[1] for one in own]
+        yield "schema", comparing.parts_differ(*schemas)
+        yield (
+            "history",
+            comparing.history_differs(
+                comparing.history_of(delta, seen[0]), comparing.history_of(ours, seen[1])
+            ),
+        )
+
+    def _read(self, reader: int, folder: str) -> Any:
+        try:
+            frame = self._engines[reader].frame(f"SELECT * FROM delta.`{folder}`")
+            return comparing.row_texts(frame.collect()), comparing.schema_of(frame.schema)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS]
+
+
+def _rows_differ(one: Any, other: Any) -> tuple[str, str] | None:
+    if isinstance(one, str) and isinstance(other, str):
+        return None
+    if isinstance(one, str) or isinstance(other, str):
+        return tuple(side if isinstance(side, str) else "read" for side in (one, other))  # type: ignore[return-value]
+    return comparing.rows_differ(one[0], other[0])
+
+
+def _there(log: Log | None) -> str:
+    return "no table" if log is None else "a table"

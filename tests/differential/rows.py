@@ -1,0 +1,273 @@
+"""Draws the statements that change rows: INSERT in all forms, UPDATE, DELETE, MERGE, and writes."""
+
+from __future__ import annotations
+
+from random import Random
+
+from tests.differential.schemas import Column, Shape
+from tests.differential.steps import (
+    ApiDelete,
+    ApiMerge,
+    ApiUpdate,
+    Call,
+    Clause,
+    FrameWrite,
+    Pairs,
+)
+from tests.differential.values import is_nested, literal, of_type
+
+Drawn = tuple[str, Call | None, Pairs]
+_COMPARISONS = ("=", "<>", "<", ">=", "<=>")
+_DYNAMIC = (("spark.sql.sources.partitionOverwriteMode", "dynamic"),)
+_EVOLVING = (("spark.databricks.delta.schema.autoMerge.enabled", "true"),)
+
+
+def condition(luck: Random, columns: tuple[Column, ...], prefix: str = "") -> str:
+    """A condition over columns that can be compared."""
+    able = [one for one in columns if not is_nested(one.type)]
+    if not able:
+        return "true"
+    one = luck.choice(able)
+    name = prefix + one.quoted
+    match luck.randrange(10):
+        case 0:
+            return f"{name} IS {luck.choice(('', 'NOT '))}NULL"
+        case 1:
+            return f"{name} IN ({of_type(luck, one.type)}, {of_type(luck, one.type)})"
+        case 2:
+            connective = luck.choice(("AND", "OR"))
+            left, right = (condition(luck, columns, prefix) for _ in range(2))
+            return f"({left}) {connective} ({right})"
+        case 3:
+            return f"NOT ({condition(luck, columns, prefix)})"
+        case 4:
+            return luck.choice(("true", "false", "CAST(NULL AS BOOLEAN)"))
+        case _:
+            return f"{name} {luck.choice(_COMPARISONS)} {of_type(luck, one.type)}"
+
+
+def values(luck: Random, columns: tuple[Column, ...], *, defaults: bool = True) -> str:
+    """Rows of VALUES, one to four."""
+    rows = []
+    for _ in range(luck.randint(1, 4)):
+        cells = [literal(luck, one.type, is_nullable=one.is_nullable) for one in columns]
+        if defaults and luck.random() < 0.08:
+            cells[luck.randrange(len(cells))] = "DEFAULT"
+        if luck.random() < 0.1 and columns[0].type in ("INT", "BIGINT"):
+            cells[0] = f"{luck.randint(0, 5)} + 1"
+        rows.append(f"({', '.join(cells)})")
+    return f"VALUES {', '.join(rows)}"
+
+
+def query(luck: Random, columns: tuple[Column, ...], names: list[str] | None = None) -> str:
+    """A query that gives rows of these columns: typed literals, or rows of the table itself."""
+    if luck.random() < 0.2:
+        chosen = ", ".join(one.quoted for one in columns)
+        return f"SELECT {chosen} FROM {{t}} WHERE {condition(luck, columns)}"
+    rows = []
+    for _ in range(luck.randint(1, 3)):
+        cells = []
+        for place, one in enumerate(columns):
+            cell = literal(luck, one.type, is_nullable=one.is_nullable)
+            if cell == "NULL":
+                cell = f"CAST(NULL AS {one.type})"
+            name = one.name if names is None else names[place]
+            cells.append(f"{cell} AS `{name}`")
+        rows.append("SELECT " + ", ".join(cells))
+    text = " UNION ALL ".join(rows)
+    return f"SELECT * FROM ({text}) WHERE false" if luck.random() < 0.06 else text
+
+
+def insert(luck: Random, shape: Shape) -> Drawn:
+    """INSERT in one of its forms."""
+    columns = shape.written
+    some = tuple(one for one in columns if luck.random() < 0.7) or columns
+    listed = ", ".join(one.quoted for one in some)
+    settings = _DYNAMIC if luck.random() < 0.3 else ()
+    all_columns = columns if len(columns) == len(shape.columns) else some
+    match luck.randrange(11):
+        case 0 | 1 | 2:
+            names = "" if all_columns is columns else f" ({listed})"
+            return f"INSERT INTO {{t}}{names} {values(luck, all_columns)}", None, ()
+        case 3:
+            return f"INSERT INTO {{t}} ({listed}) {values(luck, some)}", None, ()
+        case 4:
+            return f"INSERT INTO {{t}} ({listed}) {query(luck, some)}", None, ()
+        case 5:
+            return f"INSERT INTO {{t}} BY NAME {query(luck, some)}", None, ()
+        case 6:
+            rows = values(luck, columns) if luck.random() < 0.5 else query(luck, columns)
+            return f"INSERT OVERWRITE {{t}} {rows}", None, settings
+        case 7 if shape.partition_by:
+            return _into_partition(luck, shape, luck.choice(("INTO", "OVERWRITE")), settings)
+        case 8:
+            where = condition(luck, columns)
+            return f"INSERT INTO {{t}} REPLACE WHERE {where} {query(luck, columns)}", None, ()
+        case 9:
+            added = Column("added", luck.choice(("INT", "STRING", "ARRAY<INT>")))
+            rows = query(luck, (*some, added))
+            return f"INSERT INTO {{t}} BY NAME {rows}", None, _EVOLVING
+        case _:
+            return f"INSERT INTO {{t}} {query(luck, columns)}", None, ()
+
+
+def _into_partition(luck: Random, shape: Shape, into: str, settings: Pairs) -> Drawn:
+    given, parts = set(), []
+    for one in shape.partition_columns:
+        if luck.random() < 0.7:
+            given.add(one.name)
+            parts.append(f"{one.quoted} = {of_type(luck, one.type)}")
+        else:
+            parts.append(one.quoted)
+    fixed = [one for one in shape.written if one.name not in given]
+    rest = tuple(
+        [one for one in fixed if one.name not in shape.partition_by]
+        + [one for one in fixed if one.name in shape.partition_by]
+    )
+    if not rest:
+        return f"INSERT {into} {{t}} {query(luck, shape.written)}", None, settings
+    return (
+        f"INSERT {into} {{t}} PARTITION ({', '.join(parts)}) {query(luck, rest)}",
+        None,
+        settings,
+    )
+
+
+def _assignments(luck: Random, columns: tuple[Column, ...], prefix: str, source: str) -> Pairs:
+    chosen = [one for one in columns if luck.random() < 0.4] or [luck.choice(columns)]
+    pairs = []
+    for one in chosen:
+        value = literal(luck, one.type, is_nullable=one.is_nullable)
+        match luck.randrange(6):
+            case 0 if one.type in ("INT", "BIGINT", "DOUBLE", "DECIMAL(10,2)"):
+                value = f"{prefix}{one.quoted} + 1"
+            case 1:
+                value = f"{prefix}{luck.choice(columns).quoted}"
+            case 2 | 3 if source:
+                value = f"{source}{one.quoted}"
+            case 4 if not source:
+                value = "DEFAULT"
+        pairs.append((one.quoted, value))
+    return tuple(pairs)
+
+
+def update(luck: Random, shape: Shape) -> Drawn:
+    """UPDATE, by SQL or by DeltaTable."""
+    pairs = _assignments(luck, shape.written, "", "")
+    where = condition(luck, shape.columns) if luck.random() < 0.85 else None
+    if luck.random() < 0.25 and all(value != "DEFAULT" for _, value in pairs):
+        return "", ApiUpdate(where, pairs), ()
+    listed = ", ".join(f"{name} = {value}" for name, value in pairs)
+    return f"UPDATE {{t}} SET {listed}" + (f" WHERE {where}" if where else ""), None, ()
+
+
+def delete(luck: Random, shape: Shape) -> Drawn:
+    """DELETE, by SQL or by DeltaTable."""
+    where = condition(luck, shape.columns) if luck.random() < 0.92 else None
+    if luck.random() < 0.2:
+        return "", ApiDelete(where), ()
+    return "DELETE FROM {t}" + (f" WHERE {where}" if where else ""), None, ()
+
+
+def merge(luck: Random, shape: Shape) -> Drawn:
+    """MERGE with clauses of all kinds, by SQL or by DeltaTable, evolving the schema or not."""
+    columns = shape.written
+    key = columns[0]
+    source = query(luck, columns)
+    is_evolved = luck.random() < 0.25
+    if is_evolved and "{t}" not in source:
+        source = f"SELECT *, {luck.choice(('7', 'NULL', '[]'))} AS `more` FROM ({source})"
+        source = source.replace("[]", "array('x')")
+    on = f"t.{key.quoted} = s.{key.quoted}"
+    if luck.random() < 0.25:
+        on = f"{on} AND {condition(luck, shape.columns, 't.')}"
+    clauses = _clauses(luck, shape)
+    if luck.random() < 0.25:
+        return source, ApiMerge(on, clauses, is_evolved), ()
+    evolving = " WITH SCHEMA EVOLUTION" if is_evolved else ""
+    return (
+        f"MERGE{evolving} INTO {{t}} t USING ({source}) s ON {on} "
+        + " ".join(map(_clause_text, clauses)),
+        None,
+        (),
+    )
+
+
+def _clauses(luck: Random, shape: Shape) -> tuple[Clause, ...]:
+    columns = shape.written
+    clauses: list[Clause] = []
+    for when in ("Matched", "NotMatched", "NotMatchedBySource"):
+        drawn: list[Clause] = []
+        for _ in range(luck.choice((0, 1, 1, 2))):
+            where = "s." if when == "NotMatched" else "t."
+            if_true = condition(luck, columns, where) if luck.random() < 0.4 else None
+            match when:
+                case "NotMatched":
+                    pairs = None
+                    if luck.random() < 0.5:
+                        chosen = [one for one in columns if luck.random() < 0.8] or columns[:1]
+                        pairs = tuple((one.quoted, f"s.{one.quoted}") for one in chosen)
+                    drawn.append(Clause("NotMatched", "insert", if_true, pairs))
+                case "Matched" | "NotMatchedBySource" if luck.random() < 0.35:
+                    drawn.append(Clause(when, "delete", if_true))
+                case "Matched":
+                    pairs = None
+                    if luck.random() < 0.6:
+                        pairs = _settled(_assignments(luck, columns, "t.", "s."))
+                    drawn.append(Clause("Matched", "update", if_true, pairs))
+                case _:
+                    pairs = _settled(_assignments(luck, columns, "t.", ""))
+                    drawn.append(Clause("NotMatchedBySource", "update", if_true, pairs))
+        # Only the last one of a kind may go without a condition.
+        clauses += [one for one in drawn[:-1] if one.condition is not None] + drawn[-1:]
+    return tuple(clauses) or (Clause("NotMatched", "insert"),)
+
+
+def _settled(pairs: Pairs) -> Pairs:
+    return tuple((name, "NULL" if value == "DEFAULT" else value) for name, value in pairs)
+
+
+def _clause_text(clause: Clause) -> str:
+    when = {
+        "Matched": "MATCHED",
+        "NotMatched": "NOT MATCHED",
+        "NotMatchedBySource": "NOT MATCHED BY SOURCE",
+    }[clause.when]
+    if_true = f" AND {clause.condition}" if clause.condition else ""
+    return f"WHEN {when}{if_true} THEN {_action_text(clause)}"
+
+
+def _action_text(clause: Clause) -> str:
+    if clause.action == "delete":
+        return "DELETE"
+    if clause.values is None:
+        return "INSERT *" if clause.action == "insert" else "UPDATE SET *"
+    if clause.action == "update":
+        return "UPDATE SET " + ", ".join(f"{name} = {given}" for name, given in clause.values)
+    names, given = (", ".join(part) for part in zip(*clause.values, strict=True))
+    return f"INSERT ({names}) VALUES ({given})"
+
+
+def frame(luck: Random, shape: Shape) -> Drawn:
+    """A DataFrame is written, in one of the modes."""
+    columns = shape.written
+    mode = luck.choice(
+        ("append", "append", "overwrite", "overwrite", "overwrite", "ignore", "error")
+    )
+    write = FrameWrite(mode)  # type: ignore[arg-type]
+    chosen = luck.randrange(6)
+    if chosen == 0:
+        columns = (*columns, Column("extra", luck.choice(("INT", "STRING"))))
+        write = FrameWrite("append", is_schema_merged=True)
+    elif chosen == 1:
+        columns = tuple(one for one in columns if luck.random() < 0.7) or columns
+        partition = None
+        if luck.random() < 0.4:
+            able = [one.name for one in columns if not is_nested(one.type)]
+            partition = tuple(luck.sample(able, 1)) if len(able) > 1 else None
+        write = FrameWrite("overwrite", is_schema_replaced=True, partition_by=partition)
+    elif chosen == 2:
+        write = FrameWrite("overwrite", replace_where=condition(luck, columns))
+    elif chosen == 3:
+        write = FrameWrite("overwrite", is_dynamic=True)
+    return query(luck, columns), write, ()

@@ -1,0 +1,107 @@
+"""What a program is made of: statements as values, the same for both engines.
+
+In a text `{t}` and `{u}` stand for the engine's own tables, `{v3}` for the version after step 3.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+Pairs: TypeAlias = tuple[tuple[str, str], ...]
+_VERSION = re.compile(r"\{v(\d+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class FrameWrite:
+    """A DataFrame is written; the step's text is its query."""
+
+    mode: Literal["append", "overwrite", "error", "ignore"]
+    table: str = "{t}"
+    partition_by: tuple[str, ...] | None = None
+    replace_where: str | None = None
+    is_schema_merged: bool = False
+    is_schema_replaced: bool = False
+    is_dynamic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ApiDelete:
+    """`DeltaTable.delete`."""
+
+    condition: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ApiUpdate:
+    """`DeltaTable.update`."""
+
+    condition: str | None
+    values: Pairs
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One WHEN of a merge; `values` is None for all columns."""
+
+    when: Literal["Matched", "NotMatched", "NotMatchedBySource"]
+    action: Literal["update", "insert", "delete"]
+    condition: str | None = None
+    values: Pairs | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ApiMerge:
+    """`DeltaTable.merge` as t, of the rows of the step's text as s."""
+
+    condition: str
+    clauses: tuple[Clause, ...]
+    is_schema_evolved: bool = False
+
+
+Call: TypeAlias = FrameWrite | ApiDelete | ApiUpdate | ApiMerge
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One statement.
+
+    Attributes:
+        number: its place in the whole program, which it keeps when others are left out.
+        kind: what it is, in a word.
+        text: SQL; of a call the query that gives it rows.
+        call: what is called, where the step isn't SQL.
+        settings: Spark's, for this step alone.
+    """
+
+    number: int
+    kind: str
+    text: str
+    call: Call | None = None
+    settings: Pairs = field(default=())
+
+    def __str__(self) -> str:
+        settings = "".join(f" [{key}={value}]" for key, value in self.settings)
+        call = "" if self.call is None else f" {self.call}"
+        return f"{self.number}. {self.text}{call}{settings}"
+
+
+def filled(text: str, places: Mapping[str, str], versions: Mapping[int, int]) -> str:
+    """The text for one engine.
+
+    Args:
+        places: the folders of its tables, by their letters.
+        versions: its first table's version after each step that ran; where the step was left out,
+            the one before it counts.
+    """
+
+    def version(found: re.Match[str]) -> str:
+        before = [number for number in versions if number <= int(found[1])]
+        return str(versions[max(before)] if before else 0)
+
+    text = _VERSION.sub(version, text)
+    for letter, folder in places.items():
+        text = text.replace(f"{{{letter}}}", f"delta.`{folder}`")
+    return text

@@ -1,0 +1,119 @@
+"""Each known difference is excused by its own rule, and what looks like it isn't."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.differential.comparing import Aspect, Difference
+from tests.differential.known import KNOWN, excuse
+from tests.differential.schemas import Column, Shape
+from tests.differential.steps import FrameWrite, Step
+
+SHAPE = Shape(
+    (Column("d", "DOUBLE"), Column("n", "INT"), Column("twice", "BIGINT", generated="n * 2")),
+    ("d",),
+    {},
+)
+
+
+def found(
+    kind: str, aspect: Aspect, delta: str, txlake: str, call: FrameWrite | None = None
+) -> Difference:
+    return Difference(Step(3, kind, "a statement", call), aspect, delta, txlake, SHAPE)
+
+
+OF_NULLS = '{"n": ["integer", true, null]}'
+EXCUSED = {
+    "which files OPTIMIZE rewrites": found("optimize", "history", "OPTIMIZE {}", ""),
+    "`*` in a MERGE beside a generated column": found(
+        "merge",
+        "outcome",
+        "AnalysisException: [DELTA_MERGE_UNRESOLVED_EXPRESSION] Cannot resolve twice in INSERT",
+        "done",
+    ),
+    "DEFAULT without its table feature": found(
+        "alter",
+        "outcome",
+        "AnalysisException: [WRONG_COLUMN_DEFAULTS_FOR_DELTA_FEATURE_NOT_ENABLED] Failed",
+        "done",
+    ),
+    "REPLACE WHERE false": found(
+        "insert", "outcome", "done", "InvalidRequest: t: replace_where false is violated by the row"
+    ),
+    "`numSourceRows` of a large MERGE": found(
+        "merge",
+        "history",
+        "MERGE {'numOutputRows': '1', 'numSourceRows': '2', 'numTarget': '0'}",
+        "MERGE {'numOutputRows': '1', 'numTarget': '0'}",
+    ),
+    "-0.0 as a partition value": found(
+        "insert", "rows", "1 rows, alone (-0.0|8)", "1 rows, alone (0.0|0)"
+    ),
+    "statements that change no row of an append-only table": found(
+        "delete", "outcome", "done", "InvalidRequest: t: the table only takes appends (delta...)"
+    ),
+    "NOT NULL in a DataFrame's schema": found(
+        "create", "schema", OF_NULLS, OF_NULLS.replace("true", "false")
+    ),
+    "a DataFrame whose types differ from the table's": found(
+        "frame",
+        "outcome",
+        "AnalysisException: [DELTA_FAILED_TO_MERGE_FIELDS] Failed",
+        "done",
+        FrameWrite("append"),
+    ),
+}
+
+
+def test_each_has_its_example() -> None:
+    assert set(EXCUSED) == {one.name for one in KNOWN}
+
+
+@pytest.mark.parametrize("name", EXCUSED)
+def test_it_is_excused_by_its_own_rule(name: str) -> None:
+    known = excuse(EXCUSED[name])
+    assert known is not None
+    assert known.name == name
+    assert [one.name for one in KNOWN if one.is_it(EXCUSED[name])] == [name]
+
+
+@pytest.mark.parametrize("name", EXCUSED)
+def test_the_other_way_round_it_is_not(name: str) -> None:
+    difference = EXCUSED[name]
+    turned = replace(difference, delta=difference.txlake, txlake=difference.delta)
+    if name not in ("which files OPTIMIZE rewrites", "NOT NULL in a DataFrame's schema"):
+        assert excuse(turned) is None
+
+
+@pytest.mark.parametrize(
+    "difference",
+    [
+        found("optimize", "history", "OPTIMIZE {}; WRITE {}", ""),
+        found("merge", "history", "MERGE {'numOutputRows': '1'}", ""),
+        found("optimize", "rows", "1 rows, alone (1)", "0 rows, alone "),
+        found(
+            "merge", "outcome", "[DELTA_MERGE_UNRESOLVED_EXPRESSION] Cannot resolve n in", "done"
+        ),
+        found("insert", "outcome", "done", "replace_where n = 1 is violated by the row"),
+        found(
+            "merge",
+            "history",
+            "MERGE {'numOutputRows': '1', 'numSourceRows': '2'}",
+            "MERGE {'numOutputRows': '2'}",
+        ),
+        found("insert", "rows", "1 rows, alone (1)", "1 rows, alone (2)"),
+        found("alter", "outcome", "done", "the table only takes appends"),
+        found("create", "schema", OF_NULLS, OF_NULLS.replace("integer", "long")),
+        found("insert", "outcome", "[DELTA_FAILED_TO_MERGE_FIELDS] Failed", "done"),
+    ],
+    ids=str,
+)
+def test_what_looks_like_one_is_none(difference: Difference) -> None:
+    assert excuse(difference) is None
+
+
+def test_a_double_that_is_no_partition_value_keeps_its_sign() -> None:
+    difference = EXCUSED["-0.0 as a partition value"]
+    assert excuse(replace(difference, shape=replace(SHAPE, partition_by=()))) is None

@@ -1,0 +1,196 @@
+"""The machine itself: a few programs differ in nothing unknown, and a difference is found."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.delta_spark import delta_jars
+from tests.differential.comparing import Difference, row_texts, rows_differ
+from tests.differential.known import KNOWN
+from tests.differential.machine import Machine
+from tests.differential.programs import Program
+from tests.differential.shrinking import shrunk
+from tests.differential.steps import Step, filled
+from tests.pages import ROOT, page, table
+
+SEEDS = 3
+
+
+@pytest.mark.timeout(900)
+def test_programs_differ_in_nothing_unknown() -> None:
+    """Seeds 1 to 3. `make diff` runs 200, or as many as it is told."""
+    delta_jars()
+    command = [sys.executable, "-m", "tests.differential", "--seeds", str(SEEDS)]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=840)
+    assert ran.returncode == 0, ran.stdout[-6000:] + ran.stderr[-2000:]
+    assert f"{SEEDS} programs" in ran.stdout
+
+
+def test_every_known_difference_is_in_the_docs_and_no_other() -> None:
+    said = [cells[0] for cells in table(page("docs/differences-from-delta-spark.md"), "difference")]
+    names = [one.name for one in KNOWN]
+    assert len(set(names)) == len(names)
+    assert set(names) <= set(said)
+
+
+@dataclass
+class Frame:
+    """What an engine answers with."""
+
+    rows: list[tuple[Any, ...]]
+    type: str = "integer"
+
+    def collect(self) -> list[tuple[Any, ...]]:
+        return self.rows
+
+    @property
+    def schema(self) -> Any:
+        return self
+
+    def jsonValue(self) -> Any:
+        item = {"name": "n", "type": self.type, "nullable": True, "metadata": {}}
+        return {"fields": [item]}
+
+
+@dataclass
+class Fake:
+    """An engine whose tables are lists, and whose only statement adds a number.
+
+    Attributes:
+        shows: gives what it shows of the rows that there are.
+        refused: the numbers that it doesn't take.
+    """
+
+    name: str
+    shows: Callable[[list[int]], list[int]] = lambda rows: rows
+    operation: str = "WRITE"
+    refused: tuple[int, ...] = ()
+    property: str = "1"
+    type: str = "integer"
+    tables: dict[str, list[int]] = field(default_factory=dict)
+
+    def frame(self, text: str) -> Any:
+        word, _, rest = text.partition(" ")
+        folder = text.split("`")[1]
+        if word == "SELECT":
+            # An engine reads what lies in the folder: here, what its owner put there.
+            rows = json.loads((Path(folder) / "rows").read_text())
+            return Frame([(row,) for row in self.shows(rows)], self.type)
+        number = int(rest.split()[0])
+        if number in self.refused:
+            raise ValueError(f"{number} is refused")
+        rows = self.tables.setdefault(folder, [])
+        log = Path(folder) / "_delta_log"
+        log.mkdir(parents=True, exist_ok=True)
+        metadata = {
+            "schemaString": json.dumps(
+                {"fields": [{"name": "n", "type": "integer", "nullable": True, "metadata": {}}]}
+            ),
+            "partitionColumns": [],
+            "configuration": {"p": self.property},
+        }
+        rows.append(number)
+        metrics = {"numOutputRows": "1", "numOutputBytes": str(len(self.name))}
+        actions: list[Any] = [
+            {"commitInfo": {"operation": self.operation, "operationMetrics": metrics}},
+            {"metaData": metadata},
+        ]
+        lines = "\n".join(map(json.dumps, actions))
+        (log / f"{len(rows) - 1:020}.json").write_text(lines)
+        (Path(folder) / "rows").write_text(json.dumps(rows))
+        return Frame([])
+
+    def call(self, step: Step, text: str, folder: str) -> None:
+        raise AssertionError(step)
+
+
+STEPS = [Step(number, "insert", f"ADD {number} {{t}}") for number in range(8)]
+
+
+def differences(tmp_path: Path, ours: Fake, steps: Sequence[Step] = STEPS) -> list[Difference]:
+    ours.tables.clear()
+    machine = Machine(None, Fake("delta"), ours, tmp_path)  # type: ignore[arg-type]
+    return machine.again(steps).differences
+
+
+def test_equal_engines_differ_in_nothing(tmp_path: Path) -> None:
+    assert differences(tmp_path, Fake("txlake")) == []
+
+
+@pytest.mark.parametrize(
+    ("ours", "aspect"),
+    [
+        (Fake("txlake", lambda rows: rows[:-1] if 5 in rows else rows), "rows"),
+        (Fake("txlake", lambda rows: [*rows, 5] if 5 in rows else rows), "rows"),
+        (Fake("txlake", refused=(5,)), "outcome"),
+        (Fake("txlake", operation="MERGE"), "history"),
+        (Fake("txlake", property="2"), "definition"),
+        (Fake("txlake", type="long"), "schema"),
+    ],
+    ids=["a row lost", "a row doubled", "refused", "history", "property", "schema"],
+)
+def test_a_fault_is_found_and_made_small(tmp_path: Path, ours: Fake, aspect: str) -> None:
+    first = differences(tmp_path, ours)[0]
+    assert first.aspect == aspect
+    steps, found = shrunk(STEPS, first, lambda fewer: differences(tmp_path, ours, fewer))
+    assert found.aspect == aspect
+    if first.step.number == 5:
+        assert [step.number for step in steps] == [0, 5]
+
+
+def test_a_table_that_the_other_engine_reads_otherwise_is_found(tmp_path: Path) -> None:
+    ours = Fake("txlake")
+    blind = Fake("delta", lambda rows: rows)
+    machine = Machine(None, blind, ours, tmp_path)  # type: ignore[arg-type]
+    place = f"{tmp_path}/run1/txlake/t"
+    original = blind.frame
+
+    def frame(text: str) -> Any:
+        found = original(text)
+        return Frame(found.rows[1:]) if place in text and text.startswith("SELECT") else found
+
+    blind.frame = frame  # type: ignore[method-assign]
+    (first, *_) = machine.again(STEPS[:1]).differences
+    assert first.aspect == "other's rows"
+
+
+def test_rows_are_equal_to_the_bit_and_in_any_order() -> None:
+    def text(*values: Any) -> Any:
+        return row_texts([(value,) for value in values])
+
+    assert rows_differ(text(1, 2, 2), text(2, 1, 2)) is None
+    assert rows_differ(text(float("nan")), text(float("-nan"))) is None
+    assert rows_differ(text({"a": 1, "b": 2}), text({"b": 2, "a": 1})) is None
+    for one, other in (
+        (text(1, 2, 2), text(1, 2)),
+        (text(0.0), text(-0.0)),
+        (text(None), text("")),
+        (text(None), text("None")),
+        (text(1), text(True)),
+        (text("a"), text("a ")),
+        (text(b"a"), text("a")),
+        (text([1, None]), text([1])),
+    ):
+        assert rows_differ(one, other) is not None
+
+
+def test_equal_seeds_draw_equal_programs() -> None:
+    assert [Program(seed).first() for seed in range(9)] == [
+        Program(seed).first() for seed in range(9)
+    ]
+    assert len({Program(seed).first().text for seed in range(9)}) == 9
+
+
+def test_a_version_is_the_one_after_the_step_or_before_it() -> None:
+    text = "SELECT * FROM {t} VERSION AS OF {v4}"
+    places = {"t": "/d/t"}
+    assert filled(text, places, {0: 0, 2: 1, 4: 3}).endswith("`/d/t` VERSION AS OF 3")
+    assert filled(text, places, {0: 0, 2: 1, 5: 4}).endswith("AS OF 1")

@@ -36,7 +36,6 @@ from txlake.transaction.change import Change
 
 _File: TypeAlias = tuple[str, StoredObject]
 _APP_PREFIX = "copy-into:"
-_BY_ORDER_OR_NAME = "PARQUET"
 _GLOB = frozenset("*?[")
 _PATTERN_SIGN = re.compile(r"[{}\[\]*?\\]")
 
@@ -49,7 +48,7 @@ def copy_into(context: Context, statement: CopyInto) -> Mapping[str, int]:
         return {"num_affected_rows": 0, "num_inserted_rows": 0, "num_skipped_corrupt_files": 0}
     frame, work = _read(context, handle, statement, new)
     with _their_rows(statement, new):
-        change = inserts.append(work, frame, _placement(statement, frame, work))
+        change = inserts.append(work, frame, _placement(_ordered(statement, frame, work)))
     context.transaction.stage(handle, _with_files(context, change, new))
     return {**change.affected, "num_skipped_corrupt_files": 0}
 
@@ -83,7 +82,7 @@ def validate(context: Context, statement: CopyInto) -> DataFrame:
     table = context.transaction.open(handle)
     before = table.savepoint()
     frame, work = _read(context, handle, statement, new)
-    placement, snapshot = _placement(statement, frame, work), work.snapshot
+    placement, snapshot = _placement(_ordered(statement, frame, work)), work.snapshot
     if placement.by_name:
         frame = rows.by_name(frame, snapshot)
     else:
@@ -101,13 +100,18 @@ def validate(context: Context, statement: CopyInto) -> DataFrame:
     return frame
 
 
-def _placement(statement: CopyInto, frame: DataFrame, work: Work) -> Placement:
+def _placement(statement: CopyInto) -> Placement:
     by_name = statement.columns is None and not statement.by_position
-    if statement.fields is not None and statement.file_format == _BY_ORDER_OR_NAME:
-        # Fabric goes by the order alone; the table's own names in another order mean themselves.
-        names = {name.lower() for name in frame.columns}
-        by_name = by_name and names == {name.lower() for name in work.snapshot.schema.names}
     return Placement(by_name=by_name, columns=statement.columns)
+
+
+def _ordered(statement: CopyInto, frame: DataFrame, work: Work) -> CopyInto:
+    """By position where Fabric's form reads Parquet, unless the names there are the table's."""
+    if statement.fields is None or statement.file_format != "PARQUET":
+        return statement
+    names = {name.lower() for name in frame.columns}
+    own = {name.lower() for name in work.snapshot.schema.names}
+    return replace(statement, by_position=statement.columns is not None or names != own)
 
 
 def _read(

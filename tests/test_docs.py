@@ -103,6 +103,9 @@ def test_the_page_of_sql_runs_as_written(spark: SparkSession, tmp_path: Path) ->
     (tmp_path / "incoming" / "a.json").write_text(
         '{"at": "2026-01-01 10:00", "what": "opened", "who": "me"}\n'
     )
+    (tmp_path / "deliveries").mkdir()
+    for name in ("deliveries/a.csv", "returns.csv"):
+        (tmp_path / name).write_text("item;pieces\nplum;3\n")
     sales = spark.range(4).selectExpr("id", "CAST(2024 + id % 2 AS INT) AS year")
     sales.write.partitionBy("year").parquet(str(tmp_path / "old_sales"))
     with txlake.connect(str(tmp_path / "warehouse"), spark=spark) as lake:

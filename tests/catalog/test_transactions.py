@@ -51,9 +51,10 @@ def test_one_is_killed_and_the_other_is_not(user: User) -> None:
     first, second = user.begin(), user.begin()
     transactions = user.catalog.transactions
     transactions.kill(first)
-    with pytest.raises(Unavailable, match=f"{first} was killed"):
-        transactions.require_open(first)
-    transactions.require_open(second)
+    for require in (transactions.require_open, transactions.require_unkilled):
+        with pytest.raises(Unavailable, match=f"{first} was killed"):
+            require(first)
+        require(second)
     assert living(user.catalog.transactions) == {second}
 
 

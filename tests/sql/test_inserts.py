@@ -371,3 +371,50 @@ def test_a_text_that_says_default_is_no_default() -> None:
     statement = one("INSERT INTO t VALUES (1 + 1, 'DEFAULT')")
     assert isinstance(statement, Insert)
     assert isinstance(statement.source, Query)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "problem"),
+    [
+        ("WITH (FILE_TYPE = 'ORC')", "1:41", "FILE_TYPE is 'CSV', 'PARQUET' or 'JSONL'"),
+        ("WITH (MAXERRORS = 5)", "1:41", "the first row that doesn't fit ends the statement"),
+        ("WITH (FIRSTROW = 3)", "1:40", "FIRSTROW is 1, or 2"),
+        ("WITH (FILE_TYPE='PARQUET', FIRSTROW=2)", "1:59", "FIRSTROW goes with FILE_TYPE = 'CSV'"),
+        ("WITH (FIELDQUOTE = 'ab')", "1:42", "FIELDQUOTE is one character"),
+        ("WITH (FIELDTERMINATOR = '')", "1:47", "a separator is one or more characters"),
+        ("WITH (ROWTERMINATOR = '0xZZ')", "1:45", "no ASCII text in hexadecimal"),
+        ("WITH (ROWTERMINATOR = 'ab')", "1:45", "or one other character"),
+        ("WITH (ENCODING = 'LATIN1')", "1:40", "ENCODING is 'UTF8' or 'UTF16'"),
+        ("WITH (FIRSTROW = 1, FIRSTROW = 1)", "1:43", "FIRSTROW is given twice"),
+        ("WITH (DATEFORMAT = 'mdy')", "1:29", "as Spark's CAST reads them"),
+        ("WITH (COMPRESSION = 'GZIP')", "1:29", "a file's ending says"),
+        ("WITH (NOTHING = 1)", "1:29", "NOTHING is no option of COPY INTO"),
+        ("WITH ()", "1:29", "an option, such as FILE_TYPE"),
+        (", '/q' FILEFORMAT = CSV", "1:30", "several places"),
+    ],
+)
+def test_what_fabrics_copy_into_cannot_follow(text: str, place: str, problem: str) -> None:
+    refused(f"COPY INTO t FROM '/p' {text}", place, problem)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "problem"),
+    [
+        ("(a 1, b)", "1:13", "either every column has the number of its field"),
+        ("(a 0)", "1:16", "the fields of a file count from 1"),
+        ("(a DEFAULT 1 1)", "1:16", "COPY INTO has no defaults"),
+    ],
+)
+def test_numbers_of_fields(text: str, place: str, problem: str) -> None:
+    refused(f"COPY INTO t {text} FROM '/p' WITH (FILE_TYPE = 'CSV')", place, problem)
+
+
+def test_what_fabrics_copy_into_says() -> None:
+    found = one("COPY INTO t (a 2, b 1) FROM '/p', '/q' WITH (FIRSTROW = 2, FIELDQUOTE = '0x27')")
+    assert isinstance(found, CopyInto)
+    assert (found.location, found.also) == ("/p", ("/q",))
+    assert (found.columns, found.fields, found.by_position) == (("a", "b"), (2, 1), True)
+    assert found.copy_options == (("force", "true"),)
+    options = dict(found.format_options)
+    assert (options["header"], options["quote"], options["sep"]) == ("true", "'", ",")
+    assert "lineSep" not in options

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TypeAlias
 from urllib.parse import unquote
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from txlake.errors import InvalidRequest
+from txlake.errors import CorruptTable, InvalidRequest
 from txlake.ports import StoredObject
 from txlake.protocol.actions import Txn
 from txlake.session.context import Context
@@ -45,9 +47,27 @@ def copy_into(context: Context, statement: CopyInto) -> Mapping[str, int]:
     if not new:
         return {"num_affected_rows": 0, "num_inserted_rows": 0, "num_skipped_corrupt_files": 0}
     frame, work = _read(context, handle, statement, new)
-    change = inserts.append(work, frame, _placement(statement))
+    with _their_rows(statement, new):
+        change = inserts.append(work, frame, _placement(_ordered(statement, frame, work)))
     context.transaction.stage(handle, _with_files(context, change, new))
     return {**change.affected, "num_skipped_corrupt_files": 0}
+
+
+@contextmanager
+def _their_rows(statement: CopyInto, new: Sequence[_File]) -> Iterator[None]:
+    """A row that can't be read is the copied file's fault, not the table's."""
+    try:
+        yield
+    except CorruptTable as error:
+        said = str(error)
+        for url, _ in new:
+            if url in said or unquote(url) in said:
+                _, _, reason = said.partition("can't be read: ")
+                raise InvalidRequest(
+                    f"COPY INTO {statement.table}: a row of {url} doesn't fit: {reason or said}; "
+                    "nothing was copied"
+                ) from error
+        raise
 
 
 def validate(context: Context, statement: CopyInto) -> DataFrame:
@@ -62,7 +82,7 @@ def validate(context: Context, statement: CopyInto) -> DataFrame:
     table = context.transaction.open(handle)
     before = table.savepoint()
     frame, work = _read(context, handle, statement, new)
-    placement, snapshot = _placement(statement), work.snapshot
+    placement, snapshot = _placement(_ordered(statement, frame, work)), work.snapshot
     if placement.by_name:
         frame = rows.by_name(frame, snapshot)
     else:
@@ -83,6 +103,15 @@ def validate(context: Context, statement: CopyInto) -> DataFrame:
 def _placement(statement: CopyInto) -> Placement:
     by_name = statement.columns is None and not statement.by_position
     return Placement(by_name=by_name, columns=statement.columns)
+
+
+def _ordered(statement: CopyInto, frame: DataFrame, work: Work) -> CopyInto:
+    """By position where Fabric's form reads Parquet, unless the names there are the table's."""
+    if statement.fields is None or statement.file_format != "PARQUET":
+        return statement
+    names = {name.lower() for name in frame.columns}
+    own = {name.lower() for name in work.snapshot.schema.names}
+    return replace(statement, by_position=statement.columns is not None or names != own)
 
 
 def _read(
@@ -127,7 +156,16 @@ def _with_files(context: Context, change: Change, new: Sequence[_File]) -> Chang
 
 
 def _files(context: Context, statement: CopyInto) -> list[_File]:
-    """The files that the statement names, by URL."""
+    """The files that the statement names, by URL, each once."""
+    found: dict[str, _File] = {}
+    for place in (statement.location, *statement.also):
+        found.update(
+            (one[0], one) for one in _files_at(context, replace(statement, location=place))
+        )
+    return list(found.values())
+
+
+def _files_at(context: Context, statement: CopyInto) -> list[_File]:
     folder, pattern = statement.location, statement.pattern
     head, _, tail = folder.rstrip("/").rpartition("/")
     if _GLOB & set(tail):
@@ -166,9 +204,35 @@ def _rows(context: Context, statement: CopyInto, urls: list[str]) -> DataFrame:
     reader = context.spark.read.format(statement.file_format.lower())
     reader = reader.options(**dict(statement.format_options))
     frame = reader.load([_spark_path(url) for url in urls])
+    if statement.fields is not None:
+        return _fields(statement, frame)
     if statement.select is None or statement.location_span is None:
         return frame
     view = context.view_of(frame)
     start, end = statement.location_span
     text = statement.select.text
     return context.spark.sql(f"{text[:start]}{quote(view)}{text[end:]}")
+
+
+def _fields(statement: CopyInto, frame: DataFrame) -> DataFrame:
+    """The fields of files that Fabric's form asks for, in the order of the statement's columns."""
+    if statement.file_format == "CSV":
+        frame = frame.toDF(*(f"field_{number}" for number in range(1, len(frame.columns) + 1)))
+    if statement.fields:
+        width = len(frame.columns)
+        if max(statement.fields) > width:
+            raise InvalidRequest(
+                f"COPY INTO {statement.table}: field {max(statement.fields)} is asked for, and the "
+                f"files have {width} fields"
+            )
+        return frame.select(*(quote(frame.columns[number - 1]) for number in statement.fields))
+    if statement.file_format == "JSON" and statement.columns is not None:
+        known = {name.lower() for name in frame.columns}
+        missing = [name for name in statement.columns if name.lower() not in known]
+        if missing:
+            raise InvalidRequest(
+                f"COPY INTO {statement.table}: the files have no property {missing[0]!r}; there "
+                f"are {', '.join(frame.columns)}"
+            )
+        return frame.select(*(quote(name) for name in statement.columns))
+    return frame

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
+from txlake.sql import fabric_copy
 from txlake.sql.clauses import (
     QUERY_WORDS,
     alias,
@@ -130,17 +132,27 @@ def _condition_before_query(cursor: Cursor, scope: Scope) -> SqlText:
 
 
 def copy_into(cursor: Cursor) -> CopyInto:
-    """COPY INTO t [(columns) | BY POSITION] FROM source FILEFORMAT = format [options]"""
+    """COPY INTO t [(columns) | BY POSITION] FROM source FILEFORMAT = format [options]
+
+    Or, as Fabric writes it, COPY INTO t [(column [field], ...)] FROM place, ... WITH (options).
+    """
     cursor.expect("COPY", "INTO")
     table = cursor.table()
     by_position = cursor.accept("BY", "POSITION")
-    columns = _columns(cursor) if not by_position and cursor.at("(") else None
+    statement = CopyInto(table=table, location="", file_format="", by_position=by_position)
+    if not by_position and cursor.at("("):
+        statement = _copy_columns(cursor, statement)
     cursor.expect("FROM")
-    statement = CopyInto(
-        table=table, location="", file_format="", columns=columns, by_position=by_position
-    )
     if cursor.token.kind is Kind.STRING:
-        statement = replace(statement, location=cursor.string())
+        location, *also = cursor.listed(cursor.string)
+        statement = replace(statement, location=location, also=tuple(also))
+        if not by_position and cursor.accept("WITH"):
+            return fabric_copy.copy_options(cursor, statement)
+        if also or statement.fields:
+            cursor.refuse(
+                "several places, and numbers of fields, go with WITH (FILE_TYPE = ...), as in "
+                "Fabric; FILES = (...) names several files of one place"
+            )
     else:
         statement = _copy_select(cursor, statement)
     cursor.expect("FILEFORMAT", "=")
@@ -217,11 +229,32 @@ def _copy_select(cursor: Cursor, statement: CopyInto) -> CopyInto:
     )
 
 
+def _copy_columns(cursor: Cursor, statement: CopyInto) -> CopyInto:
+    """`(column [field number], ...)`: all of the columns have a number, or none."""
+    fields: list[int] = []
+    start = cursor.token
+
+    def number() -> None:
+        if cursor.at("DEFAULT"):
+            cursor.refuse("COPY INTO has no defaults; the column's own, by ALTER COLUMN, counts")
+        place = cursor.token
+        if place.kind is Kind.NUMBER:
+            fields.append(cursor.integer())
+            if fields[-1] < 1:
+                cursor.refuse("the fields of a file count from 1", place)
+
+    columns = _columns(cursor, number)
+    if fields and len(fields) < len(columns):
+        cursor.refuse("either every column has the number of its field, or none has", start)
+    return replace(statement, columns=columns, fields=tuple(fields) if fields else None)
+
+
 def _string(cursor: Cursor, token: Token) -> str:
     return Cursor(cursor.source, (token, replace(token, kind=Kind.END))).string()
 
 
-def _columns(cursor: Cursor) -> tuple[str, ...]:
+def _columns(cursor: Cursor, then: Callable[[], None] = lambda: None) -> tuple[str, ...]:
+    """Names of columns; `then` takes what follows each."""
     seen: set[str] = set()
 
     def column() -> str:
@@ -232,6 +265,7 @@ def _columns(cursor: Cursor) -> tuple[str, ...]:
         if path[0].lower() in seen:
             cursor.refuse(f"column {path[0]} is named twice", start)
         seen.add(path[0].lower())
+        then()
         return path[0]
 
     return cursor.enclosed(column)

@@ -180,6 +180,9 @@ class CopyInto:
         files: names below `location`; empty for all.
         pattern: a glob below `location`.
         validate_rows: VALIDATE: how many rows to show instead of copying, -1 for all.
+        also: further places that are read, in Fabric's form.
+        fields: in Fabric's form the numbers of the files' fields, from 1, that go to `columns`;
+            none for all in their order. None in Databricks' form.
     """
 
     table: Table
@@ -192,6 +195,8 @@ class CopyInto:
     files: tuple[str, ...] = ()
     pattern: str | None = None
     validate_rows: int | None = None
+    also: tuple[str, ...] = ()
+    fields: tuple[int, ...] | None = None
     format_options: tuple[tuple[str, str], ...] = ()
     copy_options: tuple[tuple[str, str], ...] = ()
 

@@ -10,7 +10,7 @@ from tests.transaction.committing import append, begin, info_at
 from tests.transaction.lake_of import LakeOf
 from tests.transaction.log_of import PROTOCOL, START, LogOf, add, metadata, remove
 from txlake.conflict.levels import Level
-from txlake.errors import ConcurrentDeleteReadException, CorruptTable
+from txlake.errors import ConcurrentDeleteDeleteException, CorruptTable
 from txlake.protocol.actions import Action, CommitInfo, Protocol, encode_actions
 from txlake.protocol.file_names import commit_path
 from txlake.transaction import following
@@ -192,7 +192,7 @@ def test_a_conflict_does_not_hide_it() -> None:
     transaction = begin(whole)
     transaction.stage([remove("a")], operation="DELETE")
     whole.commit(1, info(FAR + 1), remove("a"))
-    with pytest.raises(ConcurrentDeleteReadException):
+    with pytest.raises(ConcurrentDeleteDeleteException):
         transaction.commit()
 
 

@@ -18,7 +18,7 @@ from txlake.conflict.footprint import ReadKind
 from txlake.conflict.levels import Level
 from txlake.errors import (
     ConcurrentAppendException,
-    ConcurrentDeleteReadException,
+    ConcurrentDeleteDeleteException,
     Conflict,
     InvalidRequest,
     MetadataChangedException,
@@ -181,7 +181,7 @@ def test_a_conflict_on_one_table_commits_none() -> None:
         remove_from(tx, "b", "shared")
     first.commit()
     heads = {name: lake.ledger.tables[name].head for name in BOTH}
-    with pytest.raises(ConcurrentDeleteReadException) as caught:
+    with pytest.raises(ConcurrentDeleteDeleteException) as caught:
         second.commit()
     assert caught.value.evidence is not None
     assert caught.value.evidence.table == "b"
@@ -419,7 +419,7 @@ def test_of_several_conflicts_the_first_tables_is_told(order: tuple[str, str]) -
         for name in order:
             remove_from(tx, name, "shared")
     first.commit()
-    with pytest.raises(ConcurrentDeleteReadException, match=r"^a: "):
+    with pytest.raises(ConcurrentDeleteDeleteException, match=r"^a: "):
         second.commit()
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as T
 
@@ -77,12 +76,13 @@ class SessionGround:
 
     def restore(self, name: str, before: object) -> None:
         """Takes a variable away; what it was before is there again."""
-        self._spark.sql(f"DROP TEMPORARY VARIABLE IF EXISTS {quote(name)}")
-        if isinstance(before, tuple):
-            schema, row = before
-            kind = schema[0].dataType.simpleString()
-            self._spark.sql(f"DECLARE VARIABLE {quote(name)} {kind}")
-            self._give([name], self._spark.createDataFrame([row], schema))
+        with spark_errors():
+            self._spark.sql(f"DROP TEMPORARY VARIABLE IF EXISTS {quote(name)}")
+            if isinstance(before, tuple):
+                schema, row = before
+                kind = schema[0].dataType.simpleString()
+                self._spark.sql(f"DECLARE VARIABLE {quote(name)} {kind}")
+                self._give([name], self._spark.createDataFrame([row], schema))
 
     def assign(self, names: Sequence[str], query: SqlText) -> None:
         """Gives variables the values of a query's one row; nulls where it has none."""
@@ -126,9 +126,10 @@ class SessionGround:
 
     def _before(self, name: str) -> _Before:
         try:
-            frame = self._spark.sql(f"SELECT session.{quote(name)} AS value")
-            [row] = frame.collect()
-        except AnalysisException:
+            with spark_errors():
+                frame = self._spark.sql(f"SELECT session.{quote(name)} AS value")
+                [row] = frame.collect()
+        except InvalidRequest:
             return None
         return frame.schema, row
 

@@ -170,7 +170,7 @@ def test_row_tracking_names_its_columns() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"columns": ()}, "needs columns"),
+        ({"columns": (), "partition_by": ("a",)}, "partition column a isn't a column"),
         ({"columns": specs("a int, A int")}, "twice"),
         ({"columns": specs("a nonsense")}, "no data type"),
         ({"columns": specs("a array<struct<x: int NOT NULL>>")}, "can't be NOT NULL"),

@@ -24,8 +24,10 @@ FK = KeyConstraint(columns=("b",), parent=name("d.p"))
             (KeyConstraint(name="k", columns=("a",), rely=True),),
         ),
         (
-            "a INT, b INT CONSTRAINT f FOREIGN KEY REFERENCES p (x) MATCH FULL "  # noqa: ISC004
-            "ON UPDATE NO ACTION ON DELETE NO ACTION NORELY",
+            (
+                "a INT, b INT CONSTRAINT f FOREIGN KEY REFERENCES p (x) MATCH FULL "
+                "ON UPDATE NO ACTION ON DELETE NO ACTION NORELY"
+            ),
             (KeyConstraint(name="f", columns=("b",), parent=name("p"), parent_columns=("x",)),),
         ),
         (

@@ -17,7 +17,8 @@ from txlake.errors import Conflict, InvalidRequest
 from txlake.ports import System
 from txlake.settings import RetrySettings
 from txlake.sql import Piece
-from txlake.statements import Atomic, CreateTemporaryView, SparkCommand, Statement
+from txlake.statements import Atomic, CreateTemporaryView, ExecuteImmediate, SparkCommand
+from txlake.statements.scripting import DeclareVariable, SetVariables, steps_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +126,27 @@ class Runner:
         self.system.wait_ms(wait_ms * (0.5 + self.system.random() / 2))
 
 
-def _changes_spark(statement: Statement) -> bool:
+def _changes_spark(statement: object) -> bool:
     match statement:
         case SparkCommand(command):
             return not command.text.lstrip().upper().startswith("EXPLAIN")
         case CreateTemporaryView():
             return True
-        case Atomic(statements):
-            return any(map(_changes_spark, statements))
+        case Atomic():
+            steps = list(steps_of((*statement.statements, *statement.handlers)))
+            own = {
+                name.lower()
+                for step in steps
+                if isinstance(step, DeclareVariable)
+                for name in step.names
+            }
+            return any(
+                any(name.lower() not in own for name in step.names)
+                if isinstance(step, SetVariables)
+                else _changes_spark(step)
+                for step in steps
+            )
+        case ExecuteImmediate():
+            return True  # whatever its text says
         case _:
             return False

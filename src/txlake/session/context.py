@@ -32,6 +32,7 @@ from txlake.session.views import CatalogEntries, rows_of
 from txlake.spark.marks import Shown, marked
 from txlake.spark.translation import missing_table
 from txlake.spark.work import Work, plain_column
+from txlake.sql import hidden
 from txlake.statements import (
     DescribeHistory,
     Expression,
@@ -225,10 +226,13 @@ class Context:
         travel: TimeTravel | None = None,
         predicate: Predicate | None = None,
         text: str | None = None,
+        *,
+        file_metadata: bool = False,
     ) -> DataFrame:
         """The table's rows as a DataFrame; notes that the transaction read them.
 
         Only files that the predicate may match are read; the rows are not filtered by it.
+        With `file_metadata` they have the column `_metadata`.
         """
         snapshot = self.snapshot(handle, travel)
         if travel is None:
@@ -237,7 +241,8 @@ class Context:
                 table.read(predicate, text)
             else:
                 table.plain_read(predicate, text)
-        frame = self.work_on(handle, snapshot).scan(snapshot.select(predicate))
+        work, files = self.work_on(handle, snapshot), snapshot.select(predicate)
+        frame = work.scan_telling_files(files) if file_metadata else work.scan(files)
         return frame if travel else marked(frame, self._shown(handle, predicate, text))
 
     def _shown(self, handle: Handle, predicate: Predicate | None, text: str | None) -> Shown:
@@ -268,6 +273,10 @@ class Context:
 
         Other names stay as they are, and are Spark's.
         """
+        names_files = hidden.names_files(sql.text)
+        if names_files:
+            places = [one.start for one in sql.references if self._hides_files(one)]
+            sql = hidden.hiding(sql, places)
         frames: dict[str, DataFrame] = {}
         tokens: dict[str, str] = {}
         condition = condition_of(sql)
@@ -276,7 +285,7 @@ class Context:
             mark += "\u2987"
 
         def replaced(reference: Reference) -> str | None:
-            frame = self._referenced(reference, condition)
+            frame = self._referenced(reference, condition, names_files=names_files)
             if frame is None:
                 return None
             name = f"t{len(frames)}"
@@ -308,7 +317,11 @@ class Context:
             self.spark.conf.set(_VIEWS_KEEP_PLANS, before or "false")
 
     def _referenced(
-        self, reference: Reference, condition: tuple[str, tuple[str, ...]] | None = None
+        self,
+        reference: Reference,
+        condition: tuple[str, tuple[str, ...]] | None = None,
+        *,
+        names_files: bool = False,
     ) -> DataFrame | None:
         if reference.shown is not None:
             rows = self.described(reference.shown)
@@ -323,7 +336,8 @@ class Context:
                 schema = self.snapshot(handle, reference.travel).schema
                 predicate = self.bound(schema, *condition)
             text = None if predicate is None or condition is None else condition[0]
-            return self.scan(handle, reference.travel, predicate, text)
+            shows = names_files and self._hides_files(reference)
+            return self.scan(handle, reference.travel, predicate, text, file_metadata=shows)
         raise InvalidRequest(
             f"{handle.store.url} is not a Delta table: it has no _delta_log with a commit"
         )
@@ -391,6 +405,13 @@ class Context:
                 "CREATE OR REPLACE VIEW"
             )
         return frame.toDF(*view.columns)
+
+    def _hides_files(self, reference: Reference) -> bool:
+        """Whether the column `_metadata` is the hidden one of a table of the lake."""
+        handle = None if reference.shown is not None else self.find(reference.table)
+        if handle is None or not self.exists(handle):
+            return False
+        return self.snapshot(handle, reference.travel).schema.find(hidden.COLUMN) is None
 
     def described(self, statement: Inspection) -> Rows:
         """What a table shows of itself."""

@@ -30,7 +30,8 @@ from txlake.spark.reading import spark_url
 from txlake.spark.types import delta_schema, quote, spark_schema
 from txlake.spark.work import Work
 from txlake.spark.writing import VIOLATION, VIOLATION_ROW
-from txlake.statements import CopyInto
+from txlake.sql import hidden
+from txlake.statements import CopyInto, Reference, TablePath
 from txlake.storage import join_url
 from txlake.transaction.change import Change
 
@@ -208,10 +209,14 @@ def _rows(context: Context, statement: CopyInto, urls: list[str]) -> DataFrame:
         return _fields(statement, frame)
     if statement.select is None or statement.location_span is None:
         return frame
-    view = context.view_of(frame)
     start, end = statement.location_span
-    text = statement.select.text
-    return context.spark.sql(f"{text[:start]}{quote(view)}{text[end:]}")
+    place = Reference(TablePath(statement.location), None, start, end)
+    query = replace(statement.select, references=(place,))
+    if hidden.names_files(query.text) and hidden.COLUMN not in frame.columns:
+        query = hidden.hiding(query, [start])
+        frame = frame.select("*", hidden.COLUMN)
+    view = quote(context.view_of(frame))
+    return context.spark.sql(query.rewritten(lambda _: view))
 
 
 def _fields(statement: CopyInto, frame: DataFrame) -> DataFrame:

@@ -230,8 +230,6 @@ def _schema(
             )
         assert query_schema is not None
         return _keyed(as_table_schema(query_schema), statement)
-    if not statement.columns:
-        raise InvalidRequest("a new table needs columns, or a query with AS SELECT")
     return _keyed(schema_of(statement.columns, environment), statement)
 
 

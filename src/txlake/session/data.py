@@ -138,7 +138,9 @@ def _matching(
     """REPLACE USING and REPLACE ON."""
     if statement.replace_on is None:
         columns = statement.replace_using
-        return replacing.replace_using(work, rows, placement, columns, context.view_of)
+        return replacing.replace_using(
+            work, rows, placement, columns, literal_of=sql_literal, view_of=context.view_of
+        )
     return replacing.replace_on(
         work,
         _as_frame(context, rows),

@@ -24,19 +24,23 @@ from txlake.session.context import Context
 from txlake.session.data import read
 from txlake.session.dispatch import Answer, changes_catalog, run
 from txlake.session.engine import Engine
+from txlake.session.immediate import statement_of
 from txlake.session.isolation import set_isolation, shown_isolation
 from txlake.session.killing import kill_session
 from txlake.session.locking import TableLock, leaves_existing, locks_of
 from txlake.session.progress import progress
 from txlake.session.results import nothing, rows_frame
+from txlake.session.scripting import Script
 from txlake.session.shown import count_shown
 from txlake.session.transaction import State, Transaction
+from txlake.session.variables import SessionGround
 from txlake.spark.translation import spark_errors
 from txlake.statements import (
     Atomic,
     Begin,
     Commit,
     CreateTemporaryView,
+    ExecuteImmediate,
     Expression,
     Kill,
     LockTable,
@@ -55,6 +59,7 @@ from txlake.statements import (
     UseDatabase,
 )
 from txlake.statements.control import ControlStatement
+from txlake.statements.scripting import Block
 
 
 class Session:
@@ -71,6 +76,7 @@ class Session:
         self._begun: WeakValueDictionary[str, Transaction] = WeakValueDictionary()
         self._is_lost = False
         self._is_closed = False
+        self._in_script = False
 
     @property
     def spark(self) -> SparkSession:
@@ -141,7 +147,7 @@ class Session:
                 return self._control(statement)
             except InvalidRequest as error:
                 if current is not None:
-                    current.fail(error)
+                    self._failed(current, error)
                 raise
         return self.execute_in(self._current, statement)
 
@@ -167,7 +173,7 @@ class Session:
             error = InvalidRequest(
                 f"{type(statement).__name__} can't run in a transaction; COMMIT or ROLLBACK first"
             )
-            transaction.fail(error)
+            self._failed(transaction, error)
             raise error
         with self._within(
             transaction,
@@ -225,7 +231,7 @@ class Session:
             own.fail(error)
             raise
         except BaseException as error:
-            own.fail(error)
+            self._failed(own, error)
             raise
         finally:
             context.close()
@@ -318,8 +324,10 @@ class Session:
                 return self._show_isolation(self._current)
             case Kill(session_id):
                 kill_session(self.engine.catalog, self.number(), session_id)
-            case Atomic(statements):
-                self._atomic(statements)
+            case Atomic():
+                self._atomic(statement)
+            case ExecuteImmediate():
+                return self._immediately(self._current, statement)
             case SetLockTimeout(timeout_ms):
                 self.lock_timeout_ms = timeout_ms
             case SetXactAbort():
@@ -349,6 +357,8 @@ class Session:
                     raise InvalidRequest(
                         f"transaction {transaction.id} is open; transactions don't nest"
                     )
+                case ExecuteImmediate():
+                    return self._immediately(transaction, statement)
                 case SetIsolation():
                     return self._set_isolation(transaction, statement)
                 case ShowIsolation():
@@ -358,7 +368,7 @@ class Session:
                 case _:
                     return self._control(statement)
         except InvalidRequest as error:
-            transaction.fail(error)
+            self._failed(transaction, error)
             raise
         return nothing(self.spark)
 
@@ -435,13 +445,34 @@ class Session:
         self._current = None
         transaction.rollback()
 
-    def _atomic(self, statements: tuple[Statement, ...]) -> None:
+    def _atomic(self, statement: Atomic) -> None:
         self._begin(None, False)
+        self._in_script = True
         try:
-            for statement in statements:
-                self.execute(statement)
+            ground = SessionGround(self, self._current)
+            Script(ground).run(Block(steps=statement.statements, handlers=statement.handlers))
             self._commit()
         except BaseException:
             if self._current is not None:
                 self._rollback()
             raise
+        finally:
+            self._in_script = False
+
+    def _immediately(
+        self, transaction: Transaction | None, statement: ExecuteImmediate
+    ) -> DataFrame:
+        ground = SessionGround(self, transaction)
+        found = statement_of(statement, ground)
+        if statement.into:
+            assert isinstance(found, Select)
+            ground.assign(statement.into, found.query)
+            return nothing(self.spark)
+        if transaction is self._current and not self._in_script:
+            return self.execute(found)
+        return self.execute_in(transaction, found)
+
+    def _failed(self, transaction: Transaction, error: BaseException) -> None:
+        """A statement failed, and with it its transaction; a script may have a handler."""
+        if not (self._in_script and isinstance(error, InvalidRequest)):
+            transaction.fail(error)

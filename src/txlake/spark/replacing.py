@@ -24,7 +24,6 @@ from txlake.spark.translation import translating
 from txlake.spark.types import quote
 from txlake.spark.work import Work
 from txlake.spark.writing import Written
-from txlake.sql import sql_literal
 from txlake.statements import Expression, NativeColumn, SqlText
 from txlake.transaction.change import Change
 
@@ -41,6 +40,8 @@ def replace_using(
     new: Rows,
     placement: Placement,
     columns: Sequence[str],
+    *,
+    literal_of: Callable[[object], str],
     view_of: Callable[[DataFrame], str],
 ) -> Change:
     """Replaces the rows whose values in the columns are those of a new row; null is no value.
@@ -57,7 +58,7 @@ def replace_using(
     condition: Expression | None = None
     if written.adds:
         frame = _frame(work, written)
-        condition = _of_few_keys(work, frame, names)
+        condition = _of_few_keys(work, frame, names, literal_of)
         if condition is None:
             view = quote(view_of(frame))
             equal = " AND ".join(
@@ -121,7 +122,9 @@ def _frame(work: Work, written: Written) -> DataFrame:
     return after.scan(files.filter(pc.is_in(files["path"], value_set=pa.array(paths, pa.string()))))
 
 
-def _of_few_keys(work: Work, frame: DataFrame, names: Sequence[str]) -> SqlText | None:
+def _of_few_keys(
+    work: Work, frame: DataFrame, names: Sequence[str], literal_of: Callable[[object], str]
+) -> SqlText | None:
     """The condition that names each key; None where they are many, or have no plain literals."""
     items = (work.snapshot.schema.find(name) for name in names)
     if not all(item is not None and isinstance(item.type, Primitive) for item in items):
@@ -132,7 +135,7 @@ def _of_few_keys(work: Work, frame: DataFrame, names: Sequence[str]) -> SqlText 
         return None
     each = (
         " AND ".join(
-            f"{quote(name)} = {sql_literal(value)}" for name, value in zip(names, key, strict=True)
+            f"{quote(name)} = {literal_of(value)}" for name, value in zip(names, key, strict=True)
         )
         for key in keys
     )

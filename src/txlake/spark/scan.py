@@ -61,6 +61,7 @@ class Scan:
         row_ids: add ROW_ID and ROW_VERSION, for tables with row tracking.
         deleted: deleted positions that stand for the files' own vectors, by ordinal.
         where: a bound predicate; rows of which it isn't true may be left out.
+        file_metadata: add `_metadata`, what Spark tells of the file that a row is in.
     """
 
     snapshot: Snapshot
@@ -73,6 +74,7 @@ class Scan:
     row_ids: bool = False
     deleted: Mapping[int, BitMap64] = field(default_factory=dict)
     where: Predicate | None = None
+    file_metadata: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,7 @@ class _Planned:
         return own
 
 
+FILE_METADATA = "_metadata"
 _WHOLE: WeakKeyDictionary[Snapshot, _Planned] = WeakKeyDictionary()
 
 
@@ -103,7 +106,7 @@ def scan_frame(spark: SparkSession, manifests: Manifests, scan: Scan) -> DataFra
     snapshot = scan.snapshot
     if snapshot.column_mapping_mode == "id":
         find_columns_by_id(spark)
-    whole = scan.files.num_rows == len(snapshot.files)
+    whole = scan.files.num_rows == len(snapshot.files) and not scan.file_metadata
     if not whole or scan.positions or scan.deleted or scan.where or is_connect(spark):
         return _planned(spark, manifests, scan)
     known = _WHOLE.get(snapshot)
@@ -129,6 +132,8 @@ def _planned(spark: SparkSession, manifests: Manifests, scan: Scan) -> DataFrame
         _branch(spark, manifests, scan, files, has_deleted=has_deleted, decode=decode)
         for (has_deleted, decode), files in sorted(branches.items())
     ]
+    if scan.file_metadata:  # a union doesn't tell it
+        frames = [frame.select("*", FILE_METADATA) for frame in frames]
     frame = frames[0]
     for other in frames[1:]:
         frame = frame.unionAll(other)

@@ -124,6 +124,19 @@ class Work:
             ),
         )
 
+    def scan_telling_files(self, files: pa.Table) -> DataFrame:
+        """The rows of these files with the column `_metadata`, what Spark tells of their files."""
+        scan = Scan(
+            snapshot=self.snapshot,
+            store=self.store,
+            reach=self.reach,
+            files=files,
+            settings=self.settings,
+            storage_options=self.storage_options,
+            file_metadata=True,
+        )
+        return scan_frame(self.spark, self.manifests, scan)
+
     @property
     def tracks_rows(self) -> bool:
         """Whether moved rows must keep their ids."""

@@ -97,6 +97,12 @@ def assigned_once(
     seen.add(key)
 
 
+def selected(value: SqlText) -> SqlText:
+    """The query of a value."""
+    start = "SELECT "
+    return SqlText(f"{start}{value.text}", tuple(one.moved(len(start)) for one in value.references))
+
+
 def rest_query(cursor: Cursor) -> SqlText:
     """Everything that is left, as a query."""
     if not (cursor.at_any(*QUERY_WORDS) or cursor.at("(")):

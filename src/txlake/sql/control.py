@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from txlake.sql.clauses import expression, selected
 from txlake.sql.cursor import Cursor
 from txlake.sql.spark import spark_command
 from txlake.sql.tokens import Kind
 from txlake.statements import (
     Begin,
     Commit,
+    ExecuteImmediate,
     Isolation,
     Kill,
     LockTable,
@@ -20,6 +22,8 @@ from txlake.statements import (
     SetIsolation,
     SetLockTimeout,
     SetXactAbort,
+    SparkCommand,
+    SqlText,
     Statement,
 )
 
@@ -165,6 +169,34 @@ def prepare(cursor: Cursor) -> NoReturn:
     cursor.refuse(_DISTRIBUTED, cursor.first)
 
 
+def execute_immediate(cursor: Cursor) -> ExecuteImmediate:
+    """EXECUTE IMMEDIATE text [INTO variables] [USING value [AS name], ...]"""
+    cursor.expect("EXECUTE")
+    if not cursor.accept("IMMEDIATE"):
+        cursor.fail("IMMEDIATE")
+    sql = _constant(cursor, ["INTO", "USING"], "the statement's text")
+    into: tuple[str, ...] = ()
+    if cursor.accept("INTO"):
+        into = cursor.listed(lambda: cursor.name("a variable"))
+    using: tuple[tuple[SqlText, str | None], ...] = ()
+    if cursor.accept("USING"):
+        using = cursor.listed(lambda: _value(cursor))
+    return ExecuteImmediate(sql=selected(sql), into=into, using=using)
+
+
+def _value(cursor: Cursor) -> tuple[SqlText, str | None]:
+    value = _constant(cursor, ["AS"], "a value")
+    return value, cursor.name("a name") if cursor.accept("AS") else None
+
+
+def _constant(cursor: Cursor, stops: list[str], what: str) -> SqlText:
+    start = cursor.token
+    value = expression(cursor, (), stops, comma=True, what=what)
+    if value.references:
+        cursor.refuse(f"{what} can't have a query", start)
+    return value
+
+
 def lock(cursor: Cursor) -> LockTable:
     """LOCK [TABLE] [ONLY] t [, ...] [IN mode MODE]"""
     cursor.expect("LOCK")
@@ -223,7 +255,21 @@ def set_statement(cursor: Cursor) -> Statement:
         on = cursor.expect_any("ON", "OFF") == "ON"
         cursor.expect_end()
         return SetXactAbort(on)
+    if cursor.at_any("VAR", "VARIABLE") and "=" in {one.text for one in cursor.remaining()}:
+        return _set_variable(cursor)
     return spark_command(cursor)
+
+
+def _set_variable(cursor: Cursor) -> Statement:
+    """SET VAR[IABLE] name = value, or (names) = (query): tables in it are the lake's"""
+    start = cursor.first.start
+    while not cursor.at("="):
+        cursor.advance()
+    cursor.advance()
+    shift = cursor.token.start - start
+    value = expression(cursor, (), what="a value")
+    text = cursor.source.text[start : start + shift] + value.text
+    return SparkCommand(SqlText(text, tuple(one.moved(shift) for one in value.references)))
 
 
 def _unnamed(cursor: Cursor) -> None:

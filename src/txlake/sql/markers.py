@@ -5,14 +5,19 @@ from __future__ import annotations
 import datetime
 import math
 import numbers
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 
 from txlake.errors import InvalidRequest
 from txlake.sql.brackets import backquoted
 from txlake.sql.tokens import Kind, SourceText, Token, tokenize, words
+from txlake.statements import SqlText
 
 Arguments = Mapping[str, object] | Sequence[object]
+
+
+_LITERAL = re.compile(r"\d+|'[^'\\]*'")
 
 
 def bind(text: str, arguments: Arguments | None) -> SourceText:
@@ -103,6 +108,8 @@ def sql_literal(value: object, name: str = "the value") -> str:
             return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
         case datetime.date():
             return f"DATE '{value.isoformat()}'"
+        case SqlText(text):  # of EXECUTE IMMEDIATE
+            return text if _LITERAL.fullmatch(text) else f"({text})"
         case list() | tuple():
             return f"array({', '.join(sql_literal(element, name) for element in value)})"
         case _:

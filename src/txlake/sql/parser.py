@@ -12,6 +12,7 @@ from txlake.sql import (
     creation,
     inserts,
     inspection,
+    scripting,
     spark,
     upkeep,
 )
@@ -21,8 +22,7 @@ from txlake.sql.cursor import Cursor
 from txlake.sql.markers import Arguments, bind
 from txlake.sql.rewriting import with_inside, with_names
 from txlake.sql.tokens import Kind, SourceText, Token, describe, tokenize
-from txlake.statements import Atomic, ExplainConflicts, Explained, Select, SparkCommand, Statement
-from txlake.statements.control import ControlStatement
+from txlake.statements import ExplainConflicts, Explained, Select, SparkCommand, Statement
 
 
 def parse(text: str, args: Arguments | None = None) -> tuple[Statement, ...]:
@@ -45,28 +45,29 @@ def placed_statements(source: SourceText) -> Iterator[tuple[Statement, int, int]
 
     Raises InvalidRequest as `parse`.
     """
-    parts = _split(tokenize(source))
+    tokens = tokenize(source)
     index = 0
-    while index < len(parts):
-        part = parts[index]
-        index += 1
-        if len(part) == 1:
-            continue
+    while tokens[index].kind is not Kind.END:
+        first = tokens[index]
+        end = _end(tokens, index)
         statement: Statement
-        if _opened(part):
-            statement, index = _atomic(source, parts, index - 1)
-        else:
-            statement = _statement(source, part)
-        yield statement, part[0].start, parts[index - 1][-1].end
+        if _upper(tokens, index) == "BEGIN" and _upper(tokens, index + 1) == "ATOMIC":
+            statement, index = scripting.atomic(source, tokens, index, _statement)
+            yield statement, first.start, tokens[index - 1].end
+        elif end > index:
+            place = tokens[end - 1].end
+            statement = _statement(source, (*tokens[index:end], Token(Kind.END, "", place, place)))
+            index = end
+            yield statement, first.start, place
+        if tokens[index].text == ";":
+            index += 1
 
 
-def _opened(tokens: tuple[Token, ...]) -> list[Token]:
-    """The BEGIN of each block that a statement's tokens begin with: BEGIN ATOMIC, once or more."""
-    begins = []
-    while _upper(tokens, 0) == "BEGIN" and _upper(tokens, 1) == "ATOMIC":
-        begins.append(tokens[0])
-        tokens = tokens[2:]
-    return begins
+def _end(tokens: tuple[Token, ...], index: int) -> int:
+    """The index of the next `;`, or of the end of the text."""
+    while tokens[index].text != ";" and tokens[index].kind is not Kind.END:
+        index += 1
+    return index
 
 
 def is_closed(text: str) -> bool:
@@ -75,61 +76,7 @@ def is_closed(text: str) -> bool:
         tokens = tokenize(SourceText(backquoted(text), text))
     except InvalidRequest:
         return False  # a string, a quoted name or a comment is open
-    blocks = 0
-    for part in _split(tokens):
-        opened = len(_opened(part))
-        blocks += opened
-        if blocks and not opened and _upper(part, 0) == "END":
-            blocks -= 1
-    return not blocks and len(tokens) > 1 and tokens[-2].text == ";"
-
-
-def _split(tokens: tuple[Token, ...]) -> list[tuple[Token, ...]]:
-    """The tokens of each statement, closed by an END of its own."""
-    parts: list[tuple[Token, ...]] = []
-    start = 0
-    for index, token in enumerate(tokens):
-        if token.text == ";" or token.kind is Kind.END:
-            place = tokens[index - 1].end if index > start else token.start
-            parts.append((*tokens[start:index], Token(Kind.END, "", place, place)))
-            start = index + 1
-    return parts
-
-
-def _atomic(source: SourceText, parts: list[tuple[Token, ...]], index: int) -> tuple[Atomic, int]:
-    """BEGIN ATOMIC statement; ... END, and the index after it.
-
-    A block inside it is part of the same transaction, as in Databricks: its statements are the
-    outer block's.
-    """
-    begins = _opened(parts[index])
-    inner = [parts[index][2 * len(begins) :]]
-    while begins:
-        index += 1
-        if index == len(parts):
-            raise source.error(
-                "this block is never closed: expected END after a ;", begins[-1].start
-            )
-        part = parts[index]
-        if _upper(part, 0) == "END":
-            Cursor(source, part[1:]).expect_end()
-            begins.pop()
-        else:
-            opened = _opened(part)
-            begins.extend(opened)
-            inner.append(part[2 * len(opened) :])
-    statements: list[Statement] = []
-    for part in inner:
-        if len(part) == 1:
-            continue
-        statement = _statement(source, part)
-        if isinstance(statement, ControlStatement):
-            raise source.error(
-                "a BEGIN ATOMIC block is one transaction: no transaction statements inside",
-                part[0].start,
-            )
-        statements.append(statement)
-    return Atomic(tuple(statements)), index + 1
+    return not scripting.block_depth(tokens) and len(tokens) > 1 and tokens[-2].text == ";"
 
 
 def _statement(source: SourceText, tokens: tuple[Token, ...]) -> Statement:
@@ -247,6 +194,7 @@ _RULES: Mapping[str, Callable[[Cursor], Statement]] = {
     "CLEAR": _spark,
     "RESET": _spark,
     "DECLARE": _spark,
+    "EXECUTE": control.execute_immediate,
 }
 
 

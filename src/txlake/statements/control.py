@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from txlake.statements.expressions import SqlText
 from txlake.statements.inspection import Isolation
 from txlake.statements.names import Table
 
 if TYPE_CHECKING:
-    from txlake.statements import Statement
+    from txlake.statements.scripting import Handler, Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,9 +100,29 @@ class LockTable:
 
 @dataclass(frozen=True, slots=True)
 class Atomic:
-    """BEGIN ATOMIC ... END: all of the statements or none; no transaction statements inside."""
+    """BEGIN ATOMIC ... END: all of the steps or none; no transaction statements inside.
 
-    statements: tuple[Statement, ...]
+    Attributes:
+        handlers: what is done when one of the steps fails.
+    """
+
+    statements: tuple[Step, ...]
+    handlers: tuple[Handler, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecuteImmediate:
+    """EXECUTE IMMEDIATE sql [INTO variables] [USING values].
+
+    Attributes:
+        sql: a query of one value: the text of the statement.
+        into: variables that get the columns of its one row.
+        using: values of its markers, with the names that `AS` gave them.
+    """
+
+    sql: SqlText
+    into: tuple[str, ...] = ()
+    using: tuple[tuple[SqlText, str | None], ...] = ()
 
 
 ControlStatement = (
@@ -118,4 +139,5 @@ ControlStatement = (
     | SetXactAbort
     | LockTable
     | Atomic
+    | ExecuteImmediate
 )

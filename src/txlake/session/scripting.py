@@ -1,0 +1,285 @@
+"""The steps of a BEGIN ATOMIC ... END: order, branches, loops, variables' scopes, handlers.
+
+Owns what comes next. What a statement or a query does, and where variables live, is its ground's
+business (`variables`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from txlake.errors import InvalidRequest
+from txlake.statements import SqlText, Statement
+from txlake.statements.scripting import (
+    Block,
+    Choice,
+    DeclareVariable,
+    ForEach,
+    Handler,
+    Jump,
+    Loop,
+    SetVariables,
+    Signal,
+)
+
+if TYPE_CHECKING:
+    from txlake.statements.scripting import Step
+
+
+class Ground(Protocol):
+    """Where a script runs."""
+
+    def run(self, statement: Statement) -> None:
+        """Carries out a statement."""
+
+    def truth(self, condition: SqlText) -> bool:
+        """Whether a condition is true; null is not."""
+
+    def text(self, query: SqlText) -> str:
+        """The text that a query of one value gives."""
+
+    def declare(self, name: str, data_type: str | None, default: SqlText | None) -> object:
+        """Makes a variable; what `restore` needs to have things as they were."""
+
+    def restore(self, name: str, before: object) -> None:
+        """Takes a variable away."""
+
+    def assign(self, names: Sequence[str], query: SqlText) -> None:
+        """Gives variables the values of a query's one row; nulls where it has none."""
+
+    def each(self, query: SqlText, variable: str | None) -> Iterator[None]:
+        """Comes once for each row of a query, its columns being variables meanwhile."""
+
+    def mark(self) -> Callable[[], None]:
+        """What undoes all that is done from here on."""
+
+
+class Signaled(InvalidRequest):
+    """What SIGNAL raises: `state` is its SQLSTATE."""
+
+    def __init__(self, message: str, state: str) -> None:
+        super().__init__(message)
+        self.state = state
+
+
+@dataclass(eq=False, slots=True)
+class _Scope:
+    """A block that runs, with what it does about failures."""
+
+    handlers: tuple[Handler, ...]
+
+
+class _Exit(Exception):
+    """An EXIT handler was found: the blocks up to its own end."""
+
+    def __init__(self, scope: _Scope, handler: Handler, error: InvalidRequest) -> None:
+        super().__init__()
+        self.scope = scope
+        self.handler = handler
+        self.error = error
+
+
+class _Jumped(Exception):
+    """LEAVE or ITERATE is on its way to its label."""
+
+    def __init__(self, jump: Jump) -> None:
+        super().__init__()
+        self.jump = jump
+
+
+class Script:
+    """Runs one block, once."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._scopes: list[_Scope] = []
+        self._handled: list[InvalidRequest] = []
+
+    def run(self, block: Block) -> None:
+        """Runs a block. What it raises no handler of its own took."""
+        scope = _Scope(block.handlers)
+        declared: list[tuple[str, object]] = []
+        depth = len(self._scopes)
+        self._scopes.append(scope)
+        try:
+            try:
+                self._steps(block.steps, declared)
+            except _Exit as exit_:
+                if exit_.scope is not scope:
+                    raise
+                del self._scopes[depth:]
+                self._act(exit_.handler, exit_.error)
+        except _Jumped as jumped:
+            if jumped.jump.kind == "ITERATE" or not _is_for(jumped, block.label):
+                raise
+        finally:
+            del self._scopes[depth:]
+            for name, before in reversed(declared):
+                self._ground.restore(name, before)
+
+    def _steps(
+        self, steps: Sequence[Step], declared: list[tuple[str, object]] | None = None
+    ) -> None:
+        for step in steps:
+            if isinstance(step, DeclareVariable):
+                assert declared is not None, "the parser has it at the head of a block"
+                self._guarded(lambda one=step: self._declare(one, declared))  # type: ignore[misc]
+            else:
+                self._step(step)
+
+    def _declare(self, step: DeclareVariable, declared: list[tuple[str, object]]) -> None:
+        for name in step.names:
+            before = self._ground.declare(name, step.data_type, step.default)
+            declared.append((name, before))
+
+    def _step(self, step: Step) -> None:
+        match step:
+            case Block():
+                self.run(step)
+            case Choice():
+                self._choose(step)
+            case Loop():
+                self._loop(step)
+            case ForEach():
+                for _ in self._rows(step):
+                    if not self._once(step.steps, step.label):
+                        break
+            case Jump():
+                raise _Jumped(step)
+            case SetVariables(names, value):
+                self._guarded(lambda: self._ground.assign(names, value))
+            case Signal():
+                self._guarded(lambda: self._signal(step))
+            case DeclareVariable():
+                raise AssertionError(step)
+            case _:
+                self._guarded(lambda: self._ground.run(step))
+
+    # Branches and loops
+
+    def _choose(self, step: Choice) -> None:
+        for branch in step.branches:
+            found = self._truth(branch.condition)
+            if found is None:
+                return
+            if found:
+                self._steps(branch.steps)
+                return
+        if step.otherwise is None:
+            self._guarded(_no_branch)
+            return
+        self._steps(step.otherwise)
+
+    def _loop(self, step: Loop) -> None:
+        while step.before is None or self._truth(step.before):
+            if not self._once(step.steps, step.label):
+                return
+            if step.until is not None and self._truth(step.until) is not False:
+                return
+
+    def _once(self, steps: Sequence[Step], label: str | None) -> bool:
+        """Runs a loop's steps; whether the loop goes on."""
+        try:
+            self._steps(steps)
+        except _Jumped as jumped:
+            if not _is_for(jumped, label):
+                raise
+            return jumped.jump.kind == "ITERATE"
+        return True
+
+    def _rows(self, step: ForEach) -> Iterator[None]:
+        rows = self._ground.each(step.query, step.variable)
+        try:
+            while self._guarded(lambda: next(rows)):
+                yield
+        except StopIteration:
+            return
+        finally:
+            close = getattr(rows, "close", None)
+            if close is not None:
+                close()
+
+    def _truth(self, condition: SqlText) -> bool | None:
+        """Whether a condition is true; None when it failed and a handler took that."""
+        found: list[bool] = []
+        self._guarded(lambda: found.append(self._ground.truth(condition)))
+        return found[0] if found else None
+
+    # Failures
+
+    def _signal(self, step: Signal) -> None:
+        if step.state is None:
+            if not self._handled:
+                raise InvalidRequest("RESIGNAL stands in a handler: there is no error here")
+            raise self._handled[-1]
+        said = step.condition or "the script raised this error"
+        if step.message is not None:
+            said = self._ground.text(step.message)
+        raise Signaled(f"[SQLSTATE {step.state}] {said}", step.state)
+
+    def _guarded(self, work: Callable[[], object]) -> bool:
+        """Does a part that can fail; False when a CONTINUE handler took its failure.
+
+        What it did before it failed is undone, so that a handler finds the lake as the part did.
+        """
+        undo = None
+        if any(scope.handlers for scope in self._scopes):
+            undo = self._ground.mark()
+        try:
+            work()
+        except InvalidRequest as error:
+            found = self._handler_of(error)
+            if undo is None or found is None:
+                raise
+            undo()
+            depth, handler = found
+            if handler.exits:
+                raise _Exit(self._scopes[depth], handler, error) from error
+            inner = self._scopes[depth:]
+            del self._scopes[depth:]
+            try:
+                self._act(handler, error)
+            finally:
+                self._scopes += inner
+            return False
+        return True
+
+    def _act(self, handler: Handler, error: InvalidRequest) -> None:
+        self._handled.append(error)
+        try:
+            self._steps(handler.steps)
+        finally:
+            self._handled.pop()
+
+    def _handler_of(self, error: InvalidRequest) -> tuple[int, Handler] | None:
+        """The innermost block's most specific handler, and the block's depth."""
+        names = _names_of(error)
+        for depth in range(len(self._scopes) - 1, -1, -1):
+            handlers = self._scopes[depth].handlers
+            for wanted in names:
+                for handler in handlers:
+                    if wanted in handler.states:
+                        return depth, handler
+        return None
+
+
+def _is_for(jumped: _Jumped, label: str | None) -> bool:
+    return label is not None and jumped.jump.label == label.lower()
+
+
+def _no_branch() -> None:
+    raise Signaled("[SQLSTATE 20000] no branch of this CASE is taken, and it has no ELSE", "20000")
+
+
+def _names_of(error: InvalidRequest) -> list[str]:
+    """By what handlers name an error, the most specific first."""
+    cause = error.__cause__
+    condition = getattr(cause, "getCondition", lambda: None)()
+    state = getattr(cause, "getSqlState", lambda: None)()
+    if isinstance(error, Signaled):
+        condition, state = None, error.state
+    names = [name for name in (condition, state) if isinstance(name, str)]
+    general = "NOT FOUND" if isinstance(state, str) and state.startswith("02") else "SQLEXCEPTION"
+    return [*names, general]

@@ -1,0 +1,151 @@
+"""Where a script runs: its statements in the session's transaction, its variables in Spark.
+
+A variable is a session variable of Spark's, so a column of its name comes first, as in Spark. One
+that there was before has its value again afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import types as T
+
+from txlake.errors import InvalidRequest
+from txlake.spark.translation import spark_errors
+from txlake.spark.types import quote
+from txlake.sql import selected
+from txlake.statements import Select, SqlText, Statement
+
+if TYPE_CHECKING:
+    from txlake.session.session import Session
+    from txlake.session.transaction import Transaction
+
+_MARK = "txlake script"
+_Before = tuple[T.StructType, Row] | None
+
+
+class SessionGround:
+    """A session's transaction, on which a script runs; None where each statement has its own."""
+
+    def __init__(self, session: Session, transaction: Transaction | None) -> None:
+        self._session = session
+        self._transaction = transaction
+        self._is_marked = False
+
+    @property
+    def _spark(self) -> SparkSession:
+        return self._session.spark
+
+    def run(self, statement: Statement) -> None:
+        """Carries out a statement."""
+        self._session.execute_in(self._transaction, statement)
+
+    def truth(self, condition: SqlText) -> bool:
+        """Whether a condition is true; null is not."""
+        value = self._value(selected(condition))
+        if value is not None and not isinstance(value, bool):
+            raise InvalidRequest(f"expected a condition, found {value!r} of {condition.text!r}")
+        return bool(value)
+
+    def text(self, query: SqlText) -> str:
+        """The text that a query of one value gives."""
+        value = self._value(query)
+        if not isinstance(value, str):
+            raise InvalidRequest(f"expected a text, found {value!r} of {query.text!r}")
+        return value
+
+    def declare(self, name: str, data_type: str | None, default: SqlText | None) -> _Before:
+        """Makes a variable; what it was before."""
+        before = self._before(name)
+        kind = data_type
+        if kind is None:
+            assert default is not None, "the parser wants one of the two"
+            kind = self._query(default).schema[0].dataType.simpleString()
+        with spark_errors():
+            self._spark.sql(f"DECLARE OR REPLACE VARIABLE {quote(name)} {kind}")
+            if default is not None:
+                try:
+                    self.assign([name], default)
+                except BaseException:
+                    self.restore(name, before)
+                    raise
+        return before
+
+    def restore(self, name: str, before: object) -> None:
+        """Takes a variable away; what it was before is there again."""
+        with spark_errors():
+            self._spark.sql(f"DROP TEMPORARY VARIABLE IF EXISTS {quote(name)}")
+            if isinstance(before, tuple):
+                schema, row = before
+                kind = schema[0].dataType.simpleString()
+                self._spark.sql(f"DECLARE VARIABLE {quote(name)} {kind}")
+                self._give([name], self._spark.createDataFrame([row], schema))
+
+    def assign(self, names: Sequence[str], query: SqlText) -> None:
+        """Gives variables the values of a query's one row; nulls where it has none."""
+        self._give(names, self._query(query))
+
+    def each(self, query: SqlText, variable: str | None) -> Iterator[None]:
+        """Comes once for each row of a query, its columns being variables meanwhile."""
+        frame = self._query(query)
+        columns = list(frame.columns)
+        if len({name.lower() for name in columns}) < len(columns):
+            raise InvalidRequest(f"the columns of FOR have names of their own, found {columns}")
+        kinds = [(item.name, item.dataType.simpleString()) for item in frame.schema]
+        with spark_errors():
+            rows = frame.collect()
+        if variable is not None:
+            fields = ", ".join(f"{quote(name)}: {kind}" for name, kind in kinds)
+            kinds.append((variable, f"STRUCT<{fields}>"))
+        declared: list[tuple[str, _Before]] = []
+        try:
+            for name, kind in kinds:
+                declared.append((name, self.declare(name, kind, None)))
+            for row in rows:
+                one = self._spark.createDataFrame([row], frame.schema)
+                self._give(columns, one)
+                if variable is not None:
+                    self._give([variable], one.selectExpr("struct(*)"))
+                yield
+        finally:
+            for name, before in reversed(declared):
+                self.restore(name, before)
+
+    def mark(self) -> Callable[[], None]:
+        """What undoes all that is done from here on."""
+        transaction = self._transaction
+        assert transaction is not None, "a script has a transaction"
+        if self._is_marked:
+            transaction.release(_MARK)
+        transaction.savepoint(_MARK)
+        self._is_marked = True
+        return partial(transaction.rollback_to, _MARK)
+
+    def _before(self, name: str) -> _Before:
+        try:
+            with spark_errors():
+                frame = self._spark.sql(f"SELECT session.{quote(name)} AS value")
+                [row] = frame.collect()
+        except InvalidRequest:
+            return None
+        return frame.schema, row
+
+    def _give(self, names: Sequence[str], frame: DataFrame) -> None:
+        if len(frame.columns) != len(names):
+            raise InvalidRequest(
+                f"expected {len(names)} columns for {', '.join(names)}, found {len(frame.columns)}"
+            )
+        named = ", ".join(map(quote, names))
+        with spark_errors():
+            self._spark.sql(f"SET VARIABLE ({named}) = (SELECT * FROM {{rows}})", rows=frame)
+
+    def _query(self, query: SqlText) -> DataFrame:
+        return self._session.execute_in(self._transaction, Select(query))
+
+    def _value(self, query: SqlText) -> object:
+        frame = self._query(query)
+        with spark_errors():
+            return frame.collect()[0][0]

@@ -1,0 +1,110 @@
+"""`_metadata`, the hidden column of a table's files, in a query whose tables show it.
+
+A table that shows it has it as a column like any other; `*` must not bring it. Owns which `*` that
+are: a query where that can't be told is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from txlake.errors import InvalidRequest
+from txlake.sql.tokens import Kind, SourceText, Token, tokenize, words
+from txlake.statements import Reference, SqlText
+
+COLUMN = "_metadata"
+_HIDING = f" EXCEPT ({COLUMN})"
+_AFTER_SOURCES = words(
+    "WHERE GROUP HAVING ORDER LIMIT OFFSET UNION EXCEPT INTERSECT MINUS WINDOW SORT CLUSTER"
+    " DISTRIBUTE LATERAL QUALIFY PIVOT UNPIVOT"
+)
+_ADVICE = f"name the columns: beside {COLUMN} a * is understood where a SELECT reads one table"
+
+
+def names_files(text: str) -> bool:
+    """Whether a query names the hidden column."""
+    if COLUMN not in text.lower():
+        return False
+    tokens = tokenize(SourceText(text, text))
+    return any(token.name.lower() == COLUMN for token in tokens)
+
+
+def hiding(sql: SqlText, places: Collection[int]) -> SqlText:
+    """The query, in which no `*` brings the hidden column of the tables that start at `places`.
+
+    Raises InvalidRequest for a `*` where that isn't clear.
+    """
+    tokens = tokenize(SourceText(sql.text, sql.text))
+    ends = [
+        token.end
+        for index, token in enumerate(tokens)
+        if _is_star(tokens, index) and _brings(tokens, index, places)
+    ]
+    for index, token in enumerate(tokens):
+        if token.start in places and tokens[index - 1].upper == "TABLE":
+            raise InvalidRequest(f"{_ADVICE}; found TABLE {token.text}")
+    return _with(sql, ends)
+
+
+def _is_star(tokens: Sequence[Token], index: int) -> bool:
+    """Whether it stands for columns: not a product, nor what count(*) counts."""
+    if tokens[index].text != "*" or not index:
+        return False
+    before = tokens[index - 1]
+    if before.text == "(":
+        return index < 2 or tokens[index - 2].upper != "COUNT"
+    return before.text in {",", "."} or (
+        before.kind is Kind.WORD and before.upper in {"SELECT", "DISTINCT", "ALL"}
+    )
+
+
+def _brings(tokens: Sequence[Token], index: int, places: Collection[int]) -> bool:
+    """Whether a `*` brings the hidden column of a table, which is then the only one there."""
+    sources = _sources(tokens, index)
+    depth = 0
+    found = others = 0
+    for token in sources:
+        depth += {"(": 1, ")": -1}.get(token.text, 0)
+        if depth:
+            continue
+        found += token.start in places
+        others += token.text == "," or token.upper == "JOIN"
+    following = tokens[index + 1].upper
+    in_call = tokens[index - 1].text == "("
+    if found and (others or in_call or following in {"EXCEPT", "REPLACE"}):
+        raise InvalidRequest(_ADVICE)
+    return bool(found)
+
+
+def _sources(tokens: Sequence[Token], index: int) -> Sequence[Token]:
+    """What follows the FROM of the SELECT that a `*` belongs to."""
+    depth = 0
+    start = None
+    for place in range(index, len(tokens)):
+        token = tokens[place]
+        word = token.upper if token.kind is Kind.WORD else ""
+        if depth <= 0 and start is None and word == "FROM":
+            start, depth = place + 1, 0
+        elif start is not None and (depth < 0 or (not depth and word in _AFTER_SOURCES)):
+            return tokens[start:place]
+        depth += {"(": 1, ")": -1}.get(token.text, 0)
+    return () if start is None else tokens[start:]
+
+
+def _with(sql: SqlText, ends: Sequence[int]) -> SqlText:
+    """The text with the hiding clause after each of these places."""
+    pieces: list[str] = []
+    position = 0
+    for end in ends:
+        pieces += (sql.text[position:end], _HIDING)
+        position = end
+
+    def moved(reference: Reference) -> Reference:
+        return reference.moved(len(_HIDING) * sum(end <= reference.start for end in ends))
+
+    return replace(
+        sql,
+        text="".join(pieces) + sql.text[position:],
+        references=tuple(map(moved, sql.references)),
+    )

@@ -1,0 +1,438 @@
+"""BEGIN ATOMIC ... END: a block of statements, with variables, branches, loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from txlake.sql.clauses import QUERY_WORDS, selected
+from txlake.sql.columns import data_type
+from txlake.sql.cursor import Cursor
+from txlake.sql.references import expression_text, query_text
+from txlake.sql.tokens import Kind, SourceText, Token, words
+from txlake.statements import Atomic, SqlText, Statement
+from txlake.statements.control import ControlStatement, ExecuteImmediate
+from txlake.statements.scripting import (
+    Block,
+    Branch,
+    Choice,
+    DeclareVariable,
+    ForEach,
+    Handler,
+    Jump,
+    Loop,
+    SetVariables,
+    Signal,
+)
+
+if TYPE_CHECKING:
+    from txlake.statements.scripting import Step
+
+StatementRule = Callable[[SourceText, tuple[Token, ...]], Statement]
+USER_STATE = "45000"
+_TRANSACTION = {";", "TRAN", "TRANSACTION", "WORK", "ISOLATION", "READ", "DEFERRABLE", ""}
+_SETTINGS = words("TRANSACTION LOCK_TIMEOUT XACT_ABORT SESSION TIME")
+_LABELLED = words("BEGIN WHILE LOOP REPEAT FOR")
+
+
+def atomic(
+    source: SourceText, tokens: Sequence[Token], index: int, statement: StatementRule
+) -> tuple[Atomic, int]:
+    """The block whose BEGIN ATOMIC stands at `index`, and the index after it.
+
+    A block inside it is part of the same transaction, as in Databricks.
+
+    Raises InvalidRequest for what isn't understood, and for a block that isn't closed.
+    """
+    reader = _Reader(source, tokens, index, statement)
+    block = reader.block(None)
+    reader.expect_closed()
+    return Atomic(block.steps, block.handlers), reader.index
+
+
+def block_depth(tokens: Sequence[Token]) -> int:
+    """How many blocks the tokens of a text leave open, from its first BEGIN ATOMIC on."""
+    depth = 0
+    starts = True  # a statement
+    for token, following in pairwise(tokens):
+        word = token.upper if token.kind is Kind.WORD else ""
+        if word == "BEGIN" and (depth or (starts and following.upper == "ATOMIC")):
+            depth += 1
+        elif word == "END" and starts and depth and following.upper not in _ENDS:
+            depth -= 1
+        starts = token.text == ";"
+    return depth
+
+
+_ENDS = words("IF CASE WHILE LOOP REPEAT FOR")
+
+
+class _Reader:
+    """Reads steps from tokens, of which the last is of kind END."""
+
+    def __init__(
+        self, source: SourceText, tokens: Sequence[Token], index: int, statement: StatementRule
+    ) -> None:
+        self.index = index
+        self._source = source
+        self._tokens = tokens
+        self._statement = statement
+        self._labels: list[tuple[str, bool]] = []  # and whether it is a loop's
+        self._conditions: dict[str, str] = {}
+
+    # Tokens
+
+    def _word(self, ahead: int = 0) -> str:
+        token = self._tokens[min(self.index + ahead, len(self._tokens) - 1)]
+        return token.upper
+
+    def _accept(self, *expected: str) -> bool:
+        if not all(self._word(place) == word for place, word in enumerate(expected)):
+            return False
+        self.index += len(expected)
+        return True
+
+    def _expect(self, *expected: str) -> None:
+        for word in expected:
+            if not self._accept(word):
+                self._rest().fail(word)
+
+    def _end(self) -> int:
+        """The index of the next `;`, or of the end of the text."""
+        index = self.index
+        while self._tokens[index].text != ";" and self._tokens[index].kind is not Kind.END:
+            index += 1
+        return index
+
+    def _rest(self) -> Cursor:
+        """What is left up to the next `;`."""
+        end = self._end()
+        place = self._tokens[end - 1].end if end > self.index else self._tokens[end].start
+        closing = Token(Kind.END, "", place, place)
+        return Cursor(self._source, (*self._tokens[self.index : end], closing))
+
+    @contextmanager
+    def _whole(self) -> Iterator[Cursor]:
+        """A step that ends at the next `;`."""
+        cursor = self._rest()
+        yield cursor
+        cursor.expect_end()
+        self.index = self._end()
+
+    def _until(self, stop: str, what: str) -> tuple[Token, ...]:
+        cursor = self._rest()
+        found = cursor.skip([stop])
+        if not found:
+            cursor.fail(what)
+        self.index += len(found)
+        self._expect(stop)
+        return found
+
+    def _condition(self, stop: str) -> SqlText:
+        return expression_text(self._source, self._until(stop, "a condition"))
+
+    # Blocks
+
+    def block(self, label: str | None) -> Block:
+        """`BEGIN [ATOMIC] ... END [label]`"""
+        opening = self._tokens[self.index]
+        self._expect("BEGIN")
+        _ = self._accept("ATOMIC") or self._accept("NOT", "ATOMIC")
+        handlers: list[Handler] = []
+        steps = self._steps(["END"], opening, handlers)
+        self._closed(label)
+        return Block(steps=steps, handlers=tuple(handlers), label=label)
+
+    def expect_closed(self) -> None:
+        """The block's END ends its statement."""
+        self._rest().expect_end()
+
+    def _closed(self, label: str | None, *kind: str) -> None:
+        self._expect("END", *kind)
+        if label is not None and self._word() == label.upper():
+            self.index += 1
+
+    def _steps(
+        self, ends: Sequence[str], opening: Token, handlers: list[Handler] | None = None
+    ) -> tuple[Step, ...]:
+        """Steps, each ended by a `;`, up to one of the words; `handlers`: where those go."""
+        found: list[Step] = []
+        while self._word() not in ends:
+            if self._accept(";"):
+                continue
+            if self._tokens[self.index].kind is Kind.END or not self._is_ended():
+                raise self._source.error(
+                    f"this block is never closed: expected {' or '.join(ends)} after a ;",
+                    opening.start,
+                )
+            if handlers is not None and self._at_handler():
+                handlers.append(self._handler())
+            elif handlers is not None and self._word() == "DECLARE":
+                found += self._declare()
+            else:
+                found += self._step()
+            self._expect(";")
+        return tuple(found)
+
+    def _is_ended(self) -> bool:
+        return self._tokens[self._end()].text == ";"
+
+    def _step(self) -> tuple[Step, ...]:
+        label = None
+        if self._word(1) == ":" and self._word(2) in _LABELLED:
+            label = self._rest().name("a label")
+            self.index += 2
+        opening = self._tokens[self.index]
+        match self._word():
+            case "BEGIN" if self._word(1) not in _TRANSACTION:
+                with self._labelled(label, is_loop=False):
+                    block = self.block(label)
+                scoped = any(isinstance(step, DeclareVariable) for step in block.steps)
+                return (block,) if label or block.handlers or scoped else block.steps
+            case "WHILE":
+                self.index += 1
+                before = self._condition("DO")
+                return (self._loop(label, opening, "WHILE", before=before),)
+            case "LOOP":
+                self.index += 1
+                return (self._loop(label, opening, "LOOP"),)
+            case "REPEAT":
+                self.index += 1
+                return (self._repeat(label, opening),)
+            case "FOR":
+                self.index += 1
+                return (self._for(label, opening),)
+            case "IF":
+                self.index += 1
+                return (self._if(opening),)
+            case "CASE":
+                self.index += 1
+                return (self._case(opening),)
+            case "DECLARE":
+                self._rest().refuse("DECLARE stands in a block: put BEGIN ... END around it")
+            case "SET" if self._sets_variable():
+                return (self._set(),)
+            case "LEAVE" | "ITERATE":
+                return (self._jump(),)
+            case "SIGNAL" | "RESIGNAL":
+                return (self._signal(),)
+        return (self._plain(),)
+
+    def _plain(self) -> Statement:
+        cursor = self._rest()
+        tokens = (*cursor.remaining(), cursor.last)
+        found = self._statement(self._source, tokens)
+        if isinstance(found, ControlStatement) and not isinstance(found, ExecuteImmediate):
+            raise self._source.error(
+                "a BEGIN ATOMIC block is one transaction: no transaction statements inside",
+                tokens[0].start,
+            )
+        self.index = self._end()
+        return found
+
+    # Branches and loops
+
+    def _if(self, opening: Token) -> Choice:
+        branches = []
+        while True:
+            condition = self._condition("THEN")
+            branches.append(Branch(condition, self._steps(["ELSEIF", "ELSE", "END"], opening)))
+            if not self._accept("ELSEIF"):
+                break
+        otherwise = self._steps(["END"], opening) if self._accept("ELSE") else ()
+        self._expect("END", "IF")
+        return Choice(branches=tuple(branches), otherwise=otherwise)
+
+    def _case(self, opening: Token) -> Choice:
+        subject = None
+        if not self._accept("WHEN"):
+            subject = self._condition("WHEN")
+        branches = []
+        while True:
+            condition = self._condition("THEN")
+            if subject is not None:
+                condition = _equal(subject, condition)
+            branches.append(Branch(condition, self._steps(["WHEN", "ELSE", "END"], opening)))
+            if not self._accept("WHEN"):
+                break
+        otherwise = self._steps(["END"], opening) if self._accept("ELSE") else None
+        self._expect("END", "CASE")
+        return Choice(branches=tuple(branches), otherwise=otherwise)
+
+    def _loop(
+        self, label: str | None, opening: Token, kind: str, *, before: SqlText | None = None
+    ) -> Loop:
+        with self._labelled(label, is_loop=True):
+            steps = self._steps(["END"], opening)
+        self._closed(label, kind)
+        return Loop(steps=steps, label=label, before=before)
+
+    def _repeat(self, label: str | None, opening: Token) -> Loop:
+        with self._labelled(label, is_loop=True):
+            steps = self._steps(["UNTIL"], opening)
+        self._expect("UNTIL")
+        until = self._condition("END")
+        self._expect("REPEAT")
+        if label is not None and self._word() == label.upper():
+            self.index += 1
+        return Loop(steps=steps, label=label, until=until)
+
+    def _for(self, label: str | None, opening: Token) -> ForEach:
+        variable = None
+        if self._word(1) == "AS" and (self._word(2) in QUERY_WORDS or self._word(2) == "("):
+            variable = self._rest().name("a variable")
+            self.index += 2
+        query = query_text(self._source, self._until("DO", "a query"))
+        with self._labelled(label, is_loop=True):
+            steps = self._steps(["END"], opening)
+        self._closed(label, "FOR")
+        return ForEach(query=query, steps=steps, variable=variable, label=label)
+
+    @contextmanager
+    def _labelled(self, label: str | None, *, is_loop: bool) -> Iterator[None]:
+        if label is None:
+            yield
+            return
+        if any(label.lower() == known for known, _ in self._labels):
+            self._rest().refuse(f"the label {label} is that of a block around this one")
+        self._labels.append((label.lower(), is_loop))
+        yield
+        self._labels.pop()
+
+    def _jump(self) -> Jump:
+        with self._whole() as cursor:
+            kind = cursor.expect_any("LEAVE", "ITERATE")
+            place = cursor.token
+            label = cursor.name("a label").lower()
+            if not any(
+                label == known and (loops or kind == "LEAVE") for known, loops in self._labels
+            ):
+                what = "loop" if kind == "ITERATE" else "block or loop"
+                cursor.refuse(f"{kind} names the label of a {what} around it", place)
+        return Jump("LEAVE" if kind == "LEAVE" else "ITERATE", label)
+
+    # Variables, errors
+
+    def _declare(self) -> tuple[Step, ...]:
+        with self._whole() as cursor:
+            cursor.expect("DECLARE")
+            names = cursor.listed(lambda: cursor.name("a variable's name"))
+            if cursor.accept("CONDITION"):
+                state = USER_STATE
+                if cursor.accept("FOR"):
+                    state = _state(cursor)
+                self._conditions.update({name.upper(): state for name in names})
+                return ()
+            kind = None if cursor.at_any("DEFAULT", "=") or cursor.at_end else data_type(cursor)
+            default = None
+            if cursor.accept_any("DEFAULT", "="):
+                default = _selected(self._source, cursor)
+            if kind is None and default is None:
+                cursor.fail("a type, or DEFAULT and a value")
+        return (DeclareVariable(names=names, data_type=kind, default=default),)
+
+    def _sets_variable(self) -> bool:
+        if self._word(1) in {"VAR", "VARIABLE", "("}:
+            return True
+        return self._word(2) == "=" and self._word(1) not in _SETTINGS
+
+    def _set(self) -> SetVariables:
+        with self._whole() as cursor:
+            cursor.expect("SET")
+            if cursor.ahead().text != "=":
+                cursor.accept_any("VAR", "VARIABLE")
+            if not cursor.at("("):
+                names: tuple[str, ...] = (cursor.name("a variable"),)
+                cursor.expect("=")
+                value = _selected(self._source, cursor)
+            else:
+                names = cursor.enclosed(lambda: cursor.name("a variable"))
+                cursor.expect("=")
+                if not cursor.at("("):
+                    cursor.fail("a query in parentheses")
+                value = query_text(self._source, cursor.skip()[1:-1])
+        return SetVariables(names, value)
+
+    def _at_handler(self) -> bool:
+        return (
+            self._word() == "DECLARE"
+            and self._word(1) in {"EXIT", "CONTINUE"}
+            and self._word(2) == "HANDLER"
+        )
+
+    def _handler(self) -> Handler:
+        self._expect("DECLARE")
+        exits = self._word() == "EXIT"
+        self.index += 2
+        self._expect("FOR")
+        states = [self._handled()]
+        while self._accept(","):
+            states.append(self._handled())
+        return Handler(exits=exits, states=tuple(states), steps=self._step())
+
+    def _handled(self) -> str:
+        if self._accept("NOT", "FOUND"):
+            return "NOT FOUND"
+        if self._accept("SQLEXCEPTION"):
+            return "SQLEXCEPTION"
+        cursor = self._rest()
+        mark = cursor.mark
+        if cursor.at("SQLSTATE"):
+            state = _state(cursor)
+        else:
+            name = cursor.name("SQLEXCEPTION, NOT FOUND, SQLSTATE or a condition's name").upper()
+            state = self._conditions.get(name, name)
+        self.index += cursor.mark - mark
+        return state
+
+    def _signal(self) -> Signal:
+        with self._whole() as cursor:
+            if cursor.accept("RESIGNAL"):
+                return Signal(state=None)
+            cursor.expect("SIGNAL")
+            condition = None
+            if cursor.at("SQLSTATE"):
+                state = _state(cursor)
+            else:
+                place = cursor.token
+                condition = cursor.name("SQLSTATE or a condition's name")
+                known = self._conditions.get(condition.upper())
+                if known is None:
+                    cursor.refuse(f"there is no condition {condition}; DECLARE it", place)
+                state = known
+            message = None
+            if cursor.accept("SET"):
+                cursor.expect("MESSAGE_TEXT", "=")
+                message = _selected(self._source, cursor)
+        return Signal(state=state, condition=condition, message=message)
+
+
+def _state(cursor: Cursor) -> str:
+    cursor.expect("SQLSTATE")
+    cursor.accept("VALUE")
+    place = cursor.token
+    state = cursor.string("a SQLSTATE in quotes").upper()
+    if len(state) != 5 or not state.isalnum() or not state.isascii() or state.startswith("00"):
+        cursor.refuse("a SQLSTATE has five digits or letters, and isn't 00000", place)
+    return state
+
+
+def _selected(source: SourceText, cursor: Cursor) -> SqlText:
+    """What is left, a value, as a query of one row."""
+    tokens = cursor.skip()
+    if not tokens:
+        cursor.fail("a value")
+    return selected(expression_text(source, tokens))
+
+
+def _equal(subject: SqlText, value: SqlText) -> SqlText:
+    start = f"({subject.text}) = ("
+    return SqlText(
+        f"{start}{value.text})",
+        (
+            *(one.moved(1) for one in subject.references),
+            *(one.moved(len(start)) for one in value.references),
+        ),
+    )

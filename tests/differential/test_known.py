@@ -58,6 +58,12 @@ EXCUSED = {
     "INSERT OVERWRITE ... PARTITION (p) without a value": replace(
         found("insert", "rows", "1 rows, alone ", "2 rows, alone (7)"), step=OVERWRITE
     ),
+    "NULL in place of a struct with a NOT NULL field": found(
+        "insert",
+        "outcome",
+        "[DELTA_NOT_NULL_CONSTRAINT_VIOLATED] NOT NULL constraint violated for column: s.a.",
+        "done",
+    ),
     "NOT NULL in a DataFrame's schema": found(
         "create", "schema", OF_NULLS, OF_NULLS.replace("true", "false")
     ),
@@ -108,6 +114,14 @@ def test_the_other_way_round_it_is_not(name: str) -> None:
             "MERGE {'numOutputRows': '2'}",
         ),
         found("insert", "rows", "1 rows, alone (1)", "1 rows, alone (2)"),
+        found("insert", "rows", "1 rows, alone (-0.0|8)", "2 rows, alone (0.0|0)"),
+        found("insert", "rows", "1 rows, alone (-0.0|8, 1)", "1 rows, alone (0.0|0, 2)"),
+        found(
+            "insert",
+            "outcome",
+            "[DELTA_NOT_NULL_CONSTRAINT_VIOLATED] NOT NULL constraint violated for column: a.\n",
+            "done",
+        ),
         found("alter", "outcome", "done", "the table only takes appends"),
         found("create", "schema", OF_NULLS, OF_NULLS.replace("integer", "long")),
         found("insert", "outcome", "[DELTA_FAILED_TO_MERGE_FIELDS] Failed", "done"),

@@ -85,6 +85,16 @@ def _is_overwrite_of_dynamic_partitions(one: Difference) -> bool:
     )
 
 
+def _is_merge_into_char(one: Difference) -> bool:
+    return (
+        one.aspect == "outcome"
+        and one.txlake == "done"
+        and one.shape is not None
+        and any(item.type.startswith("CHAR(") for item in one.shape.columns)
+        and "DELTA_MERGE_RESOLVED_ATTRIBUTE_MISSING_FROM_INPUT" in one.delta
+    )
+
+
 def _is_null_struct(one: Difference) -> bool:
     return (
         _refused_there("DELTA_NOT_NULL_CONSTRAINT_VIOLATED")(one)
@@ -138,6 +148,7 @@ KNOWN: tuple[Known, ...] = (
     Known(
         "INSERT OVERWRITE ... PARTITION (p) without a value", _is_overwrite_of_dynamic_partitions
     ),
+    Known("MERGE into a table with a CHAR column", _is_merge_into_char),
     Known("NULL in place of a struct with a NOT NULL field", _is_null_struct),
     Known("NOT NULL in a DataFrame's schema", _is_nullability),
     Known("a DataFrame whose types differ from the table's", _is_of_other_types),

@@ -24,6 +24,7 @@ def found(
     return Difference(Step(3, kind, "a statement", call), aspect, delta, txlake, SHAPE)
 
 
+OVERWRITE = Step(3, "insert", "INSERT OVERWRITE {t} PARTITION (`p`, `q`) SELECT 1, 2")
 OF_NULLS = '{"n": ["integer", true, null]}'
 EXCUSED = {
     "which files OPTIMIZE rewrites": found("optimize", "history", "OPTIMIZE {}", ""),
@@ -53,6 +54,24 @@ EXCUSED = {
     ),
     "statements that change no row of an append-only table": found(
         "delete", "outcome", "done", "InvalidRequest: t: the table only takes appends (delta...)"
+    ),
+    "INSERT OVERWRITE ... PARTITION (p) without a value": replace(
+        found("insert", "rows", "1 rows, alone ", "2 rows, alone (7)"), step=OVERWRITE
+    ),
+    "MERGE into a table with a CHAR column": replace(
+        found(
+            "merge",
+            "outcome",
+            "Cannot find main error class 'DELTA_MERGE_RESOLVED_ATTRIBUTE_MISSING_FROM_INPUT'",
+            "done",
+        ),
+        shape=replace(SHAPE, columns=(Column("c", "CHAR(5)"),)),
+    ),
+    "NULL in place of a struct with a NOT NULL field": found(
+        "insert",
+        "outcome",
+        "[DELTA_NOT_NULL_CONSTRAINT_VIOLATED] NOT NULL constraint violated for column: s.a.",
+        "done",
     ),
     "NOT NULL in a DataFrame's schema": found(
         "create", "schema", OF_NULLS, OF_NULLS.replace("true", "false")
@@ -104,6 +123,14 @@ def test_the_other_way_round_it_is_not(name: str) -> None:
             "MERGE {'numOutputRows': '2'}",
         ),
         found("insert", "rows", "1 rows, alone (1)", "1 rows, alone (2)"),
+        found("insert", "rows", "1 rows, alone (-0.0|8)", "2 rows, alone (0.0|0)"),
+        found("insert", "rows", "1 rows, alone (-0.0|8, 1)", "1 rows, alone (0.0|0, 2)"),
+        found(
+            "insert",
+            "outcome",
+            "[DELTA_NOT_NULL_CONSTRAINT_VIOLATED] NOT NULL constraint violated for column: a.\n",
+            "done",
+        ),
         found("alter", "outcome", "done", "the table only takes appends"),
         found("create", "schema", OF_NULLS, OF_NULLS.replace("integer", "long")),
         found("insert", "outcome", "[DELTA_FAILED_TO_MERGE_FIELDS] Failed", "done"),
@@ -112,6 +139,17 @@ def test_the_other_way_round_it_is_not(name: str) -> None:
 )
 def test_what_looks_like_one_is_none(difference: Difference) -> None:
     assert excuse(difference) is None
+
+
+def test_an_overwrite_that_names_a_partition_or_loses_rows_is_none() -> None:
+    difference = EXCUSED["INSERT OVERWRITE ... PARTITION (p) without a value"]
+    for step in (
+        replace(OVERWRITE, text=OVERWRITE.text.replace("`q`", "`q` = 1")),
+        replace(OVERWRITE, text=OVERWRITE.text.replace("OVERWRITE", "INTO")),
+        replace(OVERWRITE, settings=(("spark.sql.sources.partitionOverwriteMode", "dynamic"),)),
+    ):
+        assert excuse(replace(difference, step=step)) is None
+    assert excuse(replace(difference, delta="2 rows, alone (8)")) is None
 
 
 def test_a_double_that_is_no_partition_value_keeps_its_sign() -> None:

@@ -1,10 +1,10 @@
 """CHAR(n) and VARCHAR(n) as Spark keeps them: what is stored of a text, and how it is shown.
 
 The log has such columns as strings whose declared type stands in their metadata
-(`__CHAR_VARCHAR_TYPE_STRING`). A CHAR is stored with spaces up to its length; of both types spaces
-beyond the length are cut off. What another writer stored without its spaces is read with them.
-Frames carry a CHAR's metadata, by which Spark compares it with shorter literals.
-Source: Spark, `CharVarcharUtils`, `ApplyCharTypePadding`.
+(`__CHAR_VARCHAR_TYPE_STRING`). A CHAR is stored with spaces up to its length; what another writer
+stored without them is read with them. A text that is too long is refused, also where only spaces
+are beyond the length, as Delta Spark does it. Frames carry a CHAR's metadata, by which Spark
+compares it with shorter literals. Source: Spark, `ApplyCharTypePadding`.
 """
 
 from __future__ import annotations
@@ -50,10 +50,7 @@ def stored_text(value: Column, item: Field) -> Column:
 def shown_text(value: Column, item: Field) -> Column:
     """A column's text as it is read: a CHAR's with the spaces that its writer left out."""
     bound = _bound(declared_type(item))
-    if bound is None or not bound[0]:
-        return value
-    length = bound[1]
-    return F.when(F.char_length(value) < F.lit(length), F.rpad(value, length, " ")).otherwise(value)
+    return value if bound is None else _fitted(value, *bound)
 
 
 def shown_metadata(item: Field) -> dict[str, object]:
@@ -80,10 +77,9 @@ def _has_bound(data_type: DataType) -> bool:
 
 
 def _fitted(value: Column, is_char: bool, length: int) -> Column:
-    beyond = F.substring(value, length + 1, 2**31 - 1)
-    cut = F.when(F.rtrim(beyond) == "", F.substring(value, 1, length)).otherwise(value)
-    short = F.rpad(value, length, " ") if is_char else value
-    return F.when(F.char_length(value) <= F.lit(length), short).otherwise(cut)
+    if not is_char:
+        return value
+    return F.when(F.char_length(value) < F.lit(length), F.rpad(value, length, " ")).otherwise(value)
 
 
 def _stored(value: Column, item: Field) -> Column:

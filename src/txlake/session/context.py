@@ -21,13 +21,13 @@ from txlake.log.predicates import Predicate, bind
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.features import check_writable
 from txlake.session.engine import Engine, Handle
-from txlake.session.filters import condition_of
+from txlake.session.filters import Filter, condition_of
 from txlake.session.results import rows_frame
 from txlake.session.transaction import Transaction
 from txlake.session.unknown import unknown_table
 from txlake.session.views import CatalogEntries, rows_of
 from txlake.spark.translation import missing_table
-from txlake.spark.work import Work, plain_column
+from txlake.spark.work import Condition, Work, plain_column
 from txlake.statements import (
     Expression,
     NativeColumn,
@@ -212,18 +212,20 @@ class Context:
         travel: TimeTravel | None = None,
         predicate: Predicate | None = None,
         text: str | None = None,
+        condition: Condition | None = None,
     ) -> DataFrame:
         """The table's rows as a DataFrame; notes that the transaction read them.
 
-        Only files that the predicate may match are read; the rows are not filtered by it.
+        Only files that the predicate may match are read; the rows are not filtered by it, nor by
+        the condition, by which a commit asks whether rows of others match.
         """
         snapshot = self.snapshot(handle, travel)
         if travel is None:
             table = self.transaction.open(handle)
             if self.writes:
-                table.read(predicate, text)
+                table.read(predicate, text, condition=condition)
             else:
-                table.plain_read(predicate, text)
+                table.plain_read(predicate, text, condition=condition)
         return self.work_on(handle, snapshot).scan(snapshot.select(predicate))
 
     # Texts
@@ -278,19 +280,19 @@ class Context:
         finally:
             self.spark.conf.set(_VIEWS_KEEP_PLANS, before or "false")
 
-    def _referenced(
-        self, reference: Reference, condition: tuple[str, tuple[str, ...]] | None = None
-    ) -> DataFrame | None:
+    def _referenced(self, reference: Reference, where: Filter | None = None) -> DataFrame | None:
         handle = self.find(reference.table)
         if handle is None:
             table = reference.table
             return self.view_named(table.parts) if isinstance(table, TableName) else None
         if isinstance(reference.table, TableName) or self.exists(handle):
-            predicate = None
-            if condition is not None:
-                predicate = self._bound(handle, reference, *condition)
-            text = None if predicate is None or condition is None else condition[0]
-            return self.scan(handle, reference.travel, predicate, text)
+            predicate = None if where is None else self._bound(handle, reference, where)
+            if where is None or predicate is None:
+                return self.scan(handle, reference.travel)
+            work = self.work_on(handle, self.snapshot(handle, reference.travel))
+            own = where.own
+            condition = None if own is None else work.of_the_row(predicate, own, where.alias)
+            return self.scan(handle, reference.travel, predicate, where.text, condition)
         raise InvalidRequest(
             f"{handle.store.url} is not a Delta table: it has no _delta_log with a commit"
         )
@@ -306,13 +308,11 @@ class Context:
     def _shape_of(self, entry: TableEntry) -> Snapshot | None:
         return self.engine.at_entry(entry).log.latest_or_none()
 
-    def _bound(
-        self, handle: Handle, reference: Reference, text: str, names: tuple[str, ...]
-    ) -> Predicate | None:
+    def _bound(self, handle: Handle, reference: Reference, where: Filter) -> Predicate | None:
         """The condition over the table's columns; None where it isn't understood that far."""
         schema = self.snapshot(handle, reference.travel).schema
         try:
-            predicate = parse_predicate(text, aliases=names)
+            predicate = parse_predicate(where.text, aliases=where.names)
             return bind(predicate, schema, time_zone=self.zone())
         except InvalidRequest:
             return None

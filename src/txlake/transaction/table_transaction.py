@@ -163,9 +163,15 @@ class TableTransaction:
             )
         )
 
-    def plain_read(self, predicate: Predicate | None = None, text: str | None = None) -> None:
+    def plain_read(
+        self,
+        predicate: Predicate | None = None,
+        text: str | None = None,
+        *,
+        condition: object = None,
+    ) -> None:
         """Notes rows that a SELECT returned, which must stay true under Serializable alone."""
-        self._note(Read(predicate=predicate, text=text, kind=ReadKind.PLAIN))
+        self._note(Read(predicate=predicate, text=text, kind=ReadKind.PLAIN, condition=condition))
 
     def _note(self, read: Read) -> None:
         if self.base.version >= 0 and read not in self._reads:

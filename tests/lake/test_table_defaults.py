@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaProtocolError
 from pyspark.sql import SparkSession
 
 import txlake
@@ -82,3 +84,19 @@ def test_one_that_is_no_value_is_named(lake: txlake.Lake, spark: SparkSession) -
     finally:
         spark.conf.unset(f"{PREFIX}appendOnly")
     assert query(lake, "SHOW TABLES") == []
+
+
+def test_which_property_lets_to_pandas_of_delta_rs_read_a_table(
+    lake: txlake.Lake, tmp_path: Path
+) -> None:
+    """The README says so, and has to say less when this fails."""
+    for name, vectors in (("new", "true"), ("old", "false")):
+        lake.sql(
+            f"CREATE TABLE {name} TBLPROPERTIES ('delta.enableDeletionVectors' = '{vectors}') "
+            "AS SELECT id FROM range(3)"
+        )
+        lake.sql(f"DELETE FROM {name} WHERE id = 1")
+    new, old = (DeltaTable(tmp_path / "warehouse" / name) for name in ("new", "old"))
+    assert sorted(old.to_pandas()["id"]) == [0, 2]
+    with pytest.raises(DeltaProtocolError, match="deletionVectors"):
+        new.to_pandas()

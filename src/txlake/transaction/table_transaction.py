@@ -230,6 +230,11 @@ class TableTransaction:
         )
         self._view = self.base.apply(self._now.staged.actions)
 
+    def describe_less(self) -> None:
+        """Leaves out of the commit what only its history tells: parameters and metrics."""
+        kept = (replace(one, parameters={}, metrics={}) for one in self._now.statements)
+        self._now = replace(self._now, statements=tuple(kept))
+
     def savepoint(self) -> Token:
         """This moment, to go back to."""
         return replace(self._now, reads=len(self._reads))

@@ -51,6 +51,8 @@ MEMBERS: dict[type, dict[str, str | None]] = {
     },
     txlake.Log: {
         "snapshot": "version=None, timestamp=None",
+        "update": "",
+        "checkpoint": "",
         "history": "limit=None",
         "over": "log",
         "start_transaction": "isolation=None, read_version=None",
@@ -216,6 +218,7 @@ def test_the_errors() -> None:
     }
     assert found == ERRORS
     assert errors.DeltaConcurrentModificationException is errors.Conflict
+    assert errors.ConcurrentWriteException is errors.Conflict
     assert {
         name: getattr(errors, name).codes for name in ERRORS if getattr(errors, name).codes
     } == {

@@ -1,7 +1,8 @@
 """Every error that txlake raises, grouped by what the caller does next.
 
     TxlakeError
-    ├── Conflict                      run it again (also: DeltaConcurrentModificationException)
+    ├── Conflict                      run it again (also: DeltaConcurrentModificationException,
+    │   │                             ConcurrentWriteException)
     │   ├── ConcurrentAppendException
     │   ├── ConcurrentDeleteReadException
     │   ├── ConcurrentDeleteDeleteException
@@ -158,3 +159,5 @@ class UnsupportedFeature(TxlakeError):
 
 
 DeltaConcurrentModificationException = Conflict
+# Delta Spark's for a commit that lost without a look at what won; here every winner is looked at.
+ConcurrentWriteException = Conflict

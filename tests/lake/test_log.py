@@ -516,3 +516,34 @@ def test_no_spark_is_started() -> None:
         "assert not any(name.startswith('pyspark') for name in sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_update_looks_at_what_others_committed() -> None:
+    log = table()
+    before = log.snapshot()
+    txlake.Log(log._log.store.url).start_transaction().commit([add("a")])
+    assert (before.version, log.update().version) == (0, 1)
+
+
+def test_a_checkpoint_whose_turn_it_is_not() -> None:
+    log = table()
+    log.start_transaction().commit([add("a")])
+    assert log.checkpoint() == 1
+    store = log._log.store
+    assert json.loads(store.get("_delta_log/_last_checkpoint"))["version"] == 1
+    for version in (0, 1):
+        store.delete([f"_delta_log/{version:020}.json"])
+    found = txlake.Log(log._log.store.url).snapshot()
+    assert (found.version, found.files()["path"].to_pylist()) == (1, ["a"])
+
+
+def test_no_checkpoint_of_what_is_not_written_here() -> None:
+    with pytest.raises(InvalidRequest, match="is not a Delta table"):
+        new_log().checkpoint()
+    log = table()
+    names = ["checkpointsInVerse"]
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": names}
+    commit = json.dumps({"protocol": protocol}).encode()
+    log._log.store.put_if_absent(f"_delta_log/{1:020}.json", commit)
+    with pytest.raises(UnsupportedFeature, match="checkpointsInVerse"):
+        log.checkpoint()

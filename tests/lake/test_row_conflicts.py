@@ -26,6 +26,8 @@ from txlake.errors import (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
     ConcurrentDeleteReadException,
+    Conflict,
+    SerializableIsolationViolation,
 )
 from txlake.log.predicates import parse_predicate
 from txlake.session.engine import Handle
@@ -302,7 +304,9 @@ class Probed:
         self.file = next(self.base.files.adds())
 
     def look(self, text: str, *rows: FileRows) -> list[FileRows] | None:
-        read = Read(predicate=parse_predicate(text), condition=Condition(SqlText(text), alias="me"))
+        read = Read(
+            predicate=parse_predicate(text), condition=Condition(SqlText(text), "me", "UTC")
+        )
         probe = SparkProbe(lambda: self.engine.work(self.handle, self.base))
         found = probe.matching(read, rows)
         return None if found is None else list(found)
@@ -328,6 +332,129 @@ def test_what_spark_sees(lake: txlake.Lake, place: str) -> None:
 
 def test_spark_is_not_started_for_it(lake: txlake.Lake, place: str) -> None:
     table = Probed(lake, place)
-    read = Read(condition=Condition(SqlText("id = 1"), None))
+    read = Read(condition=Condition(SqlText("id = 1"), None, "UTC"))
     assert SparkProbe(lambda: None).matching(read, [FileRows(file=table.file)]) is None
     assert SparkProbe(lambda: None).matching(Read(), [FileRows(file=table.file)]) is None
+
+
+def counted(conflict: Conflict) -> list[tuple[object, object]]:
+    assert conflict.evidence is not None
+    return [(row["count"], row["positions"]) for row in conflict.evidence.rows]
+
+
+SELECTS = [
+    ("SELECT count(*) FROM {t} WHERE id % 7 = 0", "id % 7 = 0"),
+    ("SELECT s, count(*) FROM {t} AS x WHERE x.id % 7 = 0 GROUP BY s ORDER BY s LIMIT 5", "%"),
+    ("INSERT INTO other SELECT id FROM {t} WHERE (id % 7) = 0 AND s <> 'WHERE GROUP'", "GROUP"),
+]
+
+
+@pytest.mark.parametrize(("select", "told"), SELECTS)
+def test_a_select_whose_condition_only_spark_evaluates(
+    lake: txlake.Lake, place: str, select: str, told: str
+) -> None:
+    lake.sql("CREATE OR REPLACE TABLE other (id BIGINT)")
+
+    def beside(change: str) -> None:
+        with lake.transaction("serializable") as tx:
+            tx.sql(select.format(t=f"delta.`{place}`"))
+            lake.sql(change.format(t=f"delta.`{place}`"))
+            tx.sql("INSERT INTO other VALUES (1)")
+
+    beside("DELETE FROM {t} WHERE id = 3")
+    beside("INSERT INTO {t} VALUES (22, 'x'), (23, 'y')")
+    with pytest.raises(Conflict, match="%") as caught:
+        beside("INSERT INTO {t} VALUES (24, 'x'), (35, 'y'), (36, 'z'), (49, 'y')")
+    assert counted(caught.value) == [(2, (1, 3))]
+    assert told in str(caught.value)
+    with pytest.raises(Conflict, match="%") as caught:
+        beside("DELETE FROM {t} WHERE id IN (13, 14, 15)")
+    assert counted(caught.value) == [(1, (3,))]
+
+
+def test_a_read_with_a_condition_that_only_spark_evaluates(lake: txlake.Lake, place: str) -> None:
+    lake.sql("CREATE OR REPLACE TABLE other (id BIGINT)")
+    for where in ("id % 7 = 0", F.col("id") % 7 == 0):
+        tx = lake.begin("serializable")
+        tx.read(place, where=where).collect()
+        lake.sql(f"INSERT INTO delta.`{place}` VALUES (22, 'x')")
+        tx.sql("INSERT INTO other VALUES (1)")
+        tx.commit()
+
+
+def test_a_condition_by_chance_or_in_another_time_zone_stays_in_doubt(
+    lake: txlake.Lake, place: str, spark: SparkSession
+) -> None:
+    lake.sql("CREATE OR REPLACE TABLE other (id BIGINT)")
+    for where in ("id % 7 = 0", "id > rand() * 1000"):
+        tx = lake.begin("serializable")
+        tx.sql(f"SELECT * FROM delta.`{place}` WHERE {where}")
+        lake.sql(f"INSERT INTO delta.`{place}` VALUES (22, 'x')")
+        tx.sql("INSERT INTO other VALUES (1)")
+        spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+        try:
+            with pytest.raises(SerializableIsolationViolation) as caught:
+                tx.commit()
+        finally:
+            spark.conf.set("spark.sql.session.timeZone", "UTC")
+        evidence = caught.value.evidence
+        assert evidence is not None
+        assert [set(row) for row in evidence.rows] == [{"file"}]  # no row is claimed
+
+
+def test_only_rows_that_match_are_named(lake: txlake.Lake, place: str) -> None:
+    lake.sql("CREATE OR REPLACE TABLE other (id BIGINT)")
+    tx = lake.begin("serializable")
+    tx.sql(f"SELECT * FROM delta.`{place}` WHERE id > 100 OR id % 7 = 0")
+    lake.sql(f"INSERT INTO delta.`{place}` VALUES (22, 'x'), (101, 'y')")
+    tx.sql("INSERT INTO other VALUES (1)")
+    with pytest.raises(SerializableIsolationViolation) as caught:
+        tx.commit()
+    assert counted(caught.value) == [(1, (1,))]
+
+
+MERGES = [
+    ("id BIGINT", "id", "s.id AS id", "t.id = s.id"),
+    ("id BIGINT, t INT, s STRUCT<id: BIGINT>", "id, 0, struct(0L)", "s.id AS id", "t.id = s.id"),
+    ("id TIMESTAMP", "timestamp_seconds(id)", "timestamp_seconds(s.id) AS id", "t.id = s.id"),
+    ("id BIGINT", "id", "s.id AS a, s.id + 1 AS b", "t.id >= s.a AND t.id < s.b"),
+]
+
+
+@pytest.mark.parametrize(("columns", "row", "key", "on"), MERGES, ids=range(len(MERGES)))
+def test_a_merge_meets_changes_of_its_keys_rows_alone(
+    lake: txlake.Lake, columns: str, row: str, key: str, on: str
+) -> None:
+    lake.sql(f"CREATE OR REPLACE TABLE m ({columns}, v INT)")
+    lake.sql(f"INSERT INTO m SELECT {row}, 0 FROM range(0, 20, 1, 1)")
+    merge = (
+        f"MERGE INTO m AS t USING (SELECT {key} FROM (SELECT 5L AS id) AS s) AS s ON {on} "
+        "WHEN MATCHED THEN UPDATE SET v = 1"
+    )
+    row_6, row_5 = (row.replace("id", f"{key_of}L", 1) for key_of in (6, 5))
+    with lake.transaction() as tx:
+        tx.sql(merge)
+        lake.sql(f"INSERT INTO m SELECT {row_6}, 2 FROM m LIMIT 1")
+    assert query(lake, "SELECT v, count(*) FROM m GROUP BY v ORDER BY v") == [
+        (0, 19),
+        (1, 1),
+        (2, 1),
+    ]
+    tx = lake.begin()
+    tx.sql(merge)
+    lake.sql(f"INSERT INTO m SELECT {row_5}, 2 FROM m LIMIT 1")
+    with pytest.raises(ConcurrentAppendException):
+        tx.commit()
+
+
+def test_beside_chance_the_other_parts_of_a_condition_count(lake: txlake.Lake, place: str) -> None:
+    half = "DELETE FROM {t} WHERE id = 1 AND rand() < 2"
+    for change in ("DELETE FROM {t} WHERE id = 2", "INSERT INTO {t} SELECT id + 90, s FROM {t}"):
+        [tx] = begun(lake, place, half)
+        lake.sql(change.format(t=f"delta.`{place}`"))
+        tx.commit()
+        lake.sql(f"INSERT INTO delta.`{place}` VALUES (1, 'a')")
+    [tx] = begun(lake, place, half)
+    lake.sql(f"INSERT INTO delta.`{place}` SELECT 1, s FROM delta.`{place}` WHERE id = 3")
+    with pytest.raises(ConcurrentAppendException):
+        tx.commit()

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaProtocolError
 from pyspark.sql import SparkSession
 
 import txlake
@@ -82,3 +84,46 @@ def test_one_that_is_no_value_is_named(lake: txlake.Lake, spark: SparkSession) -
     finally:
         spark.conf.unset(f"{PREFIX}appendOnly")
     assert query(lake, "SHOW TABLES") == []
+
+
+def test_which_property_lets_to_pandas_of_delta_rs_read_a_table(
+    lake: txlake.Lake, tmp_path: Path
+) -> None:
+    """The README says so, and has to say less when this fails."""
+    for name, vectors in (("new", "true"), ("old", "false")):
+        lake.sql(
+            f"CREATE TABLE {name} TBLPROPERTIES ('delta.enableDeletionVectors' = '{vectors}') "
+            "AS SELECT id FROM range(3)"
+        )
+        lake.sql(f"DELETE FROM {name} WHERE id = 1")
+    new, old = (DeltaTable(tmp_path / "warehouse" / name) for name in ("new", "old"))
+    assert sorted(old.to_pandas()["id"]) == [0, 2]
+    with pytest.raises(DeltaProtocolError, match="deletionVectors"):
+        new.to_pandas()
+
+
+COMMIT_INFO = "spark.databricks.delta.commitInfo.enabled"
+
+
+def test_a_commit_tells_less_where_the_session_says_so(
+    lake: txlake.Lake, spark: SparkSession, tmp_path: Path
+) -> None:
+    place = str(tmp_path / "path table")
+    lake.sql("CREATE TABLE t (id INT)")
+    lake.write(ROWS, place)
+    spark.conf.set(COMMIT_INFO, "FALSE")
+    try:
+        lake.sql("INSERT INTO t VALUES (1)")
+        lake.write(ROWS, place, "append")
+        spark.conf.set(COMMIT_INFO, "perhaps")
+        with pytest.raises(InvalidRequest, match="expected true or false, found 'perhaps'"):
+            lake.sql("INSERT INTO t VALUES (2)")
+    finally:
+        spark.conf.unset(COMMIT_INFO)
+    assert query(lake, "SELECT * FROM t") == [(1,)]
+    for folder in (tmp_path / "warehouse" / "t", tmp_path / "path table"):
+        before, after = txlake.Log(str(folder)).history()[1], txlake.Log(str(folder)).history()[0]
+        assert before["operationParameters"]
+        assert (after["operationParameters"], after["operationMetrics"]) == ({}, {})
+        assert (after["operation"], after["isBlindAppend"]) == ("WRITE", True)
+        assert after["isolationLevel"] == "WriteSerializable"

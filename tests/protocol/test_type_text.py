@@ -126,3 +126,11 @@ def test_char_and_varchar_are_stored_as_strings_with_their_declared_type() -> No
     assert inner.metadata[CHAR_VARCHAR_TYPE] == "array<varchar(5)>"
     assert declared_type(inner) == Array(Primitive("varchar(5)"))
     assert stored_field(n) is n
+
+
+@pytest.mark.parametrize(
+    "text", ["GEOMETRY(4326)", "geography", "GEOMETRY(ANY)", "ARRAY<GEOGRAPHY(4326)>"]
+)
+def test_shapes_are_refused_by_their_features_name(text: str) -> None:
+    with pytest.raises(UnsupportedFeature, match=r"table feature geospatial.*; store the shape"):
+        parse_type(text)

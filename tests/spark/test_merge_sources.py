@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from tests.spark.tables import VECTORS, PathTable, table
 from txlake.errors import InvalidRequest
+from txlake.log.predicates import Always
 from txlake.spark import merge_source
 from txlake.spark.merge_source import HeldSource, held_source, keys_in_target
 from txlake.sql import parse
@@ -179,6 +180,11 @@ def test_row_numbers_of_what_is_left(spark: SparkSession) -> None:
 
 _DAY = dt.date(2020, 1, 1)
 _DAYS = [_DAY, dt.date(2021, 1, 1), dt.date(2022, 1, 1)]
+_TIMES = [
+    dt.datetime(2020, 1, 1, 12, 0, 0, 1, dt.UTC),
+    dt.datetime(2021, 1, 1, tzinfo=dt.UTC),
+    dt.datetime(2022, 1, 1, tzinfo=dt.UTC),
+]
 _DECIMALS = [Decimal("1.10"), Decimal(5), Decimal(9)]
 _LONG = "x" * 40
 # A column, its values in three files, keys of the source as SQL, and the files that are left.
@@ -220,7 +226,35 @@ KEYS: list[tuple[str, str, list[Any], str, list[int]]] = [
         "array(CAST(1.1 AS DECIMAL(9, 2)))",
         [0],
     ),
+    (
+        "timestamps",
+        "TIMESTAMP",
+        _TIMES,
+        "array(TIMESTAMP'2020-01-01 13:00:00.000001+01:00')",
+        [0],
+    ),
+    (
+        "many timestamps",
+        "TIMESTAMP",
+        _TIMES,
+        "sequence(TIMESTAMP'2020-12-01', TIMESTAMP'2021-03-01', INTERVAL 1 HOUR)",
+        [1],
+    ),
+    (
+        "local times",
+        "TIMESTAMP_NTZ",
+        [time.replace(tzinfo=None) for time in _TIMES],
+        "array(TIMESTAMP_NTZ'2021-01-01 00:00:00')",
+        [1],
+    ),
     # What may compare otherwise than it seems keeps every file.
+    (
+        "two kinds of times",
+        "TIMESTAMP",
+        _TIMES,
+        "array(TIMESTAMP_NTZ'2021-01-01 00:00:00')",
+        [0, 1, 2],
+    ),
     ("another scale", "DECIMAL(9, 2)", _DECIMALS, "array(1.0BD)", [0, 1, 2]),
     ("doubles", "DOUBLE", [1.0, 5.0, 9.0], "array(1D)", [0, 1, 2]),
     ("text and number", "STRING", ["1", "5", "9"], "array(1)", [0, 1, 2]),
@@ -273,6 +307,15 @@ def test_conditions_whose_keys_count(tmp_path: Path, spark: SparkSession) -> Non
         ("CAST(t.k AS LONG) = s.q", every),
         ("t.k = s.r.k", every),
         ("t.k >= s.q", every),
+        ("t.k > s.q", [1, 2]),
+        ("t.k <= s.q", [0]),
+        ("t.k < s.q", []),
+        ("s.q < t.k", [1, 2]),
+        ("s.q >= t.k AND t.v = s.v", [0]),
+        ("t.k BETWEEN s.q AND s.q", [0]),
+        ("t.k NOT BETWEEN s.q AND s.q", every),
+        ("s.q BETWEEN t.v AND t.k", every),
+        ("t.k <> s.q", every),
         ("t.k = t.v", every),
         ("true", every),
     ):
@@ -280,8 +323,60 @@ def test_conditions_whose_keys_count(tmp_path: Path, spark: SparkSession) -> Non
     gone = " WHEN NOT MATCHED BY SOURCE THEN DELETE"
     assert _left(t, f"{sql} t.k = s.q {gone}") == every
     assert t.tried(f"{sql} t.k = s.q {gone}")[1] == [(1, 0)]
-    same = sql.replace("(array(1, NULL)) q", "(array(1, NULL)) s")  # s.s, or a field of column s?
-    assert _left(t, f"{same} t.k = s.s {delete}") == every
+    same = sql.replace("(array(1, NULL)) q", "(array(1, NULL)) s")
+    assert _left(t, f"{same} t.k = s.s {delete}") == [0]  # the alias comes first
+
+
+@pytest.mark.parametrize("column", ["INT", "ARRAY<INT>", "STRUCT<k: INT>", "MAP<STRING, INT>"])
+def test_an_alias_that_a_column_has_as_its_name(
+    tmp_path: Path, spark: SparkSession, column: str
+) -> None:
+    """Spark looks for `alias.column` before it looks for the field of a column."""
+    t = table(tmp_path / "t", spark, f"k INT, t {column}, s {column}, v INT", properties=VECTORS)
+    value = {
+        "INT": "0",
+        "ARRAY<INT>": "array(0)",
+        "STRUCT<k: INT>": "struct(9 - id)",
+        "MAP<STRING, INT>": "map('k', 0)",
+    }[column]
+    rows = f"SELECT CAST(id AS INT), CAST({value} AS {column}), CAST({value} AS {column}), 0"
+    for start in (1, 5, 9):
+        t.append(spark.sql(f"{rows} FROM range({start}, {start + 1})").toDF(*t.frame().columns))
+    source = f"(SELECT 5 k, CAST({value} AS {column}) t, CAST({value} AS {column}) s FROM range(1))"
+    merge = f"MERGE INTO t USING {source} s ON t.k = s.k WHEN MATCHED THEN UPDATE SET v = 1"
+    assert _left(t, merge.replace("id", "8")) == [1]
+    t.run(merge.replace("id", "8"))
+    assert sorted((row.k, row.v) for row in t.frame().collect()) == [(1, 0), (5, 1), (9, 0)]
+
+
+def test_a_frame_whose_struct_looks_like_an_alias(t: PathTable, spark: SparkSession) -> None:
+    """`s.k` is a field of the column `s` where the frame has no alias."""
+    frame = spark.sql("SELECT 3 AS k, 0 AS v, struct(5 AS k, 0 AS v, 1 AS s) AS s")
+    statement = of_frame(frame, "t.k = s.k", "WHEN MATCHED THEN DELETE")
+    source = held(t, statement)
+    assert source is not None
+    assert keys_in_target(t.work(), statement, source) == Always(True)
+
+
+def test_ranges_of_a_few_rows_and_of_many(tmp_path: Path, spark: SparkSession) -> None:
+    t = _three_files(tmp_path, spark, "INT", [1, 500, 990])
+    sql = "MERGE INTO t USING ({}) s ON t.k >= s.a AND t.k < s.b WHEN MATCHED THEN UPDATE SET v = 1"
+    few = "SELECT * FROM VALUES (0, 2), (980, 1000), (NULL, 600), (700, 600) AS v (a, b)"
+    assert _left(t, sql.format(few)) == [0, 2]
+    many = "SELECT id + 400 AS a, id + 401 AS b FROM range(200)"
+    assert _left(t, sql.format(many)) == [1]
+    assert _left(t, sql.format("SELECT CAST(NULL AS INT) AS a, 5 AS b")) == []
+    t.run(sql.format(few))
+    assert sorted((row.k, row.v) for row in t.frame().collect()) == [(1, 1), (500, 0), (990, 1)]
+
+
+def test_a_time_that_python_has_no_value_for_leaves_every_file(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    t = _three_files(tmp_path, spark, "TIMESTAMP", _TIMES)
+    late = "SELECT timestamp_seconds(400000000000L) q"
+    sql = f"MERGE INTO t USING ({late}) s ON t.k = s.q WHEN MATCHED THEN DELETE"
+    assert _left(t, sql) == [0, 1, 2]
 
 
 def test_files_without_keys_are_not_read(t: PathTable, spark: SparkSession) -> None:

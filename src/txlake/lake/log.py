@@ -23,12 +23,14 @@ from txlake.log.files import FILES_SCHEMA, files_table
 from txlake.log.predicates import Predicate, bind, parse_predicate
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import action_to_object
+from txlake.protocol.features import check_writable
 from txlake.protocol.paths import decode_path
 from txlake.protocol.sources import Source, sources_text
 from txlake.protocol.types import type_to_json
 from txlake.settings import Settings
 from txlake.storage import open_store
 from txlake.system import System
+from txlake.transaction.checkpointing import write_checkpoint
 from txlake.transaction.table_log import TableLog
 from txlake.transaction.table_transaction import TableTransaction
 
@@ -74,6 +76,21 @@ class Log:
         """
         moment = None if timestamp is None else instant_ms(timestamp)
         return LogSnapshot(self._log.snapshot(_whole("version", version), moment))
+
+    def update(self) -> LogSnapshot:
+        """The newest version, after a look at what others committed. Raises as `snapshot`."""
+        return self.snapshot()
+
+    def checkpoint(self) -> int:
+        """Writes a checkpoint of the newest version, whatever its turn; returns the version.
+
+        Its kind is what the table asks for (`delta.checkpointPolicy`). Raises InvalidRequest when
+        there is no table, UnsupportedFeature when the table needs a feature that isn't written
+        here, and Unavailable from the store; a checkpoint that was cut short is never read.
+        """
+        snapshot = self._log.snapshot()
+        check_writable(snapshot.protocol, snapshot.metadata, table=snapshot.table)
+        return write_checkpoint(self._log, snapshot)
 
     def history(self, limit: int | None = None) -> list[dict[str, object]]:
         """What the newest `limit` commits (all when None) say of themselves, newest first.

@@ -69,7 +69,7 @@ def parse_type(text: str) -> DataType:
 
     Raises:
         InvalidRequest: the text is no type, or one that Delta tables can't hold.
-        UnsupportedFeature: a collation.
+        UnsupportedFeature: a collation, a geometry or a geography.
     """
     if text.lstrip().startswith(("{", '"')):
         try:
@@ -85,7 +85,7 @@ def parse_type(text: str) -> DataType:
 def parse_columns(text: str) -> Struct:
     """The columns of a DDL list such as `a INT NOT NULL, b STRING COMMENT 'x'`.
 
-    Raises InvalidRequest, or UnsupportedFeature for a collation.
+    Raises InvalidRequest, or UnsupportedFeature for a collation, a geometry or a geography.
     """
     reader = _Reader(text)
     fields = reader.fields()
@@ -222,6 +222,12 @@ class _Reader:
                 raise InvalidRequest(
                     f"{self.source[:_SHOWN_MAX]!r}: a Delta table can't hold intervals; store a "
                     "number of units, or a text"
+                )
+            if word in ("geometry", "geography"):
+                raise UnsupportedFeature(
+                    f"{self.source[:_SHOWN_MAX]!r}: {word} needs the table feature geospatial, "
+                    "which txlake doesn't write; store the shape as BINARY, in its well-known "
+                    "binary form"
                 )
             raise self.error("a data type that Delta tables hold")
         if name == "string" and self.take("collate"):

@@ -23,7 +23,7 @@ from txlake.protocol.features import check_writable
 from txlake.protocol.types import Struct
 from txlake.session.describe import Inspection, Rows, describe
 from txlake.session.engine import Engine, Handle
-from txlake.session.filters import condition_of
+from txlake.session.filters import Filter, condition_of
 from txlake.session.results import rows_frame
 from txlake.session.transaction import Transaction
 from txlake.session.unknown import unknown_table
@@ -31,7 +31,7 @@ from txlake.session.viewed import Viewed, viewed_entry
 from txlake.session.views import CatalogEntries, rows_of
 from txlake.spark.marks import Shown, marked
 from txlake.spark.translation import missing_table
-from txlake.spark.work import Work, plain_column
+from txlake.spark.work import Condition, Work, plain_column
 from txlake.sql import hidden
 from txlake.statements import (
     DescribeHistory,
@@ -226,21 +226,23 @@ class Context:
         travel: TimeTravel | None = None,
         predicate: Predicate | None = None,
         text: str | None = None,
+        condition: Condition | None = None,
         *,
         file_metadata: bool = False,
     ) -> DataFrame:
         """The table's rows as a DataFrame; notes that the transaction read them.
 
-        Only files that the predicate may match are read; the rows are not filtered by it.
-        With `file_metadata` they have the column `_metadata`.
+        Only files that the predicate may match are read; the rows are not filtered by it, nor by
+        the condition, by which a commit asks whether rows of others match. With `file_metadata`
+        they have the column `_metadata`.
         """
         snapshot = self.snapshot(handle, travel)
         if travel is None:
             table = self.transaction.open(handle)
             if self.writes:
-                table.read(predicate, text)
+                table.read(predicate, text, condition=condition)
             else:
-                table.plain_read(predicate, text)
+                table.plain_read(predicate, text, condition=condition)
         work, files = self.work_on(handle, snapshot), snapshot.select(predicate)
         frame = work.scan_telling_files(files) if file_metadata else work.scan(files)
         return frame if travel else marked(frame, self._shown(handle, predicate, text))
@@ -317,11 +319,7 @@ class Context:
             self.spark.conf.set(_VIEWS_KEEP_PLANS, before or "false")
 
     def _referenced(
-        self,
-        reference: Reference,
-        condition: tuple[str, tuple[str, ...]] | None = None,
-        *,
-        names_files: bool = False,
+        self, reference: Reference, where: Filter | None = None, *, names_files: bool = False
     ) -> DataFrame | None:
         if reference.shown is not None:
             rows = self.described(reference.shown)
@@ -331,13 +329,18 @@ class Context:
         if handle is None:
             return self._view_in_text(table, reference.travel)
         if isinstance(table, TableName) or self.exists(handle):
-            predicate = None
-            if condition is not None:
-                schema = self.snapshot(handle, reference.travel).schema
-                predicate = self.bound(schema, *condition)
-            text = None if predicate is None or condition is None else condition[0]
             shows = names_files and self._hides_files(reference)
-            return self.scan(handle, reference.travel, predicate, text, file_metadata=shows)
+            snapshot = self.snapshot(handle, reference.travel)
+            predicate = None
+            if where is not None:
+                predicate = self.bound(snapshot.schema, where.text, where.names)
+            if where is None or predicate is None:
+                return self.scan(handle, reference.travel, file_metadata=shows)
+            work, own = self.work_on(handle, snapshot), where.own
+            condition = None if own is None else work.of_the_row(predicate, own, where.alias)
+            return self.scan(
+                handle, reference.travel, predicate, where.text, condition, file_metadata=shows
+            )
         raise InvalidRequest(
             f"{handle.store.url} is not a Delta table: it has no _delta_log with a commit"
         )

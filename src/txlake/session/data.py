@@ -386,8 +386,11 @@ def read(
     snapshot = context.snapshot(handle, travel)
     work = context.work_on(handle, snapshot)
     predicate = work.predicate(condition, None)
-    text = None if condition is None else condition_text(condition)
-    frame = context.scan(handle, travel, predicate, text)
+    if condition is None or predicate is None:
+        frame = context.scan(handle, travel)
+    else:
+        asked = work.of_the_row(predicate, condition, None)
+        frame = context.scan(handle, travel, predicate, condition_text(condition), asked)
     if condition is not None:
         frame = work.qualified(frame, None).where(context.column_of(condition))
     if columns is None:

@@ -6,23 +6,54 @@ match. Anything but a plain SELECT from one table has no such condition here: it
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 
-from sqlglot import exp, parse_one
+from sqlglot import Dialect, TokenType, exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from txlake.sql.dialect import DIALECT
 from txlake.statements import SqlText
 
 _OF_ITS_OWN = (exp.Subquery, exp.Select, exp.SetOperation, exp.Exists, exp.Lateral, exp.Window)
+_AFTER_WHERE = frozenset(
+    {
+        TokenType.GROUP_BY,
+        TokenType.HAVING,
+        TokenType.QUALIFY,
+        TokenType.WINDOW,
+        TokenType.ORDER_BY,
+        TokenType.SORT_BY,
+        TokenType.CLUSTER_BY,
+        TokenType.DISTRIBUTE_BY,
+        TokenType.LIMIT,
+        TokenType.OFFSET,
+        TokenType.SEMICOLON,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """The WHERE condition of a query.
+
+    Attributes:
+        text: sqlglot's rendering, for skipping and conflict checks.
+        names: what may qualify its columns.
+        own: the author's text, for Spark; None where its end isn't certain.
+        alias: what the query calls the table, where it gives it another name.
+    """
+
+    text: str
+    names: tuple[str, ...]
+    own: SqlText | None
+    alias: str | None
 
 
 @lru_cache(maxsize=256)
-def condition_of(query: SqlText) -> tuple[str, tuple[str, ...]] | None:
-    """The WHERE condition, and the names that may qualify its columns; None where there is none.
-
-    The text is sqlglot's rendering, for skipping and conflict checks; Spark gets the author's.
-    """
+def condition_of(query: SqlText) -> Filter | None:
+    """The WHERE condition; None where there is none that every row has to meet."""
     if len(query.references) != 1:
         return None
     try:
@@ -42,4 +73,34 @@ def condition_of(query: SqlText) -> tuple[str, tuple[str, ...]] | None:
         return None
     table = query.references[0].table
     names = (source.this.alias_or_name, str(table))
-    return condition.sql(dialect="databricks"), tuple(name for name in names if name)
+    return Filter(
+        text=condition.sql(dialect="databricks"),
+        names=tuple(name for name in names if name),
+        own=next(
+            (SqlText(text) for text in _after_where(query.text) if _is(text, condition)), None
+        ),
+        alias=source.this.alias or None,
+    )
+
+
+def _after_where(text: str) -> Iterator[str]:
+    """What stands after the query's own WHERE, up to the next clause."""
+    depth, start = 0, None
+    for token in Dialect.get_or_raise(DIALECT).tokenize(text):
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        if depth:
+            continue
+        if token.token_type is TokenType.WHERE and start is None:
+            start = token.end + 1
+        elif token.token_type in _AFTER_WHERE and start is not None:
+            yield text[start : token.start]
+            return
+    if start is not None:
+        yield text[start:]
+
+
+def _is(text: str, condition: exp.Expression) -> bool:
+    try:
+        return bool(parse_one(text, dialect=DIALECT) == condition)
+    except SqlglotError:
+        return False

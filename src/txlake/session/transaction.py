@@ -21,6 +21,7 @@ from txlake.conflict.levels import Level, parse_level, strictest
 from txlake.errors import Conflict, CorruptTable, InvalidRequest, OutcomeUnknown, TxlakeError
 from txlake.log.snapshot import Snapshot
 from txlake.ports import DroppedTable, NameChange, NewTable, System
+from txlake.session.described import is_described
 from txlake.session.engine import Engine, Handle
 from txlake.spark.probe import SparkProbe
 from txlake.spark.work import Work
@@ -431,6 +432,10 @@ class Transaction:
             self.require_unkilled()
             return None
         told = self.user_metadata or self.engine.spark_setting(_USER_METADATA, "") or None
+        if not is_described(self.engine):
+            told = None
+            for table in written.values():
+                table.describe_less()
         paths = [key for key in written if self._handles[key].entry is None]
         for key, table in self._tables.items():
             if key not in written and (paths or self._handles[key].entry is None):

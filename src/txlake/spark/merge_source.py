@@ -8,6 +8,7 @@ by which a job reports which of them it met.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,7 @@ from txlake.log.predicates import (
     And,
     Comparison,
     In,
+    LiteralValue,
     Opaque,
     Operator,
     Or,
@@ -63,7 +65,18 @@ _CLOCK = re.compile(
     r"(?i)\b(current_(timestamp|date|time)|now|localtimestamp|curdate|getdate|unix_timestamp)\b"
 )
 _NAME = r"(?:`(?:[^`]|``)+`|[^\W\d]\w*)"
-_EQUALITY = re.compile(rf"({_NAME}(?:\.{_NAME})?) = ({_NAME}(?:\.{_NAME})?)")
+_COLUMN = rf"({_NAME}(?:\.{_NAME})?)"
+_COMPARISON = re.compile(rf"{_COLUMN} (=|<|<=|>|>=) {_COLUMN}")
+_BETWEEN = re.compile(rf"{_COLUMN} BETWEEN {_COLUMN} AND {_COLUMN}")
+_FROM_BELOW = frozenset({Operator.GREATER, Operator.GREATER_OR_EQUAL})
+_MIRRORED = {
+    Operator.LESS: Operator.GREATER,
+    Operator.LESS_OR_EQUAL: Operator.GREATER_OR_EQUAL,
+    Operator.GREATER: Operator.LESS,
+    Operator.GREATER_OR_EQUAL: Operator.LESS_OR_EQUAL,
+}
+# Compared as they are, when both sides are of one of these.
+_TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,39 +188,75 @@ def _alias_of(statement: Merge, source: DataFrame) -> str | None:
 def keys_in_target(work: Work, statement: Merge, held: HeldSource) -> Predicate:
     """What the source's rows leave possible of the target's that match them: a bound predicate.
 
-    It is true for every row that may match, whatever else the ON condition says. Only equalities of
-    two plain columns count whose types compare without a conversion that could change a value.
+    It is true for every row that may match, whatever else the ON condition says. Only comparisons
+    of two plain columns count whose types compare without a conversion that could change a value.
     """
     by_source = any(isinstance(c, BySourceUpdate | BySourceDelete) for c in statement.clauses)
     if by_source or not isinstance(statement.on, SqlText) or statement.on.references:
         return Always(True)
     source = delta_schema(held.schema)
-    parts: list[Predicate] = []
-    for part in conjuncts(parse_predicate(statement.on.text)):
-        pair = _columns_compared(work, statement, source, held.alias, part)
-        if pair is None:
-            continue
-        ours, theirs = pair
-        if _compare_as_they_are(ours, theirs):
-            values = held.rows.column(theirs.name)
-            parts.append(work.bound(_one_of(ours, values)))
-    return And(tuple(parts)) if parts else Always(True)
+    compared = [
+        found
+        for part in conjuncts(parse_predicate(statement.on.text))
+        for texts in _comparisons(part)
+        if (found := _columns_compared(work, statement, source, held.alias, texts)) is not None
+        and _compare_as_they_are(found.ours, found.theirs)
+    ]
+    try:
+        parts = [
+            _one_of(one.ours, _values(held, one))
+            for one in compared
+            if one.operator is Operator.EQUAL
+        ]
+        ranges = [one for one in compared if one.operator is not Operator.EQUAL]
+        if ranges:
+            parts.append(_in_ranges(ranges, [_values(held, one) for one in ranges]))
+    except (OverflowError, ValueError):  # a moment that Python has no value for
+        return Always(True)
+    return And(tuple(work.bound(part) for part in parts)) if parts else Always(True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """The target's column, compared with the source's: `ours operator theirs`."""
+
+    ours: Field
+    operator: Operator
+    theirs: Field
+
+
+def _comparisons(part: Predicate) -> Iterator[tuple[str, Operator, str]]:
+    """The comparisons of two columns, as texts, that are true wherever the part is."""
+    text = part.text if isinstance(part, Opaque) else ""
+    if found := _COMPARISON.fullmatch(text):
+        yield found[1], Operator(found[2]), found[3]
+    elif found := _BETWEEN.fullmatch(text):
+        yield found[1], Operator.GREATER_OR_EQUAL, found[2]
+        yield found[1], Operator.LESS_OR_EQUAL, found[3]
 
 
 def _columns_compared(
-    work: Work, statement: Merge, source: Struct, alias: str | None, part: Predicate
-) -> tuple[Field, Field] | None:
-    """The target's and the source's column of an equality, where it is certain whose they are."""
-    match = _EQUALITY.fullmatch(part.text) if isinstance(part, Opaque) else None
-    if match is None:
-        return None
+    work: Work,
+    statement: Merge,
+    source: Struct,
+    alias: str | None,
+    texts: tuple[str, Operator, str],
+) -> _Compared | None:
+    """The columns of a comparison, where it is certain whose they are.
+
+    A qualifier is an alias, also where a column has its name: Spark asks for aliases first.
+    """
     target = work.snapshot.schema
     qualifiers = (statement.target_alias or work.name, alias)
-    names = {name.lower() for name in qualifiers if name is not None}
-    if len(names) < 2 or any(target.find(name) or source.find(name) for name in names):
+    if len({name.lower() for name in qualifiers if name is not None}) < 2:
         return None
-    sides: dict[bool, Field] = {}
-    for text in match.groups():
+    if statement.source_alias is None and source.find(str(alias)) is not None:
+        return (
+            None  # a frame shows its alias by its columns alone, and a struct's fields look alike
+        )
+    left, operator, right = texts
+    sides: list[tuple[bool, Field]] = []
+    for text in (left, right):
         path = [_unquoted(name) for name in re.findall(_NAME, text)]
         found = [
             (is_target, item)
@@ -217,8 +266,19 @@ def _columns_compared(
         ]
         if len(found) != 1:
             return None
-        sides[found[0][0]] = found[0][1]
-    return (sides[True], sides[False]) if len(sides) == 2 else None
+        sides += found
+    match sides:
+        case [(True, ours), (False, theirs)]:
+            return _Compared(ours, operator, theirs)
+        case [(False, theirs), (True, ours)]:
+            return _Compared(ours, _MIRRORED.get(operator, operator), theirs)
+    return None
+
+
+def _values(held: HeldSource, one: _Compared) -> pa.ChunkedArray:
+    values = held.rows.column(one.theirs.name)
+    has_zone = pa.types.is_timestamp(values.type) and values.type.tz is not None
+    return values.cast(pa.timestamp("us", "UTC")) if has_zone else values
 
 
 def _unquoted(name: str) -> str:
@@ -234,7 +294,7 @@ def _compare_as_they_are(ours: Field, theirs: Field) -> bool:
         return False
     if ours.type.is_string:
         return has_plain_text(ours) and has_plain_text(theirs)
-    return ours.type.name == "date" or ours.type.decimal is not None
+    return ours.type.name in _TIMES or ours.type.decimal is not None
 
 
 def _one_of(item: Field, values: pa.ChunkedArray) -> Predicate:
@@ -260,6 +320,31 @@ def _one_of(item: Field, values: pa.ChunkedArray) -> Predicate:
             for low, high in zip(lowest.to_pylist(), highest.to_pylist(), strict=True)
         )
     )
+
+
+def _in_ranges(compared: Sequence[_Compared], values: Sequence[pa.ChunkedArray]) -> Predicate:
+    """That the columns are in the ranges of one of a few rows, else within those of all rows."""
+    rows = pa.table(list(values), names=[str(place) for place in range(len(values))]).drop_null()
+    rows = rows.group_by(rows.column_names).aggregate([])
+    if not rows.num_rows:
+        return Always(False)
+    if rows.num_rows > _RANGES_MAX:
+        widest = [
+            (pc.min if one.operator in _FROM_BELOW else pc.max)(rows.column(place))
+            for place, one in enumerate(compared)
+        ]
+        return And(tuple(_compared(one, value.as_py()) for one, value in zip(compared, widest)))
+    columns = [column.to_pylist() for column in rows.columns]
+    return Or(
+        tuple(
+            And(tuple(_compared(one, value) for one, value in zip(compared, row, strict=True)))
+            for row in zip(*columns, strict=True)
+        )
+    )
+
+
+def _compared(one: _Compared, value: LiteralValue) -> Predicate:
+    return Comparison((one.ours.name,), one.operator, value)
 
 
 def _cuts(distinct: pa.Array) -> np.ndarray:

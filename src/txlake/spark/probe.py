@@ -45,6 +45,8 @@ class SparkProbe:
         if work is None:
             return None
         try:
+            if work.time_zone != condition.zone:  # it was set since the statement ran
+                return None
             with spark_errors():
                 found = _matches(work, condition, rows, others)
         except TxlakeError:  # a file that is gone, a value that fails the condition: doubt

@@ -57,10 +57,15 @@ def plain_column(expression: Expression) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A statement's condition on a table's rows, and the alias by which it names the table."""
+    """A statement's condition on a table's rows, and the alias by which it names the table.
+
+    Attributes:
+        zone: the time zone in which it was evaluated.
+    """
 
     expression: Expression
     alias: str | None
+    zone: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,13 +205,20 @@ class Work:
         predicate = self.predicate(expression, alias)
         if expression is None or predicate is None:
             return Read(takes_all=True)
-        by_row = self.by_row(predicate) or _is_of_the_row(expression)
+        condition = self.of_the_row(predicate, expression, alias)
         return Read(
             predicate=predicate,
             text=condition_text(expression),
-            takes_all=by_row,
-            condition=Condition(expression, alias) if by_row else None,
+            takes_all=condition is not None,
+            condition=condition,
         )
+
+    def of_the_row(
+        self, predicate: Predicate, expression: Expression, alias: str | None
+    ) -> Condition | None:
+        """A condition as rows are asked for it later; None unless it is of the row alone."""
+        is_of_the_row = self.by_row(predicate) or _is_of_the_row(expression)
+        return Condition(expression, alias, self.time_zone) if is_of_the_row else None
 
     def by_row(self, predicate: Predicate) -> bool:
         """Whether conflicts over a condition are found by row: a function of plain columns."""

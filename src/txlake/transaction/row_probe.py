@@ -38,10 +38,10 @@ _TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Rows of a file that may match; `is_certain`: one of them does."""
+    """Rows of a file that may match, and those of them that do; None where none is certain."""
 
     rows: FileRows
-    is_certain: bool
+    certain: FileRows | None = None
 
 
 class FileProbe:
@@ -64,34 +64,40 @@ class FileProbe:
         self._last: tuple[tuple[str, ...], pa.Table] | None = None
 
     def matching(self, read: Read, rows: Sequence[FileRows]) -> Sequence[FileRows] | None:
-        """Those of the rows that the read may match; None when that can't be told."""
+        """Those of the rows that the read may match; None when that can't be told.
+
+        Where one certainly matches, those that do; rows in doubt are named by their files alone.
+        """
         found: Sequence[FileRows] | None = None
-        is_certain = False
         if sum(one.file.size for one in rows) <= self._bytes_max:
-            looks = [self._look(read, one) for one in rows]
-            found = [look.rows for look in looks if look is not None]
-            is_certain = any(look is not None and look.is_certain for look in looks)
+            looks = [look for one in rows if (look := self._look(read, one)) is not None]
+            if certain := [look.certain for look in looks if look.certain is not None]:
+                return certain
+            found = [look.rows for look in looks]
         left = rows if found is None else found
-        if self._beyond is None or is_certain or not left:
-            return found
-        exact = self._beyond.matching(read, left)
-        return found if exact is None else exact
+        exact = self._beyond.matching(read, left) if self._beyond is not None and left else None
+        if exact is not None or found is None:
+            return exact
+        return [replace(one, positions=None) for one in found]
 
     def _look(self, read: Read, one: FileRows) -> _Look | None:
         """What the file's rows say; None when no row of it matches."""
         if read.predicate is None:
-            return _Look(one, is_certain=True)
+            return _Look(one, certain=one)
         schema = self._snapshot.schema
         try:
             rows, places = self._rows(one, columns_of(read.predicate))
             may = rows_may_match(read.predicate, rows, schema)
             must = rows_must_match(read.predicate, rows, schema)
         except (TxlakeError, pa.ArrowException, OSError, ValueError):  # unreadable: doubt
-            return _Look(one, is_certain=False)
+            return _Look(one)
         if not pc.any(may).as_py():
             return None
-        matched = BitMap64(places.filter(may).to_pylist())
-        return _Look(replace(one, positions=matched), is_certain=bool(pc.any(must).as_py()))
+        certain = BitMap64(places.filter(must).to_pylist())
+        return _Look(
+            replace(one, positions=BitMap64(places.filter(may).to_pylist())),
+            replace(one, positions=certain) if certain else None,
+        )
 
     def _rows(
         self, one: FileRows, wanted: Collection[ColumnPath]

@@ -171,9 +171,15 @@ class TableTransaction:
             )
         )
 
-    def plain_read(self, predicate: Predicate | None = None, text: str | None = None) -> None:
+    def plain_read(
+        self,
+        predicate: Predicate | None = None,
+        text: str | None = None,
+        *,
+        condition: object = None,
+    ) -> None:
         """Notes rows that a SELECT returned, which must stay true under Serializable alone."""
-        self._note(Read(predicate=predicate, text=text, kind=ReadKind.PLAIN))
+        self._note(Read(predicate=predicate, text=text, kind=ReadKind.PLAIN, condition=condition))
 
     def read_shown(self, read: Read) -> None:
         """Notes rows that the writes depend on, as somebody else described them."""
@@ -243,6 +249,11 @@ class TableTransaction:
             tags={**self._now.tags, **(tags or {})},
         )
         self._view = self.base.apply(self._now.staged.actions)
+
+    def describe_less(self) -> None:
+        """Leaves out of the commit what only its history tells: parameters and metrics."""
+        kept = (replace(one, parameters={}, metrics={}) for one in self._now.statements)
+        self._now = replace(self._now, statements=tuple(kept))
 
     def savepoint(self) -> Token:
         """This moment, to go back to."""

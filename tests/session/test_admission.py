@@ -14,13 +14,17 @@ from txlake.catalog.tables import tables
 from txlake.conflict.locking import LockMode, LockRequest
 from txlake.errors import InvalidRequest, LockTimeout
 from txlake.session.admission import admit, admit_alone, admit_new
+from txlake.session.belongings import attach
 from txlake.session.context import Context
 from txlake.session.data import write
 from txlake.session.definitions import place
+from txlake.session.engine import Engine
 from txlake.session.locking import locks_of
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction
-from txlake.statements import NativeFrame, TableName, TablePath, Write
+from txlake.session.viewed import Viewed
+from txlake.sql import parse
+from txlake.statements import NativeFrame, Select, TableName, TablePath, Write
 
 T, NEW, PATH = TableName(("T",)), TableName(("New",)), TablePath("memory://admission/path")
 SCH_S, S, IX, X, SCH_M = LockMode.SCH_S, LockMode.S, LockMode.IX, LockMode.X, LockMode.SCH_M
@@ -49,6 +53,7 @@ def context_of(lake: Offline, *, explicit: bool = True, timeout_ms: int = 0) -> 
 def held(lake: Offline, transaction: Transaction) -> list[tuple[str, str, str]]:
     """What a transaction holds or waits for, in the order of asking: type, mode, what it is."""
     tables = {entry.number: entry.name for entry in lake.catalog.tables("default")}
+    tables |= {entry.number: entry.name for entry in lake.catalog.views.listed("default")}
     return [
         (
             one.resource.type.value,
@@ -256,6 +261,78 @@ def test_a_name_without_a_database_means_nothing_to_the_statement(lake: Offline)
         place(context, table)
     admit(context, [(table, SCH_M)])
     assert context.find(table) is not None
+
+
+V, W = TableName(("v",)), TableName(("W",))
+
+
+def test_a_view_is_locked_with_the_tables_behind_it(lake: Offline) -> None:
+    lake.catalog.create_database("d")
+    lake.catalog.views.create("default", "v", "SELECT * FROM t JOIN w ON true", ())
+    lake.catalog.views.create("default", "w", "SELECT * FROM u, nowhere.x", ())
+    context = context_of(lake)
+    admit(context, [(V, SCH_S)])
+    assert sorted(held(lake, context.transaction)) == [
+        ("DATABASE", "S", ""),
+        *(("OBJECT", "Sch-S", name) for name in ("t", "u", "v", "w")),
+    ]
+    assert context.find(T) is not None
+    assert context.find(V) is None
+    changing = context_of(lake)
+    with pytest.raises(LockTimeout, match=r"view default\.w"):
+        admit(changing, [(W, SCH_M)])
+    context.transaction.rollback()
+    admit(changing, [(W, SCH_M)])
+    assert ("KEY", "X", "w") in held(lake, changing.transaction)
+    assert ("OBJECT", "Sch-M", "w") in held(lake, changing.transaction)
+
+
+def test_names_in_a_view_are_of_its_database(lake: Offline) -> None:
+    lake.run("CREATE DATABASE d; CREATE TABLE d.t (id INT)")
+    lake.catalog.views.create("d", "v", "SELECT * FROM t", ())
+    context = context_of(lake)
+    admit(context, [(TableName(("d", "v")), SCH_S)])
+    inner = lake.catalog.find("d", "t")
+    assert inner is not None
+    locked = {one.resource.entity for one in lake.catalog.locks.listed()}
+    assert inner.number in locked
+    outer = lake.catalog.find("default", "t")
+    assert outer is not None
+    assert outer.number not in locked
+
+
+def test_views_in_a_circle_are_locked_once(lake: Offline) -> None:
+    lake.catalog.views.create("default", "v", "SELECT * FROM t", ())
+    lake.catalog.views.create("default", "w", "SELECT * FROM v", ())
+    entry = lake.catalog.views.find("default", "v")
+    assert entry is not None
+    lake.catalog.views.change(entry.id, "SELECT * FROM w, t", ())
+    context = context_of(lake)
+    admit(context, [(V, SCH_S)])
+    names = [name for kind, _, name in held(lake, context.transaction) if kind == "OBJECT"]
+    assert sorted(names) == ["t", "v", "w"]
+
+
+def test_a_temporary_view_has_no_lock_of_its_own(
+    lake: Offline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [statement] = parse("SELECT * FROM t")
+    assert isinstance(statement, Select)
+    view = Viewed(name="v", database="default", query=statement.query)
+    monkeypatch.setattr(Engine, "temporary_view", lambda _, name: view if name == V else None)
+    context = context_of(lake)
+    admit(context, [(V, SCH_S)])
+    assert held(lake, context.transaction) == [("DATABASE", "S", ""), ("OBJECT", "Sch-S", "t")]
+
+
+def test_a_view_keeps_its_name_from_tables_that_are_attached(lake: Offline) -> None:
+    lake.catalog.views.create("default", "v", "SELECT * FROM t", ())
+    place = lake.path_table("memory://admission/attached")
+    with pytest.raises(InvalidRequest, match="is a view"):
+        attach(lake.engine, lake.session.number, lake.at(place), "default", "v", managed=False)
+    assert lake.at(place).log.latest().version == 0  # and belongs to nobody
+    attach(lake.engine, lake.session.number, lake.at(place), "default", "w", managed=False)
+    assert lake.catalog.find("default", "w") is not None
 
 
 def test_a_database_is_ones_own_while_nobody_uses_it(lake: Offline) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 from pyroaring import BitMap64
 
 from tests.transaction.committing import append, begin
 from tests.transaction.log_of import VECTORS, LogOf, add
-from txlake.conflict.footprint import ReadKind
+from txlake.conflict.footprint import Read, ReadKind
 from txlake.conflict.levels import Level
 from txlake.errors import (
     ConcurrentAppendException,
@@ -17,7 +18,7 @@ from txlake.errors import (
     SerializableIsolationViolation,
 )
 from txlake.protocol.actions import Add
-from txlake.transaction.following import Proposal, check_reads
+from txlake.transaction.following import Proposal, check_reads, check_same
 from txlake.transaction.table_transaction import TableTransaction
 from txlake.transaction.vectors import load_vector, write_vectors
 
@@ -62,6 +63,23 @@ def test_a_vector_that_met_no_other_is_not_written_again() -> None:
     before = [path for path in table.paths if path.endswith(".bin")]
     transaction.commit()
     assert [path for path in table.paths if path.endswith(".bin")] == before
+
+
+def test_rows_shown_in_two_versions_have_to_be_the_same() -> None:
+    table = LogOf().create(add("a"))
+    older = table.open().latest()
+    compacting_away = begin(table)
+    (file,) = older.files.adds()
+    removed = file.removed(timestamp_ms=1, data_change=False)
+    packed = msgspec.structs.replace(add("b"), data_change=False)
+    compacting_away.stage([removed, packed], operation="OPTIMIZE")
+    compacting_away.commit()
+    same = table.open().latest()
+    check_same(table.open(), older, same, Read())
+    append(table, "c")
+    with pytest.raises(ConcurrentAppendException):
+        check_same(table.open(), same, table.open().latest(), Read(kind=ReadKind.PLAIN))
+    check_same(table.open(), older, same, Read())
 
 
 def compacting(table: LogOf, output: str) -> TableTransaction:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tests.transaction.committing import append, begin, info_at
 from tests.transaction.log_of import LogOf, add, metadata, vector
-from txlake.conflict.footprint import ReadKind
+from txlake.conflict.footprint import Read, ReadKind
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
 from txlake.conflict.winner import READS_ELSEWHERE
@@ -275,6 +275,27 @@ def test_plain_reads_count_under_serializable() -> None:
         transaction.plain_read()
         stage(transaction, add("b"))
         assert conflict_of(transaction, table, add("c")) is expected
+
+
+def test_rows_that_a_dataframe_shows_count_as_read_for_the_write() -> None:
+    for read, expected in ((Read(), ConcurrentAppendException), (None, None)):
+        table = LogOf().create(add("a"))
+        transaction = begin(table, Level.SERIALIZABLE)
+        if read is not None:
+            transaction.read_shown(read)
+        stage(transaction, add("b"))
+        assert conflict_of(transaction, table, add("c")) is expected
+
+
+def test_rows_of_a_select_that_are_written_count_as_read_for_the_write() -> None:
+    for is_written, expected in ((True, ConcurrentDeleteReadException), (False, None)):
+        table = LogOf().create(add("a"))
+        transaction = begin(table)
+        transaction.plain_read()
+        if is_written:
+            transaction.writes_from_reads()
+        stage(transaction, add("b"))
+        assert conflict_of(transaction, table, gone("a")) is expected
 
 
 def test_a_file_listed_again_was_read() -> None:

@@ -174,11 +174,10 @@ def named(connection: Connection, resource: Resource) -> str:
         return f"database {database}"
     if resource.type is ResourceType.KEY:
         return f"the name {database}.{resource.description}"
+    view = connection.scalar(sa.select(views.c.name).where(views.c.number == resource.entity))
+    if view is not None:
+        return f"view {database}.{view}"
     name = connection.scalar(sa.select(tables.c.name).where(tables.c.number == resource.entity))
-    if name is None:
-        view = connection.scalar(sa.select(views.c.name).where(views.c.number == resource.entity))
-        if view is not None:
-            return f"view {database}.{view}"
     turn = f" ({resource.subtype})" if resource.subtype else ""
     return f"table {database}.{name or f'number {resource.entity}'}{turn}"
 

@@ -172,7 +172,8 @@ def _requests(found: Sequence[_Found], *, leaves: bool) -> list[LockRequest]:
     requests: dict[LockRequest, None] = {}
     for one in sorted(found, key=lambda one: (one.entry.number if one.entry else -1, one.name)):
         needed = one.requests(leaves=leaves)
-        if needed and one.database is not None:
+        if needed:
+            assert one.database is not None, "there is nothing to lock outside of a database"
             requests[database_lock(one.database, LockMode.S)] = None
         requests.update(dict.fromkeys(needed))
     return sorted(requests, key=lambda one: _ORDER[one.resource.type])

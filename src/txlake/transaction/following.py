@@ -277,9 +277,7 @@ def check_same(log: TableLog, older: Snapshot, newer: Snapshot, read: Read) -> N
     following = Following(
         log, Proposal(base=older, footprint=footprint, actions=(), level=level, about=about)
     )
-    winners = list(following.winners(newer))
-    following.check_selects(winners)
-    following.follow(winners, newer)
+    following.follow(list(following.winners(newer)), newer)
 
 
 def wait_after(retry: RetrySettings, system: System, attempt: int, who: str) -> None:

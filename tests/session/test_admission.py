@@ -14,7 +14,6 @@ from txlake.catalog.tables import tables
 from txlake.conflict.locking import LockMode, LockRequest
 from txlake.errors import InvalidRequest, LockTimeout
 from txlake.session.admission import admit, admit_alone, admit_new
-from txlake.session.belongings import attach
 from txlake.session.context import Context
 from txlake.session.data import write
 from txlake.session.definitions import place
@@ -323,16 +322,6 @@ def test_a_temporary_view_has_no_lock_of_its_own(
     context = context_of(lake)
     admit(context, [(V, SCH_S)])
     assert held(lake, context.transaction) == [("DATABASE", "S", ""), ("OBJECT", "Sch-S", "t")]
-
-
-def test_a_view_keeps_its_name_from_tables_that_are_attached(lake: Offline) -> None:
-    lake.catalog.views.create("default", "v", "SELECT * FROM t", ())
-    place = lake.path_table("memory://admission/attached")
-    with pytest.raises(InvalidRequest, match="is a view"):
-        attach(lake.engine, lake.session.number, lake.at(place), "default", "v", managed=False)
-    assert lake.at(place).log.latest().version == 0  # and belongs to nobody
-    attach(lake.engine, lake.session.number, lake.at(place), "default", "w", managed=False)
-    assert lake.catalog.find("default", "w") is not None
 
 
 def test_a_database_is_ones_own_while_nobody_uses_it(lake: Offline) -> None:

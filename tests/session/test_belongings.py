@@ -89,6 +89,16 @@ def test_a_name_that_is_taken_is_refused_before_the_table_is_stamped(
     assert lake.domain(place) is None
 
 
+def test_a_views_name_is_taken_too(lake: Offline, place: str) -> None:
+    lake.catalog.views.create("default", "mine", "SELECT 1", ())
+    lake.path_table(place)
+    with pytest.raises(InvalidRequest, match="is a view"):
+        attachment.attach(lake.session, place, "mine")
+    assert lake.domain(place) is None
+    attachment.attach(lake.session, place, "another")
+    assert lake.domain(place) is not None
+
+
 def test_a_database_that_is_missing_is_named(lake: Offline) -> None:
     with pytest.raises(InvalidRequest, match="CREATE DATABASE nowhere"):
         belongings.new_entry(lake.engine, "nowhere", "t", "memory://t", managed=True)

@@ -18,6 +18,7 @@ from txlake.catalog.journal import ConflictEntry
 from txlake.catalog.locks import LockEntry
 from txlake.catalog.sessions import SessionEntry
 from txlake.catalog.transactions import TransactionEntry
+from txlake.catalog.views import ViewEntry
 from txlake.conflict.locking import LockMode, LockRequest, LockStatus, Resource, ResourceType
 from txlake.errors import Deadlock, Evidence
 from txlake.protocol.type_text import parse_columns
@@ -90,6 +91,10 @@ def lock(
     return LockEntry(**values)  # type: ignore[arg-type]
 
 
+FEW = ViewEntry(
+    id="V", number=13, database=SALES.name, database_number=SALES.number, name="Few",
+    query="SELECT 1", columns=(), comment="said", created_ms=1_000, modified_ms=2_000,
+)  # fmt: skip
 TABLE = Resource(type=ResourceType.OBJECT, database=1, entity=11)
 TURN = Resource(type=ResourceType.OBJECT, database=1, entity=11, subtype="COMMIT")
 KEY = Resource(type=ResourceType.KEY, database=1, entity=1, description="orders")
@@ -105,6 +110,9 @@ class Given:
 
     def tables(self) -> Sequence[TableEntry]:
         return [ORDERS, OUTSIDE]
+
+    def views(self) -> Sequence[ViewEntry]:
+        return [FEW]
 
     def shape(self, table: TableEntry) -> Shape | None:
         if table is OUTSIDE:
@@ -251,7 +259,11 @@ def test_dm_tran_active_transactions() -> None:
 
 
 def test_sys_objects_and_tables() -> None:
-    objects, tables = look("sys.objects"), look("sys.tables")
+    *objects, few = look("sys.objects")
+    tables = look("sys.tables")
+    assert look("sys.views") == [few]
+    assert (few["name"], few["object_id"], few["type"]) == ("Few", 13, "V")
+    assert few["modify_date"] == at(2_000)
     assert objects[0] == {
         "name": "Orders", "object_id": 11, "schema_id": 1, "parent_object_id": 0, "type": "U",
         "type_desc": "USER_TABLE", "create_date": at(4_000), "modify_date": at(5_000),
@@ -372,6 +384,10 @@ def test_the_catalogs_of_postgresql_fold_names() -> None:
     ] == [
         (11, "orders", 1, "r"),
         (12, "outside", 2, "r"),
+        (13, "few", 1, "v"),
+    ]
+    assert look("pg_views") == [
+        {"schemaname": "sales", "viewname": "few", "definition": "SELECT 1"}
     ]
     spaces = [{"oid": 3, "nspname": "loose"}, {"oid": 1, "nspname": "sales"}]
     assert look("pg_namespace") == [*spaces, {"oid": 2, "nspname": "strict"}]
@@ -388,6 +404,8 @@ def test_svv_tables() -> None:
          "table_type": "BASE TABLE"},
         {"table_catalog": "spark_catalog", "table_schema": "strict", "table_name": "outside",
          "table_type": "EXTERNAL TABLE"},
+        {"table_catalog": "spark_catalog", "table_schema": "sales", "table_name": "few",
+         "table_type": "VIEW", "remarks": "said"},
     ]  # fmt: skip
 
 
@@ -475,7 +493,13 @@ def test_information_schema() -> None:
     assert [(one["table_schema"], one["table_name"], one["table_type"]) for one in tables] == [
         ("Sales", "Orders", "MANAGED"),
         ("strict", "outside", "EXTERNAL"),
+        ("Sales", "Few", "VIEW"),
     ]
+    assert look("information_schema.views") == [
+        {"table_catalog": "spark_catalog", "table_schema": "Sales", "table_name": "Few",
+         "view_definition": "SELECT 1", "check_option": "NONE", "is_updatable": "NO",
+         "is_insertable_into": "NO", "is_materialized": False},
+    ]  # fmt: skip
     columns = look("information_schema.columns")
     assert {one["table_name"] for one in columns} == {"Orders"}  # the other one is gone
     shown = [
@@ -504,6 +528,7 @@ def test_what_a_catalog_has(tmp_path: Path) -> None:
     catalog = Catalog(f"sqlite:///{tmp_path / 'catalog.db'}", System())
     user = User(catalog)
     user.create("t")
+    catalog.views.create("default", "v", "SELECT 1", ())
     session = user.session
     catalog.transactions.begin("x", session)
     entry = catalog.find("default", "t")

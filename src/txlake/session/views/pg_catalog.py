@@ -1,7 +1,7 @@
 """The system catalogs of PostgreSQL 8, as Amazon Redshift shows them.
 
 Columns as the PostgreSQL manual has them ("System Catalogs": "pg_class", "pg_namespace",
-"pg_database", "pg_tables"); `oid` is a column among the others here. A lake's databases are what
+"pg_database", "pg_tables", "pg_views"); `oid` is a column among the others here. A lake's databases are what
 schemas and databases are there. Names are in lower case, as Redshift folds them. What a lake
 doesn't have is NULL.
 """
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from txlake.session.views.view import Entries, Values, view
+from txlake.catalog import TableEntry
+from txlake.session.views.view import Entries, Values, objects_of, view
 
 
 def _tables(entries: Entries) -> Iterator[Values]:
@@ -24,15 +25,24 @@ def _tables(entries: Entries) -> Iterator[Values]:
         }
 
 
+def _views(entries: Entries) -> Iterator[Values]:
+    for one in entries.views():
+        yield {
+            "schemaname": one.database.lower(),
+            "viewname": one.name.lower(),
+            "definition": one.query,
+        }
+
+
 def _classes(entries: Entries) -> Iterator[Values]:
-    for one in entries.tables():
+    for one in objects_of(entries):
         yield {
             "oid": one.number,
             "relname": one.name.lower(),
             "relnamespace": one.database_number,
             "relhasindex": False,
             "relisshared": False,
-            "relkind": "r",
+            "relkind": "r" if isinstance(one, TableEntry) else "v",
             "reltriggers": 0,
             "relhasoids": False,
             "relhasrules": False,
@@ -62,6 +72,11 @@ PG_TABLES = view(
     hasindexes BOOLEAN, hasrules BOOLEAN, hastriggers BOOLEAN
     """,
     _tables,
+)
+PG_VIEWS = view(
+    "pg_views",
+    "schemaname STRING, viewname STRING, viewowner STRING, definition STRING",
+    _views,
 )
 PG_CLASS = view(
     "pg_class",

@@ -100,6 +100,14 @@ def _tables(entries: Entries) -> Iterator[Values]:
             "table_name": one.name.lower(),
             "table_type": "BASE TABLE" if one.managed else "EXTERNAL TABLE",
         }
+    for view_of in entries.views():
+        yield {
+            "table_catalog": CATALOG,
+            "table_schema": view_of.database.lower(),
+            "table_name": view_of.name.lower(),
+            "table_type": "VIEW",
+            "remarks": view_of.comment,
+        }
 
 
 def _locks(entries: Entries) -> Iterator[Values]:

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 
 from txlake.catalog import TableEntry
 from txlake.catalog.transactions import TransactionEntry
+from txlake.catalog.views import ViewEntry
 from txlake.conflict.locking import LockStatus, ResourceType
 from txlake.protocol.type_text import declared_type
 from txlake.protocol.types import DataType, Primitive
 from txlake.session.expressions import CURRENT_DEFAULT, GENERATION
-from txlake.session.views.view import Entries, Values, moment, view
+from txlake.session.views.view import Entries, Values, moment, objects_of, view
 
 _READ_WRITE, _READ_ONLY = 1, 2
 _VARCHAR_LENGTH_MAX = 8000
@@ -66,14 +67,15 @@ def _state(one: TransactionEntry) -> int:
     return _NOT_STARTED if one.sequence is None else _ACTIVE
 
 
-def _object(one: TableEntry) -> dict[str, object]:
+def _object(one: TableEntry | ViewEntry) -> dict[str, object]:
+    kind = ("U", "USER_TABLE") if isinstance(one, TableEntry) else ("V", "VIEW")
     return {
         "name": one.name,
         "object_id": one.number,
         "schema_id": one.database_number,
         "parent_object_id": 0,
-        "type": "U",
-        "type_desc": "USER_TABLE",
+        "type": kind[0],
+        "type_desc": kind[1],
         "create_date": moment(one.created_ms),
         "modify_date": moment(one.modified_ms),
         "is_ms_shipped": False,
@@ -83,7 +85,11 @@ def _object(one: TableEntry) -> dict[str, object]:
 
 
 def _objects(entries: Entries) -> Iterator[Values]:
-    return (_object(one) for one in entries.tables())
+    return (_object(one) for one in objects_of(entries))
+
+
+def _views(entries: Entries) -> Iterator[Values]:
+    return (_object(one) for one in entries.views())
 
 
 def _tables(entries: Entries) -> Iterator[Values]:
@@ -262,6 +268,8 @@ TABLES = view(
     """,
     _tables,
 )
+
+VIEWS = view("sys.views (Transact-SQL)", _OBJECT_COLUMNS, _views)
 
 SCHEMAS = view(
     "sys.schemas (Transact-SQL)", "name STRING, schema_id INT, principal_id INT", _schemas

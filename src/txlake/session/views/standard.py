@@ -1,7 +1,8 @@
 """INFORMATION_SCHEMA, with the columns and constants that Databricks gives it.
 
-"SCHEMATA", "TABLES" and "COLUMNS" of the Databricks SQL language manual, which say for each column
-what of the standard is reserved there. What a lake doesn't keep (who made what) is NULL.
+"SCHEMATA", "TABLES", "VIEWS" and "COLUMNS" of the Databricks SQL language manual, which say for
+each column what of the standard is reserved there. What a lake doesn't keep (who made what) is
+NULL.
 """
 
 from __future__ import annotations
@@ -44,6 +45,32 @@ def _tables(entries: Entries) -> Iterator[Values]:
             "last_altered": moment(one.modified_ms),
             "data_source_format": "DELTA",
             "storage_path": one.location,
+        }
+    for view_of in entries.views():
+        yield {
+            "table_catalog": CATALOG,
+            "table_schema": view_of.database,
+            "table_name": view_of.name,
+            "table_type": "VIEW",
+            "is_insertable_into": "NO",
+            "commit_action": "PRESERVE",
+            "comment": view_of.comment,
+            "created": moment(view_of.created_ms),
+            "last_altered": moment(view_of.modified_ms),
+        }
+
+
+def _views(entries: Entries) -> Iterator[Values]:
+    for one in entries.views():
+        yield {
+            "table_catalog": CATALOG,
+            "table_schema": one.database,
+            "table_name": one.name,
+            "view_definition": one.query,
+            "check_option": "NONE",
+            "is_updatable": "NO",
+            "is_insertable_into": "NO",
+            "is_materialized": False,
         }
 
 
@@ -125,6 +152,15 @@ TABLES = view(
     data_source_format STRING, storage_sub_directory STRING, storage_path STRING
     """,
     _tables,
+)
+VIEWS = view(
+    "VIEWS | Databricks on AWS",
+    """
+    table_catalog STRING, table_schema STRING, table_name STRING, view_definition STRING,
+    check_option STRING, is_updatable STRING, is_insertable_into STRING, sql_path STRING,
+    is_materialized BOOLEAN
+    """,
+    _views,
 )
 COLUMNS = view(
     "COLUMNS | Databricks on AWS",

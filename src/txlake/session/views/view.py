@@ -13,6 +13,7 @@ from txlake.catalog.journal import ConflictEntry
 from txlake.catalog.locks import LockEntry
 from txlake.catalog.sessions import SessionEntry
 from txlake.catalog.transactions import TransactionEntry
+from txlake.catalog.views import ViewEntry
 from txlake.protocol.type_text import parse_columns
 from txlake.protocol.types import Struct
 from txlake.session.describe import Rows
@@ -45,6 +46,10 @@ class Entries(Protocol):
         """The tables of all databases, by the databases' names and theirs."""
         ...
 
+    def views(self) -> Sequence[ViewEntry]:
+        """The lake's views, those of all databases, by the databases' names and theirs."""
+        ...
+
     def shape(self, table: TableEntry) -> Shape | None:
         """The table's columns; None when it is gone meanwhile."""
         ...
@@ -74,6 +79,11 @@ class Entries(Protocol):
         ...
 
 
+def objects_of(entries: Entries) -> list[TableEntry | ViewEntry]:
+    """The tables, then the views."""
+    return [*entries.tables(), *entries.views()]
+
+
 @dataclass(frozen=True, slots=True)
 class CatalogEntries:
     """Entries of a catalog; `shape_of` reads a table's columns, `own` gives who looks a number."""
@@ -90,6 +100,13 @@ class CatalogEntries:
             entry
             for database in self.catalog.databases()
             for entry in self.catalog.tables(database.name)
+        ]
+
+    def views(self) -> Sequence[ViewEntry]:
+        return [
+            entry
+            for database in self.catalog.databases()
+            for entry in self.catalog.views.listed(database.name)
         ]
 
     def shape(self, table: TableEntry) -> Shape | None:

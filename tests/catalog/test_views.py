@@ -25,7 +25,7 @@ def catalog() -> Iterator[Catalog]:
 
 def rename(user: User, entry: TableEntry, database: str, name: str) -> None:
     """The table's new name, in a transaction of its own."""
-    user.ratify(names=[RenamedTable(id=entry.id, database=database, name=name)])
+    user.ratify(names=(RenamedTable(id=entry.id, database=database, name=name),))
 
 
 def test_a_view_is_kept_as_it_was_written(opened: Callable[[], Catalog]) -> None:

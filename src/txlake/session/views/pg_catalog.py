@@ -1,9 +1,9 @@
 """The system catalogs of PostgreSQL 8, as Amazon Redshift shows them.
 
 Columns as the PostgreSQL manual has them ("System Catalogs": "pg_class", "pg_namespace",
-"pg_database", "pg_tables", "pg_views"); `oid` is a column among the others here. A lake's databases are what
-schemas and databases are there. Names are in lower case, as Redshift folds them. What a lake
-doesn't have is NULL.
+"pg_database", "pg_tables", "pg_views"); `oid` is a column among the others here. A lake's databases
+are what schemas and databases are there. Names are in lower case, as Redshift folds them. What a
+lake doesn't have is NULL.
 """
 
 from __future__ import annotations

@@ -44,6 +44,7 @@ test-local: setup ## all tests on a local Spark, in parallel processes
 	@tools/delta_jars.sh
 	@tools/servers.sh
 	@tools/judge.sh
+	@tools/duckdb_venv.sh
 	@$(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 test-connect: setup ## those for every Spark, on a Spark Connect server; the client without Java too
@@ -81,6 +82,13 @@ diff: SEEDS = 200
 diff: setup ## Delta Spark and txlake side by side: programs from SEEDS=200 FROM=1, and where they differ
 	@tools/delta_jars.sh
 	@PYTHONPATH=src:. $(PYTHON) -m tests.differential --seeds $(SEEDS) --from $(FROM)
+
+.PHONY: test-duckdb
+test-duckdb: setup ## the tests on a local Spark once more: DuckDB's Delta extension reads their tables
+	@tools/delta_jars.sh
+	@tools/duckdb_venv.sh
+	@$(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist loadfile --duckdb .cache/duckdb-delta/bin/python \
+		$(PYTEST_ARGS)
 
 .PHONY: soak
 soak: setup ## processes and engines write paths and lakes, killed now and then, for MINUTES=30

@@ -7,6 +7,7 @@ import os
 import subprocess
 import uuid
 from collections.abc import Generator, Iterator
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from tests.golden import ARCHIVE
-from tests.interop import check_table, delta_tables
+from tests.interop import DuckDB, check_newest, check_table, delta_tables
 from tests.limits import pytest_exception_interact as pytest_exception_interact
 from tests.limits import pytest_timeout_cancel_timer as pytest_timeout_cancel_timer
 from tests.limits import pytest_timeout_set_timer as pytest_timeout_set_timer
@@ -36,6 +37,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=KINDS,
         default=KINDS[0],
         help="where Spark's tasks run; other than local, only tests marked runs_on for it run",
+    )
+    parser.addoption(
+        "--duckdb",
+        type=Path,
+        help="a Python with DuckDB and its Delta extension, which reads the tests' tables too",
     )
 
 
@@ -137,9 +143,21 @@ def pytest_runtest_makereport(
     return report
 
 
+@pytest.fixture(scope="session")
+def _duckdb(request: pytest.FixtureRequest) -> Iterator[DuckDB | None]:
+    python = request.config.getoption("--duckdb")
+    if python is None:
+        yield None
+        return
+    with closing(DuckDB(python)) as duckdb:
+        yield duckdb
+
+
 @pytest.fixture(autouse=True)
-def _interop(request: pytest.FixtureRequest) -> Iterator[None]:
+def _interop(request: pytest.FixtureRequest, _duckdb: DuckDB | None) -> Iterator[None]:
     """After each test, every Delta table below its tmp_path is read by delta-rs and compared.
+
+    With `--duckdb` the newest version of each by DuckDB's Delta extension besides.
 
     A test whose tables aren't for others to read (damaged ones, say) says so with its reason:
     `@pytest.mark.no_interop("the log is damaged on purpose")`.
@@ -156,3 +174,5 @@ def _interop(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     for table in delta_tables(folder):
         check_table(table, _read_rows, _read_files)
+        if _duckdb is not None:
+            check_newest(table, _duckdb, _read_rows)

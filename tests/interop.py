@@ -1,18 +1,22 @@
-"""What another engine reads from a table that txlake wrote: the same, at every version.
+"""What other engines read from a table that txlake wrote: the same, at every version.
 
-`check_table` is given one folder. The other engine is delta-rs; ours is asked through two
-callables, so that this module needs no part of txlake to be sound itself.
+`check_table` is given one folder, and asks delta-rs; `check_newest` asks DuckDB's Delta extension.
+Ours is asked through callables, so that this module needs no part of txlake to be sound itself.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
 
@@ -31,6 +35,13 @@ DELTA_RS_LACKS = frozenset(
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\..*parquet|(\d{20})\.checkpoint\..*json")
 _REFUSED = re.compile(r"Unsupported table features required: \[([^\]]*)\]")
+
+
+# What DuckDB's extension, or the Delta kernel inside it, says of what it lacks, though the table is
+# readable by the specification.
+DUCKDB_LACKS = re.compile(
+    r"[Uu]nsupported|[Nn]ot (?:yet )?(?:supported|implemented)|typeWidening|variant"
+)
 
 
 class Disagreement(AssertionError):
@@ -80,6 +91,55 @@ def check_table(table: Path, read_rows: ReadRows, read_files: ReadFiles | None =
                 ) from error
 
 
+class DuckDB:
+    """DuckDB with its Delta extension, in a process and an environment of its own.
+
+    `python` is that environment's (tools/duckdb_venv.sh). Close it after use.
+    """
+
+    def __init__(self, python: Path) -> None:
+        worker = Path(__file__).with_name("duckdb_worker.py")
+        self._folder = tempfile.TemporaryDirectory(prefix="txlake-duckdb-")
+        self._process = subprocess.Popen(
+            [str(python), str(worker)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def rows(self, table: Path) -> pa.Table | str:
+        """The rows of the table's newest version; or why they can't be read."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        target = Path(self._folder.name) / "rows.parquet"
+        print(json.dumps([str(table), str(target)]), file=self._process.stdin, flush=True)
+        problem: str | None = json.loads(self._process.stdout.readline())
+        return pq.read_table(target) if problem is None else problem
+
+    def close(self) -> None:
+        """Ends the process."""
+        with self._process:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+        self._folder.cleanup()
+
+
+def check_newest(table: Path, duckdb: DuckDB, read_rows: ReadRows) -> None:
+    """Compares DuckDB with txlake at the newest version of the table in this folder.
+
+    Raises Disagreement, as `check_table` does.
+    """
+    version = readable_versions(table)[-1]
+    try:
+        other = DeltaTable(str(table), version=version)
+        if not _all_there(table, other) or not other.schema().fields:
+            return
+    except DeltaError:
+        return  # which `check_table` judges
+    found = duckdb.rows(table)
+    if not isinstance(found, str):
+        _same_rows(table, version, found, read_rows(table, version), "DuckDB")
+    elif DUCKDB_LACKS.search(found) is None:
+        raise Disagreement(f"{table} version {version}: DuckDB can't read it: {found}")
+
+
 def _is_a_lack(error: DeltaError) -> bool:
     refused = _REFUSED.search(str(error))
     return refused is not None and set(refused[1].split(", ")) <= DELTA_RS_LACKS
@@ -119,18 +179,20 @@ def _decoded(path: str) -> str:
     return path
 
 
-def _same_rows(table: Path, version: int, theirs: pa.Table, ours: pa.Table) -> None:
+def _same_rows(
+    table: Path, version: int, theirs: pa.Table, ours: pa.Table, who: str = "delta-rs"
+) -> None:
     if theirs.column_names != ours.column_names:
         raise Disagreement(
-            f"{table} version {version}: delta-rs has the columns {theirs.column_names}, "
+            f"{table} version {version}: {who} has the columns {theirs.column_names}, "
             f"txlake has {ours.column_names}"
         )
     expected, found = Counter(_canonical(theirs)), Counter(_canonical(ours))
     if expected != found:
         alone, extra = list((expected - found).elements()), list((found - expected).elements())
         raise Disagreement(
-            f"{table} version {version}: delta-rs reads {theirs.num_rows} rows, txlake "
-            f"{ours.num_rows}; delta-rs alone has {len(alone)}, such as {alone[:3]}; txlake alone "
+            f"{table} version {version}: {who} reads {theirs.num_rows} rows, txlake "
+            f"{ours.num_rows}; {who} alone has {len(alone)}, such as {alone[:3]}; txlake alone "
             f"has {len(extra)}, such as {extra[:3]}"
         )
 

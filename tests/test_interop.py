@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 
@@ -10,7 +12,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tests.interop import Disagreement, check_table, delta_tables, readable_versions
+from tests.interop import (
+    Disagreement,
+    DuckDB,
+    check_newest,
+    check_table,
+    delta_tables,
+    readable_versions,
+)
 
 ROWS = pa.table(
     {
@@ -116,3 +125,37 @@ class TestCheckTable:
         DeltaTable(str(tmp_path / "u")).create_checkpoint()
         (tmp_path / "u" / "_delta_log" / f"{0:020}.json").unlink()
         assert readable_versions(tmp_path / "u") == [1]
+
+
+@pytest.fixture
+def duckdb() -> Iterator[DuckDB]:
+    """DuckDB with its Delta extension."""
+    python = Path(__file__).parents[1] / ".cache/duckdb-delta/bin/python"
+    if not python.exists():
+        pytest.skip("there is no DuckDB with a Delta extension: tools/duckdb_venv.sh brings it")
+    with closing(DuckDB(python)) as made:
+        yield made
+
+
+@pytest.mark.no_interop("this module checks the check")
+class TestCheckNewest:
+    def test_equal_rows_pass_and_others_are_found(self, tmp_path: Path, duckdb: DuckDB) -> None:
+        wrote(tmp_path / "it's")
+        check_newest(tmp_path / "it's", duckdb, rows_of)
+        with pytest.raises(Disagreement, match="version 1: DuckDB reads 6 rows, txlake 5"):
+            check_newest(tmp_path / "it's", duckdb, lambda t, v: rows_of(t, v).slice(1))
+        changed = ROWS.set_column(0, "id", pa.array([1, 2, 4], pa.int64()))
+        with pytest.raises(Disagreement, match="txlake alone has 2"):
+            check_newest(tmp_path / "it's", duckdb, lambda t, v: pa.concat_tables([changed] * 2))
+
+    def test_files_that_are_gone_are_nobodys_fault(self, tmp_path: Path, duckdb: DuckDB) -> None:
+        wrote(tmp_path / "t")
+        next(tmp_path.rglob("*.parquet")).unlink()
+        check_newest(tmp_path / "t", duckdb, rows_of)
+
+    def test_what_cannot_be_read_is_told(self, tmp_path: Path, duckdb: DuckDB) -> None:
+        wrote(tmp_path / "t")
+        for file in tmp_path.rglob("*.parquet"):
+            file.write_bytes(b"PAR1 no more")
+        with pytest.raises(Disagreement, match="DuckDB can't read it"):
+            check_newest(tmp_path / "t", duckdb, rows_of)

@@ -68,13 +68,17 @@ def _views_in(context: Context, statement: Statement) -> Iterator[DataFrame]:
     """Temporary views of Spark's that the statement's texts name."""
     for reference in references_of(statement):
         table = reference.table
-        if not isinstance(table, TableName) or len(table.parts) > 2:
+        if not isinstance(table, TableName) or not _may_be_temporary(table):
             continue
         if not any((context.find(table), context.viewed(table), context.view_named(table.parts))):
             try:
                 yield context.spark.table(str(table))
             except AnalysisException:
                 continue  # Spark says so when it runs the statement
+
+
+def _may_be_temporary(table: TableName) -> bool:
+    return len(table.parts) == 1 or table.parts[0].lower() == "global_temp"
 
 
 def _count(context: Context, shown: Shown) -> None:

@@ -93,9 +93,19 @@ def test_features_are_read_and_written_as_said() -> None:
     assert known - {"catalogOwned"} <= said
 
 
+def anchor(line: str) -> str:
+    """What a link calls a heading; nothing for other lines."""
+    if not line.startswith("#"):
+        return ""
+    words = re.sub(r"[^\w\- ]", "", line.lstrip("#").strip().lower())
+    return words.replace(" ", "-")
+
+
 def test_links_and_commands_lead_somewhere() -> None:
     for link in re.findall(r"\]\(([^)]+)\)", README):
-        assert (ROOT / link).is_file(), link
+        place, _, heading = link.partition("#")
+        assert (ROOT / place).is_file(), link
+        assert heading in {anchor(line) for line in page(place).splitlines()}, link
     targets = re.findall(r"^([a-z]+):", page("Makefile"), re.MULTILINE)
     for target in re.findall(r"^    make (\w+)", README, re.MULTILINE):
         assert target in targets

@@ -55,10 +55,10 @@ def test_values_of_every_kind(spark: SparkSession) -> None:
     )
     made = collected(frame)
     assert made.columns[:4] == (
-        Column("id", "int"),
-        Column("id_3", "string"),
-        Column("id_4", "int"),
-        Column("id_2", "int"),
+        Column("id", "int", '"integer"'),
+        Column("id_3", "string", '"string"'),
+        Column("id_4", "int", '"integer"'),
+        Column("id_2", "int", '"integer"'),
     )
     out = io.StringIO()
     JsonLines(out, io.StringIO()).listing(made)
@@ -83,7 +83,7 @@ def test_values_of_every_kind(spark: SparkSession) -> None:
 def test_a_long_result_is_cut_and_counted(spark: SparkSession) -> None:
     frame = spark.sql("SELECT id FROM range(10) ORDER BY id DESC")
     assert collected(frame, 2) == Result(
-        columns=(Column("id", "bigint"),), rows=[(9,), (8,)], total=10
+        columns=(Column("id", "bigint", '"long"'),), rows=[(9,), (8,)], total=10
     )
     assert collected(frame, 10).total == len(collected(frame, 10).rows) == 10
     assert len(collected(frame).rows) == 10

@@ -64,7 +64,7 @@ def test_a_folder_of_other_files_is_not_a_table(lake: txlake.Lake, tmp_path: Pat
             lake.sql(text)
     with pytest.raises(InvalidRequest, match="not a Delta table"):
         lake.read(str(plain))
-    with pytest.raises(InvalidRequest, match="no table"):
+    with pytest.raises(InvalidRequest, match="not a Delta table"):
         lake.table(str(plain))
     with pytest.raises(InvalidRequest, match="not a Delta table"):
         txlake.Log(str(plain)).snapshot()

@@ -147,7 +147,7 @@ def test_a_table_that_was_dropped_meanwhile_does_not_exist(
         read = threads.submit(other.sql, "SELECT * FROM t")
         waits(t, read, "Sch-S")
         tx.commit()
-        with pytest.raises(InvalidRequest, match="cannot be found"):
+        with pytest.raises(InvalidRequest, match="there is no table"):
             read.result(300)
 
 
@@ -158,7 +158,7 @@ def test_the_lists_are_read_committed_in_an_open_transaction(t: txlake.Lake) -> 
     assert query(tx, named) == [("t",), ("u",)]
     t.sql("DROP TABLE t")
     assert query(tx, named) == [("u",)]
-    with pytest.raises(InvalidRequest, match="cannot be found"):
+    with pytest.raises(InvalidRequest, match="there is no table"):
         tx.sql("SELECT * FROM t")
 
 

@@ -37,7 +37,7 @@ from txlake.transaction.table_log import TableLog
 
 pytestmark = pytest.mark.timeout(1800)
 
-SEEDS_MAX = 60
+SEEDS_MAX = 400
 WITH_TIMES = {"commits with times"}  # whatever the programs are
 Off = Callable[[pytest.MonkeyPatch], None]
 

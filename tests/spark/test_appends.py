@@ -185,7 +185,10 @@ def test_insert_goes_by_position(tmp_path: Path, spark: SparkSession) -> None:
         ("INSERT INTO t (q) VALUES (1)", "no column 'q'"),
         ("INSERT INTO t SELECT X'01', 'x', 2.0D", "column 'a' is integer, the value is binary"),
         ("INSERT INTO t SELECT nope, 'x', 2.0D", "nope"),
-        ("INSERT INTO t SELECT 1, 'x', true", "column 'c' is double, the value is boolean"),
+        (
+            "INSERT INTO t SELECT 1, 'x', DATE'2026-01-01'",
+            "column 'c' is double, the value is date",
+        ),
     ],
 )
 def test_rows_that_do_not_fit(tmp_path: Path, spark: SparkSession, sql: str, message: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from tests.spark.tables import NO_VECTORS, VECTORS, PathTable, table
@@ -260,6 +261,19 @@ def test_clauses(
         assert change.actions == ()
 
 
+def test_the_rows_of_a_source_that_is_held_are_counted(tmp_path: Path, spark: SparkSession) -> None:
+    t = table(tmp_path / "t", spark, "k INT, v INT", properties=VECTORS)
+    t.append(_frame(spark, [(i, i) for i in range(6)]).repartition(1))
+    source = pa.table({"k": pa.array([1, 9, 10], pa.int32()), "v": pa.array([0, 0, 0], pa.int32())})
+    spark.createDataFrame(source).createOrReplaceTempView("txlake_source")
+    change = t.run(
+        "MERGE INTO t USING (SELECT * FROM txlake_source) s ON t.k = s.k"
+        " WHEN MATCHED THEN UPDATE SET v = s.v"
+    )
+    assert change.metrics["numSourceRows"] == 3
+    assert change.metrics["numTargetRowsUpdated"] == 1
+
+
 def test_metrics_and_parameters(tmp_path: Path, spark: SparkSession) -> None:
     t = table(tmp_path / "t", spark, "k INT, v INT", properties=VECTORS)
     t.append(_frame(spark, [(i, i) for i in range(6)]).repartition(1))
@@ -272,7 +286,6 @@ def test_metrics_and_parameters(tmp_path: Path, spark: SparkSession) -> None:
     )
     assert t.rows() == [(1, 10), (3, 3), (4, 4), (5, 0), (9, 90)]
     wanted = {
-        "numSourceRows": 3,
         "numTargetRowsInserted": 1,
         "numTargetRowsUpdated": 2,
         "numTargetRowsDeleted": 2,

@@ -19,9 +19,10 @@ GATEWAY = re.compile(
 # Where it is asked first whether the session is Connect's: which Python the workers are; settings
 # for one read or write that no other thread sees; how many tasks run at once; how large Spark
 # thinks rows are; columns of its own for a plan that is kept; what a Column is made of, which one
-# of Connect doesn't show; what Ctrl-C ends at the command line; how the JVM logs;
-# whether Spark was stopped.
+# of Connect doesn't show; whether two objects are one session; what Ctrl-C ends at the command
+# line; how the JVM logs; whether Spark was stopped.
 ALLOWED = {
+    'ours, theirs = (getattr(session, "_jsparkSession", None) for session in (one, other))',
     'column = getattr(getattr(expression, "column", None), "_jc", None)',
     "context = spark.sparkContext",
     "cores = spark.sparkContext.defaultParallelism",

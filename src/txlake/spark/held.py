@@ -80,8 +80,16 @@ def _plain(table: pa.Table) -> pa.Table:
     )
     if wanted == table.schema:
         return table
-    options = pc.CastOptions(allow_time_truncate=True)
-    return _converted(lambda: table.cast(wanted, options=options))
+    return _converted(lambda: _cast(table, wanted))
+
+
+def _cast(table: pa.Table, wanted: pa.Schema) -> pa.Table:
+    """The columns in other forms; times lose what is less than a microsecond, and nothing else."""
+    columns = [
+        pc.cast(column, options=pc.CastOptions(item.type, allow_time_truncate=True))
+        for column, item in zip(table.columns, wanted, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=wanted)
 
 
 def _plain_type(data_type: pa.DataType) -> pa.DataType:

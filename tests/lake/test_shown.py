@@ -139,6 +139,20 @@ def test_rows_read_in_the_transaction_are_written_from_its_own_view(t: txlake.La
     assert query(t, "SELECT id FROM u") == [(1,), (2,)]
 
 
+def test_rows_that_were_undone_are_not_written(t: txlake.Lake) -> None:
+    tx = t.begin()
+    before = tx.read("t")
+    tx.savepoint("s")
+    tx.sql("INSERT INTO t VALUES (3, 3)")
+    changed = tx.read("t")
+    tx.rollback_to("s")
+    tx.write(before, "u", "append")
+    with pytest.raises(InvalidRequest, match="from before a ROLLBACK TO"):
+        tx.write(changed, "u", "append")
+    tx.rollback()
+    assert query(t, "SELECT * FROM u") == []
+
+
 def test_a_select_whose_rows_are_written_counts_at_every_level_that_checks_reads(
     t: txlake.Lake,
 ) -> None:

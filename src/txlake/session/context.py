@@ -259,6 +259,7 @@ class Context:
             version=part.base.version,
             transaction=own.id if own.explicit else None,
             is_changed=part.has_changes,
+            undone=own.undone,
             condition=None if predicate is None or text is None else (text, ()),
         )
 

@@ -98,6 +98,11 @@ def _count(context: Context, shown: Shown) -> None:
                 f"{shown.transaction} made, from inside of it; read the table again"
             )
     if shown.transaction == transaction.id:
+        if shown.is_changed and shown.undone != transaction.undone:
+            raise InvalidRequest(
+                f"the DataFrame shows changes to {shown.table} from before a ROLLBACK TO, which "
+                "may be undone; read the table again"
+            )
         transaction.writes_from(shown.url)
         return
     handle = engine.find(TablePath(shown.url), context.database)

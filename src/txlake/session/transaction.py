@@ -77,6 +77,7 @@ class Transaction:
         level: the isolation level asked for; None leaves it to the tables.
         explicit: whether a user began it; autocommit statements have transactions of their own.
         begin_ms: when it began, milliseconds since the epoch.
+        undone: how often it went back to a savepoint.
     """
 
     id: str
@@ -89,6 +90,7 @@ class Transaction:
     cause: str | None = None
     user_metadata: str | None = None
     begin_ms: int = 0
+    undone: int = 0
     _sequence: int | None = None
     _is_known: bool = False
     # By name; who uses a database keeps others from changing what it is.
@@ -364,6 +366,7 @@ class Transaction:
         self.require_active()
         place = self._place_of(name)
         mark = self._marks[place]
+        self.undone += 1
         for key, table in self._tables.items():
             table.rollback_to(mark.tokens.get(key))
         del self._effects[mark.effects :]

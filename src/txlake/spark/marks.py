@@ -36,6 +36,7 @@ class Shown:
         version: which version.
         transaction: the transaction that BEGIN opened in which it was made; None for others.
         is_changed: whether the rows have changes of that transaction on top.
+        undone: how often it had gone back to a savepoint then.
         condition: text and names of the table in it of the condition that all shown rows meet.
     """
 
@@ -46,6 +47,7 @@ class Shown:
     version: int
     transaction: str | None = None
     is_changed: bool = False
+    undone: int = 0
     condition: tuple[str, tuple[str, ...]] | None = None
 
 

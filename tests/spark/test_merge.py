@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -213,10 +213,10 @@ CASES = [
     params=[(VECTORS, HELD_BYTES_MAX), (NO_VECTORS, 0)],
     ids=["vectors, held", "copies, at once"],
 )
-def targets(
+def made(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
-) -> Iterator[dict[tuple[tuple[Any, ...], ...], PathTable]]:
-    """A table for each target of the cases, on which merges are tried and not committed."""
+) -> tuple[dict[tuple[tuple[Any, ...], ...], PathTable], int]:
+    """A table for each target of the cases, and how many bytes of a source are held."""
     properties, bytes_max = request.param
     folder = tmp_path_factory.mktemp("targets")
     made: dict[tuple[tuple[Any, ...], ...], PathTable] = {}
@@ -226,9 +226,17 @@ def targets(
             if case.target:
                 t.append(_frame(spark, list(case.target)).repartition(1))
             made[case.target] = t
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merge_source, "HELD_BYTES_MAX", bytes_max)
-        yield made
+    return made, bytes_max
+
+
+@pytest.fixture
+def targets(
+    made: tuple[dict[tuple[tuple[Any, ...], ...], PathTable], int], monkeypatch: pytest.MonkeyPatch
+) -> dict[tuple[tuple[Any, ...], ...], PathTable]:
+    """The tables, on which merges are tried and not committed; so much of a source is held."""
+    tables, bytes_max = made
+    monkeypatch.setattr(merge_source, "HELD_BYTES_MAX", bytes_max)
+    return tables
 
 
 def _frame(spark: SparkSession, rows: Rows, schema: str = "k INT, v INT") -> Any:

@@ -84,11 +84,11 @@ diff: setup ## Delta Spark and txlake side by side: programs from SEEDS=200 FROM
 	@PYTHONPATH=src:. $(PYTHON) -m tests.differential --seeds $(SEEDS) --from $(FROM)
 
 .PHONY: test-duckdb
-test-duckdb: setup ## the tests on a local Spark once more: DuckDB's Delta extension reads their tables
+test-duckdb: setup ## test-local, while delta-rs reads all versions of its tables, and DuckDB the newest
 	@tools/delta_jars.sh
 	@tools/duckdb_venv.sh
-	@$(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist loadfile --duckdb .cache/duckdb-delta/bin/python \
-		$(PYTEST_ARGS)
+	@$(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist loadfile --every-version \
+		--duckdb .cache/duckdb-delta/bin/python $(PYTEST_ARGS)
 
 .PHONY: soak
 soak: setup ## processes and engines write paths and lakes, killed now and then, for MINUTES=30

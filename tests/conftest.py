@@ -16,7 +16,14 @@ import pyarrow as pa
 import pytest
 
 from tests.golden import ARCHIVE
-from tests.interop import DuckDB, check_newest, check_table, delta_tables
+from tests.interop import (
+    DuckDB,
+    check_newest,
+    check_table,
+    delta_tables,
+    marked_versions,
+    readable_versions,
+)
 from tests.limits import pytest_exception_interact as pytest_exception_interact
 from tests.limits import pytest_timeout_cancel_timer as pytest_timeout_cancel_timer
 from tests.limits import pytest_timeout_set_timer as pytest_timeout_set_timer
@@ -42,6 +49,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--duckdb",
         type=Path,
         help="a Python with DuckDB and its Delta extension, which reads the tests' tables too",
+    )
+
+    parser.addoption(
+        "--every-version",
+        action="store_true",
+        help="other engines read the rows of every version, not of the newest and checkpointed",
     )
 
 
@@ -157,6 +170,8 @@ def _duckdb(request: pytest.FixtureRequest) -> Iterator[DuckDB | None]:
 def _interop(request: pytest.FixtureRequest, _duckdb: DuckDB | None) -> Iterator[None]:
     """After each test, every Delta table below its tmp_path is read by delta-rs and compared.
 
+    The files of every version are, and the rows of the newest and the checkpointed ones; with
+    `--every-version` those of all.
     With `--duckdb` the newest version of each by DuckDB's Delta extension besides.
 
     A test whose tables aren't for others to read (damaged ones, say) says so with its reason:
@@ -172,7 +187,9 @@ def _interop(request: pytest.FixtureRequest, _duckdb: DuckDB | None) -> Iterator
     if (mark := request.node.get_closest_marker("no_interop")) is not None:
         assert mark.args, "no_interop needs its reason"
         return
+    every = request.config.getoption("--every-version")
+    rows_at = readable_versions if every else marked_versions
     for table in delta_tables(folder):
-        check_table(table, _read_rows, _read_files)
+        check_table(table, _read_rows, _read_files, rows_at=rows_at)
         if _duckdb is not None:
             check_newest(table, _duckdb, _read_rows)

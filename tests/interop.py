@@ -11,7 +11,7 @@ import re
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -55,11 +55,15 @@ def delta_tables(root: Path) -> Iterator[Path]:
             yield log.parent
 
 
+Versions = Callable[[Path], Collection[int]]
+"""Which versions of the table in a folder."""
+
+
 def readable_versions(table: Path) -> list[int]:
     """The versions that the files of the log still give, ascending."""
     names = [entry.name for entry in (table / "_delta_log").iterdir()]
     commits = sorted(int(found[1]) for name in names if (found := _COMMIT.fullmatch(name)))
-    starts = [int(f[1] or f[2]) for name in names if (f := _CHECKPOINT.fullmatch(name))]
+    starts = _checkpoints(table)
     if commits and commits[0] == 0:
         starts.append(0)
     if not starts:
@@ -67,22 +71,41 @@ def readable_versions(table: Path) -> list[int]:
     return sorted({v for v in commits if v >= min(starts)} | {min(starts)})
 
 
-def check_table(table: Path, read_rows: ReadRows, read_files: ReadFiles | None = None) -> None:
+def marked_versions(table: Path) -> set[int]:
+    """The newest version, and those with a checkpoint: what the log is read by from then on."""
+    readable = readable_versions(table)
+    return {readable[-1], *_checkpoints(table)} & set(readable)
+
+
+def _checkpoints(table: Path) -> list[int]:
+    names = [entry.name for entry in (table / "_delta_log").iterdir()]
+    return [int(f[1] or f[2]) for name in names if (f := _CHECKPOINT.fullmatch(name))]
+
+
+def check_table(
+    table: Path,
+    read_rows: ReadRows,
+    read_files: ReadFiles | None = None,
+    *,
+    rows_at: Versions = readable_versions,
+) -> None:
     """Compares delta-rs with txlake at every version of the table in this folder.
 
-    The active files are compared first, then the rows, unless a file of that version is gone
-    (VACUUM removed it, or a test of the log alone never wrote it): nobody can read those.
+    The active files are compared first, then the rows at the versions of `rows_at`, unless a file
+    of that version is gone (VACUUM removed it, or a test of the log alone never wrote it): nobody
+    can read those.
 
     Raises:
         Disagreement: names the folder, the version and what differs, with an example.
     """
+    compared = rows_at(table)
     for version in readable_versions(table):
         try:
             other = DeltaTable(str(table), version=version)
             files = _files_of(other)
             if read_files is not None:
                 _same_files(table, version, files, read_files(table, version))
-            if _all_there(table, other):
+            if version in compared and _all_there(table, other):
                 _same_rows(table, version, _rows_of(other), read_rows(table, version))
         except DeltaError as error:
             if not _is_a_lack(error):

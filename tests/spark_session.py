@@ -72,7 +72,10 @@ def settings(scratch: Path) -> dict[str, str]:
         "spark.driver.memory": "1g",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:+UseSerialGC",
+        # Each plan is compiled for few rows: what the second compiler makes of it comes too late.
+        "spark.driver.extraJavaOptions": (
+            "-Duser.timezone=UTC -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+        ),
         "spark.local.dir": str(scratch),
         "spark.log.level": "ERROR",
         "spark.sql.session.timeZone": "UTC",

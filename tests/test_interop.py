@@ -18,6 +18,7 @@ from tests.interop import (
     check_newest,
     check_table,
     delta_tables,
+    marked_versions,
     readable_versions,
 )
 
@@ -125,6 +126,27 @@ class TestCheckTable:
         DeltaTable(str(tmp_path / "u")).create_checkpoint()
         (tmp_path / "u" / "_delta_log" / f"{0:020}.json").unlink()
         assert readable_versions(tmp_path / "u") == [1]
+
+    def test_rows_may_be_compared_at_the_newest_and_the_checkpointed_versions(
+        self, tmp_path: Path
+    ) -> None:
+        wrote(tmp_path / "t")
+        DeltaTable(str(tmp_path / "t")).create_checkpoint()
+        write_deltalake(str(tmp_path / "t"), ROWS, mode="append")
+        write_deltalake(str(tmp_path / "t"), ROWS, mode="append")
+        assert marked_versions(tmp_path / "t") == {1, 3}
+        asked: dict[str, list[int]] = {"rows": [], "files": []}
+
+        def read_rows(table: Path, version: int) -> pa.Table:
+            asked["rows"].append(version)
+            return rows_of(table, version)
+
+        def read_files(table: Path, version: int) -> list[str]:
+            asked["files"].append(version)
+            return files_of(table, version)
+
+        check_table(tmp_path / "t", read_rows, read_files, rows_at=marked_versions)
+        assert asked == {"rows": [1, 3], "files": [0, 1, 2, 3]}
 
 
 @pytest.fixture

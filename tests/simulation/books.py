@@ -98,11 +98,12 @@ class LogBook:
     def _check_time(self, version: int, time_ms: int | None) -> None:
         """Raises Doubt unless a commit's own time, where commits carry one, is a later one.
 
-        Another engine may write any, where no catalog keeps its commit away.
+        Another engine may write any, where no catalog keeps its commit away; the next one goes on
+        from there.
         """
+        before, self._time_ms = self._time_ms, time_ms
         if version in self.foreign:
             return
-        before, self._time_ms = self._time_ms, time_ms
         if before is not None and (time_ms is None or time_ms <= before):
             raise Doubt(f"{self._name} version {version}: its time is {time_ms}, after {before}")
 

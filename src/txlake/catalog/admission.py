@@ -190,31 +190,34 @@ class Admissions:
                 if who.is_new:
                     self._transactions.enter(connection, [who.row])
                 answer = self._locks.ask(connection, who.owner, requests, waits=timeout_ms != 0)
-                again = _seen(connection, asked) if answer.granted else seen
-                is_same = needs(again) == requests
-                if is_same and answer.waiting is None:
-                    seen = self._pinned(connection, who, asked, again, known)
+                seen = _seen(connection, asked) if answer.granted else seen
+                is_done = answer.waiting is None and needs(seen) == requests
+                pins = is_done and _reads_newest(who, asked, seen)
+                newest, epoch = self._instant(connection, who, is_noted=pins)
+                if who.sequence is not None:
+                    require_instant(connection, who.sequence)
+                    seen = _at(connection, seen, asked, who.sequence)
+                elif pins:
+                    seen = _at(connection, seen, asked, newest)
             who = replace(who, is_new=False)
             self._locks.keep(who.owner, answer)
+            self._fence.check(epoch, newest, known=known)
+            if is_done:
+                return Admission(seen, is_granted=True, is_known=True)
             if answer.waiting is not None:
                 self._locks.wait(answer.waiting, heard, timeout_ms)
-            elif is_same:
-                return Admission(seen, is_granted=True, is_known=True)
 
-    def _pinned(
-        self, connection: Connection, who: Entrant, asked: Asked, seen: Seen, known: int
-    ) -> Seen:
-        """What there is at the instant that the transaction reads, from now on at the latest."""
-        is_due = who.sequence is None and who.pins and bool(asked.ids or seen.tables or seen.places)
-        if is_due and who.explicit:
-            newest, epoch = self._transactions.pinned(connection, who.id)
-        else:
-            newest, epoch = connection.execute(INSTANT).one()
-        self._fence.check(epoch, newest, known=known)
-        if who.sequence is not None:
-            require_instant(connection, who.sequence)
-            return _at(connection, seen, asked, who.sequence)
-        return _at(connection, seen, asked, newest) if is_due else seen
+    def _instant(self, connection: Connection, who: Entrant, *, is_noted: bool) -> tuple[int, int]:
+        """The newest instant, noted as what the transaction reads if it is to be; the epoch."""
+        if is_noted and who.explicit:
+            return self._transactions.pinned(connection, who.id)
+        newest, epoch = connection.execute(INSTANT).one()
+        return int(newest), int(epoch)
+
+
+def _reads_newest(who: Entrant, asked: Asked, seen: Seen) -> bool:
+    """Whether the statement makes its transaction read the newest instant."""
+    return who.sequence is None and who.pins and bool(asked.ids or seen.tables or seen.places)
 
 
 def _seen(connection: Connection, asked: Asked) -> Seen:

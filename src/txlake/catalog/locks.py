@@ -161,11 +161,6 @@ class Locks:
         self._enders.pop(owner, None)
         self._bell.ring()
 
-    def awaits_nobody(self, requests: Sequence[LockRequest]) -> bool:
-        """Whether all of the locks could be had at once by somebody new; nothing is asked for."""
-        with self._on.reading() as connection:
-            return not self.is_contested(connection, requests)
-
     def is_contested(self, connection: Connection, requests: Sequence[LockRequest]) -> bool:
         """Whether somebody new would have to wait for one of the locks."""
         return bool(self._in_the_way(connection, _stranger(), requests))

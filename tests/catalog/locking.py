@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -98,6 +98,15 @@ class Process:
         session = self.sessions.open()
         self.transactions.begin(transaction, session)
         return Party(locks=self.locks, session=session, transaction=transaction, pool=self.pool)
+
+    def awaits_nobody(self, requests: Sequence[LockRequest]) -> bool:
+        """Whether somebody new could have the locks at once."""
+
+        def look() -> bool:
+            with self.on.reading() as connection:
+                return not self.locks.is_contested(connection, requests)
+
+        return self.on.shielded(look)
 
 
 @contextmanager

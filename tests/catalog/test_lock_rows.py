@@ -54,7 +54,7 @@ def test_others_are_in_the_way_of_what_they_hold(process: Process) -> None:
     assert process.locks.held_by_others(b.session, "b", wants("X", 2)) == []
     [held] = process.locks.held_by_others(b.session, "b", wants("X"))
     assert (held.session_id, held.status) == (a.session, GRANT)
-    assert not process.locks.awaits_nobody(wants("X"))
+    assert not process.awaits_nobody(wants("X"))
 
 
 def test_who_only_asks_is_waited_for_and_holds_nothing(process: Process, script: Script) -> None:
@@ -64,7 +64,7 @@ def test_who_only_asks_is_waited_for_and_holds_nothing(process: Process, script:
 
     def look() -> None:
         seen.append(process.locks.held_by_others(0, "c", wants("Sch-S")))
-        seen.append(process.locks.awaits_nobody(wants("Sch-S")))
+        seen.append(process.awaits_nobody(wants("Sch-S")))
         a.ends()
 
     script.then(look)

@@ -116,8 +116,8 @@ def test_a_late_reader_waits_behind_the_ddl_that_came_before(process: Process) -
     a, b, c = (process.party(name) for name in "abc")
     a.takes("Sch-S")
     ddl = b.asks("Sch-M")
-    assert not process.locks.awaits_nobody(wants("Sch-S"))
-    assert process.locks.awaits_nobody(wants("Sch-S", 2))
+    assert not process.awaits_nobody(wants("Sch-S"))
+    assert process.awaits_nobody(wants("Sch-S", 2))
     reader = c.asks("Sch-S")
     assert [one.blocking_session_id for one in c.entries()] == [b.session]
     a.ends()
@@ -126,7 +126,7 @@ def test_a_late_reader_waits_behind_the_ddl_that_came_before(process: Process) -
     assert [one.blocking_session_id for one in c.entries()] == [b.session]
     b.ends()
     reader.result(30)
-    assert process.locks.awaits_nobody(wants("Sch-S"))
+    assert process.awaits_nobody(wants("Sch-S"))
 
 
 def test_a_conversion_comes_before_those_who_waited_longer(process: Process) -> None:
@@ -281,7 +281,7 @@ def test_what_others_only_ask_for_they_dont_hold(process: Process) -> None:
     a.takes("Sch-S")
     waiting = b.asks("Sch-M")
     assert process.locks.held_by_others(c.session, "c", wants("Sch-S")) == []
-    assert not process.locks.awaits_nobody(wants("Sch-S"))
+    assert not process.awaits_nobody(wants("Sch-S"))
     a.ends()
     waiting.result(30)
 
@@ -409,7 +409,7 @@ def test_a_lock_goes_with_its_sessions_lease(process: Process) -> None:
     assert "a" not in living(process.transactions)
     lease_ends(process, b.session)
     assert process.locks.listed() == []
-    assert process.locks.awaits_nobody(wants("Sch-M"))
+    assert process.awaits_nobody(wants("Sch-M"))
     assert process.locks.held_by_others(c.session, "c", wants("Sch-M")) == []
     c.takes("Sch-M", timeout_ms=0)
 

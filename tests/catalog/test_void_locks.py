@@ -37,7 +37,7 @@ def test_they_count_for_nothing_and_are_removed_by_who_meets_them(
     a.takes("Sch-M", 1, 2)
     execute(url, gone)
     assert process.locks.listed() == []
-    assert process.locks.awaits_nobody(wants("Sch-M", 1, 2))
+    assert process.awaits_nobody(wants("Sch-M", 1, 2))
     assert process.locks.held_by_others(c.session, "c", wants("Sch-M", 1, 2)) == []
     b.takes("Sch-M", 1)
     assert selected(url, "SELECT transaction_id, entity FROM txlake_locks") == [("b", 1)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -10,22 +10,24 @@ import pytest
 import sqlalchemy as sa
 
 from tests.session.offline import Offline
+from txlake.catalog.database import Database
 from txlake.catalog.tables import tables
-from txlake.conflict.locking import LockMode, LockRequest
+from txlake.conflict.locking import LockMode, Queued
 from txlake.errors import InvalidRequest, LockTimeout
 from txlake.session.admission import admit, admit_alone, admit_new
 from txlake.session.context import Context
 from txlake.session.data import write
 from txlake.session.definitions import place
 from txlake.session.engine import Engine
-from txlake.session.locking import locks_of
+from txlake.session.locking import TableLock, locks_of
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction
 from txlake.session.viewed import Viewed
 from txlake.sql import parse
 from txlake.statements import NativeFrame, Select, TableName, TablePath, Write
 
-T, NEW, PATH = TableName(("T",)), TableName(("New",)), TablePath("memory://admission/path")
+T, U, NEW = TableName(("T",)), TableName(("u",)), TableName(("New",))
+PATH = TablePath("memory://admission/path")
 SCH_S, S, IX, X, SCH_M = LockMode.SCH_S, LockMode.S, LockMode.IX, LockMode.X, LockMode.SCH_M
 
 
@@ -166,21 +168,24 @@ def test_a_select_of_its_own_leaves_no_trace_unless_somebody_makes_it_wait(lake:
     first.transaction.rollback()
 
 
-def while_it_waits(lake: Offline, monkeypatch: pytest.MonkeyPatch, text: str) -> list[int]:
-    """Another session's statements are done just before the first lock is granted."""
-    acquire = lake.catalog.locks.acquire
-    asked: list[int] = []
+def after_waiting_for(
+    lake: Offline, monkeypatch: pytest.MonkeyPatch, text: str, wanted: TableLock
+) -> tuple[Context, int]:
+    """A statement that was admitted after another session's, and how often it waited."""
+    other = context_of(lake)
+    lake.run_in(other.transaction, text)
+    wait = lake.catalog.locks.wait
+    waits: list[Queued] = []
 
-    def later(
-        number: int, transaction: str | None, requests: Sequence[LockRequest], ms: int
-    ) -> None:
-        asked.append(number)
-        if len(asked) == 1:
-            lake.run(text)
-        acquire(number, transaction, requests, ms)
+    def later(asked: Queued, heard: int, timeout_ms: int) -> None:
+        waits.append(asked)
+        other.transaction.commit()
+        wait(asked, heard, timeout_ms)
 
-    monkeypatch.setattr(lake.catalog.locks, "acquire", later)
-    return asked
+    monkeypatch.setattr(lake.catalog.locks, "wait", later)
+    context = context_of(lake, timeout_ms=-1)
+    admit(context, [wanted])
+    return context, len(waits)
 
 
 @pytest.mark.parametrize(
@@ -193,10 +198,8 @@ def while_it_waits(lake: Offline, monkeypatch: pytest.MonkeyPatch, text: str) ->
 def test_a_name_that_means_something_else_now_is_looked_up_again(
     lake: Offline, monkeypatch: pytest.MonkeyPatch, text: str, means: bool
 ) -> None:
-    context = context_of(lake)
-    asked = _asked_by(context, while_it_waits(lake, monkeypatch, text))
-    admit(context, [(T, IX)])
-    assert asked() == 2
+    context, waits = after_waiting_for(lake, monkeypatch, text, (T, IX))
+    assert waits == 1
     entry = lake.catalog.find("default", "t")
     assert (entry is not None) == means
     kinds = [kind for kind, _, name in held(lake, context.transaction) if name == "t"]
@@ -205,18 +208,56 @@ def test_a_name_that_means_something_else_now_is_looked_up_again(
     assert (found is not None and found.entry == entry) if means else found is None
 
 
-def _asked_by(context: Context, asked: list[int]) -> Callable[[], int]:
-    number = context.transaction.session_number()
-    return lambda: asked.count(number)
-
-
-def test_a_name_that_means_the_same_is_asked_for_once(
+def test_who_waited_reads_what_came_meanwhile(
     lake: Offline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    text = "ALTER TABLE t ADD COLUMNS (x INT)"
+    context, waits = after_waiting_for(lake, monkeypatch, text, (T, IX))
+    assert waits == 1
+    handle = context.find(T)
+    assert handle is not None
+    assert context.transaction.open(handle).view.schema.names == ("id", "x")
+    lake.run("ALTER TABLE u ADD COLUMNS (y INT)")
+    admit(context, [(U, SCH_S)])
+    handle = context.find(U)
+    assert handle is not None
+    assert context.transaction.open(handle).view.schema.names == ("id",)
+
+
+@pytest.mark.parametrize("mode", [SCH_S, IX])
+def test_a_statement_asks_the_catalog_once(
+    lake: Offline, monkeypatch: pytest.MonkeyPatch, mode: LockMode
+) -> None:
+    context = context_of(lake, explicit=False)
+    context.transaction.session_number()
+    begun = []
+    transaction = Database._transaction
+
+    def counted(*args: Any) -> Any:
+        begun.append(args)
+        return transaction(*args)
+
+    monkeypatch.setattr(Database, "_transaction", counted)
+    admit(context, [(T, mode)])
+    handle = context.find(T)
+    assert handle is not None
+    assert context.transaction.open(handle).view.is_created
+    assert len(begun) == 1
+
+
+def test_lock_table_is_no_read(lake: Offline) -> None:
     context = context_of(lake)
-    asked = _asked_by(context, while_it_waits(lake, monkeypatch, "COMMENT ON TABLE u IS 'x'"))
-    admit(context, [(T, IX)])
-    assert asked() == 1
+    admit(context, [(T, X)], pins=False)
+    assert context.transaction.sequence is None
+    lake.run("ALTER TABLE u ADD COLUMNS (y INT)")
+    admit(context, [(U, SCH_S)])
+    handle = context.find(U)
+    assert handle is not None
+    assert context.transaction.open(handle).view.schema.names == ("id", "y")
+    [listed] = [
+        one for one in lake.catalog.transactions.listed() if one.id == context.transaction.id
+    ]
+    assert listed.sequence == context.transaction.sequence
 
 
 def test_what_a_name_means_stays_once_the_locks_are_held(lake: Offline) -> None:

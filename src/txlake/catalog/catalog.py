@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from txlake.catalog import names, places
+from txlake.catalog.admission import Admissions
 from txlake.catalog.commits import CommitLedger
 from txlake.catalog.database import Database
 from txlake.catalog.fact_rows import fact, set_fact
@@ -62,6 +63,7 @@ class Catalog:
         self._default = default_database
         self._on = open_database(url, system, busy_timeout_s=busy_timeout_s)
         self._fence = Fence(self._on.shown)
+        self._known_lake: tuple[int, str] | None = None  # in that epoch
         pruner = Pruner(self._on, commits_kept)
         try:
             if not self._on.shielded(self._is_ready):
@@ -74,6 +76,7 @@ class Catalog:
         self.transactions = Transactions(self._on, self._fence, self.sessions)
         self.recovery = Recovery(self._on, self._fence)
         self.locks = Locks(self._on)
+        self.admissions = Admissions(self._on, self._fence, self.transactions, self.locks)
         self.journal = Journal(self._on)
         self.views = Views(self._on, system)
 
@@ -85,8 +88,11 @@ class Catalog:
     @property
     def lake_id(self) -> str:
         """Which lake this is: the id that its warehouse's marker and its tables have too."""
-        with self._on.reading() as connection:
-            return self._lake(connection) or ""
+        known = self._known_lake
+        if known is None or known[0] != self.epoch:  # a recovery may make it another
+            with self._on.reading() as connection:
+                known = self._known_lake = (epoch_of(connection), self._lake(connection) or "")
+        return known[1]
 
     @property
     def epoch(self) -> int:

@@ -70,7 +70,19 @@ class LockEntry:
     blocking_session_id: int | None
 
 
-@shielded(besides=("ends_here",), waits=("acquire",))
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of requests: those granted, in their order, and the one that has to wait.
+
+    Those after it weren't asked for. `stirs`: others may go on now, the victims of a deadlock say.
+    """
+
+    granted: Sequence[Queued] = ()
+    waiting: Queued | None = None
+    stirs: bool = False
+
+
+@shielded(besides=("ends_here", "used", "heard", "keep"), waits=("acquire", "wait"))
 class Locks:
     """The locks of one catalog. Any number of threads may ask; each owner is used by one."""
 
@@ -106,15 +118,23 @@ class Locks:
         """
         owner = Owner(session=session_id, transaction=transaction_id)
         if transaction_id is not None:
-            self._users[transaction_id] = self._on.caller()
-        wanted = self._wanted(owner, requests)
-        if not wanted:
-            return
+            self.used(transaction_id)
         try:
-            self._acquire(owner, wanted, timeout_ms)
+            while self._wanted(owner, requests):
+                heard = self.heard
+                with self._on.noting() as connection:
+                    answer = self.ask(connection, owner, requests, waits=timeout_ms != 0)
+                self.keep(owner, answer)
+                if answer.waiting is None:
+                    return
+                self.wait(answer.waiting, heard, timeout_ms)
         except BaseException:
-            self._withdraw(owner)
+            self.withdraw(owner)
             raise
+
+    def used(self, transaction_id: str) -> None:
+        """Notes that the calling thread uses the transaction."""
+        self._users[transaction_id] = self._on.caller()
 
     def ends_here(self, transaction_id: str) -> None:
         """Says that the calling thread ends the transaction, and no other does."""
@@ -141,16 +161,18 @@ class Locks:
         self._enders.pop(owner, None)
         self._bell.ring()
 
-    def awaits_nobody(self, requests: Sequence[LockRequest]) -> bool:
-        """Whether all of the locks could be had at once by somebody new; nothing is asked for."""
-        return not self._in_the_way(_stranger(), requests, granted_only=False)
+    def is_contested(self, connection: Connection, requests: Sequence[LockRequest]) -> bool:
+        """Whether somebody new would have to wait for one of the locks."""
+        return bool(self._in_the_way(connection, _stranger(), requests))
 
     def held_by_others(
         self, session_id: int, transaction_id: str | None, requests: Sequence[LockRequest]
     ) -> list[LockEntry]:
         """The locks of others that keep an owner from having those; nothing is asked for."""
         owner = Owner(session=session_id, transaction=transaction_id)
-        return self._in_the_way(owner, requests, granted_only=True)
+        with self._on.reading() as connection:
+            found = self._in_the_way(connection, owner, requests)
+        return [one for one in found if one.status is LockStatus.GRANT]
 
     def listed(self) -> list[LockEntry]:
         """The requests of living sessions in the order of asking."""
@@ -170,59 +192,59 @@ class Locks:
                 wanted[one.resource] = combined(mode, one.mode)
         return [LockRequest(resource=resource, mode=mode) for resource, mode in wanted.items()]
 
-    def _acquire(self, owner: Owner, wanted: Sequence[LockRequest], timeout_ms: int) -> None:
-        while wanted:
-            heard = self._bell.rung
-            granted, waiting = self._ask(owner, wanted, waits=timeout_ms != 0)
-            if waiting is not None:
-                self._wait(waiting, heard, timeout_ms)
-                granted = [*granted, waiting]
-            held = self._held.setdefault(owner.transaction or owner.session, {})
-            for one in granted:
-                held[one.resource] = one.mode
-            wanted = wanted[len(granted) :]
+    def ask(
+        self, connection: Connection, owner: Owner, requests: Sequence[LockRequest], *, waits: bool
+    ) -> Answer:
+        """Asks for what isn't held yet; `keep` takes the answer once that is committed.
 
-    def _ask(
-        self, owner: Owner, wanted: Sequence[LockRequest], *, waits: bool
-    ) -> tuple[list[Queued], Queued | None]:
-        """What was granted, and the request that has to wait; those after it aren't asked for."""
+        Raises as `acquire`; where it doesn't wait, LockTimeout at once.
+        """
+        wanted = self._wanted(owner, requests)
+        if not wanted:
+            _require_registered(connection, owner)
+            return Answer()
         granted: list[Queued] = []
         waiting: Queued | None = None
-        others_may_go_on = False
-        with self._on.noting() as connection:
-            number = lock_rows.take_numbers(connection, len(wanted))
-            _require_registered(connection, owner)
-            seen = lock_rows.on_resources(connection, {one.resource for one in wanted})
-            new: list[Queued] = []
-            for place, request in enumerate(wanted):
-                held = _held(owner, request.resource, seen)
-                asked = Queued(
-                    id=number + place,
-                    owner=owner,
-                    resource=request.resource,
-                    mode=request.mode if held is None else combined(held.mode, request.mode),
-                    status=LockStatus.WAIT if held is None else LockStatus.CONVERT,
-                )
-                if held is not None and asked.mode is held.mode:
-                    pass
-                elif blockers(asked, seen):
-                    self._add(connection, [*new, asked])
-                    new = []
-                    others_may_go_on = True
-                    if not self._settled(connection, asked):
-                        if not waits:
-                            raise self._timeout(connection, asked, 0)
-                        waiting = asked
-                        break
-                elif held is not None:
-                    _require(lock_rows.convert(connection, held, asked.mode), owner)
-                else:
-                    new.append(replace(asked, status=LockStatus.GRANT))
-                granted.append(asked)
-            self._add(connection, new)
-        if others_may_go_on:  # the victims of a deadlock, and who waits for the dead
+        stirs = False
+        number = lock_rows.take_numbers(connection, len(wanted))
+        _require_registered(connection, owner)
+        seen = lock_rows.on_resources(connection, {one.resource for one in wanted})
+        new: list[Queued] = []
+        for place, request in enumerate(wanted):
+            held = _held(owner, request.resource, seen)
+            asked = Queued(
+                id=number + place,
+                owner=owner,
+                resource=request.resource,
+                mode=request.mode if held is None else combined(held.mode, request.mode),
+                status=LockStatus.WAIT if held is None else LockStatus.CONVERT,
+            )
+            if held is not None and asked.mode is held.mode:
+                pass
+            elif blockers(asked, seen):
+                self._add(connection, [*new, asked])
+                new = []
+                stirs = True
+                if not self._settled(connection, asked):
+                    if not waits:
+                        raise self._timeout(connection, asked, 0)
+                    waiting = asked
+                    break
+            elif held is not None:
+                _require(lock_rows.convert(connection, held, asked.mode), owner)
+            else:
+                new.append(replace(asked, status=LockStatus.GRANT))
+            granted.append(asked)
+        self._add(connection, new)
+        return Answer(granted, waiting, stirs)
+
+    def keep(self, owner: Owner, answer: Answer) -> None:
+        """Remembers what was granted: asking for it again costs nothing."""
+        if answer.granted:
+            held = self._held.setdefault(owner.transaction or owner.session, {})
+            held |= {one.resource: one.mode for one in answer.granted}
+        if answer.stirs:
             self._bell.ring()
-        return granted, waiting
 
     def _add(self, connection: Connection, requests: Sequence[Queued]) -> None:
         try:
@@ -264,8 +286,13 @@ class Locks:
 
     # Waiting
 
-    def _wait(self, asked: Queued, heard: int, timeout_ms: int) -> None:
-        """Until the request is granted."""
+    @property
+    def heard(self) -> int:
+        """How often something changed in this process; noted before asking, `wait` goes by it."""
+        return self._bell.rung
+
+    def wait(self, asked: Queued, heard: int, timeout_ms: int) -> None:
+        """Until the request is granted. Raises as `acquire`."""
         system = self._on.system
         begun_ms = system.monotonic_ms()
         pause_ms = _PAUSE_MS_MIN
@@ -286,8 +313,10 @@ class Locks:
             if not ahead:
                 with self._on.noting() as connection:
                     lock_rows.take_turn(connection)
-                    if self._settled(connection, asked):
-                        return
+                    is_granted = self._settled(connection, asked)
+                if is_granted:
+                    self.keep(asked.owner, Answer([asked]))
+                    return
             pause_ms = min(pause_ms * _PAUSE_GROWTH, _PAUSE_MS_MAX)
 
     def _ahead(self, connection: Connection, asked: Queued) -> list[Queued]:
@@ -320,7 +349,8 @@ class Locks:
                     _evidence(connection, asked.resource, retry=False, advice=_ANOTHER_THREAD),
                 )
 
-    def _withdraw(self, owner: Owner) -> None:
+    def withdraw(self, owner: Owner) -> None:
+        """Asks no longer for what wasn't granted."""
         # Who can't be reached now removes it with its transaction, or when the lease is over.
         with contextlib.suppress(Unavailable), self._on.noting() as connection:
             lock_rows.withdraw(connection, owner)
@@ -340,19 +370,13 @@ class Locks:
         )
 
     def _in_the_way(
-        self, owner: Owner, requests: Sequence[LockRequest], *, granted_only: bool
+        self, connection: Connection, owner: Owner, requests: Sequence[LockRequest]
     ) -> list[LockEntry]:
-        resources = {one.resource for one in requests}
-        with self._on.reading() as connection:
-            seen = lock_rows.on_resources(connection, resources)
-            if not _all_in_the_way(owner, requests, seen):
-                return []
-            found = lock_rows.standing(connection, self._on, living=True)
-        return [
-            _entry(one, found)
-            for one in _all_in_the_way(owner, requests, found.requests)
-            if one.status is LockStatus.GRANT or not granted_only
-        ]
+        seen = lock_rows.on_resources(connection, {one.resource for one in requests})
+        if not _all_in_the_way(owner, requests, seen):
+            return []
+        found = lock_rows.standing(connection, self._on, living=True)
+        return [_entry(one, found) for one in _all_in_the_way(owner, requests, found.requests)]
 
 
 class _Bell:

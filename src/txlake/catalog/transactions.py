@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.engine import Connection
 
 from txlake.catalog import lock_rows
 from txlake.catalog.database import Database
@@ -42,7 +43,8 @@ _PIN = (
     .values(sequence=NEWEST_SEQUENCE.scalar_subquery())
     .returning(transactions.c.sequence, EPOCH)
 )
-_INSTANT = NEWEST_SEQUENCE.add_columns(EPOCH)
+INSTANT = NEWEST_SEQUENCE.add_columns(EPOCH)
+"""Asks for the lake's newest instant and the catalog's epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,7 @@ class TransactionEntry:
     user_name: str | None
 
 
-@shielded(besides=("abandon", "forget"))
+@shielded(besides=("abandon", "forget", "hold"))
 class Transactions:
     """The transactions of one catalog, whoever began them."""
 
@@ -112,11 +114,24 @@ class Transactions:
         }
         while True:
             if holder is not None:
-                self._holding.hold(transaction_id, holder)
+                self.hold(transaction_id, holder)
             try:
                 return self._beginning.ask(row)
             except Interrupted:
                 self.end(transaction_id)  # where it was noted all the same
+
+    def hold(self, transaction_id: str, holder: object) -> None:
+        """Notes that a transaction has to end when its holder is gone. Touches no database."""
+        self._holding.hold(transaction_id, holder)
+
+    def enter(self, connection: Connection, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
+        """Notes new transactions, as `begin` does, and gives their numbers."""
+        self._sessions.ensure(connection, {row["session_id"] for row in rows})
+        first = next_number(connection, _COUNTER, len(rows))
+        numbers = range(first, first + len(rows))
+        numbered = [{**row, "number": number} for row, number in zip(rows, numbers)]
+        connection.execute(self._insertion, numbered)
+        return numbers
 
     def set_isolation(self, transaction_id: str, isolation: str) -> None:
         """Notes which level an open transaction asks for now."""
@@ -128,10 +143,15 @@ class Transactions:
         """The lake's newest instant, noted as what the transaction reads, if it is there."""
         known = self._fence.newest
         with self._on.noting() as connection:
-            noted = connection.execute(_PIN, {"which": transaction_id}).first()
-            sequence, epoch = noted or connection.execute(_INSTANT).one()
+            sequence, epoch = self.pinned(connection, transaction_id)
             self._fence.check(epoch, sequence, known=known)
-        return int(sequence)
+        return sequence
+
+    def pinned(self, connection: Connection, transaction_id: str) -> tuple[int, int]:
+        """As `pin`, and the catalog's epoch; both are for who calls it to check."""
+        noted = connection.execute(_PIN, {"which": transaction_id}).first()
+        sequence, epoch = noted or connection.execute(INSTANT).one()
+        return int(sequence), int(epoch)
 
     def end(self, transaction_id: str) -> None:
         """Ends a transaction, its locks and its reservations; one that isn't there is no error."""
@@ -219,9 +239,4 @@ class Transactions:
 
     def _begun(self, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
         with self._on.noting() as connection:
-            self._sessions.ensure(connection, {row["session_id"] for row in rows})
-            first = next_number(connection, _COUNTER, len(rows))
-            numbers = range(first, first + len(rows))
-            numbered = [{**row, "number": number} for row, number in zip(rows, numbers)]
-            connection.execute(self._insertion, numbered)
-        return numbers
+            return self.enter(connection, rows)

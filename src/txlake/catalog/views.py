@@ -61,7 +61,7 @@ class Views:
     def find(self, database: str, name: str) -> ViewEntry | None:
         """The view of that name; letter case doesn't count."""
         with self._on.reading() as connection:
-            return _find(connection, database, name)
+            return view_named(connection, database, name)
 
     def listed(self, database: str) -> list[ViewEntry]:
         """A database's views by name. Raises InvalidRequest when there is no such database."""
@@ -151,13 +151,14 @@ class Views:
 def _require_free(connection: Connection, owner: DatabaseEntry, name: str) -> None:
     if names.table(connection, owner.name, name) is not None:
         raise InvalidRequest(f"{owner.name}.{name} is a table; choose another name for the view")
-    if _find(connection, owner.name, name) is not None:
+    if view_named(connection, owner.name, name) is not None:
         raise InvalidRequest(
             f"view {owner.name}.{name} exists already; use IF NOT EXISTS or OR REPLACE"
         )
 
 
-def _find(connection: Connection, database: str, name: str) -> ViewEntry | None:
+def view_named(connection: Connection, database: str, name: str) -> ViewEntry | None:
+    """The view of that name; letter case doesn't count."""
     wanted = (databases.c.folded_name == database.lower()) & (views.c.folded_name == name.lower())
     row = connection.execute(_FOUND.where(wanted)).first()
     return None if row is None else _entry(row)

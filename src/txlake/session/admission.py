@@ -1,37 +1,44 @@
 """What a statement has to hold before it runs.
 
-Owns the way from names to locks, and that a name still means the same once they are granted. Path
-tables take none. Source: DESIGN section 5, "Locks"; Fabric's documentation of transactions.
+Owns the way from names to locks. That a name still means the same once they are granted is
+`catalog.admission`'s business. Path tables take none. Source: DESIGN section 5, "Locks"; Fabric's
+documentation of transactions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from txlake.catalog import Catalog, TableEntry, check_name
+from txlake.catalog.admission import Admission, Asked, Name, Seen
 from txlake.catalog.views import ViewEntry
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.errors import InvalidRequest, LockTimeout
 from txlake.session.context import Context
-from txlake.session.engine import Handle
+from txlake.session.engine import Engine, Handle
 from txlake.session.locking import TableLock, references_of
-from txlake.session.viewed import Viewed
-from txlake.statements import Table, TableName
+from txlake.session.viewed import Viewed, viewed_entry
+from txlake.statements import Table, TableName, TablePath
 
 _ORDER = {ResourceType.DATABASE: 0, ResourceType.KEY: 1, ResourceType.OBJECT: 2}
+_READS = frozenset({LockMode.S, LockMode.SCH_S})
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A wanted lock, and what its table's name means now; without a database it means nothing."""
+    """A wanted lock, and what its table's name means; without a database it means nothing.
+
+    `own`: what it means to the transaction alone.
+    """
 
     table: Table
     mode: LockMode
     name: str
     database: int | None
     entry: TableEntry | ViewEntry | None
-    handle: Handle | None = field(compare=False)
+    own: Handle | None = None
+    is_behind_view: bool = False
 
     def requests(self, *, leaves: bool) -> list[LockRequest]:
         """`leaves`: what is there already isn't changed.
@@ -59,35 +66,201 @@ class _Found:
         assert self.entry is not None
         return LockRequest(resource=_object(self.entry), mode=mode)
 
+    def handle(self, engine: Engine) -> Handle | None:
+        """The table that the statement's name means; a view's tables are the view's affair."""
+        if self.own is not None or self.is_behind_view or not isinstance(self.entry, TableEntry):
+            return self.own
+        if isinstance(self.table, TablePath):
+            return engine.at(self.table.location, self.table, self.entry)
+        return engine.at_entry(self.entry)
 
-def admit(context: Context, wanted: Sequence[TableLock], *, leaves: bool = False) -> None:
+
+@dataclass(frozen=True, slots=True)
+class _Want:
+    """A wanted lock, before the catalog says what its table's name means.
+
+    Attributes:
+        within: the statement, or the view in it whose query names the table.
+        views: the names of the views on the way there, from the outermost.
+        name: (database, table); None for a place.
+        place: the URL of a place.
+        own: what it means to the transaction, which gave it that name.
+        is_given_up: the transaction took that name away.
+        temporary: the view of Spark's that it names where the lake has nothing of that name.
+    """
+
+    table: Table
+    mode: LockMode
+    within: Context
+    views: tuple[str, ...] = ()
+    name: tuple[str, str] | None = None
+    place: str | None = None
+    own: Handle | None = None
+    is_given_up: bool = False
+    temporary: Viewed | None = None
+
+    @property
+    def key(self) -> Name:
+        """The name as the catalog is asked for it."""
+        assert self.name is not None, "a place has none"
+        return (self.name[0].lower(), self.name[1].lower())
+
+
+class _Wants:
+    """The locks that a statement wants, and what it asks of the catalog for them."""
+
+    def __init__(self, context: Context, wanted: Sequence[TableLock], *, leaves: bool) -> None:
+        self._leaves = leaves
+        self._wants = [_want(context, table, mode) for table, mode in wanted]
+        # By the names of the views on the way there: what the last one's query names.
+        self._behind: dict[tuple[str, ...], list[_Want]] = {}
+        self._met: dict[tuple[str, ...], tuple[_Want, Viewed]] = {}
+
+    @property
+    def asked(self) -> Asked:
+        """What the catalog is asked for."""
+        wants = [*self._wants, *(one for inside in self._behind.values() for one in inside)]
+        entries = (one.own.entry for one in wants if one.own is not None)
+        return Asked(
+            names=frozenset(one.key for one in wants if one.name is not None and not one.own),
+            places=frozenset(one.place for one in wants if one.place is not None),
+            ids=frozenset(entry.id for entry in entries if entry is not None),
+        )
+
+    def locks(self, seen: Seen) -> list[LockRequest] | None:
+        """The locks that are needed; None where a view was met whose query isn't known yet."""
+        found = self.found(seen)
+        return None if self._met else _requests(found, leaves=self._leaves)
+
+    def reads(self, seen: Seen) -> list[LockRequest] | None:
+        """As `locks`; None also for those that are for more than reading."""
+        locks = self.locks(seen)
+        if locks is None or any(one.mode not in _READS for one in locks):
+            return None
+        return locks
+
+    @property
+    def may_only_read(self) -> bool:
+        """Whether the locks may turn out to keep nobody from reading or writing."""
+        return self._leaves or all(one.mode in _READS for one in self._wants)
+
+    @property
+    def has_met_views(self) -> bool:
+        """Whether there are views whose queries aren't known yet."""
+        return bool(self._met)
+
+    def look_behind(self) -> None:
+        """Takes in what the queries of the views name that were met."""
+        for views, (want, view) in self._met.items():
+            inside = want.within.within(view)
+            if inside is None:  # it reads itself
+                self._behind[views] = []
+                continue
+            names = (reference.table for reference in references_of(view.query))
+            self._behind[views] = [_want(inside, one, LockMode.SCH_S, views) for one in names]
+        self._met.clear()
+
+    def found(self, seen: Seen) -> list[_Found]:
+        """What the names mean; those that nobody else can know yet are left out."""
+        self._met.clear()
+        return [found for want in self._wants for found in self._found(want, seen)]
+
+    def _found(self, want: _Want, seen: Seen) -> Iterator[_Found]:
+        table, mode = want.table, want.mode
+        if want.own is not None:
+            entry = want.own.entry
+            if entry is not None and not want.own.is_new:
+                yield _Found(table, mode, entry.name, entry.database_number, entry, want.own)
+            return
+        if want.place is not None:
+            entry = seen.places.get(want.place)
+            if entry is not None:
+                yield _Found(table, mode, entry.name, entry.database_number, entry)
+            return
+        assert want.name is not None
+        entry = None if want.is_given_up else seen.tables.get(want.key)
+        if entry is not None:
+            yield _Found(table, mode, entry.name, entry.database_number, entry)
+            return
+        listed = seen.views.get(want.key)
+        view = want.temporary if listed is None else viewed_entry(listed)
+        if view is not None:
+            yield from self._found_behind(want, view, seen)
+            return
+        database = seen.databases.get(want.key[0])
+        number = None if database is None else database.number
+        yield _Found(table, mode, want.name[1], number, None)
+
+    def _found_behind(self, want: _Want, view: Viewed, seen: Seen) -> Iterator[_Found]:
+        """A view, and the tables that its query reads."""
+        if view.entry is not None:
+            number = view.entry.database_number
+            yield _Found(want.table, want.mode, view.entry.name, number, view.entry)
+        views = (*want.views, view.name.lower())
+        if views not in self._behind:
+            self._met[views] = (want, view)
+            return
+        for one in self._behind[views]:
+            for found in self._found(one, seen):
+                yield replace(found, table=view.within(found.table), is_behind_view=True)
+
+
+def _want(context: Context, table: Table, mode: LockMode, views: tuple[str, ...] = ()) -> _Want:
+    engine, transaction = context.engine, context.transaction
+    if not isinstance(table, TableName):
+        place = engine.at(table.location, table).store.url
+        return _Want(table, mode, context, views, place=place)
+    name = engine.qualified(table, context.database)
+    if transaction.knows(name):
+        own = transaction.named(name)
+        return _Want(table, mode, context, views, name, own=own, is_given_up=own is None)
+    temporary = engine.temporary_view(table) if len(table.parts) <= 2 else None
+    return _Want(table, mode, context, views, name, temporary=temporary)
+
+
+def admit(
+    context: Context, wanted: Sequence[TableLock], *, leaves: bool = False, pins: bool = True
+) -> None:
     """Waits until the transaction holds what the statement needs.
 
-    With `leaves` a table that exists is only looked at. A SELECT of its own transaction that nobody
-    makes wait leaves no trace.
+    With it come what the names mean, the instant that the transaction reads, and the versions that
+    the tables had then. With `leaves` a table that exists is only looked at; without `pins` the
+    statement makes no instant the transaction's. A SELECT of its own transaction that nobody makes
+    wait leaves no trace.
 
-    Raises LockTimeout, Deadlock, and InvalidRequest for a new name that is too long.
+    Raises LockTimeout, Deadlock, InvalidRequest for a new name that is too long, and Unavailable
+    for a transaction that was killed.
     """
     catalog, transaction = context.engine.catalog, context.transaction
     if catalog is None:
         return
     context.settle({})
-    found = _look(context, catalog, wanted)
-    while requests := _requests(found, leaves=leaves):
-        reads_only = all(one.mode in {LockMode.S, LockMode.SCH_S} for one in requests)
-        if reads_only and not transaction.explicit and catalog.locks.awaits_nobody(requests):
-            break
-        transaction.make_known()
-        number = transaction.session_number()
-        catalog.locks.acquire(number, transaction.id, requests, context.lock_timeout_ms)
-        again = _look(context, catalog, wanted)
-        if again == found:
-            break
-        found = again  # dropped, made or renamed while it waited
+    if not wanted:
+        transaction.require_unkilled()
+        return
+    wants = _Wants(context, wanted, leaves=leaves)
+    while not (admission := _admission(context, catalog, wants, pins=pins)).is_granted:
+        wants.look_behind()
+    seen = admission.seen
+    transaction.learn(seen)
+    found = wants.found(seen)
+    handles = {one.table: one.handle(context.engine) for one in found}
     context.settle(
-        {one.table: one.handle for one in found if one.handle is not None},
+        {table: handle for table, handle in handles.items() if handle is not None},
         homeless=[one.table for one in found if one.database is None],
     )
+
+
+def _admission(context: Context, catalog: Catalog, wants: _Wants, *, pins: bool) -> Admission:
+    """The next one; it isn't granted where a view was met whose query isn't known yet."""
+    transaction = context.transaction
+    is_fresh = not transaction.explicit and transaction.sequence is None
+    if wants.may_only_read and is_fresh and not transaction.is_known:
+        admission = catalog.admissions.look(wants.asked, wants.reads)
+        if admission.is_granted or wants.has_met_views:
+            return admission
+    timeout_ms = context.lock_timeout_ms
+    return transaction.admitted(catalog, wants.asked, wants.locks, pins=pins, timeout_ms=timeout_ms)
 
 
 def admit_alone(context: Context, database: str, what: str) -> None:
@@ -126,45 +299,6 @@ def database_lock(number: int, mode: LockMode) -> LockRequest:
 
 def _object(entry: TableEntry | ViewEntry) -> Resource:
     return Resource(type=ResourceType.OBJECT, database=entry.database_number, entity=entry.number)
-
-
-def _look(context: Context, catalog: Catalog, wanted: Sequence[TableLock]) -> list[_Found]:
-    """What the names mean now; those that nobody else can know yet are left out."""
-    found = []
-    for table, mode in wanted:
-        handle = context.find(table)
-        if handle is not None and handle.is_new:
-            continue
-        if handle is not None and handle.entry is not None:
-            entry = handle.entry
-            found.append(_Found(table, mode, entry.name, entry.database_number, entry, handle))
-        elif isinstance(table, TableName):
-            owner, name = context.engine.qualified(table, context.database)
-            view = context.viewed(table)
-            if view is not None:
-                found += _look_behind(context, catalog, table, mode, view)
-                continue
-            database = catalog.database(owner)
-            number = None if database is None else database.number
-            found.append(_Found(table, mode, name, number, None, None))
-    return found
-
-
-def _look_behind(
-    context: Context, catalog: Catalog, table: TableName, mode: LockMode, view: Viewed
-) -> list[_Found]:
-    """A view, and the tables that its query reads."""
-    found = []
-    if view.entry is not None:
-        number = view.entry.database_number
-        found.append(_Found(table, mode, view.entry.name, number, view.entry, None))
-    inside = context.within(view)
-    if inside is not None:
-        reads = [(one.table, LockMode.SCH_S) for one in references_of(view.query)]
-        behind = _look(inside, catalog, reads)
-        # Which of its own tables a name means is the view's affair.
-        found += [replace(one, table=view.within(one.table), handle=None) for one in behind]
-    return found
 
 
 def _requests(found: Sequence[_Found], *, leaves: bool) -> list[LockRequest]:

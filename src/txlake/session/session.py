@@ -203,6 +203,7 @@ class Session:
         *,
         leaves: bool = False,
         writes: bool = False,
+        pins: bool = True,
     ) -> Iterator[Context]:
         """A statement's context, once it holds its locks; what goes wrong fails the transaction.
 
@@ -219,8 +220,7 @@ class Session:
         )
         try:
             with context.tables_named(), spark_errors():
-                own.require_unkilled()
-                admit(context, wanted, leaves=leaves)
+                admit(context, wanted, leaves=leaves, pins=pins)
                 yield context
         except CorruptTable as error:
             try:
@@ -377,7 +377,7 @@ class Session:
             raise InvalidRequest(
                 "LOCK TABLE holds until the end of a transaction, and none is open; BEGIN one first"
             )
-        with self._within(transaction, locks_of(statement)) as context:
+        with self._within(transaction, locks_of(statement), pins=False) as context:
             for table in statement.tables:
                 if context.handle(table).entry is None:
                     raise InvalidRequest(

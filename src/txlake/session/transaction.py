@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 
-from txlake.catalog import DatabaseEntry
+from txlake.catalog import Catalog, DatabaseEntry
+from txlake.catalog.admission import Admission, Asked, Entrant, Needs, Seen
 from txlake.conflict.footprint import Read, ReadKind
 from txlake.conflict.granularity import PROPERTY as GRANULARITY
 from txlake.conflict.granularity import Granularity, coarsest, parse_granularity
@@ -95,6 +96,8 @@ class Transaction:
     _is_known: bool = False
     # By name; who uses a database keeps others from changing what it is.
     _databases: dict[str, DatabaseEntry | None] = field(default_factory=dict)
+    # By table id, at the instant that it reads.
+    _versions: dict[str, int] = field(default_factory=dict)
     _tables: dict[str, TableTransaction] = field(default_factory=dict)
     _handles: dict[str, Handle] = field(default_factory=dict)
     _marks: list[_Mark] = field(default_factory=list)
@@ -128,6 +131,44 @@ class Transaction:
             explicit=self.explicit,
             holder=self,
         )
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the catalog has it."""
+        return self._is_known
+
+    def admitted(
+        self, catalog: Catalog, asked: Asked, needs: Needs, *, pins: bool, timeout_ms: int
+    ) -> Admission:
+        """Enters it into the catalog as `make_known` does, if it is to hold locks; gets them.
+
+        Raises as `Admissions.admit`.
+        """
+        who = Entrant(
+            id=self.id,
+            session_id=self.session_number(),
+            is_new=not self._is_known,
+            pins=pins,
+            sequence=self._sequence,
+            isolation=None if self.level is None else self.level.value,
+            read_only=self.read_only,
+            explicit=self.explicit,
+            holder=self,
+        )
+        self._is_known = True  # an interrupt may come as soon as the catalog has it
+        admission = catalog.admissions.admit(who, asked, needs, timeout_ms=timeout_ms)
+        self._is_known = admission.is_known
+        return admission
+
+    def learn(self, seen: Seen) -> None:
+        """Takes over what a statement's admission saw: the instant, and the tables as of then."""
+        if seen.instant is None:
+            return
+        if self._sequence is None:
+            self._sequence = seen.instant
+        self._versions.update(seen.versions)
+        for entry in (*seen.tables.values(), *seen.places.values()):
+            self._databases.setdefault(entry.database, seen.databases.get(entry.database.lower()))
 
     def set_level(self, level: Level | None) -> None:
         """From here on the transaction asks for this level, which is no looser than its own."""
@@ -243,7 +284,9 @@ class Transaction:
                 self._sequence = catalog.transactions.pin(self.id)
             else:
                 self._sequence = catalog.ledger.sequence()
-        return None if handle.is_new else handle.log.at_sequence(self._sequence)
+        if handle.is_new:
+            return None
+        return handle.log.at_sequence(self._sequence, self._versions.get(handle.entry.id))
 
     def _database_of(self, handle: Handle) -> DatabaseEntry | None:
         catalog, entry = self.engine.catalog, handle.entry

@@ -169,15 +169,18 @@ class TableLog:
         self._latest = (newest, entry)
         return newest
 
-    def at_sequence(self, sequence: int) -> Snapshot:
+    def at_sequence(self, sequence: int, version: int | None = None) -> Snapshot:
         """The table at an instant of its lake; one without a ledger has none: its newest version.
+
+        `version`: which it had then, where its ledger has told that already.
 
         Raises MetadataChangedException when it wasn't in the lake then, CorruptTable when its log
         has versions that the lake doesn't know.
         """
         if self.governed is None:
             return self.latest()
-        version = self.governed.ledger.version_at(self.governed.table_id, sequence)
+        if version is None:
+            version = self.governed.ledger.version_at(self.governed.table_id, sequence)
         if version is None or version < 0:
             raise came_later(self.governed, self.name, sequence)
         if self._governed is not None and version >= self.newest_known:

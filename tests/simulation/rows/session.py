@@ -84,8 +84,10 @@ class RowSession(Session):
         *,
         leaves: bool = False,
         writes: bool = False,
+        pins: bool = True,
     ) -> Iterator[Context]:
-        with super()._within(transaction, wanted, leaves=leaves, writes=writes) as context:
+        given = super()._within(transaction, wanted, leaves=leaves, writes=writes, pins=pins)
+        with given as context:
             yield RowContext.of(context)
 
     def _run(self, context: Context, statement: Statement) -> Answer:

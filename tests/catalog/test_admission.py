@@ -1,0 +1,206 @@
+"""A statement's names, locks, instant and versions come of one database transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import sqlalchemy as sa
+
+from tests.catalog.ledgers import System_, User, version
+from tests.catalog.locking import until
+from txlake.catalog import Catalog
+from txlake.catalog.admission import Admission, Asked, Entrant, Seen
+from txlake.catalog.tables import counters
+from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
+from txlake.errors import CorruptTable, LockTimeout, Unavailable
+from txlake.ports import DroppedTable
+
+A = ("default", "a")
+ON_A = Asked(names=frozenset({A}))
+
+
+@pytest.fixture
+def user(opened: Callable[[], Catalog]) -> User:
+    """A session in a catalog with the tables a and b, at instant 1."""
+    made = User(opened())
+    made.create("a", "b")
+    return made
+
+
+@pytest.fixture
+def other(user: User, opened: Callable[[], Catalog]) -> User:
+    """Another process's session."""
+    return User(opened())
+
+
+def lock(number: int, mode: str) -> LockRequest:
+    resource = Resource(type=ResourceType.OBJECT, database=1, entity=number)
+    return LockRequest(resource=resource, mode=LockMode(mode))
+
+
+def on_a(mode: str) -> Callable[[Seen], list[LockRequest]]:
+    """Wants the table a, if there is one."""
+    return lambda seen: [lock(entry.number, mode) for entry in seen.tables.values()]
+
+
+def entrant(user: User, **given: object) -> Entrant:
+    who = Entrant(id=System_.new_id(), session_id=user.session, is_new=True, pins=True)
+    return replace(who, **given)  # type: ignore[arg-type]
+
+
+def admitted(user: User, who: Entrant, mode: str = "IX", asked: Asked = ON_A) -> Admission:
+    return user.catalog.admissions.admit(who, asked, on_a(mode), timeout_ms=0)
+
+
+def test_what_a_statement_is_told(user: User) -> None:
+    user.catalog.views.create("default", "v", "SELECT 1", ())
+    user.write(version("a", 1))
+    names = frozenset({A, ("default", "v"), ("default", "nothing"), ("nowhere", "a")})
+    asked = Asked(names=names, places=frozenset({"file:///b", "file:///c"}))
+    admission = user.catalog.admissions.look(asked, on_a("Sch-S"))
+    seen = admission.seen
+    assert (admission.is_granted, admission.is_known) == (True, False)
+    assert {name: entry.id for name, entry in seen.tables.items()} == {A: "a"}
+    assert [entry.name for entry in seen.views.values()] == ["v"]
+    assert {place: entry.id for place, entry in seen.places.items()} == {"file:///b": "b"}
+    assert list(seen.databases) == ["default"]
+    assert seen.instant == 2
+    assert seen.versions == {"a": 1, "b": 0}
+
+
+def test_who_only_looks_leaves_no_trace_and_waits_for_nobody(user: User, other: User) -> None:
+    look = user.catalog.admissions.look
+    assert look(ON_A, on_a("Sch-S")).is_granted
+    assert user.catalog.transactions.listed() == []
+    admitted(other, entrant(other), "Sch-M")
+    assert not look(ON_A, on_a("Sch-S")).is_granted
+    assert not look(ON_A, lambda _: None).is_granted
+
+
+def test_a_new_transaction_gets_its_locks_and_its_instant(user: User) -> None:
+    who = entrant(user)
+    admission = admitted(user, who)
+    assert (admission.is_granted, admission.is_known, admission.seen.instant) == (True, True, 1)
+    [listed] = user.catalog.transactions.listed()
+    assert (listed.id, listed.sequence, listed.begin_sequence) == (who.id, 1, 1)
+    [held] = user.catalog.locks.listed()
+    assert (held.transaction_id, held.mode) == (who.id, LockMode.IX)
+
+
+def test_the_instant_stays_while_others_commit(user: User, other: User) -> None:
+    who = entrant(user)
+    admitted(user, who)
+    other.write(version("a", 1), version("b", 1))
+    asked = Asked(names=frozenset({("default", "b")}), ids=frozenset({"a"}))
+    later = replace(who, is_new=False, sequence=1)
+    assert admitted(user, later, asked=asked).seen.versions == {"a": 0, "b": 0}
+    newer = admitted(user, entrant(user), asked=asked).seen
+    assert (newer.instant, newer.versions) == (2, {"a": 1, "b": 1})
+
+
+def test_a_statement_may_leave_the_instant_open(user: User) -> None:
+    who = entrant(user, pins=False)
+    assert admitted(user, who).seen.instant is None
+    [listed] = user.catalog.transactions.listed()
+    assert listed.sequence is None
+
+
+def test_a_statement_without_tables_of_the_lake_reads_no_instant(user: User) -> None:
+    who = entrant(user, is_new=False, id=user.begin())
+    nothing = Asked(names=frozenset({("default", "nothing")}))
+    assert admitted(user, who, asked=nothing).seen.instant is None
+
+
+def test_the_instant_of_a_statement_of_its_own_is_not_noted(user: User) -> None:
+    admission = admitted(user, entrant(user, explicit=False))
+    assert admission.seen.instant == 1
+    [listed] = user.catalog.transactions.listed()
+    assert (listed.explicit, listed.sequence) == (False, None)
+
+
+def test_who_needs_no_locks_or_has_to_ask_for_more_stays_unknown(user: User) -> None:
+    admit = user.catalog.admissions.admit
+    none = admit(entrant(user), ON_A, lambda _: [], timeout_ms=0)
+    assert (none.is_granted, none.is_known) == (True, False)
+    more = admit(entrant(user), ON_A, lambda _: None, timeout_ms=0)
+    assert (more.is_granted, more.is_known) == (False, False)
+    assert user.catalog.transactions.listed() == []
+    known = entrant(user, is_new=False, id=user.begin())
+    assert admit(known, ON_A, lambda _: None, timeout_ms=0).is_known
+
+
+def test_who_does_not_get_a_lock_is_not_entered(user: User, other: User) -> None:
+    first = entrant(other)
+    admitted(other, first, "Sch-M")
+    with pytest.raises(LockTimeout):
+        admitted(user, entrant(user))
+    assert [one.id for one in user.catalog.transactions.listed()] == [first.id]
+    assert [one.transaction_id for one in user.catalog.locks.listed()] == [first.id]
+
+
+def test_who_gives_up_waiting_asks_for_nothing_any_longer(user: User, other: User) -> None:
+    first = entrant(other)
+    admitted(other, first, "Sch-M")
+    with pytest.raises(LockTimeout):
+        user.catalog.admissions.admit(entrant(user), ON_A, on_a("IX"), timeout_ms=5)
+    assert [one.transaction_id for one in user.catalog.locks.listed()] == [first.id]
+
+
+def test_a_transaction_that_was_killed_is_admitted_nowhere(user: User, other: User) -> None:
+    who = entrant(user)
+    admitted(user, who)
+    other.catalog.transactions.kill(who.id)
+    with pytest.raises(Unavailable, match="was killed"):
+        admitted(user, replace(who, is_new=False, sequence=1))
+
+
+def test_it_ends_when_its_holder_is_gone(user: User) -> None:
+    class Holder:
+        pass
+
+    holder, who = Holder(), entrant(user)
+    admitted(user, replace(who, holder=holder))
+    assert user.catalog.transactions.end_abandoned() == []
+    del holder
+    until(lambda: user.catalog.transactions.end_abandoned() == [who.id])
+
+
+@pytest.mark.usefixtures("direct")
+def test_an_instant_that_was_pruned_is_refused(user: User) -> None:
+    who = entrant(user)
+    admitted(user, who)
+    with user.catalog._on.writing() as connection:
+        connection.execute(sa.insert(counters).values(name="floor", value=7))
+    with pytest.raises(Unavailable, match="too old"):
+        admitted(user, replace(who, is_new=False, sequence=1))
+
+
+def test_a_catalog_that_was_put_back_is_refused(user: User) -> None:
+    user.catalog._fence.newest = 9
+    with pytest.raises(CorruptTable, match="restored from a backup"):
+        user.catalog.admissions.look(ON_A, on_a("Sch-S"))
+    with pytest.raises(CorruptTable, match="restored from a backup"):
+        admitted(user, entrant(user))
+
+
+def test_a_name_that_another_took_away_while_the_locks_were_asked_for(
+    url: str, user: User, other: User
+) -> None:
+    """Only PostgreSQL lets others commit meanwhile."""
+    if url.startswith("sqlite"):
+        pytest.skip("who writes SQLite has it alone")
+    looks: list[int] = []
+
+    def needs(seen: Seen) -> list[LockRequest]:
+        looks.append(len(seen.tables))
+        if len(looks) == 1:
+            other.ratify(names=(DroppedTable(id="a"),))
+            return [lock(seen.tables[A].number, "IX")]
+        return []
+
+    admission = user.catalog.admissions.admit(entrant(user), ON_A, needs, timeout_ms=0)
+    assert looks[:2] == [1, 0]
+    assert admission.seen.tables == {}
+    assert admission.is_granted

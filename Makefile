@@ -7,6 +7,8 @@ BENCH_ARGS ?=
 MINUTES ?= 30
 # Of the simulation: how many seeds from which one on; SEED is one of them alone.
 SEEDS ?= 10000
+# Of the differential machine in test-all: how many programs.
+PROGRAMS ?= 200
 # Of interrupts: how many.
 COUNT ?= 10000
 FROM ?= 1
@@ -29,7 +31,7 @@ SHORT := tests/where
 export PYSPARK_PYTHON := $(CURDIR)/$(PYTHON)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-local test-connect test-cluster test-versions check bench format clean \
+.PHONY: help demo test test-all test-local test-connect test-cluster test-versions check bench format clean \
 	setup setup-python
 
 help: ## this list
@@ -38,9 +40,14 @@ help: ## this list
 demo: setup ## an order system: transactions over three tables, on real data
 	@$(PYTHON) examples/demo.py
 
-test: test-local sim test-connect test-cluster test-versions ## all tests
+test: test-local ## the tests, on a local Spark in parallel processes
 
-test-local: setup ## all tests on a local Spark, in parallel processes
+# The differential machine is given as many programs as PROGRAMS says.
+test-all: ## the rest: SEEDS of the simulation, Connect, a cluster, older PySparks, PROGRAMS beside Delta Spark
+	@$(MAKE) --no-print-directory sim test-connect test-cluster test-versions
+	@$(MAKE) --no-print-directory diff SEEDS=$(PROGRAMS)
+
+test-local: setup
 	@tools/delta_jars.sh
 	@tools/servers.sh
 	@tools/judge.sh

@@ -47,6 +47,8 @@ def main(given: list[str]) -> int:
         os.environ["PYSPARK_SUBMIT_ARGS"] = _submit(jars)
         tempfile.tempdir = scratch
         stand_in.install(checkout)
+        if asked.connect:
+            stand_in.install_for_connect()
         with connect_port() if asked.connect else nullcontext():
             outcome = run(load(package, folder), LEFT_OUT, frozenset(asked.names), print)
     return _told(outcome)

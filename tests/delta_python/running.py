@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import unittest
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -27,8 +26,6 @@ def load(package: str, folder: Path) -> list[type[unittest.TestCase]]:
     found: list[type[unittest.TestCase]] = []
     for file in sorted(folder.glob("test_*.py")):
         module = import_module(f"{package}.{file.stem}")
-        # Connect's tests look for it where a script of that folder finds it.
-        sys.modules.setdefault(f"tests.{file.stem}", module)
         own = [one for one in vars(module).values() if _is_of(module.__name__, one)]
         found += map(on_a_lake, own) if file.stem == "test_sql" else own
     return found

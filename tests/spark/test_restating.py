@@ -179,6 +179,13 @@ def test_without_statistics_in_the_footer_what_was_told_stays() -> None:
     assert (found.max_values, found.null_count) == ({"a": 9}, {"a": 1})
 
 
+def test_null_counts_of_lists_stay() -> None:
+    written = footer(pa.table({"l": [[1], None], "a": [1, 2]}))
+    before = {"numRecords": 2, "nullCount": {"l": 1, "a": 0, "gone": 0}}
+    found = restated(written, add(before), snapshot("l array<bigint>, a bigint"))
+    assert found.null_count == {"l": 1, "a": 0}
+
+
 def test_columns_found_by_field_ids_keep_their_statistics() -> None:
     table = snapshot("a int", delta__columnMapping__mode="id")
     before = {"numRecords": 5, "minValues": {"x": 0}, "maxValues": {"x": 9}, "nullCount": {"x": 1}}

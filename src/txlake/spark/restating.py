@@ -22,7 +22,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add
 from txlake.protocol.paths import decode_path, is_absolute
 from txlake.protocol.statistics import Bounds, FileStatistics
-from txlake.protocol.types import DataType, Primitive
+from txlake.protocol.types import Array, DataType, Map, Primitive
 from txlake.spark.executor_compact import is_legacy
 from txlake.spark.executor_files import read_range
 from txlake.spark.footers import (
@@ -71,7 +71,8 @@ def restated(footer: pq.FileMetaData, add: Add, snapshot: Snapshot) -> FileStati
     old_times = is_legacy(footer.metadata or {})
     minimum: dict[str, object] = {}
     maximum: dict[str, object] = {}
-    nulls: dict[str, object] = {}
+    lists = {item.physical_name for item in columns if isinstance(item.type, Array | Map)}
+    nulls = {name: count for name, count in before.null_count.items() if name in lists}
     for path, logical, data_type in leaves(columns):
         if path is None or logical not in wanted:
             continue

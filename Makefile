@@ -90,6 +90,13 @@ diff: setup ## Delta Spark and txlake side by side: programs from SEEDS=200 FROM
 	@tools/delta_jars.sh
 	@PYTHONPATH=src:. $(PYTHON) -m tests.differential --seeds $(SEEDS) --from $(FROM)
 
+.PHONY: delta-tests
+delta-tests: setup ## Delta Spark's own Python tests, of a checkout of theirs, on txlake: CHECKOUT=/path/to/delta
+	@test -n "$(CHECKOUT)" || { echo "make delta-tests CHECKOUT=/path/to/delta"; exit 2; }
+	@tools/delta_jars.sh
+	@PYTHONPATH=$(CURDIR)/src:$(CURDIR) $(PYTHON) -m tests.delta_python $(CHECKOUT)
+	@PYTHONPATH=$(CURDIR)/src:$(CURDIR) $(PYTHON) -m tests.delta_python $(CHECKOUT) --connect
+
 .PHONY: test-duckdb
 test-duckdb: setup ## test-local, while delta-rs reads all versions of its tables, and DuckDB the newest
 	@tools/delta_jars.sh

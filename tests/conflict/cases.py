@@ -117,6 +117,11 @@ def gone(file: Add, *, data_change: bool = True) -> Remove:
     return file.removed(timestamp_ms=1, data_change=data_change)
 
 
+def restating(file: Add) -> Add:
+    """The file with other statistics."""
+    return replace(file, stats=json.dumps({"numRecords": 10}), data_change=False)
+
+
 A = add("a", "1", (1, 10))
 B = add("b", "2", (11, 20))
 C = add("c", "1")
@@ -675,6 +680,36 @@ CASES: tuple[Case, ...] = (
         "statistics of a file that a winner removed",
         ours(added=(A,), read_files=frozenset({"a"})),
         winner(removed=(gone(A),)),
+        serializable="rows_deleted",
+        write_serializable="rows_deleted",
+        snapshot="rows_deleted_by_both",
+    ),
+    case(
+        "new statistics of a file that a winner removed give way",
+        ours(added=(restating(A),), restated=frozenset({"a"})),
+        winner(removed=(gone(A),)),
+    ),
+    case(
+        "new statistics of a file that gets a deletion vector give way",
+        ours(added=(restating(A), restating(B)), restated=frozenset({"a", "b"})),
+        winner(added=(add("a", "1", (1, 10), dv=vector(3)),), removed=(gone(A),)),
+    ),
+    case(
+        "new statistics of a file that a compaction rewrote give way",
+        ours(added=(restating(A),), restated=frozenset({"a"})),
+        winner(added=(add("ac", data_change=False),), removed=(gone(A, data_change=False),)),
+    ),
+    case(
+        "a delete of a file that got new statistics",
+        ours(added=(), removed=(gone(A),), reads=(read("p = '1'"),)),
+        winner(added=(restating(A),)),
+    ),
+    case(
+        "an update beside new statistics that give way",
+        ours(
+            **{**UPDATE_A, "added": (*UPDATE_A["added"], restating(B))}, restated=frozenset({"b"})
+        ),
+        winner(removed=(gone(A), gone(B))),
         serializable="rows_deleted",
         write_serializable="rows_deleted",
         snapshot="rows_deleted_by_both",

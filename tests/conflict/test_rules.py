@@ -18,11 +18,13 @@ from tests.conflict.cases import (
     B,
     Case,
     D,
+    E,
     add,
     gone,
     metadata,
     ours,
     read,
+    restating,
     vector,
     winner,
 )
@@ -47,6 +49,7 @@ from txlake.errors import (
     UnsupportedFeature,
     UpdateConflict,
 )
+from txlake.log.files import canonical_path
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, DeletionVector, Metadata, Protocol
 
@@ -99,6 +102,32 @@ def test_each_rule_decides_a_case(left_out: Rule) -> None:
         if answer(case, level, others) != case.expected(level)
     ]
     assert changed
+
+
+def test_new_statistics_give_way_file_by_file() -> None:
+    footprint = ours(
+        added=(restating(A), restating(B), restating(E)),
+        restated=frozenset(canonical_path(file.path) for file in (A, B, E)),
+    )
+    context = context_of(footprint)
+    marked = winner(added=(add("a", "1", (1, 10), dv=vector(3)),), removed=(gone(A),))
+    listed = winner(7, added=(add("file:///t/e", "4"),))
+    outcome = check_all(footprint, [marked, listed], context)
+    assert isinstance(outcome, Rebased)
+    assert outcome.footprint.added == (restating(B),)
+    assert outcome.footprint.restated == {"b"}
+    assert outcome.adopted == (
+        "the statistics of 1 files of version 6",
+        "the statistics of 1 files of version 7",
+    )
+
+
+def test_new_statistics_of_files_that_nobody_touched_stay() -> None:
+    footprint = ours(added=(restating(A),), restated=frozenset({"a"}))
+    outcome = check(footprint, winner(removed=(gone(B),)), context_of(footprint))
+    assert isinstance(outcome, Fine)
+    footprint = ours()
+    assert footprint.giving_way(winner(removed=(gone(B),))) is footprint
 
 
 def test_case_names_are_unique() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -89,29 +88,3 @@ def test_analyze_table(items: txlake.Lake, tmp_path: Path) -> None:
         items.sql("ANALYZE TABLE items COMPUTE STATISTICS FOR COLUMNS nothing")
     with pytest.raises(InvalidRequest, match="there is no table 'nothing'"):
         items.sql("ANALYZE TABLE nothing COMPUTE STATISTICS")
-
-
-def test_analyze_table_says_which_files_lack_statistics(lake: txlake.Lake, tmp_path: Path) -> None:
-    place = tmp_path / "foreign"
-    lake.sql(f"CREATE TABLE delta.`{place}` (id BIGINT)")
-    lake.sql(f"INSERT INTO delta.`{place}` VALUES (1)")
-    [add] = (
-        lake.sql("SELECT 1")
-        .sparkSession.read.json(f"{place}/_delta_log/*1.json")
-        .where("add IS NOT NULL")
-        .select("add.path", "add.size")
-        .collect()
-    )
-    log = place / "_delta_log"
-    entry = {
-        "path": "b-" + add.path,
-        "partitionValues": {},
-        "size": add.size,
-        "modificationTime": 1,
-        "dataChange": True,
-    }
-    (place / entry["path"]).write_bytes((place / add.path).read_bytes())
-    (log / f"{2:020}.json").write_text(json.dumps({"add": entry}) + "\n")
-    with pytest.raises(InvalidRequest, match="1 of 2 files have no statistics"):
-        lake.sql(f"ANALYZE TABLE delta.`{place}` COMPUTE DELTA STATISTICS")
-    lake.sql(f"ANALYZE TABLE delta.`{place}` COMPUTE STATISTICS")

@@ -519,3 +519,20 @@ def test_many_winners_are_checked_in_order() -> None:
     committed = ours.commit([add("mine", p="9")])
     assert committed.version == 21
     assert committed.rebased_over == tuple(range(1, 21))
+
+
+def test_new_statistics_of_a_file_give_way_and_anything_else_does_not() -> None:
+    log = new_log()
+    log.start_transaction().commit([settings("id:long"), add("a"), add("b")])
+    told = moved(add("a", (1, 5)))
+    again, tagged = log.start_transaction(), log.start_transaction()
+    both = log.start_transaction()
+    others = log.start_transaction()
+    others.read("id = 1")
+    others.commit([remove("a")], operation="DELETE")
+    assert again.commit([told], operation="COMPUTE STATS").version == 1
+    assert both.commit([told, moved(add("b", (6, 9)))], operation="COMPUTE STATS").version == 2
+    assert paths(log) == ["b"]
+    told["add"]["tags"] = {"k": "v"}
+    with pytest.raises(ConcurrentDeleteDeleteException):
+        tagged.commit([told], operation="COMPUTE STATS")

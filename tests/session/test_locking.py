@@ -64,6 +64,7 @@ def taken(text: str) -> str:
         ("LOCK a", "X a"),
         ("VACUUM a", "IX a"),
         ("ANALYZE TABLE a COMPUTE STATISTICS", "Sch-S a"),
+        ("ANALYZE TABLE a COMPUTE DELTA STATISTICS", "IX a"),
         ("REFRESH TABLE a", "Sch-S a"),
         ("SELECT * FROM (DESCRIBE HISTORY a)", "Sch-S a"),
         ("GENERATE symlink_format_manifest FOR TABLE a", "Sch-S a"),

@@ -29,11 +29,12 @@ def check(
     if footprint.changes_nothing:
         return Fine(context=context.after(winner))
     _check_supported(winner, context)
+    kept = footprint.giving_way(winner)
     for rule in rules:
-        found = rule(footprint, winner, context)
+        found = rule(kept, winner, context)
         if found is not None:
             return found
-    return _rebase(footprint, winner, context)
+    return _rebase(kept, winner, context, given_up=len(footprint.restated - kept.restated))
 
 
 def check_selects(
@@ -86,8 +87,12 @@ def _check_supported(winner: Winner, context: Context) -> None:
     check_writable(winner.protocol, winner.metadata or context.metadata, table=context.table)
 
 
-def _rebase(footprint: Footprint, winner: Winner, context: Context) -> Fine | Rebased:
+def _rebase(
+    footprint: Footprint, winner: Winner, context: Context, *, given_up: int
+) -> Fine | Rebased:
     """Takes over what a winner changed, around the transaction's own changes and in its files.
+
+    `given_up`: of how many files the transaction's statistics gave way already.
 
     Row ids, commit versions and in-commit timestamps are assigned anew at every attempt, from the
     state that the attempt follows.
@@ -101,6 +106,8 @@ def _rebase(footprint: Footprint, winner: Winner, context: Context) -> Fine | Re
     if met is not None and met.carried:
         footprint = met.footprint
         adopted.append(f"the rows of version {winner.version} in {len(met.carried)} files")
+    if given_up:
+        adopted.append(f"the statistics of {given_up} files of version {winner.version}")
     after = context.after(winner)
     if not adopted:
         return Fine(context=after)

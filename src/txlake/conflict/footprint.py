@@ -7,7 +7,7 @@ section 4, the table of a footprint's parts.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 
@@ -79,6 +79,8 @@ class Footprint:
         changes_elsewhere: whether it changes another table, or a name, at the same instant: then
             what it read here has to hold though it changes nothing here.
         added: files that it adds.
+        restated: canonical paths of added files that the version read has too, and of which it
+            tells new statistics and nothing else.
         removed: files that it removes, those that come back with a larger deletion vector included.
         unwritten: by canonical path, every deleted position of an added file whose deletion vector
             isn't written yet, because it was carried over a winner.
@@ -100,6 +102,7 @@ class Footprint:
     writes_elsewhere: frozenset[str] | None = frozenset()
     changes_elsewhere: bool = False
     added: tuple[Add, ...] = ()
+    restated: frozenset[str] = frozenset()
     removed: tuple[Remove, ...] = ()
     unwritten: Mapping[str, BitMap64] = field(default_factory=dict)
     moves: Moves | None = field(default=None, compare=False, repr=False)
@@ -172,6 +175,20 @@ class Footprint:
             or any(domain.domain != ROW_TRACKING_DOMAIN for domain in self.domains)
             or self.change_files
         )
+
+    def giving_way(self, winner: Winner) -> Footprint:
+        """The transaction without new statistics of the files that a winner touched.
+
+        They are told of the file as it was: listed again, a file that the winner removed would be
+        back.
+        """
+        if not self.restated:
+            return self
+        removed = {canonical_path(file.path) for file in winner.removed}
+        listed = {canonical_path(file.path) for file in winner.added}
+        lost = self.restated & (removed | listed)
+        kept = tuple(file for file in self.added if canonical_path(file.path) not in lost)
+        return replace(self, added=kept, restated=self.restated - lost)
 
     def may_come_before(self, winner: Winner) -> bool:
         """Whether a transaction that missed a winner's rows fits in before it.

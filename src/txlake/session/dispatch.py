@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session import copying, data, definitions, showing, upkeep
+from txlake.session.analyze import analyze
 from txlake.session.context import Context
 from txlake.session.databases import change_database
 from txlake.session.describe import Rows
@@ -169,7 +170,7 @@ def _run_upkeep(context: Context, statement: MaintenanceStatement) -> Answer:
             upkeep.convert(context, statement)
             return nothing
         case AnalyzeTable():
-            upkeep.analyze(context, statement)
+            analyze(context, statement)
             return nothing
         case RefreshTable():
             upkeep.refresh(context, statement)

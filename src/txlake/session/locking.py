@@ -113,7 +113,16 @@ def leaves_existing(statement: Statement) -> bool:
 def _named(statement: Statement) -> list[TableLock]:
     """The tables that the statement itself names, outside of its texts."""
     match statement:
-        case Insert() | Delete() | Update() | CopyInto() | Optimize() | Reorg() | Vacuum():
+        case (
+            Insert()
+            | Delete()
+            | Update()
+            | CopyInto()
+            | Optimize()
+            | Reorg()
+            | Vacuum()
+            | AnalyzeTable(delta=True)
+        ):
             return [(statement.table, LockMode.IX)]
         case Write():
             mode = LockMode.SCH_M if leaves_existing(statement) else LockMode.IX

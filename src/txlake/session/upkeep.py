@@ -1,4 +1,4 @@
-"""Statements that look after tables: OPTIMIZE, REORG, VACUUM, RESTORE, GENERATE, CONVERT, ANALYZE.
+"""Statements that look after tables: OPTIMIZE, REORG, VACUUM, RESTORE, GENERATE, CONVERT.
 
 Owns how they run in a session and the rows that they answer with.
 """
@@ -13,7 +13,6 @@ from urllib.parse import unquote
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from txlake.errors import InvalidRequest
 from txlake.protocol.actions import Add, Remove
 from txlake.protocol.paths import absolute_url, is_absolute
 from txlake.session import convert as converted
@@ -24,10 +23,8 @@ from txlake.session.definitions import environment_of
 from txlake.session.engine import Handle
 from txlake.session.restore import restore
 from txlake.spark import compact
-from txlake.spark.rows import unknown_column
 from txlake.spark.work import Work
 from txlake.statements import (
-    AnalyzeTable,
     ConvertToDelta,
     Expression,
     Generate,
@@ -238,27 +235,6 @@ def convert(context: Context, statement: ConvertToDelta) -> None:
 def _exists(context: Context, url: str) -> bool:
     folder, _, name = url.rpartition("/")
     return context.engine.store_at(folder).head(unquote(name)) is not None
-
-
-def analyze(context: Context, statement: AnalyzeTable) -> None:
-    """ANALYZE TABLE: the statistics of a Delta table are in its log, written with its files.
-
-    Raises InvalidRequest for a column that there isn't, and for COMPUTE DELTA STATISTICS where
-    files have none.
-    """
-    handle = context.require(statement.table)
-    table = context.snapshot(handle)
-    for column in statement.columns:
-        if table.schema.resolve(column) is None:
-            raise unknown_column(".".join(column), table)
-    if statement.delta:
-        files = table.files.columns("stats")["stats"]
-        if files.null_count:
-            raise InvalidRequest(
-                f"{handle.name}: {files.null_count} of {len(files)} files have no statistics in "
-                "the log, and ANALYZE TABLE ... COMPUTE DELTA STATISTICS rewrites no file's entry: "
-                "rows that txlake writes again have them (UPDATE t SET c = c WHERE ...)"
-            )
 
 
 def refresh(context: Context, statement: RefreshTable) -> None:

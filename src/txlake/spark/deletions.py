@@ -8,21 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
 import pyarrow as pa
 from msgspec import structs
 from pyroaring import BitMap64
 from pyspark.sql import functions as F
 
-from txlake.errors import CorruptTable
 from txlake.log.files import adds_of
 from txlake.protocol.actions import Action, Add
-from txlake.protocol.paths import decode_path, is_absolute
 from txlake.protocol.statistics import FileStatistics, counted, loosen
 from txlake.spark.executor import COPY
-from txlake.spark.executor_files import read_range
-from txlake.spark.footers import read_footer
+from txlake.spark.restating import footer_of
 from txlake.spark.scan import selected
 from txlake.spark.vectors import union_with_deleted
 from txlake.spark.work import Work
@@ -82,18 +78,7 @@ def _counted(work: Work, add: Add) -> Add:
     """The file with statistics that count its rows, as a vector needs them; not all writers do."""
     if FileStatistics.from_json(add.stats).num_records is not None:
         return add
-    url = work.reach.url(add.path)
-    read = partial(work.store.get_range, decode_path(add.path))
-    if is_absolute(add.path):
-        read = partial(read_range, url, options=work.storage_options)
-    try:
-        footer = read_footer(read, add.size)
-    except (FileNotFoundError, pa.ArrowInvalid) as error:
-        raise CorruptTable(
-            f"{work.snapshot.table}: {add.path}: expected a Parquet file of {add.size} bytes, as "
-            f"the log says: {error}"
-        ) from error
-    return structs.replace(add, stats=counted(add.stats, footer.num_rows))
+    return structs.replace(add, stats=counted(add.stats, footer_of(work, add).num_rows))
 
 
 def _covers(add: Add, deleted: BitMap64) -> bool:

@@ -19,7 +19,7 @@ from txlake.protocol.table_properties import TableProperties
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
 
 _TAIL_BYTES = 65_536
-_WITHOUT_BOUNDS = frozenset({"boolean", "binary", "variant", "void"})
+WITHOUT_BOUNDS = frozenset({"boolean", "binary", "variant", "void"})
 
 
 def read_footer(read: Callable[[int, int], bytes], size_bytes: int) -> pq.FileMetaData:
@@ -52,16 +52,16 @@ def statistics_of(
     minimum: dict[str, object] = {}
     maximum: dict[str, object] = {}
     nulls: dict[str, object] = {}
-    for index, (path, logical, data_type) in enumerate(_leaves(columns)):
+    for index, (path, logical, data_type) in enumerate(leaves(columns)):
         if path is None or logical not in wanted:
             continue
-        found = _bounds(footer, index)
+        found = chunk_bounds(footer, index)
         if found.null_count is not None:
-            _put(nulls, path, found.null_count)
-        bounded = isinstance(data_type, Primitive) and data_type.name not in _WITHOUT_BOUNDS
+            put(nulls, path, found.null_count)
+        bounded = isinstance(data_type, Primitive) and data_type.name not in WITHOUT_BOUNDS
         if bounded and found.minimum is not None and path not in with_nan:
-            _put(minimum, path, found.minimum)
-            _put(maximum, path, found.maximum)
+            put(minimum, path, found.minimum)
+            put(maximum, path, found.maximum)
     return FileStatistics(
         num_records=footer.num_rows,
         min_values=minimum,
@@ -73,21 +73,21 @@ def statistics_of(
 
 def indexed_columns(columns: list[Field], properties: TableProperties) -> set[tuple[str, ...]]:
     """The leaf columns, as logical paths, that the table's properties give statistics to."""
-    leaves = [logical for path, logical, _ in _leaves(columns) if path is not None]
+    found = [logical for path, logical, _ in leaves(columns) if path is not None]
     named = properties.data_skipping_stats_columns
     if named is not None:
         chosen = [tuple(part.lower() for part in name) for name in named]
         return {
             leaf
-            for leaf in leaves
+            for leaf in found
             if any(tuple(p.lower() for p in leaf[: len(name)]) == name for name in chosen)
         }
     limit = properties.data_skipping_num_indexed_cols
-    return set(leaves if limit < 0 else leaves[:limit])
+    return set(found if limit < 0 else found[:limit])
 
 
 @dataclass(slots=True)
-class _Bounds:
+class ChunkBounds:
     """What is known of one leaf column; bounds are None when any row group has none."""
 
     minimum: Any = None
@@ -95,8 +95,9 @@ class _Bounds:
     null_count: int | None = 0
 
 
-def _bounds(footer: pq.FileMetaData, index: int) -> _Bounds:
-    found = _Bounds()
+def chunk_bounds(footer: pq.FileMetaData, index: int) -> ChunkBounds:
+    """The statistics of one leaf column over all row groups."""
+    found = ChunkBounds()
     bounded = True
     for group in range(footer.num_row_groups):
         chunk = footer.row_group(group).column(index)
@@ -115,7 +116,7 @@ def _bounds(footer: pq.FileMetaData, index: int) -> _Bounds:
             low, high = limits
             found.minimum = low if found.minimum is None else min(found.minimum, low)
             found.maximum = high if found.maximum is None else max(found.maximum, high)
-    return found if bounded else _Bounds(null_count=found.null_count)
+    return found if bounded else ChunkBounds(null_count=found.null_count)
 
 
 def _limits(statistics: Any) -> tuple[Any, Any] | None:  # noqa: ANN401 - pyarrow has no types
@@ -134,7 +135,8 @@ def _limits(statistics: Any) -> tuple[Any, Any] | None:  # noqa: ANN401 - pyarro
     return (low or -0.0), (high or 0.0)
 
 
-def _put(values: dict[str, object], path: tuple[str, ...], value: object) -> None:
+def put(values: dict[str, object], path: tuple[str, ...], value: object) -> None:
+    """Sets a leaf in nested dicts."""
     for part in path[:-1]:
         inner = values.setdefault(part, {})
         assert isinstance(inner, dict)
@@ -145,7 +147,7 @@ def _put(values: dict[str, object], path: tuple[str, ...], value: object) -> Non
 _Leaf = tuple[tuple[str, ...] | None, tuple[str, ...], DataType]
 
 
-def _leaves(columns: list[Field]) -> Iterator[_Leaf]:
+def leaves(columns: list[Field]) -> Iterator[_Leaf]:
     """Each Parquet leaf in file order: physical path, None inside a list or map; logical path."""
     for item in columns:
         yield from _leaves_of(item.type, (item.physical_name,), (item.name,))

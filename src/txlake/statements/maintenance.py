@@ -66,7 +66,7 @@ class AnalyzeTable:
     """ANALYZE TABLE t COMPUTE [DELTA] STATISTICS [NOSCAN | FOR COLUMNS ... | FOR ALL COLUMNS].
 
     Attributes:
-        delta: the statistics in the table's log are meant, of which no file may lack its own.
+        delta: the statistics of the files in the table's log are made anew.
         columns: those named, each a path.
     """
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from txlake.conflict.context import RowProbe
 from txlake.conflict.footprint import Footprint, Read, ReadKind
 from txlake.conflict.granularity import Granularity, coarsest, parse_granularity
 from txlake.conflict.levels import Level, checked_at, parse_level, strictest
 from txlake.errors import CorruptTable, InvalidRequest
+from txlake.log.files import canonical_path
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
-from txlake.protocol.actions import Action
+from txlake.protocol.actions import Action, Add
 from txlake.transaction.belonging import DETACH
 from txlake.transaction.commit import commit
 from txlake.transaction.commit_info import Provenance
@@ -379,8 +382,15 @@ class TableTransaction:
             # Who takes rows away and didn't say what for, may have looked at anything.
             footprint = replace(footprint, reads=(*footprint.reads, Read(is_assumed=True)))
         live = self.base.files
-        relisted = frozenset(file.path for file in footprint.added if file.key in live)
-        return replace(footprint, read_files=footprint.read_files | relisted)
+        relisted = {file.path: file for file in footprint.added if file.key in live}
+        restated = {
+            path for path, file in relisted.items() if _is_restated(file, live.get(file.key))
+        }
+        return replace(
+            footprint,
+            read_files=footprint.read_files | (relisted.keys() - restated),
+            restated=frozenset(map(canonical_path, restated)),
+        )
 
     def _described(self) -> tuple[str, Mapping[str, object], Mapping[str, int]]:
         """One statement speaks for itself; of several, the kinds and summed metrics."""
@@ -397,6 +407,12 @@ class TableTransaction:
         if len(kinds) == 1:
             return kinds[0], statements[-1].parameters, metrics
         return "TRANSACTION", {"statements": [one.operation for one in statements]}, metrics
+
+
+def _is_restated(file: Add, before: Add | None) -> bool:
+    """Whether a file that is listed again differs from what it was in its statistics alone."""
+    assert before is not None
+    return file == msgspec.structs.replace(before, stats=file.stats, data_change=False)
 
 
 def _reads_for_writes(footprint: Footprint) -> bool:

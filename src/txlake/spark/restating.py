@@ -1,0 +1,166 @@
+"""A table's file, whoever wrote it: its Parquet footer, and statistics made anew from that.
+
+Owns what of a footer is trusted: a column is found by its name, and a bound counts where its value
+is one of the column's type. What the footer doesn't tell stays as it was. Source: PROTOCOL.md,
+"Per-file Statistics".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from txlake.errors import CorruptTable
+from txlake.log.snapshot import Snapshot
+from txlake.protocol.actions import Add
+from txlake.protocol.paths import decode_path, is_absolute
+from txlake.protocol.statistics import Bounds, FileStatistics
+from txlake.protocol.types import Array, DataType, Map, Primitive
+from txlake.spark.executor_compact import is_legacy
+from txlake.spark.executor_files import read_range
+from txlake.spark.footers import (
+    WITHOUT_BOUNDS,
+    chunk_bounds,
+    indexed_columns,
+    leaves,
+    put,
+    read_footer,
+)
+from txlake.spark.work import Work
+
+_Path = tuple[str, ...]
+# Since when the calendar of old Spark versions tells the same days and instants as today's.
+_SAME_DAYS_FROM = date(1582, 10, 15)
+_SAME_TIMES_FROM = datetime(1900, 1, 1, tzinfo=UTC)
+
+
+def footer_of(work: Work, add: Add) -> pq.FileMetaData:
+    """The file's footer. Raises CorruptTable where it isn't there, or is no Parquet file."""
+    read = partial(work.store.get_range, decode_path(add.path))
+    if is_absolute(add.path):
+        read = partial(read_range, work.reach.url(add.path), options=work.storage_options)
+    try:
+        return read_footer(read, add.size)
+    except (FileNotFoundError, pa.ArrowInvalid) as error:
+        raise CorruptTable(
+            f"{work.snapshot.table}: {add.path}: expected a Parquet file of {add.size} bytes, as "
+            f"the log says: {error}"
+        ) from error
+
+
+def restated(footer: pq.FileMetaData, add: Add, snapshot: Snapshot) -> FileStatistics:
+    """The statistics that a live file gets, for the columns that the table's properties choose.
+
+    A footer doesn't say whether there are NaNs, which are greater than its maximum: columns of
+    fractions keep the bounds that they had. Where columns are found by field ids (column mapping
+    `id`) only the number of rows is the footer's.
+    """
+    before = FileStatistics.from_json(add.stats)
+    if snapshot.column_mapping_mode == "id":
+        return replace(before, num_records=footer.num_rows)
+    columns = [item for item in snapshot.schema if item.name not in snapshot.partition_columns]
+    wanted = indexed_columns(columns, snapshot.properties)
+    places = _places(footer)
+    old_times = is_legacy(footer.metadata or {})
+    minimum: dict[str, object] = {}
+    maximum: dict[str, object] = {}
+    lists = {item.physical_name for item in columns if isinstance(item.type, Array | Map)}
+    nulls = {name: count for name, count in before.null_count.items() if name in lists}
+    for path, logical, data_type in leaves(columns):
+        if path is None or logical not in wanted:
+            continue
+        place = places.get(_folded(path))
+        found = None if place is None else chunk_bounds(footer, place)
+        null_count = None if found is None else found.null_count
+        low, high = _at(before.min_values, path), _at(before.max_values, path)
+        if found is not None and _is_bound(found.minimum, data_type, old_times=old_times):
+            low, high = found.minimum, found.maximum
+        for values, value in (
+            (minimum, low),
+            (maximum, high),
+            (nulls, _at(before.null_count, path) if null_count is None else null_count),
+        ):
+            if value is not None:
+                put(values, path, value)
+    return FileStatistics(
+        num_records=footer.num_rows,
+        min_values=minimum,
+        max_values=maximum,
+        null_count=nulls,
+        tight_bounds=before.tight_bounds and add.deletion_vector is None,
+    )
+
+
+def _places(footer: pq.FileMetaData) -> Mapping[_Path, int]:
+    """The Parquet leaves outside of lists and maps; names don't tell case apart, as in Spark."""
+    try:
+        found = [path for item in footer.schema.to_arrow_schema() for path in _paths(item, ())]
+    except (pa.ArrowException, NotImplementedError):  # a type that Arrow has no name for
+        return {}
+    if len(found) != footer.num_columns:
+        return {}
+    times = Counter(found)
+    return {
+        path: place for place, path in enumerate(found) if path is not None and times[path] == 1
+    }
+
+
+def _paths(item: pa.Field, above: _Path | None) -> Iterator[_Path | None]:
+    path = None if above is None else (*above, item.name.lower())
+    if pa.types.is_struct(item.type):
+        parts, within = _fields(item.type), path
+    elif pa.types.is_nested(item.type):
+        parts, within = _fields(item.type), None
+    else:
+        yield path
+        return
+    for part in parts:
+        yield from _paths(part, within)
+
+
+def _fields(data_type: pa.DataType) -> list[pa.Field]:
+    if pa.types.is_map(data_type):
+        return [data_type.key_field, data_type.item_field]
+    return [data_type.field(place) for place in range(data_type.num_fields)]
+
+
+def _folded(path: _Path) -> _Path:
+    return tuple(name.lower() for name in path)
+
+
+def _at(bounds: Bounds, path: _Path) -> object:
+    value: object = bounds
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return None if isinstance(value, Mapping) else value
+
+
+def _is_bound(value: object, data_type: DataType, *, old_times: bool) -> bool:
+    """Whether a footer's minimum is one of the column's type, and so its maximum another."""
+    if value is None or not isinstance(data_type, Primitive) or data_type.name in WITHOUT_BOUNDS:
+        return False
+    match value:
+        case str():
+            return data_type.is_string
+        case datetime():
+            has_zone = value.tzinfo is not None
+            if data_type.name != ("timestamp" if has_zone else "timestamp_ntz"):
+                return False
+            return not old_times or value.replace(tzinfo=value.tzinfo or UTC) >= _SAME_TIMES_FROM
+        case date():
+            return data_type.name == "date" and (not old_times or value >= _SAME_DAYS_FROM)
+        case bool() | float():
+            return False
+        case int() | Decimal():
+            return data_type.name in _WHOLE or data_type.decimal is not None
+    return False
+
+
+_WHOLE = frozenset({"byte", "short", "integer", "long"})

@@ -96,6 +96,14 @@ def _is_merge_into_char(one: Difference) -> bool:
     )
 
 
+def _is_struct_with_fewer_fields(one: Difference) -> bool:
+    return (
+        _refused_there("DELTA_INSERT_COLUMN_ARITY_MISMATCH")(one)
+        and "not enough nested fields" in one.delta
+        and re.match(r"INSERT INTO \{t\} BY NAME", one.step.text) is not None
+    )
+
+
 def _is_default_in_merge(one: Difference) -> bool:
     return (
         one.aspect == "outcome"
@@ -186,6 +194,7 @@ KNOWN: tuple[Known, ...] = (
         "INSERT OVERWRITE ... PARTITION (p) without a value", _is_overwrite_of_dynamic_partitions
     ),
     Known("MERGE into a table with a CHAR column", _is_merge_into_char),
+    Known("a struct with fewer fields in INSERT BY NAME", _is_struct_with_fewer_fields),
     Known("DEFAULT in a MERGE", _is_default_in_merge),
     Known("`DeltaTable.delete` on a table with a CHAR column", _is_delete_with_char),
     Known("counts of a replacement without rows", _is_replacement_without_rows),

@@ -68,6 +68,15 @@ EXCUSED = {
         ),
         shape=WITH_CHAR,
     ),
+    "a struct with fewer fields in INSERT BY NAME": replace(
+        found(
+            "insert",
+            "outcome",
+            "AnalysisException: [DELTA_INSERT_COLUMN_ARITY_MISMATCH] not enough nested fields in s",
+            "done",
+        ),
+        step=Step(3, "insert", "INSERT INTO {t} BY NAME SELECT named_struct('x', 1) AS s"),
+    ),
     "DEFAULT in a MERGE": replace(
         found(
             "merge",
@@ -161,6 +170,12 @@ def test_the_other_way_round_it_is_not(name: str) -> None:
         found("alter", "outcome", "done", "the table only takes appends"),
         found("create", "schema", OF_NULLS, OF_NULLS.replace("integer", "long")),
         found("insert", "outcome", "[DELTA_FAILED_TO_MERGE_FIELDS] Failed", "done"),
+        found(
+            "insert",
+            "outcome",
+            "[DELTA_INSERT_COLUMN_ARITY_MISMATCH] not enough nested fields in s",
+            "done",
+        ),
         found("merge", "outcome", "main error class 'DELTA_MERGE_UNRESOLVED_EXPRESSION'", "done"),
     ],
     ids=str,

@@ -181,14 +181,16 @@ def update(
             scanned = work.scan(files, positions=True, where=read.predicate)
         else:
             scanned = held
-        frame = work.qualified(scanned, alias)
-        if condition is not None:
-            frame = frame.where(work.column_of(condition))
+        frame = _where(work, scanned, condition, alias)
         images = updated(work, frame, resolved, carried=(FILE, ROW))
         checked = rows.checked(images, work.snapshot, given=set(resolved))
         written = write_frame(
             checked, work.target(), few_rows_max=few_rows_max(files), held=held is not None
         )
+    else:
+        # What no row could take is refused whatever rows there are; this plans, and runs nothing.
+        frame = _where(work, work.scan(files, positions=True), condition, alias)
+        updated(work, frame, resolved, carried=(FILE, ROW))
     deletions = delete_positions(work, files, written.replaced)
     count = sum(len(bitmap) for bitmap in written.replaced.values())
     return Change(
@@ -210,6 +212,13 @@ def update(
         reads=(read,),
         affected={"num_affected_rows": count},
     )
+
+
+def _where(
+    work: Work, frame: DataFrame, condition: Expression | None, alias: str | None
+) -> DataFrame:
+    named = work.qualified(frame, alias)
+    return named if condition is None else named.where(work.column_of(condition))
 
 
 Assigned = dict[str, list[tuple[tuple[str, ...], Expression | Default]]]

@@ -334,6 +334,9 @@ def test_what_no_row_could_take_is_refused_without_rows(
     t = table(tmp_path / "t", spark, "id INT, s STRUCT<x: INT>")
     with pytest.raises(InvalidRequest, match="'id'"):
         t.run("UPDATE t SET id = s")
+    with pytest.raises(InvalidRequest, match="DATATYPE_MISMATCH"):
+        t.run("DELETE FROM t WHERE id = s")
+    assert t.run("DELETE FROM t WHERE id + 1 = 2").actions == ()
     t.run("INSERT INTO t VALUES (1, NULL)")
     with pytest.raises(InvalidRequest, match="'id'"):
         t.run("UPDATE t SET id = s WHERE id = 99")

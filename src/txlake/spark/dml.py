@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from txlake.errors import InvalidRequest
 from txlake.log.files import adds_of
 from txlake.log.predicates import Predicate
-from txlake.log.skipping import must_match
+from txlake.log.skipping import has_opaque, must_match
 from txlake.protocol.actions import Add
 from txlake.protocol.types import DataType, Field, Primitive, Struct
 from txlake.spark import candidates, rows
@@ -65,8 +65,7 @@ def delete(work: Work, condition: Expression | None, alias: str | None = None) -
                 scanned = work.scan(partly, positions=True, where=read.predicate)
             else:
                 scanned = held
-            frame = work.qualified(scanned, alias)
-            matching = frame.where(work.column_of(condition)).select(
+            matching = _where(work, scanned, condition, alias).select(
                 F.lit(DELETE).cast("int").alias(ACTION), F.col(FILE), F.col(ROW)
             )
             replaced = write_frame(
@@ -78,6 +77,9 @@ def delete(work: Work, condition: Expression | None, alias: str | None = None) -
             ).replaced
         counted = sum(map(len, replaced.values()))
         deletions = delete_positions(work, partly, replaced)
+    elif read.predicate is not None and has_opaque(read.predicate):
+        # A condition that Spark refuses is refused whatever rows there are; nothing runs.
+        _where(work, work.scan(partly, positions=True), condition, alias)
     count = rows_removed + counted
     return deletion(condition, read, removed, deletions, count)
 

@@ -96,6 +96,16 @@ def _is_merge_into_char(one: Difference) -> bool:
     )
 
 
+def _is_overwrite_without_generated(one: Difference) -> bool:
+    return (
+        _refused_there("DELTA_INSERT_COLUMN_ARITY_MISMATCH")(one)
+        and "not enough data columns" in one.delta
+        and one.shape is not None
+        and bool(one.shape.generated)
+        and re.match(r"INSERT OVERWRITE \{t\} (?!PARTITION)", one.step.text) is not None
+    )
+
+
 def _is_struct_with_fewer_fields(one: Difference) -> bool:
     return (
         _refused_there("DELTA_INSERT_COLUMN_ARITY_MISMATCH")(one)
@@ -194,6 +204,7 @@ KNOWN: tuple[Known, ...] = (
         "INSERT OVERWRITE ... PARTITION (p) without a value", _is_overwrite_of_dynamic_partitions
     ),
     Known("MERGE into a table with a CHAR column", _is_merge_into_char),
+    Known("generated columns left out of INSERT OVERWRITE", _is_overwrite_without_generated),
     Known("a struct with fewer fields in INSERT BY NAME", _is_struct_with_fewer_fields),
     Known("DEFAULT in a MERGE", _is_default_in_merge),
     Known("`DeltaTable.delete` on a table with a CHAR column", _is_delete_with_char),

@@ -68,6 +68,15 @@ EXCUSED = {
         ),
         shape=WITH_CHAR,
     ),
+    "generated columns left out of INSERT OVERWRITE": replace(
+        found(
+            "insert",
+            "outcome",
+            "AnalysisException: [DELTA_INSERT_COLUMN_ARITY_MISMATCH] not enough data columns",
+            "done",
+        ),
+        step=Step(3, "insert", "INSERT OVERWRITE {t} SELECT 1.5 AS d, 1 AS n"),
+    ),
     "a struct with fewer fields in INSERT BY NAME": replace(
         found(
             "insert",
@@ -207,6 +216,14 @@ def test_a_replacement_is_named_by_its_statement_or_option() -> None:
         assert (known is not None) == is_one
     assert excuse(replace(difference, step=replace(OVERWRITE, call=FrameWrite("append")))) is None
     assert excuse(replace(difference, txlake="WRITE {'numOutputRows': '1'}")) is None
+
+
+def test_columns_left_out_are_generated_ones() -> None:
+    difference = EXCUSED["generated columns left out of INSERT OVERWRITE"]
+    plain = replace(SHAPE, columns=SHAPE.columns[:2])
+    assert excuse(replace(difference, shape=plain)) is None
+    into = replace(difference.step, text="INSERT INTO {t} SELECT 1.5 AS d, 1 AS n")
+    assert excuse(replace(difference, step=into)) is None
 
 
 def test_a_delete_that_is_refused_without_a_char_or_by_sql_is_none() -> None:

@@ -1,6 +1,6 @@
 """`make diff`: programs on Delta Spark and txlake side by side, and where they differ.
 
-python -m tests.differential [--seeds 200] [--from 1] [--shrink 3]
+python -m tests.differential [--seeds 200] [--from 1] [--steps 10] [--shrink 3]
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from tests.delta_spark import JARS
 from tests.differential.engines import DeltaSpark, Txlake, start
 from tests.differential.machine import Machine, Result
+from tests.differential.programs import STEPS_MAX
 from tests.differential.shrinking import shrunk
 
 
@@ -24,6 +25,7 @@ def main(given: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.differential")
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--from", type=int, default=1, dest="first")
+    parser.add_argument("--steps", type=int, default=STEPS_MAX, help="the most in one program")
     parser.add_argument("--shrink", type=int, default=3, help="how many differences are made small")
     asked = parser.parse_args(given)
     jars = sorted(map(str, JARS.glob("delta-*.jar")))
@@ -38,18 +40,19 @@ def main(given: list[str]) -> int:
         spark = start(scratch, jars)
         try:
             machine = Machine(spark, DeltaSpark(spark), Txlake(spark, scratch / "lake"), scratch)
-            return _many(machine, range(asked.first, asked.first + asked.seeds), asked.shrink)
+            seeds = range(asked.first, asked.first + asked.seeds)
+            return _many(machine, seeds, asked.steps, asked.shrink)
         finally:
             spark.stop()
 
 
-def _many(machine: Machine, seeds: range, shrink: int) -> int:
+def _many(machine: Machine, seeds: range, steps_max: int, shrink: int) -> int:
     begun = time.monotonic()
     known: Counter[str] = Counter()
     outcomes: Counter[str] = Counter()
     failed: list[tuple[int, Result]] = []
     for seed in seeds:
-        result = machine.seed(seed)
+        result = machine.seed(seed, steps_max)
         known.update({one.name for one, _ in result.excused})
         outcomes.update(result.outcomes)
         if result.differences:

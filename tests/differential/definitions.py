@@ -73,6 +73,13 @@ def optimize(luck: Random, shape: Shape) -> Drawn:
     match luck.randrange(5):
         case 0 if shape.partition_by:
             where = condition(luck, shape.partition_columns)
+            if luck.random() < 0.4:
+                one = luck.choice(shape.partition_columns)
+                computed = (
+                    f"hash({one.quoted}) % 2 = 0",
+                    f"upper(CAST({one.quoted} AS STRING)) > 'A'",
+                )
+                where = luck.choice(computed)
             return f"OPTIMIZE {{t}} WHERE {where}", None, ()
         case 1:
             return f"OPTIMIZE {{t}} ZORDER BY ({luck.choice(flat).quoted})", None, ()
@@ -92,6 +99,29 @@ def clone(luck: Random, number: int) -> Drawn:
     words = luck.choice(("CREATE OR REPLACE TABLE", "CREATE TABLE IF NOT EXISTS"))
     travel = luck.choice(("", f" VERSION AS OF {{v{luck.randrange(number)}}}"))
     return f"{words} {{u}} SHALLOW CLONE {{t}}{travel}", None, ()
+
+
+def second(luck: Random, shape: Shape) -> Drawn:
+    """The program's second table is changed; there is none before the first CLONE."""
+    where = condition(luck, shape.columns)
+    one = luck.choice(shape.written)
+    on = f"t.{shape.written[0].quoted} = s.{shape.written[0].quoted}"
+    clauses = "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT *"
+    return (
+        luck.choice(
+            (
+                f"DELETE FROM {{u}} WHERE {where}",
+                "INSERT INTO {u} BY NAME SELECT * FROM {t}",
+                f"UPDATE {{u}} SET {one.quoted} = {of_type(luck, one.type)} WHERE {where}",
+                f"MERGE INTO {{u}} t USING {{t}} s ON {on} {clauses}",
+                "OPTIMIZE {u}",
+                "RESTORE TABLE {u} TO VERSION AS OF 0",
+                "REORG TABLE {u} APPLY (PURGE)",
+            )
+        ),
+        None,
+        (),
+    )
 
 
 def select(luck: Random, shape: Shape, number: int) -> Drawn:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -134,6 +134,8 @@ class DeltaSpark:
             writer = writer.partitionBy(*write.partition_by)
         if write.replace_where is not None:
             writer = writer.option("replaceWhere", write.replace_where)
+        if write.replace_using is not None:
+            writer = writer.option("replaceUsing", ", ".join(write.replace_using))
         if write.is_schema_merged:
             writer = writer.option("mergeSchema", "true")
         if write.is_schema_replaced:
@@ -158,6 +160,10 @@ class Txlake:
     def call(self, step: Step, text: str, folder: str) -> None:
         call = step.call
         match call:
+            case FrameWrite(replace_using=(_, *_) as columns):
+                self.frame(
+                    f"INSERT INTO delta.`{folder}` REPLACE USING ({_listed(columns)}) {text}"
+                )
             case FrameWrite():
                 self._lake.write(
                     self.frame(text),
@@ -190,6 +196,10 @@ def _clause(builder: Any, clause: Clause) -> Any:
     if clause.values is None:
         return getattr(builder, f"{method}All")(clause.condition)
     return getattr(builder, method)(clause.condition, dict(clause.values))
+
+
+def _listed(columns: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in columns)
 
 
 def _given(condition: str | None) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.differential.comparing import Difference
+from tests.differential.steps import ApiDelete, FrameWrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,60 @@ def _is_merge_into_char(one: Difference) -> bool:
     )
 
 
+def _is_overwrite_without_generated(one: Difference) -> bool:
+    return (
+        _refused_there("DELTA_INSERT_COLUMN_ARITY_MISMATCH")(one)
+        and "not enough data columns" in one.delta
+        and one.shape is not None
+        and bool(one.shape.generated)
+        and re.match(r"INSERT OVERWRITE \{t\} (?!PARTITION)", one.step.text) is not None
+    )
+
+
+def _is_struct_with_fewer_fields(one: Difference) -> bool:
+    return (
+        _refused_there("DELTA_INSERT_COLUMN_ARITY_MISMATCH")(one)
+        and "not enough nested fields" in one.delta
+        and re.match(r"INSERT INTO \{t\} BY NAME", one.step.text) is not None
+    )
+
+
+def _is_default_in_merge(one: Difference) -> bool:
+    return (
+        one.aspect == "outcome"
+        and one.txlake == "done"
+        and one.step.kind == "merge"
+        and re.search(r"\bDEFAULT\b", one.step.text) is not None
+        and "main error class 'DELTA_MERGE_UNRESOLVED_EXPRESSION'" in one.delta
+    )
+
+
+def _is_delete_with_char(one: Difference) -> bool:
+    return (
+        isinstance(one.step.call, ApiDelete)
+        and _refused_there("DELTA_UNSUPPORTED_SOURCE")(one)
+        and one.shape is not None
+        and any(item.type.startswith("CHAR(") for item in one.shape.columns)
+    )
+
+
+def _is_replacement_without_rows(one: Difference) -> bool:
+    """Rows are replaced by none, and Delta Spark tells no counts at all."""
+    call = one.step.call
+    replaces = (
+        call.replace_where is not None
+        if isinstance(call, FrameWrite)
+        else re.search(r"^INSERT INTO \{t\} REPLACE WHERE|PARTITION \([^)]*=", one.step.text)
+    )
+    counts = r"WRITE \{('num(Copied|Deleted)Rows': '\d+', )*'numOutputRows': '0'\}"
+    return (
+        one.aspect == "history"
+        and bool(replaces)
+        and one.delta == "WRITE {}"
+        and re.fullmatch(counts, one.txlake) is not None
+    )
+
+
 def _is_null_struct(one: Difference) -> bool:
     return (
         _refused_there("DELTA_NOT_NULL_CONSTRAINT_VIOLATED")(one)
@@ -149,6 +204,11 @@ KNOWN: tuple[Known, ...] = (
         "INSERT OVERWRITE ... PARTITION (p) without a value", _is_overwrite_of_dynamic_partitions
     ),
     Known("MERGE into a table with a CHAR column", _is_merge_into_char),
+    Known("generated columns left out of INSERT OVERWRITE", _is_overwrite_without_generated),
+    Known("a struct with fewer fields in INSERT BY NAME", _is_struct_with_fewer_fields),
+    Known("DEFAULT in a MERGE", _is_default_in_merge),
+    Known("`DeltaTable.delete` on a table with a CHAR column", _is_delete_with_char),
+    Known("counts of a replacement without rows", _is_replacement_without_rows),
     Known("NULL in place of a struct with a NOT NULL field", _is_null_struct),
     Known("NOT NULL in a DataFrame's schema", _is_nullability),
     Known("a DataFrame whose types differ from the table's", _is_of_other_types),

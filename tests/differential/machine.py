@@ -14,7 +14,7 @@ from tests.differential.comparing import Aspect, Difference
 from tests.differential.engines import Engine, run
 from tests.differential.known import Known, excuse
 from tests.differential.logs import Log, read_log
-from tests.differential.programs import Program
+from tests.differential.programs import STEPS_MAX, Program
 from tests.differential.schemas import Shape
 from tests.differential.steps import Step
 
@@ -45,9 +45,9 @@ class Machine:
         self._scratch = scratch
         self._runs = 0
 
-    def seed(self, seed: int) -> Result:
+    def seed(self, seed: int, steps_max: int = STEPS_MAX) -> Result:
         """Runs a seed's program, drawing each step for the table as it is by then."""
-        program = Program(seed)
+        program = Program(seed, steps_max)
 
         def steps(current: Callable[[], Shape | None]) -> Iterator[Step]:
             yield program.first()

@@ -10,7 +10,8 @@ from tests.differential.rows import Drawn
 from tests.differential.schemas import Shape
 from tests.differential.steps import Step
 
-_STEPS = (5, 10)
+STEPS_MAX = 10
+_STEPS_MIN = 5
 _KINDS: dict[str, int] = {
     "insert": 22,
     "update": 12,
@@ -20,7 +21,8 @@ _KINDS: dict[str, int] = {
     "alter": 14,
     "optimize": 5,
     "restore": 3,
-    "clone": 2,
+    "clone": 3,
+    "second": 3,
     "select": 4,
     "replace": 2,
 }
@@ -29,9 +31,9 @@ _KINDS: dict[str, int] = {
 class Program:
     """A seed's program, of which the next step is drawn when the one before has run."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, steps_max: int = STEPS_MAX) -> None:
         self._luck = Random(seed)
-        self.length = self._luck.randint(*_STEPS)
+        self.length = min(self._luck.randint(_STEPS_MIN, STEPS_MAX), steps_max)
 
     def first(self) -> Step:
         """The step that makes the table."""
@@ -58,6 +60,7 @@ _DRAW: dict[str, Callable[[Random, Shape, int], Drawn]] = {
     "optimize": lambda luck, shape, _: definitions.optimize(luck, shape),
     "restore": lambda luck, _, number: definitions.restore(luck, number),
     "clone": lambda luck, _, number: definitions.clone(luck, number),
+    "second": lambda luck, shape, _: definitions.second(luck, shape),
     "select": definitions.select,
     "replace": lambda luck, shape, _: definitions.replace(luck, shape),
 }

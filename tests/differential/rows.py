@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from tests.differential.schemas import Column, Shape
@@ -78,6 +79,24 @@ def query(luck: Random, columns: tuple[Column, ...], names: list[str] | None = N
     return f"SELECT * FROM ({text}) WHERE false" if luck.random() < 0.06 else text
 
 
+def with_more_fields(luck: Random, text: str, columns: tuple[Column, ...]) -> str:
+    """The query with one more field in a struct, alone or in a list, where a column is one."""
+    structs = [one for one in columns if one.type in _MORE_FIELDS]
+    if not structs:
+        return text
+    one = luck.choice(structs)
+    more = luck.choice(("7", "1.5D", "'new'", "array(1)"))
+    name = one.quoted
+    wider = _MORE_FIELDS[one.type].format(name=name, more=more)
+    return f"SELECT * EXCEPT ({name}), {wider} AS {name} FROM ({text})"
+
+
+_MORE_FIELDS = {
+    "STRUCT<x:INT,y:STRING>": "named_struct('x', {name}.x, 'z', {more}, 'y', {name}.y)",
+    "ARRAY<STRUCT<x:INT>>": "transform({name}, e -> named_struct('z', {more}, 'x', e.x))",
+}
+
+
 def insert(luck: Random, shape: Shape) -> Drawn:
     """INSERT in one of its forms."""
     columns = shape.written
@@ -106,6 +125,8 @@ def insert(luck: Random, shape: Shape) -> Drawn:
         case 9:
             added = Column("added", luck.choice(("INT", "STRING", "ARRAY<INT>")))
             rows = query(luck, (*some, added))
+            if luck.random() < 0.3:
+                rows = with_more_fields(luck, rows, some)
             return f"INSERT INTO {{t}} BY NAME {rows}", None, _EVOLVING
         case _:
             return f"INSERT INTO {{t}} {query(luck, columns)}", None, ()
@@ -147,6 +168,9 @@ def _assignments(luck: Random, columns: tuple[Column, ...], prefix: str, source:
                 value = f"{source}{one.quoted}"
             case 4 if not source:
                 value = "DEFAULT"
+            case 5 if one.type.startswith("STRUCT<x:INT"):
+                pairs.append((f"{one.quoted}.`x`", literal(luck, "INT")))
+                continue
         pairs.append((one.quoted, value))
     return tuple(pairs)
 
@@ -178,11 +202,16 @@ def merge(luck: Random, shape: Shape) -> Drawn:
     if is_evolved and "{t}" not in source:
         source = f"SELECT *, {luck.choice(('7', 'NULL', '[]'))} AS `more` FROM ({source})"
         source = source.replace("[]", "array('x')")
+    if is_evolved and luck.random() < 0.5:
+        source = with_more_fields(luck, source, columns)
     on = f"t.{key.quoted} = s.{key.quoted}"
     if luck.random() < 0.25:
         on = f"{on} AND {condition(luck, shape.columns, 't.')}"
     clauses = _clauses(luck, shape)
-    if luck.random() < 0.25:
+    is_api = luck.random() < 0.25
+    if is_api or luck.random() < 0.9:  # Delta Spark refuses DEFAULT, which ends a program
+        clauses = tuple(map(_settled, clauses))
+    if is_api:
         return source, ApiMerge(on, clauses, is_evolved), ()
     evolving = " WITH SCHEMA EVOLUTION" if is_evolved else ""
     return (
@@ -207,24 +236,30 @@ def _clauses(luck: Random, shape: Shape) -> tuple[Clause, ...]:
                     if luck.random() < 0.5:
                         chosen = [one for one in columns if luck.random() < 0.8] or columns[:1]
                         pairs = tuple((one.quoted, f"s.{one.quoted}") for one in chosen)
+                        if luck.random() < 0.2:
+                            pairs = (*pairs[:-1], (pairs[-1][0], "DEFAULT"))
                     drawn.append(Clause("NotMatched", "insert", if_true, pairs))
                 case "Matched" | "NotMatchedBySource" if luck.random() < 0.35:
                     drawn.append(Clause(when, "delete", if_true))
                 case "Matched":
                     pairs = None
                     if luck.random() < 0.6:
-                        pairs = _settled(_assignments(luck, columns, "t.", "s."))
+                        pairs = _assignments(luck, columns, "t.", "s.")
                     drawn.append(Clause("Matched", "update", if_true, pairs))
                 case _:
-                    pairs = _settled(_assignments(luck, columns, "t.", ""))
+                    pairs = _assignments(luck, columns, "t.", "")
                     drawn.append(Clause("NotMatchedBySource", "update", if_true, pairs))
         # Only the last one of a kind may go without a condition.
         clauses += [one for one in drawn[:-1] if one.condition is not None] + drawn[-1:]
     return tuple(clauses) or (Clause("NotMatched", "insert"),)
 
 
-def _settled(pairs: Pairs) -> Pairs:
-    return tuple((name, "NULL" if value == "DEFAULT" else value) for name, value in pairs)
+def _settled(clause: Clause) -> Clause:
+    """The clause without the word DEFAULT, which DeltaTable doesn't know."""
+    if clause.values is None:
+        return clause
+    values = ((name, "NULL" if value == "DEFAULT" else value) for name, value in clause.values)
+    return replace(clause, values=tuple(values))
 
 
 def _clause_text(clause: Clause) -> str:
@@ -255,7 +290,7 @@ def frame(luck: Random, shape: Shape) -> Drawn:
         ("append", "append", "overwrite", "overwrite", "overwrite", "ignore", "error")
     )
     write = FrameWrite(mode)  # type: ignore[arg-type]
-    chosen = luck.randrange(6)
+    chosen = luck.randrange(7)
     if chosen == 0:
         columns = (*columns, Column("extra", luck.choice(("INT", "STRING"))))
         write = FrameWrite("append", is_schema_merged=True)
@@ -270,4 +305,12 @@ def frame(luck: Random, shape: Shape) -> Drawn:
         write = FrameWrite("overwrite", replace_where=condition(luck, columns))
     elif chosen == 3:
         write = FrameWrite("overwrite", is_dynamic=True)
-    return query(luck, columns), write, ()
+    elif chosen == 4 and not shape.generated:
+        # Delta Spark takes the names as they are, without backquotes.
+        able = [one.name for one in columns if not is_nested(one.type) and one.name.isidentifier()]
+        keys = tuple(luck.sample(able, min(len(able), luck.choice((1, 1, 2)))))
+        write = FrameWrite("overwrite", replace_using=keys or None)
+    text = query(luck, columns)
+    if write.is_schema_merged and luck.random() < 0.3:
+        text = with_more_fields(luck, text, columns)
+    return text, write, ()

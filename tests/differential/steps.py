@@ -22,6 +22,7 @@ class FrameWrite:
     table: str = "{t}"
     partition_by: tuple[str, ...] | None = None
     replace_where: str | None = None
+    replace_using: tuple[str, ...] | None = None
     is_schema_merged: bool = False
     is_schema_replaced: bool = False
     is_dynamic: bool = False

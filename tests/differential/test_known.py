@@ -9,7 +9,7 @@ import pytest
 from tests.differential.comparing import Aspect, Difference
 from tests.differential.known import KNOWN, excuse
 from tests.differential.schemas import Column, Shape
-from tests.differential.steps import FrameWrite, Step
+from tests.differential.steps import ApiDelete, Call, FrameWrite, Step
 
 SHAPE = Shape(
     (Column("d", "DOUBLE"), Column("n", "INT"), Column("twice", "BIGINT", generated="n * 2")),
@@ -19,11 +19,12 @@ SHAPE = Shape(
 
 
 def found(
-    kind: str, aspect: Aspect, delta: str, txlake: str, call: FrameWrite | None = None
+    kind: str, aspect: Aspect, delta: str, txlake: str, call: Call | None = None
 ) -> Difference:
     return Difference(Step(3, kind, "a statement", call), aspect, delta, txlake, SHAPE)
 
 
+WITH_CHAR = replace(SHAPE, columns=(Column("c", "CHAR(5)"),))
 OVERWRITE = Step(3, "insert", "INSERT OVERWRITE {t} PARTITION (`p`, `q`) SELECT 1, 2")
 OF_NULLS = '{"n": ["integer", true, null]}'
 EXCUSED = {
@@ -65,7 +66,51 @@ EXCUSED = {
             "Cannot find main error class 'DELTA_MERGE_RESOLVED_ATTRIBUTE_MISSING_FROM_INPUT'",
             "done",
         ),
-        shape=replace(SHAPE, columns=(Column("c", "CHAR(5)"),)),
+        shape=WITH_CHAR,
+    ),
+    "generated columns left out of INSERT OVERWRITE": replace(
+        found(
+            "insert",
+            "outcome",
+            "AnalysisException: [DELTA_INSERT_COLUMN_ARITY_MISMATCH] not enough data columns",
+            "done",
+        ),
+        step=Step(3, "insert", "INSERT OVERWRITE {t} SELECT 1.5 AS d, 1 AS n"),
+    ),
+    "a struct with fewer fields in INSERT BY NAME": replace(
+        found(
+            "insert",
+            "outcome",
+            "AnalysisException: [DELTA_INSERT_COLUMN_ARITY_MISMATCH] not enough nested fields in s",
+            "done",
+        ),
+        step=Step(3, "insert", "INSERT INTO {t} BY NAME SELECT named_struct('x', 1) AS s"),
+    ),
+    "DEFAULT in a MERGE": replace(
+        found(
+            "merge",
+            "outcome",
+            "Py4JJavaError: Cannot find main error class 'DELTA_MERGE_UNRESOLVED_EXPRESSION'",
+            "done",
+        ),
+        step=Step(3, "merge", "MERGE INTO {t} ... WHEN MATCHED THEN UPDATE SET n = DEFAULT"),
+    ),
+    "`DeltaTable.delete` on a table with a CHAR column": replace(
+        found(
+            "delete",
+            "outcome",
+            "AnalysisException: [DELTA_UNSUPPORTED_SOURCE] DELETE destination only supports",
+            "done",
+            ApiDelete("n = 1"),
+        ),
+        shape=WITH_CHAR,
+    ),
+    "counts of a replacement without rows": found(
+        "frame",
+        "history",
+        "WRITE {}",
+        "WRITE {'numDeletedRows': '2', 'numOutputRows': '0'}",
+        FrameWrite("overwrite", replace_where="n = 1"),
     ),
     "NULL in place of a struct with a NOT NULL field": found(
         "insert",
@@ -134,6 +179,13 @@ def test_the_other_way_round_it_is_not(name: str) -> None:
         found("alter", "outcome", "done", "the table only takes appends"),
         found("create", "schema", OF_NULLS, OF_NULLS.replace("integer", "long")),
         found("insert", "outcome", "[DELTA_FAILED_TO_MERGE_FIELDS] Failed", "done"),
+        found(
+            "insert",
+            "outcome",
+            "[DELTA_INSERT_COLUMN_ARITY_MISMATCH] not enough nested fields in s",
+            "done",
+        ),
+        found("merge", "outcome", "main error class 'DELTA_MERGE_UNRESOLVED_EXPRESSION'", "done"),
     ],
     ids=str,
 )
@@ -150,6 +202,34 @@ def test_an_overwrite_that_names_a_partition_or_loses_rows_is_none() -> None:
     ):
         assert excuse(replace(difference, step=step)) is None
     assert excuse(replace(difference, delta="2 rows, alone (8)")) is None
+
+
+def test_a_replacement_is_named_by_its_statement_or_option() -> None:
+    difference = EXCUSED["counts of a replacement without rows"]
+    for text, is_one in (
+        ("INSERT INTO {t} REPLACE WHERE n = 1 SELECT 1", True),
+        ("INSERT OVERWRITE {t} PARTITION (`id` = 3) SELECT 1", True),
+        ("INSERT OVERWRITE {t} PARTITION (`id`) SELECT 1", False),
+        ("INSERT OVERWRITE {t} SELECT 1 WHERE n = 1", False),
+    ):
+        known = excuse(replace(difference, step=Step(3, "insert", text)))
+        assert (known is not None) == is_one
+    assert excuse(replace(difference, step=replace(OVERWRITE, call=FrameWrite("append")))) is None
+    assert excuse(replace(difference, txlake="WRITE {'numOutputRows': '1'}")) is None
+
+
+def test_columns_left_out_are_generated_ones() -> None:
+    difference = EXCUSED["generated columns left out of INSERT OVERWRITE"]
+    plain = replace(SHAPE, columns=SHAPE.columns[:2])
+    assert excuse(replace(difference, shape=plain)) is None
+    into = replace(difference.step, text="INSERT INTO {t} SELECT 1.5 AS d, 1 AS n")
+    assert excuse(replace(difference, step=into)) is None
+
+
+def test_a_delete_that_is_refused_without_a_char_or_by_sql_is_none() -> None:
+    difference = EXCUSED["`DeltaTable.delete` on a table with a CHAR column"]
+    assert excuse(replace(difference, shape=SHAPE)) is None
+    assert excuse(replace(difference, step=Step(3, "delete", "DELETE FROM {t}"))) is None
 
 
 def test_a_double_that_is_no_partition_value_keeps_its_sign() -> None:

@@ -228,6 +228,7 @@ def test_clones_share_or_copy(orders: txlake.Lake) -> None:
         ("INSERT INTO nowhere VALUES (1)", "nowhere"),
         ("UPDATE orders SET id = NULL", "NOT NULL"),
         ("OPTIMIZE orders WHERE amount > 1", "partition"),
+        ("OPTIMIZE orders WHERE region IN (SELECT region FROM orders)", "has a query in it"),
         ("CREATE TABLE p (id INT) PARTITIONED BY (nope)", "nope"),
         ("CREATE TABLE `../x` (id INT)", "../x"),
         (("MERGE INTO orders t USING orders s ON t.region = s.region WHEN MATCHED THEN DELETE "

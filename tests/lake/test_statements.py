@@ -400,3 +400,23 @@ def test_a_setting_of_the_session_adds_columns(lake: txlake.Lake, spark: SparkSe
         (3, None, None, "x", None),
         (4, None, None, None, "x"),
     ]
+
+
+def test_the_feature_of_deletion_vectors_is_dropped_where_nothing_needs_it(
+    lake: txlake.Lake,
+) -> None:
+    for name in ("plain", "marked"):
+        lake.sql(f"CREATE TABLE {name} (id INT)")
+        lake.sql(f"INSERT INTO {name} VALUES (1), (2)")
+    lake.sql("DELETE FROM marked WHERE id = 1")
+    drop = "ALTER TABLE marked DROP FEATURE deletionVectors"
+    with pytest.raises(InvalidRequest, match="PURGE"):
+        lake.sql(drop)
+    lake.sql("REORG TABLE marked APPLY (PURGE)")
+    with pytest.raises(InvalidRequest, match="newest is 3"):
+        lake.sql(drop)
+    lake.sql(drop.replace("marked", "plain"))
+    lake.sql("DELETE FROM plain WHERE id = 1")
+    detail = lake.sql("DESCRIBE DETAIL plain").collect()[0]
+    assert "deletionVectors" not in detail["tableFeatures"]
+    assert query(lake, "SELECT * FROM plain") == query(lake, "SELECT * FROM marked") == [(2,)]

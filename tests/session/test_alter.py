@@ -20,7 +20,7 @@ from tests.session.tables import (
 )
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
-from txlake.protocol.actions import Add, Metadata, Protocol
+from txlake.protocol.actions import Add, DeletionVector, Metadata, Protocol
 from txlake.protocol.type_text import CHAR_VARCHAR_TYPE, sql_text
 from txlake.protocol.types import Primitive, Struct, schema_to_string
 from txlake.session.alter import alter
@@ -496,7 +496,6 @@ def test_features_are_added_and_dropped() -> None:
 
 def test_features_that_cannot_be_dropped() -> None:
     start = table("a int, b int", cluster_by=("a",))
-    refused(DropFeature(T, "deletionVectors"), start, "purged")
     refused(DropFeature(T, "nonsense"), start, "it has: .*clustering")
     refused(DropFeature(T, "domainMetadata"), start, "clustering needs it")
     refused(DropFeature(T, "clustering", truncate_history=True), start, "TRUNCATE HISTORY")
@@ -524,6 +523,25 @@ def test_dropping_clears_what_the_feature_left() -> None:
     assert legacy.protocol.writer_features is None
     freed = altered(DropFeature(T, "checkConstraints"), altered(DropConstraint(T, "c"), legacy))
     assert freed.features == {"appendOnly", "invariants"}
+
+
+def test_deletion_vectors_are_dropped_when_no_file_has_one() -> None:
+    start = table("a int", files=2)
+    now = altered(DropFeature(T, "deletionvectors"), start)
+    assert "deletionVectors" not in now.features
+    assert "delta.enableDeletionVectors" not in now.metadata.configuration
+    assert (now.protocol.min_reader_version, now.protocol.reader_features) == (1, None)
+    mapped = altered(DropFeature(T, "deletionVectors"), table("a int", properties=MAPPED))
+    assert mapped.protocol.min_reader_version == 3
+    assert mapped.protocol.reader_features == ("columnMapping",)
+
+    vector = DeletionVector(
+        storage_type="u", path_or_inline_dv="x" * 20, size_in_bytes=1, cardinality=1
+    )
+    (first, *_) = start.files.adds()
+    marked = msgspec.structs.replace(first, deletion_vector=vector)
+    found = start.apply((first.removed(timestamp_ms=1), marked))
+    refused(DropFeature(T, "deletionVectors"), found, "found 1 of 2; set .*PURGE")
 
 
 def test_protocols_only_rise() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.spark.tables import NO_VECTORS, VECTORS, table
 from txlake.errors import InvalidRequest
+from txlake.protocol.type_text import CHAR_VARCHAR_TYPE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,6 +70,8 @@ def test_a_short_literal_equals_a_char(
     )
     assert t.rows() == [(11, "x  ", "a"), (3, "y  ", "c"), (4, None, None)]
     assert t.frame().where("c = 'x'").count() == 1
+    declared = [one.metadata.get(CHAR_VARCHAR_TYPE) for one in t.frame().schema]
+    assert declared == [None, "char(3)", "varchar(3)"]
 
 
 @pytest.mark.no_interop("a file is exchanged for one of another size")

@@ -131,6 +131,8 @@ def test_partitions_and_where(tmp_path: Path, spark: SparkSession) -> None:
     before = t.rows()
     t.compact("p = 'a'")
     assert len(t.adds()) == 7
+    t.compact("p = substr('ab', 2)")
+    assert len(t.adds()) == 5
     t.compact()
     assert len(t.adds()) == 3
     assert t.rows() == before

@@ -154,6 +154,17 @@ def test_which_sources_are_held(
     assert not one("SELECT 1 k, repeat('x', 5000) v")
 
 
+def test_a_null_beside_structs_of_literals_is_held(tmp_path: Path, spark: SparkSession) -> None:
+    kinds = "k INT, s STRUCT<x: INT>, l ARRAY<STRUCT<x: INT>>, m MAP<STRING, STRUCT<x: INT>>"
+    t = table(tmp_path / "t", spark, kinds)
+    one = "named_struct('x', 1)"
+    t.run(
+        f"MERGE INTO t USING (SELECT 1 k, {one} s, array({one}) l, map('a', {one}) m UNION ALL "
+        "SELECT 2, NULL, array(NULL), map('b', NULL)) s ON t.k = s.k WHEN NOT MATCHED THEN INSERT *"
+    )
+    assert t.rows() == [(1, (1,), [(1,)], {"a": (1,)}), (2, None, [None], {"b": None})]
+
+
 def test_the_time_is_one_to_a_statement(tmp_path: Path, spark: SparkSession) -> None:
     t = table(tmp_path / "t", spark, "k INT, at TIMESTAMP", properties=VECTORS)
     t.run("INSERT INTO t VALUES (1, TIMESTAMP'2020-01-01 00:00:00Z')")

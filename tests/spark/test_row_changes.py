@@ -326,3 +326,18 @@ def test_ambiguous_assignments_are_refused(tmp_path: Path, spark: SparkSession) 
         with pytest.raises(InvalidRequest, match=r"assigned twice|no column|is assigned"):
             t.run(sql)
     assert t.snapshot.version == 1
+
+
+def test_what_no_row_could_take_is_refused_without_rows(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    t = table(tmp_path / "t", spark, "id INT, s STRUCT<x: INT>")
+    with pytest.raises(InvalidRequest, match="'id'"):
+        t.run("UPDATE t SET id = s")
+    with pytest.raises(InvalidRequest, match="DATATYPE_MISMATCH"):
+        t.run("DELETE FROM t WHERE id = s")
+    assert t.run("DELETE FROM t WHERE id + 1 = 2").actions == ()
+    t.run("INSERT INTO t VALUES (1, NULL)")
+    with pytest.raises(InvalidRequest, match="'id'"):
+        t.run("UPDATE t SET id = s WHERE id = 99")
+    assert t.run("UPDATE t SET id = 7 WHERE id = 99").actions == ()

@@ -28,6 +28,7 @@ from txlake.session.context import Context
 from txlake.session.create import check_same_definition, create, create_like
 from txlake.session.engine import Handle
 from txlake.session.environment import Environment
+from txlake.session.features import check_history
 from txlake.session.keys import keys_of
 from txlake.spark import inserts
 from txlake.spark.inserts import Placement
@@ -39,6 +40,7 @@ from txlake.statements import (
     Clone,
     CreateTable,
     CreateTableLike,
+    DropFeature,
     DropTable,
     KeyConstraint,
     RenameTable,
@@ -348,7 +350,10 @@ def alter_table(context: Context, statement: AlterStatement) -> None:
         return
     if isinstance(statement, AddConstraint) and isinstance(statement.constraint, KeyConstraint):
         statement = AddConstraint(statement.table, _qualified(context, statement.constraint))
-    change = alter(statement, context.snapshot(handle), environment_of(context, handle))
+    table = context.snapshot(handle)
+    change = alter(statement, table, environment_of(context, handle))
+    if isinstance(statement, DropFeature):
+        check_history(statement, table, handle.log)
     context.transaction.stage(handle, change)
     if isinstance(statement, AddConstraint) and isinstance(statement.constraint, KeyConstraint):
         _check_parents(context, [statement.constraint])

@@ -12,7 +12,7 @@ import msgspec
 
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
-from txlake.protocol.actions import Action, DomainMetadata, Metadata, Protocol
+from txlake.protocol.actions import Action, Add, DomainMetadata, Metadata, Protocol, Remove
 from txlake.protocol.column_mapping import all_fields, map_schema
 from txlake.protocol.features import (
     CATALOG_FEATURE,
@@ -28,7 +28,10 @@ from txlake.session.operations import as_json
 from txlake.session.table_metadata import IN_COMMIT_TIMESTAMPS, changed
 from txlake.statements import AddFeature, DropFeature, UpgradeProtocol
 from txlake.transaction.change import Change
+from txlake.transaction.table_log import TableLog
 
+VECTORS = "deletionVectors"
+_VECTORS_ENABLED = "delta.enableDeletionVectors"
 # Features that others stand on.
 _DEPENDENTS = {
     "domainMetadata": ("clustering", "rowTracking", CATALOG_FEATURE),
@@ -47,6 +50,47 @@ def add_feature(statement: AddFeature, table: Snapshot, environment: Environment
         },
         actions=actions,
     )
+
+
+def check_history(statement: DropFeature, table: Snapshot, log: TableLog) -> None:
+    """Raises InvalidRequest when versions that the log can show have vectors that are to go.
+
+    A reader without the feature may start at any checkpoint, and would show their deleted rows; a
+    checkpoint without it can't tell removed files by their vectors.
+    """
+    if statement.feature.lower() != VECTORS.lower() or table.version < 0:
+        return
+    version = _newest_with_vectors(log, table.version)
+    if version is not None:
+        raise InvalidRequest(
+            f"{table.table}: feature {VECTORS} can't be dropped while the log has versions with "
+            f"deletion vectors, the newest is {version}; a checkpoint takes versions out of the "
+            "log that are older than delta.logRetentionDuration: drop it then, or write the rows "
+            "to a new table without it"
+        )
+    if any(vector is not None for _, vector in table.tombstones):
+        raise InvalidRequest(
+            f"{table.table}: feature {VECTORS} can't be dropped while the log lists removed files "
+            "that had deletion vectors; checkpoints leave them out after "
+            "delta.deletedFileRetentionDuration: drop it then"
+        )
+
+
+def _newest_with_vectors(log: TableLog, up_to: int) -> int | None:
+    listing = log.listing()
+    for version in sorted(listing.commits, reverse=True):
+        commit = log.commit(version) if version <= up_to else None
+        if commit is not None and any(
+            isinstance(action, Add | Remove) and action.deletion_vector is not None
+            for action in commit.actions
+        ):
+            return version
+    first = listing.earliest_version
+    if first is None:
+        return None
+    state = log.snapshot(first)
+    keys = (*state.tombstones, *(add.key for add in state.files.adds()))
+    return first if any(vector is not None for _, vector in keys) else None
 
 
 def upgrade_protocol(statement: UpgradeProtocol, table: Snapshot) -> Change:
@@ -96,10 +140,11 @@ class _Cleaned:
 
 
 def drop_feature(statement: DropFeature, table: Snapshot) -> Change:
-    """ALTER TABLE ... DROP FEATURE, for features of writers, which leave no trace in data files.
+    """ALTER TABLE ... DROP FEATURE, for features that have left no trace in the table's files.
 
-    Raises InvalidRequest: the table doesn't have it, it is in use, another feature needs it, or
-    its traces in files or history would have to be rewritten.
+    What the history has of `deletionVectors` is for the caller to ask: `check_history`. Raises
+    InvalidRequest: the table doesn't have it, it is in use, another feature needs it, or its
+    traces in files or history would have to be rewritten.
     """
     name = next(
         (known for known in table.features if known.lower() == statement.feature.lower()), None
@@ -123,14 +168,11 @@ def drop_feature(statement: DropFeature, table: Snapshot) -> Change:
         )
     if statement.truncate_history:
         raise InvalidRequest(
-            f"feature {name} leaves nothing in the history; drop it without TRUNCATE HISTORY"
+            f"feature {name} can only be dropped where nothing in the history needs it; drop it "
+            "without TRUNCATE HISTORY"
         )
     cleaned = clean(table)
-    old = table.protocol
-    left = supported_features(old) - {name}
-    protocol = msgspec.structs.replace(
-        old, min_writer_version=7, writer_features=tuple(sorted(left))
-    )
+    protocol = _without(name, table.protocol)
     # What the rest of the table needs must still be there.
     if protocol_for(cleaned.metadata, protocol) != protocol:
         raise InvalidRequest(f"feature {name} is in use and can't be dropped")
@@ -144,12 +186,24 @@ def drop_feature(statement: DropFeature, table: Snapshot) -> Change:
     )
 
 
+def _without(name: str, old: Protocol) -> Protocol:
+    """The protocol without a feature; reader version 1 when it was the last one of readers."""
+    readers = old.reader_features
+    version = old.min_reader_version
+    if readers is not None and name in readers:
+        readers = tuple(one for one in readers if one != name) or None
+        version = version if readers else 1
+    return msgspec.structs.replace(
+        old,
+        min_reader_version=version,
+        min_writer_version=7,
+        reader_features=readers,
+        writer_features=tuple(sorted(supported_features(old) - {name})),
+    )
+
+
 _HISTORY = "readers of the table's history would not know any more that they need it"
 _WHY_NOT = {
-    "deletionVectors": (
-        "deleted rows would have to be purged from all data files, and its vectors stay in the "
-        "history"
-    ),
     "columnMapping": "all data files would have to be rewritten with the columns' names",
     "typeWidening": "files with the narrower types would have to be rewritten",
     "rowTracking": "row ids stay in the log",
@@ -214,6 +268,17 @@ def _without_domains(*names: str) -> Callable[[Snapshot], _Cleaned]:
     return clean
 
 
+def _without_vectors(table: Snapshot) -> _Cleaned:
+    vectors = table.files.columns("deletion_vector")["deletion_vector"]
+    if vectors.null_count < len(vectors):
+        raise InvalidRequest(
+            f"feature {VECTORS} can't be dropped while files have deletion vectors, found "
+            f"{len(vectors) - vectors.null_count} of {len(vectors)}; set "
+            f"'{_VECTORS_ENABLED}' = 'false' and run REORG TABLE ... APPLY (PURGE) first"
+        )
+    return _without_properties(_VECTORS_ENABLED)(table)
+
+
 _CLEANERS: dict[str, Callable[[Snapshot], _Cleaned]] = {
     "allowColumnDefaults": _without_defaults,
     "changeDataFeed": _without_properties(
@@ -221,6 +286,7 @@ _CLEANERS: dict[str, Callable[[Snapshot], _Cleaned]] = {
     ),
     "checkConstraints": _check_constraints,
     "clustering": _without_domains(DOMAIN),
+    VECTORS: _without_vectors,
     "domainMetadata": _without_domains(),
     "generatedColumns": _no_field_has(
         GENERATION, "generatedColumns", "write the rows to a new table"

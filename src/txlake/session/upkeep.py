@@ -23,6 +23,7 @@ from txlake.session.definitions import environment_of
 from txlake.session.engine import Handle
 from txlake.session.restore import restore
 from txlake.spark import compact
+from txlake.spark.partitions import files_of_partitions
 from txlake.spark.work import Work
 from txlake.statements import (
     ConvertToDelta,
@@ -151,7 +152,7 @@ def reorg(context: Context, statement: Reorg) -> Optimized:
 
 
 def _considered(work: Work, where: Expression | None) -> int:
-    return int(work.snapshot.select(work.predicate(where, None)).num_rows)
+    return int(files_of_partitions(work, where).num_rows)
 
 
 def vacuum_table(context: Context, statement: Vacuum) -> list[str]:

@@ -3,8 +3,9 @@
 The log has such columns as strings whose declared type stands in their metadata
 (`__CHAR_VARCHAR_TYPE_STRING`). A CHAR is stored with spaces up to its length; what another writer
 stored without them is read with them. A text that is too long is refused, also where only spaces
-are beyond the length, as Delta Spark does it. Frames carry a CHAR's metadata, by which Spark
-compares it with shorter literals. Source: Spark, `ApplyCharTypePadding`.
+are beyond the length, as Delta Spark does it. Frames carry the declared type as Spark's do: a CHAR
+is compared with shorter literals by it, and CREATE TABLE ... AS SELECT declares the column alike.
+Source: Spark, `ApplyCharTypePadding`.
 """
 
 from __future__ import annotations
@@ -54,8 +55,9 @@ def shown_text(value: Column, item: Field) -> Column:
 
 
 def shown_metadata(item: Field) -> dict[str, object]:
-    """What a frame's column carries of its declared type: a CHAR's."""
-    return {CHAR_VARCHAR_TYPE: short_text(declared_type(item))} if is_padded(item) else {}
+    """What a frame's column carries of its declared type: a CHAR's or VARCHAR's."""
+    bounded = length_of(item) is not None
+    return {CHAR_VARCHAR_TYPE: short_text(declared_type(item))} if bounded else {}
 
 
 def _bound(data_type: DataType) -> tuple[bool, int] | None:

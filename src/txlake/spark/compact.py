@@ -21,8 +21,6 @@ from pyspark.sql import functions as F
 
 from txlake.errors import InvalidRequest
 from txlake.log.files import adds_of, files_table
-from txlake.log.predicates import Predicate, columns_of
-from txlake.log.skipping import is_partition_only
 from txlake.protocol.actions import Action, Add
 from txlake.protocol.paths import decode_path
 from txlake.protocol.sources import SOURCES_TAG, Source, sources_text
@@ -31,6 +29,7 @@ from txlake.spark.executor import COPY, REPORT_SCHEMA, pack_positions
 from txlake.spark.executor_compact import BINS, CompactTask
 from txlake.spark.lookup import broadcast_bytes, stored_vector, vector_decoder
 from txlake.spark.memory import task_url
+from txlake.spark.partitions import files_of_partitions
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import add_rows
 from txlake.spark.shipping import travelling
@@ -77,7 +76,7 @@ def compact(work: Work, where: Expression | None = None, *, purge: bool = False)
     dates before 1582 or times before 1900 in the calendar of old Spark versions, or with shredded
     variants.
     """
-    candidates = _candidates(work, where)
+    candidates = adds_of(files_of_partitions(work, where))
     if purge:
         bins = [Bin((add,)) for add in candidates if add.deletion_vector is not None]
     else:
@@ -98,7 +97,7 @@ def zorder(work: Work, columns: tuple[str, ...], where: Expression | None = None
                 f"{work.snapshot.table}: {item.name} is a partition column. Z-Ordering can only be "
                 "performed on data columns: a partition column's files hold one value each"
             )
-    candidates = _candidates(work, where)
+    candidates = adds_of(files_of_partitions(work, where))
     files = files_table(candidates)
     outputs: tuple[Add, ...] = ()
     if candidates:
@@ -149,25 +148,6 @@ def _boundaries(values: pa.ChunkedArray, number: int) -> list[object]:
     step = max(1, len(ordered) // (number + 1))
     boundaries: list[object] = ordered[step::step].to_pylist()[:number]
     return boundaries
-
-
-def _candidates(work: Work, where: Expression | None) -> list[Add]:
-    predicate: Predicate | None = work.predicate(where, None)
-    if predicate is not None and not is_partition_only(predicate, work.snapshot.partition_columns):
-        columns = ", ".join(work.snapshot.partition_columns)
-        others = (".".join(path) for path in sorted(columns_of(predicate)))
-        other = next((one for one in others if one not in work.snapshot.partition_columns), None)
-        found = (
-            "it is more than a comparison of columns and constants"
-            if other is None
-            else f"Predicate references non-partition column '{other}'"
-        )
-        assert where is not None
-        raise InvalidRequest(
-            f"{work.snapshot.table}: OPTIMIZE WHERE {condition_text(where)}: {found}. Only the "
-            f"partition columns may be referenced: [{columns}]"
-        )
-    return adds_of(work.snapshot.select(predicate))
 
 
 def _target_bytes(work: Work) -> int:

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from txlake.errors import InvalidRequest
 from txlake.log.files import adds_of
 from txlake.log.predicates import Predicate
-from txlake.log.skipping import must_match
+from txlake.log.skipping import has_opaque, must_match
 from txlake.protocol.actions import Add
 from txlake.protocol.types import DataType, Field, Primitive, Struct
 from txlake.spark import candidates, rows
@@ -65,8 +65,7 @@ def delete(work: Work, condition: Expression | None, alias: str | None = None) -
                 scanned = work.scan(partly, positions=True, where=read.predicate)
             else:
                 scanned = held
-            frame = work.qualified(scanned, alias)
-            matching = frame.where(work.column_of(condition)).select(
+            matching = _where(work, scanned, condition, alias).select(
                 F.lit(DELETE).cast("int").alias(ACTION), F.col(FILE), F.col(ROW)
             )
             replaced = write_frame(
@@ -78,6 +77,9 @@ def delete(work: Work, condition: Expression | None, alias: str | None = None) -
             ).replaced
         counted = sum(map(len, replaced.values()))
         deletions = delete_positions(work, partly, replaced)
+    elif read.predicate is not None and has_opaque(read.predicate):
+        # A condition that Spark refuses is refused whatever rows there are; nothing runs.
+        _where(work, work.scan(partly, positions=True), condition, alias)
     count = rows_removed + counted
     return deletion(condition, read, removed, deletions, count)
 
@@ -181,14 +183,16 @@ def update(
             scanned = work.scan(files, positions=True, where=read.predicate)
         else:
             scanned = held
-        frame = work.qualified(scanned, alias)
-        if condition is not None:
-            frame = frame.where(work.column_of(condition))
+        frame = _where(work, scanned, condition, alias)
         images = updated(work, frame, resolved, carried=(FILE, ROW))
         checked = rows.checked(images, work.snapshot, given=set(resolved))
         written = write_frame(
             checked, work.target(), few_rows_max=few_rows_max(files), held=held is not None
         )
+    else:
+        # What no row could take is refused whatever rows there are; this plans, and runs nothing.
+        frame = _where(work, work.scan(files, positions=True), condition, alias)
+        updated(work, frame, resolved, carried=(FILE, ROW))
     deletions = delete_positions(work, files, written.replaced)
     count = sum(len(bitmap) for bitmap in written.replaced.values())
     return Change(
@@ -210,6 +214,13 @@ def update(
         reads=(read,),
         affected={"num_affected_rows": count},
     )
+
+
+def _where(
+    work: Work, frame: DataFrame, condition: Expression | None, alias: str | None
+) -> DataFrame:
+    named = work.qualified(frame, alias)
+    return named if condition is None else named.where(work.column_of(condition))
 
 
 Assigned = dict[str, list[tuple[tuple[str, ...], Expression | Default]]]

@@ -63,8 +63,10 @@ class Lookup:
     def partition_value(self, item: Field) -> None:
         """The values of a partition column, by its physical name."""
         values = [add.partition_values.get(item.physical_name) for add in self._files.values()]
-        self._arrays.append(parse_column(pa.array(values, pa.string()), item.type))
-        self._fields.append(T.StructField(item.physical_name, spark_type(item.type)))
+        parsed = parse_column(pa.array(values, pa.string()), item.type)
+        nullable = item.nullable or parsed.null_count > 0
+        self._arrays.append(parsed)
+        self._fields.append(T.StructField(item.physical_name, spark_type(item.type), nullable))
 
     def row_ids(self) -> None:
         """BASE_ID and BASE_VERSION."""

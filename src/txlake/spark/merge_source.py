@@ -38,7 +38,7 @@ from txlake.log.predicates import (
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
 from txlake.spark.reading import estimated_bytes
 from txlake.spark.rows import CURRENT_DEFAULT
-from txlake.spark.types import delta_schema, quote
+from txlake.spark.types import all_nullable, delta_schema, quote
 from txlake.spark.work import Work, condition_text
 from txlake.spark.writing import SOURCE_ROW
 from txlake.statements import (
@@ -117,15 +117,33 @@ def held_source(work: Work, statement: Merge, source: DataFrame) -> HeldSource |
         counted = source.select(F.lit(1).alias("one")).limit(rows_max + 1).count()
         if counted > rows_max:
             return None
+    held = _nullable_inside(source)
     try:
-        rows = source.limit(rows_max + 1).toArrow()
+        rows = held.limit(rows_max + 1).toArrow()
     except PySparkException as error:
         if "maxResultSize" in str(error):
             return None
         raise
     if rows.num_rows > rows_max or rows.nbytes > 4 * HELD_BYTES_MAX:
         return None
-    return HeldSource(rows, source.schema, statement.source_alias or _alias_of(statement, source))
+    return HeldSource(rows, held.schema, statement.source_alias or _alias_of(statement, source))
+
+
+def _nullable_inside(source: DataFrame) -> DataFrame:
+    """The source with nested types that Arrow casts.
+
+    Of a NULL struct Spark gives NULL fields, also where their type says NOT NULL, as that of a
+    literal does; Arrow then casts the type not even to itself.
+    """
+    wanted = [all_nullable(item.dataType) for item in source.schema]
+    if wanted == [item.dataType for item in source.schema]:
+        return source
+    return source.select(
+        *[
+            F.col(quote(item.name)).cast(one).alias(item.name, metadata=item.metadata)
+            for item, one in zip(source.schema, wanted, strict=True)
+        ]
+    )
 
 
 def _gives_the_time_twice(statement: Merge, schema: Struct) -> bool:

@@ -88,6 +88,25 @@ def spark_schema(schema: Struct, *, physical: bool = False, ids: bool = False) -
     )
 
 
+def all_nullable(data_type: T.DataType) -> T.DataType:
+    """The type with everything inside of it nullable, but for a map's keys."""
+    match data_type:
+        case T.ArrayType():
+            return T.ArrayType(all_nullable(data_type.elementType), True)
+        case T.MapType():
+            return T.MapType(data_type.keyType, all_nullable(data_type.valueType), True)
+        case T.StructType():
+            fields = data_type.fields
+            return T.StructType(
+                [
+                    T.StructField(it.name, all_nullable(it.dataType), True, it.metadata)
+                    for it in fields
+                ]
+            )
+        case _:
+            return data_type
+
+
 def parquet_field(item: Field) -> pa.Field:
     """The Arrow field of a column in data files: physical names, ids where columns are mapped.
 

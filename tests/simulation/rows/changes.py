@@ -26,6 +26,7 @@ from txlake.spark import dml, inserts
 from txlake.spark.deletions import Deletions, remove_files
 from txlake.spark.executor import INSERT
 from txlake.spark.inserts import Placement
+from txlake.spark.partitions import files_of_partitions
 from txlake.spark.rows import GENERATION_EXPRESSION, unknown_column
 from txlake.spark.scan import add_rows
 from txlake.spark.vectors import load_vector
@@ -297,7 +298,7 @@ def _written(
 
 def compact(work: Work, where: Expression | None, *, purge: bool) -> Change:
     """Packs small files, and files with many deleted rows, as `spark.compact` chooses them."""
-    candidates = compacting._candidates(work, where)
+    candidates = adds_of(files_of_partitions(work, where))
     if purge:
         bins = [compacting.Bin((a,)) for a in candidates if a.deletion_vector is not None]
     else:
@@ -324,7 +325,7 @@ def zorder(work: Work, columns: tuple[str, ...], where: Expression | None) -> Ch
         if item.name in work.snapshot.partition_columns:
             raise InvalidRequest(f"{work.snapshot.table}: {item.name} is a partition column")
     places = [scope.find([name])[0] for name in columns]
-    candidates = compacting._candidates(work, where)
+    candidates = adds_of(files_of_partitions(work, where))
     rows = [row for add in candidates for _, row in live_rows(work, add)]
     rows.sort(key=lambda row: [(row[place] is not None, row[place]) for place in places])
     written = write_rows(work, rows, data_change=False)

@@ -15,6 +15,7 @@ from sqlalchemy.engine import Connection
 from txlake.catalog import names, places
 from txlake.catalog.commits import CommitLedger
 from txlake.catalog.database import Database
+from txlake.catalog.dropped import DroppedTables
 from txlake.catalog.fact_rows import fact, set_fact
 from txlake.catalog.fence import Fence, epoch_of
 from txlake.catalog.journal import Journal
@@ -76,6 +77,7 @@ class Catalog:
         self.locks = Locks(self._on)
         self.journal = Journal(self._on)
         self.views = Views(self._on, system)
+        self.dropped = DroppedTables(self._on)
 
     @property
     def shown(self) -> str:
@@ -236,7 +238,7 @@ class Catalog:
             return names.managed_outside(connection, folder)
 
     def is_cleared(self, location: str) -> bool:
-        """Whether a dropped table's folder was, or is still to be, cleared away there."""
+        """Whether a dropped table's folder was cleared away there, or is kept, or to be cleared."""
         with self._on.reading() as connection:
             return places.is_cleared(connection, location)
 

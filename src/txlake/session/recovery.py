@@ -212,7 +212,6 @@ def _is_at_odds(engine: Engine, places: Collection[str], report: _Report) -> boo
             continue  # it came back since the catalog was asked
         if _note(log.store, own.table) is None:
             return True
-        report.unknown.append(_told_of(place, own))
     return False
 
 

@@ -161,10 +161,31 @@ class NewTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DroppedTable:
-    """A table whose name a transaction takes away. `stays`: its folder isn't the lake's."""
+    """A table whose name a transaction takes away.
+
+    Attributes:
+        stays: its folder isn't the lake's.
+        kept_ms: for how long it may come back; 0: it is removed at once.
+        dropped_ms: when it was dropped, where that isn't now, by the catalog's clock.
+    """
 
     id: str
     stays: bool = False
+    kept_ms: int = 0
+    dropped_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndroppedTable:
+    """A dropped table that a transaction gives its name back.
+
+    `head`: the version that it has now; None where that is what it was when it was dropped.
+    """
+
+    id: str
+    database: str
+    name: str
+    head: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +210,7 @@ class OpenTransactions:
     begin_ms: int | None = None
 
 
-NameChange = NewTable | DroppedTable | RenamedTable
+NameChange = NewTable | DroppedTable | UndroppedTable | RenamedTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,8 @@ class Settings:
         commits_kept: of how many of the lake's newest transactions the catalog remembers the
             versions that they made; older ones only as far as open transactions read them. The
             tables' own histories don't depend on it.
+        dropped_table_retention_ms: for how long a dropped table can come back, where its database
+            doesn't say; its files are kept as long. 0: they are removed at once.
         inline_commit_bytes_max: a commit of a catalog table goes into the catalog itself up to
             this, and into a file that the catalog names beyond.
     """
@@ -62,3 +64,4 @@ class Settings:
     lease_ms: int = 30_000
     tables_cached: int = 256
     commits_kept: int = 100_000
+    dropped_table_retention_ms: int = 7 * 24 * 3_600_000

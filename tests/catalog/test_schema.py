@@ -101,6 +101,10 @@ def test_what_an_older_txlake_left_open_is_taken_to_read_from_the_beginning(
         "ALTER TABLE txlake_transactions DROP COLUMN begin_sequence",
         "UPDATE txlake_transactions SET sequence = NULL",
         "DROP TABLE txlake_views",
+        *(
+            f"ALTER TABLE txlake_tables DROP COLUMN {name}"
+            for name in ("dropped_ms", "kept_until_ms", "dropped_from", "is_told")
+        ),
         "UPDATE txlake_revision SET version_num = '0003'",
     )
     upgraded = opened()

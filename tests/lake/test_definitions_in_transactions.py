@@ -103,10 +103,10 @@ def test_drop_and_create_again_in_one_transaction(t: txlake.Lake) -> None:
     assert query(t, "SELECT * FROM t") == []
 
 
-def test_a_dropped_tables_folder_goes_after_the_commit(t: txlake.Lake) -> None:
+def test_a_purged_tables_folder_goes_after_the_commit(t: txlake.Lake) -> None:
     place = Path(str(query(t, "DESCRIBE DETAIL t")[0][4]).removeprefix("file://"))
     tx = t.begin()
-    tx.sql("DROP TABLE t")
+    tx.sql("DROP TABLE t PURGE")
     assert len(list(place.rglob("*.parquet"))) == 1
     tx.commit()
     assert not list(place.rglob("*.parquet"))

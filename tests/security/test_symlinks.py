@@ -61,7 +61,7 @@ def test_neither_vacuum_nor_drop_deletes_behind_a_link(tmp_path: Path, spark: Sp
         assert not orphan.exists()
         assert file.exists()
         assert query(lake, "SELECT count(*) FROM t") == [(3,)]
-        lake.sql("DROP TABLE t")
+        lake.sql("DROP TABLE t PURGE")
         assert file.exists()
 
 

@@ -48,13 +48,19 @@ class _Failing:
 class Offline:
     """One process's lake; others of the same place, or of the same catalog, can be made of it.
 
+    Dropped tables are kept for `kept_ms`.
+
     Attributes:
         failing: names of the stores' methods that fail for now.
         instead: by the names of the stores' attributes, what is there instead for now.
     """
 
     def __init__(
-        self, place: str | None = None, catalog: Catalog | None = None, lease_ms: int = 30_000
+        self,
+        place: str | None = None,
+        catalog: Catalog | None = None,
+        lease_ms: int = 30_000,
+        kept_ms: int = 0,
     ) -> None:
         self.place = place or f"memory://offline{next(_numbers)}"
         self.failing: set[str] = set()
@@ -63,7 +69,7 @@ class Offline:
         self.catalog = catalog or Catalog("sqlite://", system, lease_ms=lease_ms)
         self.engine = Engine(
             system=system,
-            settings=Settings(),
+            settings=Settings(dropped_table_retention_ms=kept_ms),
             make_spark=_no_spark,
             warehouse=self._open(self.place, {}),
             catalog=self.catalog,

@@ -15,10 +15,14 @@ INTRUDER = encode_actions([CommitInfo({"operation": "INTRUDE", "engineInfo": "an
 
 
 class Lakes:
-    """The processes of one lake, each with a catalog of its own on one database."""
+    """The processes of one lake, each with a catalog of its own on one database.
 
-    def __init__(self, url: str) -> None:
+    Dropped tables are kept for `kept_ms`.
+    """
+
+    def __init__(self, url: str, kept_ms: int = 0) -> None:
         self.url = url
+        self.kept_ms = kept_ms
         self.catalogs: list[Catalog] = []
         self.place: str | None = None
 
@@ -26,7 +30,7 @@ class Lakes:
         """One more, that has opened the lake."""
         catalog = Catalog(self.url, System())
         self.catalogs.append(catalog)
-        made = Offline(self.place, catalog)
+        made = Offline(self.place, catalog, kept_ms=self.kept_ms)
         self.place = made.place
         open_lake(made.session)
         return made

@@ -26,6 +26,8 @@ _PROPERTIES = (
     (("delta.checkpointInterval", "10"), ("txlake.conflictGranularity", "file")),
     (("delta.checkpointInterval", "10"), ("txlake.conflictGranularity", "table")),
 )
+# Dropped tables are removed at once, before the run ends, or after it.
+_KEPT_MS = (0, 1_000, 7 * 24 * 3_600_000)
 _OF_DATABASES = {
     Misfortune.REPLY_LOST,
     Misfortune.REPLY_UNANSWERED,
@@ -131,6 +133,7 @@ def shape_of(case: Case) -> Shape:
         ),
         inline_commit_bytes_max=chance.choice([0, 1 << 20]),
         lease_ms=chance.choice([2_000, 30_000]),
+        dropped_table_retention_ms=random.Random(f"kept {case.seed}").choice(_KEPT_MS),
     )
     return Shape(
         has_catalog,

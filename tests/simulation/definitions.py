@@ -1,4 +1,5 @@
-"""Definitions beside writers: tables are made, dropped, renamed, replaced, widened, and given away.
+"""Definitions beside writers: tables are made, dropped, renamed, replaced, widened, and given away;
+dropped ones come back.
 
 Owns these programs and their auditor. Names are changed one after the other, in the order of the
 lake's instants: so the names at the end, and whose rows each table has, are known from what stands.
@@ -23,10 +24,14 @@ GIVEN_AWAY = "w"  # is detached and attached again
 
 @dataclass(slots=True)
 class Table:
-    """A table as it has to be: the tags of its rows, and its columns."""
+    """A table as it has to be: the tags of its rows, and its columns.
+
+    `under`: of a dropped table, the one that was dropped from its name before.
+    """
 
     tags: Counter[str] = field(default_factory=Counter)
     columns: tuple[str, ...] = ("k", "v", "tag")
+    under: Table | None = None
 
 
 Names = dict[str, Table]
@@ -64,9 +69,28 @@ def replace(name: str) -> Change:
 def drop(name: str) -> Change:
     def makes(names: Names) -> None:
         _expect(name in names, f"{name} is dropped, and isn't there")
-        del names[name]
+        table = names.pop(name)
+        table.under = names.get(_dropped(name))
+        names[_dropped(name)] = table
 
     return Change(f"DROP TABLE {name}", makes)
+
+
+def undrop(name: str) -> Change:
+    def makes(names: Names) -> None:
+        _expect(name not in names, f"{name} comes back, and there is one")
+        _expect(_dropped(name) in names, f"{name} comes back, and wasn't dropped")
+        table = names.pop(_dropped(name))
+        if table.under is not None:
+            names[_dropped(name)] = table.under
+        names[name] = table
+
+    return Change(f"UNDROP TABLE {name}", makes)
+
+
+def _dropped(name: str) -> str:
+    """Where the names in memory have the newest table that was dropped from a name."""
+    return f"dropped {name}"
 
 
 def rename(name: str, other: str) -> Change:
@@ -101,12 +125,14 @@ def definitions(chance: random.Random, _tables: Sequence[str]) -> Plan:
     """Definitions and writers."""
     initial: State = {name: ((0, 0, f"{name}0"),) for name in (*NAMES[:2], GIVEN_AWAY)}
     clients = [
-        [_program(chance) for _ in range(chance.randint(1, 3))] for _ in range(chance.randint(2, 3))
+        [one for _ in range(chance.randint(1, 3)) for one in _programs(chance)]
+        for _ in range(chance.randint(2, 3))
     ]
     return Plan(KIND, initial, clients, any_level(chance), unchecked, may_be_refused=True)
 
 
-def _program(chance: random.Random) -> Program:
+def _programs(chance: random.Random) -> list[Program]:
+    """What a client does next; some of what it drops it brings back."""
     one, other = chance.sample(NAMES, 2)
     column = f"c{chance.randrange(3)}"
     kind = chance.random()
@@ -115,6 +141,9 @@ def _program(chance: random.Random) -> Program:
         tag = runner.tag
         for change in chosen(tag):
             runner.do(change)
+
+    def back(runner: Runner) -> None:
+        runner.do(undrop(one))
 
     def chosen(tag: str) -> Sequence[Change]:
         if kind < 0.3:
@@ -143,12 +172,16 @@ def _program(chance: random.Random) -> Program:
     is_alone = kind < 0.3 or 0.5 <= kind < 0.6 or 0.65 <= kind < 0.75 or kind >= 0.8
     if chance.random() < 0.1:
         is_back = chance.random() < 0.5
-        return Program(
+        given = Program(
             "give back" if is_back else "give away",
             lambda runner: runner.attach(GIVEN_AWAY) if is_back else runner.detach(GIVEN_AWAY),
             outside=True,
         )
-    return Program("definition", body, alone=is_alone and chance.random() < 0.6, attempts=2)
+        return [given]
+    own = Program("definition", body, alone=is_alone and chance.random() < 0.6, attempts=2)
+    if not 0.53 < kind < 0.6:
+        return [own]
+    return [own, Program("definition", back, alone=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +221,7 @@ def check(
             for step in record.steps:
                 if isinstance(step.statement, Change):
                     step.statement.makes(names)
-    expected = {name: (table.tags, table.columns) for name, table in names.items()}
+    expected = {name: (table.tags, table.columns) for name, table in names.items() if name in NAMES}
     found = {
         name: (table.tags, table.columns) for name, table in final.items() if name != GIVEN_AWAY
     }

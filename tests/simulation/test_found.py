@@ -28,7 +28,7 @@ def lake(name: str) -> RowSession:
     system = System()
     engine = RowEngine(
         system=system,
-        settings=Settings(),
+        settings=Settings(dropped_table_retention_ms=0),
         warehouse=open_store(f"memory://{name}/lake"),
         catalog=Catalog("sqlite://", system),
     )

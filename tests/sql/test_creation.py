@@ -20,6 +20,7 @@ from txlake.statements import (
     Statement,
     TablePath,
     TimeTravel,
+    UndropTable,
 )
 
 T = name("t")
@@ -162,6 +163,9 @@ ONE = sql("SELECT 1")
             "DROP TABLE IF EXISTS d.t PURGE",
             DropTable(table=name("d.t"), if_exists=True, purge=True),
         ),
+        ("UNDROP TABLE d.t", UndropTable(table=name("d.t"))),
+        ("undrop table with id 'an-id'", UndropTable(table_id="an-id")),
+        ("UNDROP TABLE with", UndropTable(table=name("with"))),
         ("CREATE DATABASE d", CreateDatabase(name="d")),
         (
             "CREATE SCHEMA IF NOT EXISTS `my d` COMMENT 'x' LOCATION '/p' DBPROPERTIES (a = 'b')",
@@ -310,6 +314,10 @@ def test_a_column_definition(definition: str, spec: ColumnSpec) -> None:
         ("DROP t", "1:6", "expected TABLE"),
         ("DROP TABLE t x", "1:14", "expected the end"),
         ("DROP DATABASE d x", "1:17", "expected the end"),
+        ("UNDROP t", "1:8", "expected TABLE"),
+        ("UNDROP TABLE t x", "1:16", "expected the end"),
+        ("UNDROP TABLE WITH ID t", "1:22", "the table's id in quotes"),
+        ("UNDROP TABLE delta.`/p`", "1:14", "only a table that had a name"),
     ],
 )
 def test_a_malformed_creation_is_shown(text: str, place: str, problem: str) -> None:

@@ -16,6 +16,7 @@ from txlake.catalog import names, places
 from txlake.catalog.admission import Admissions
 from txlake.catalog.commits import CommitLedger
 from txlake.catalog.database import Database
+from txlake.catalog.dropped import DroppedTables
 from txlake.catalog.fact_rows import fact, set_fact
 from txlake.catalog.fence import Fence, epoch_of
 from txlake.catalog.journal import Journal
@@ -79,6 +80,7 @@ class Catalog:
         self.admissions = Admissions(self._on, self._fence, self.transactions, self.locks)
         self.journal = Journal(self._on)
         self.views = Views(self._on, system)
+        self.dropped = DroppedTables(self._on)
 
     @property
     def shown(self) -> str:
@@ -242,7 +244,7 @@ class Catalog:
             return names.managed_outside(connection, folder)
 
     def is_cleared(self, location: str) -> bool:
-        """Whether a dropped table's folder was, or is still to be, cleared away there."""
+        """Whether a dropped table's folder was cleared away there, or is kept, or to be cleared."""
         with self._on.reading() as connection:
             return places.is_cleared(connection, location)
 

@@ -34,6 +34,8 @@ _PENDING = (
         tables.c.location,
         tables.c.managed,
         tables.c.dropped_sequence,
+        tables.c.kept_until_ms,
+        tables.c.is_told,
         tables.c.head,
         commits.c.version,
         commits.c.content,
@@ -96,12 +98,15 @@ class PendingTable:
     """A table with ratified commits that may not be published yet, by version.
 
     `is_dropped`: it has no name any more; published all the same, unless its folder is gone.
+    `is_kept`: it may come back, and its folder isn't removed yet; `is_told`: that folder says so.
     """
 
     table_id: str
     location: str
     managed: bool
     is_dropped: bool
+    is_kept: bool
+    is_told: bool
     pending: tuple[TableCommit, ...]
 
 
@@ -393,6 +398,8 @@ def _pending_table(rows: Sequence[sa.Row[*tuple[Any, ...]]]) -> PendingTable:
         location=rows[0].location,
         managed=rows[0].managed,
         is_dropped=rows[0].dropped_sequence is not None,
+        is_kept=rows[0].dropped_sequence is not None and rows[0].kept_until_ms is not None,
+        is_told=rows[0].is_told,
         pending=table_commits(rows),
     )
 

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from txlake.catalog.tables import counters, databases, tables, views
-from txlake.errors import InvalidRequest
+from txlake.errors import InvalidRequest, Unavailable
 
 LOCK = "lock"
 SEQUENCE = "sequence"
@@ -290,20 +290,92 @@ def new_number(connection: Connection) -> int:
 
 
 def drop_table(
-    connection: Connection, table_id: str, sequence: int, *, stays: bool = False
+    connection: Connection,
+    table_id: str,
+    sequence: int,
+    *,
+    stays: bool = False,
+    dropped_ms: int = 0,
+    kept_ms: int = 0,
 ) -> None:
     """Takes a table's name away at that instant; what `stays` isn't the lake's any more.
 
-    Raises InvalidRequest when it is gone already.
+    `kept_ms`: for how long after `dropped_ms` it may come back. Raises InvalidRequest when it is
+    gone already.
     """
     dropped = connection.execute(_live_update(table_id).values(dropped_sequence=sequence))
     if dropped.rowcount != 1:
         raise gone(connection, table_id)
+    if kept_ms > 0:
+        owner = sa.select(databases.c.folded_name).where(databases.c.id == tables.c.database_id)
+        kept = sa.update(tables).where(tables.c.id == table_id)
+        connection.execute(
+            kept.values(
+                dropped_ms=dropped_ms,
+                kept_until_ms=dropped_ms + kept_ms,
+                dropped_from=owner.scalar_subquery(),
+                is_told=False,
+            )
+        )
     if stays:
         kept = sa.update(tables).where(tables.c.id == table_id)
         connection.execute(kept.values(managed=False))
     # A name alone leaves nothing to publish or to clean.
     connection.execute(sa.delete(tables).where(tables.c.id == table_id, tables.c.head.is_(None)))
+
+
+def undrop_table(
+    connection: Connection, table_id: str, database_name: str, name: str, now_ms: int
+) -> None:
+    """Gives a dropped table its name back.
+
+    Raises InvalidRequest when that is taken, the database missing, or the table isn't kept any
+    more: it came back, its time is over, or another table is at its place; Unavailable when its
+    folder says again that it was dropped.
+    """
+    owner = required(connection, database_name)
+    if table(connection, owner.name, name) is not None:
+        raise taken(owner.name, name)
+    _require_no_view(connection, owner, name)
+    is_it = tables.c.id == table_id
+    if connection.scalar(sa.select(tables.c.is_told).where(is_it)):
+        raise Unavailable(
+            f"UNDROP TABLE {owner.name}.{name}: another process that opened the lake told the "
+            "table's folder meanwhile that it is dropped; try again"
+        )
+    undropped = connection.execute(
+        sa.update(tables)
+        .where(is_it, tables.c.kept_until_ms > now_ms)
+        .values(
+            database_id=owner.id,
+            dropped_sequence=None,
+            dropped_ms=None,
+            kept_until_ms=None,
+            dropped_from=None,
+            modified_ms=now_ms,
+        )
+    )
+    if undropped.rowcount != 1:
+        raise InvalidRequest(
+            f"dropped table {owner.name}.{name} ({table_id}) came back meanwhile, or its time is "
+            "over: SHOW TABLES DROPPED lists what can come back"
+        )
+    here = sa.select(tables.c.location).where(is_it).scalar_subquery()
+    others = (tables.c.location == here) & ~is_it
+    if _is_there(connection, others & tables.c.dropped_sequence.is_(None)):
+        raise InvalidRequest(
+            f"{owner.name}.{name} can't come back: another table of the lake is at its place now; "
+            "drop that one first"
+        )
+
+
+def taken(database_name: str, name: str) -> InvalidRequest:
+    """What to raise for a table that can't come back, as another one has its name."""
+    shown = f"{database_name}.{name}"
+    return InvalidRequest(
+        f"UNDROP TABLE {shown}: there is another table of that name; rename it first (ALTER TABLE "
+        f"{shown} RENAME TO ...)"
+    )
 
 
 def forget_table(connection: Connection, table_id: str) -> None:
@@ -345,6 +417,12 @@ def attach_table(
     )
     if attached.rowcount != 1:
         raise InvalidRequest(f"table {table_id} at {location} is in the lake already")
+
+
+def set_head(connection: Connection, table_id: str, head: int) -> None:
+    """Makes that version a table's newest, which is in its log."""
+    changed = sa.update(tables).where(tables.c.id == table_id)
+    connection.execute(changed.values(head=head, published=head))
 
 
 def gone(connection: Connection, table_id: str) -> InvalidRequest:

@@ -21,7 +21,7 @@ _OF_AN_ID = re.compile(r"(-[0-9a-f]{8})+$")  # session/definitions.py: place
 
 
 def is_cleared(connection: Connection, location: str) -> bool:
-    """Whether somebody may still be clearing a dropped table's folder away there."""
+    """Whether a dropped table is kept there, or somebody may still be clearing it away."""
     dropped = (tables.c.location == location) & tables.c.dropped_sequence.is_not(None)
     query = sa.select(tables.c.id).where(dropped & tables.c.managed).limit(1)
     if connection.execute(query).first() is not None:

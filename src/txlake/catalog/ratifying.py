@@ -8,7 +8,7 @@ beginning, so that no head, name or reservation that was looked at changes befor
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 import sqlalchemy as sa
@@ -38,6 +38,7 @@ from txlake.ports import (
     RenamedTable,
     Reserved,
     TableCommit,
+    UndroppedTable,
 )
 
 Decision = Ratified | Moved | Reserved | TxlakeError
@@ -248,14 +249,31 @@ class _Book:
                     )
                 case DroppedTable():
                     names.drop_table(
-                        self._connection, change.id, self._sequence + 1, stays=change.stays
+                        self._connection,
+                        change.id,
+                        self._sequence + 1,
+                        stays=change.stays,
+                        dropped_ms=self._now_ms if change.dropped_ms is None else change.dropped_ms,
+                        kept_ms=change.kept_ms,
                     )
                     known = self._tables.get(change.id)
                     published = -1 if known is None else known.published
                     changed[change.id] = _Table(0, None, published, is_dropped=True)
+                case UndroppedTable():
+                    changed[change.id] = self._undropped(change, request.transaction_id)
                 case _:
                     assert_never(change)
         return changed
+
+    def _undropped(self, change: UndroppedTable, transaction_id: str) -> _Table:
+        """Gives a dropped table its name back, with the head that it has now."""
+        names.undrop_table(self._connection, change.id, change.database, change.name, self._now_ms)
+        known = replace(self._tables[change.id], is_dropped=False)
+        if change.head is not None:
+            names.set_head(self._connection, change.id, change.head)
+            self._start(change.id, change.head, transaction_id)
+            known.head = known.published = change.head
+        return known
 
     def _added(self, change: NewTable, first: int | None, transaction_id: str) -> _Table:
         """Names a table, or gives one that was a name alone its head."""

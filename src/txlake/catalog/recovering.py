@@ -103,7 +103,10 @@ class Recovery:
             remove_fact(connection, _RECOVERING)
 
     def standing(self) -> list[Standing]:
-        """Where the attached tables stand, and those dropped ones that stay as path tables."""
+        """Where the attached tables stand, and those dropped ones that stay as path tables.
+
+        A table that is kept is one for itself once it is published: others write it.
+        """
         of_pending = (commits.c.table_id == tables.c.id) & (commits.c.version > tables.c.published)
         query = (
             sa.select(
@@ -122,7 +125,11 @@ class Recovery:
             )
             .where(
                 tables.c.head.is_not(None),
-                tables.c.dropped_sequence.is_(None) | tables.c.managed.is_(False),
+                tables.c.dropped_sequence.is_(None)
+                | (
+                    tables.c.managed.is_(False)
+                    & (tables.c.kept_until_ms.is_(None) | (tables.c.published < tables.c.head))
+                ),
             )
             .order_by(tables.c.id, commits.c.version)
         )

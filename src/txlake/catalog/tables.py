@@ -25,13 +25,14 @@ from sqlalchemy import (
     text,
 )
 
-REVISION = "0005"
+REVISION = "0006"
 
 metadata = MetaData()
 
 # What the lake is, as texts: `lake` (its id) and `epoch` (a number that each recovery raises; 1
 # without), which the warehouse's marker has too; `recovering`, while one goes on; `cleared:...`, a
-# folder that a dropped table had; `shared:...`, the places that a shallow clone reads.
+# folder that a dropped table had; `removed:...`, when a table was dropped whose time is over;
+# `shared:...`, the places that a shallow clone reads.
 facts = Table(
     "txlake_facts",
     metadata,
@@ -62,8 +63,8 @@ databases = Table(
     Column("created_ms", BigInteger, nullable=False),
 )
 
-# A dropped table's row stays until its last commits are published and its folder is gone; it may
-# outlive its database.
+# A dropped table's row stays while it is kept, and until its last commits are published and its
+# folder is gone; it may outlive its database.
 tables = Table(
     "txlake_tables",
     metadata,
@@ -80,6 +81,13 @@ tables = Table(
     Column("head", BigInteger),
     Column("published", BigInteger, nullable=False, server_default=text("-1")),
     Column("dropped_sequence", BigInteger),
+    # Of a table that is kept: when it was dropped, from when on it may be removed, the name of its
+    # database. None: it isn't dropped, or is to be removed.
+    Column("dropped_ms", BigInteger),
+    Column("kept_until_ms", BigInteger),
+    Column("dropped_from", String(255)),
+    # Its folder says that it was dropped.
+    Column("is_told", Boolean, nullable=False, server_default=false()),
     Index(
         "txlake_tables_name",
         "database_id",

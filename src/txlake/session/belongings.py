@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
-from txlake.catalog import Catalog, TableEntry
+from txlake.catalog import Catalog, DroppedEntry, TableEntry
 from txlake.catalog.commits import PendingTable
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, UnsupportedFeature
 from txlake.ports import DroppedTable, NewTable, Store, Versions
 from txlake.protocol.file_names import LOG_FOLDER
+from txlake.session.dropped import DropNote, note_in, note_path, retention_ms, tell
 from txlake.session.engine import Engine, Handle
 from txlake.session.transaction import Transaction
 from txlake.statements import TableName, TablePath
@@ -31,6 +32,7 @@ from txlake.transaction.belonging import (
 )
 from txlake.transaction.change import Change
 from txlake.transaction.publication import publish
+from txlake.transaction.settling import newest_of
 from txlake.transaction.table_transaction import TableTransaction
 
 _logger = logging.getLogger(__name__)
@@ -101,6 +103,11 @@ def attach(
             f"{handle.store.url} belongs to another lake ({own.lake}), as {own.name}; detach it "
             "there first"
         )
+    if own is not None and catalog.dropped.find(own.table) is not None:
+        raise InvalidRequest(
+            f"{handle.store.url} holds a table that was dropped, {own.name}: UNDROP TABLE WITH ID "
+            f"'{own.table}' brings it back"
+        )
     entry = new_entry(engine, database, name, handle.store.url, managed=managed)
     return _take_in(engine, session_number, handle, entry)
 
@@ -113,9 +120,10 @@ def _take_in(
     own = belonging_of(latest)
     name = str(TableName((entry.database, entry.name)))
     if own is None:
-        head = _stamped(handle, Belonging(lake=catalog.lake_id, table=entry.id, name=name))
+        head = stamped(handle, Belonging(lake=catalog.lake_id, table=entry.id, name=name))
     else:  # an attachment that was cut short, or a table that the catalog lost
         entry, head = replace(entry, id=own.table), latest.version
+        handle.store.delete([note_path(own.table)])
     with transaction_of(engine, session_number) as transaction:
         named = NewTable(
             id=entry.id,
@@ -135,7 +143,7 @@ def _take_in(
     return found
 
 
-def _stamped(handle: Handle, stamp: Belonging) -> int:
+def stamped(handle: Handle, stamp: Belonging) -> int:
     """Writes into the table's own log whose it is; the version that says so."""
     own = TableTransaction(handle.log, handle.log.latest())
     own.stage(attaching(stamp, own.view), operation=ATTACH, parameters={"name": stamp.name})
@@ -154,25 +162,29 @@ def mark(transaction: Transaction, handle: Handle, operation: str) -> None:
     transaction.stage(handle, Change(operation=operation, actions=actions))
 
 
-def drop(transaction: Transaction, handle: Handle) -> None:
+def drop(transaction: Transaction, handle: Handle, *, purge: bool = False) -> None:
     """Takes a table out of the lake; its folder goes with it when it is the lake's own.
 
-    Raises InvalidRequest where a symbolic link leads to that folder: it isn't the lake's.
+    It may come back for a while, and its folder stays as long, unless `purge`. Raises
+    InvalidRequest where a symbolic link leads to that folder: it isn't the lake's.
     """
-    if handle_entry(handle).managed:
-        _require_own(transaction.engine, handle.store, handle.name)
-    take_out(transaction, handle, stays=not handle_entry(handle).managed)
+    engine, entry = transaction.engine, handle_entry(handle)
+    if entry.managed:
+        _require_own(engine, handle.store, handle.name)
+    kept_ms = 0 if purge else retention_ms(catalog_of(engine), engine.settings, entry.database)
+    take_out(transaction, handle, stays=not entry.managed, kept_ms=kept_ms)
 
 
-def take_out(transaction: Transaction, handle: Handle, *, stays: bool) -> None:
+def take_out(transaction: Transaction, handle: Handle, *, stays: bool, kept_ms: int = 0) -> None:
     """Takes a table out of the lake. What `stays` is a path table from then on.
 
-    Raises CorruptTable for a log that is ahead of the catalog: the name may be another table's now.
+    `kept_ms`: for how long it may come back. Raises CorruptTable for a log that is ahead of the
+    catalog: the name may be another table's now.
     """
     entry = handle_entry(handle)
     handle.log.exists()  # raises where it is ahead
     transaction.discard(handle)
-    dropped = DroppedTable(id=entry.id, stays=stays)
+    dropped = DroppedTable(id=entry.id, stays=stays, kept_ms=kept_ms)
     transaction.change_name(dropped, {(entry.database, entry.name): None})
     if handle.is_new:
         return
@@ -183,7 +195,31 @@ def take_out(transaction: Transaction, handle: Handle, *, stays: bool) -> None:
             _logger.warning("%s: its log isn't told that it was dropped: %s", handle.name, error)
         else:
             transaction.stage(handle, Change(operation=DETACH, actions=actions))
-    transaction.after_commit(partial(_clear, transaction.engine, handle, stays=stays))
+    if kept_ms:
+        transaction.after_commit(partial(_keep, transaction.engine, handle))
+    else:
+        transaction.after_commit(partial(_clear, transaction.engine, handle, stays=stays))
+
+
+def _keep(engine: Engine, handle: Handle) -> None:
+    """Has a dropped table's folder say so, and removes those whose time is over.
+
+    What fails is done when the lake is opened.
+    """
+    engine.forget(handle)
+    catalog = catalog_of(engine)
+    try:
+        catalog.ledger.sequence()  # raises where this isn't the lake's catalog any more
+        dropped = catalog.dropped.find(handle_entry(handle).id)
+        is_there = next(iter(handle.store.list(LOG_FOLDER)), None) is not None
+        if dropped is not None and dropped.entry.managed and is_there:
+            tell(catalog, handle.store, dropped)
+        over = _give_up_expired(engine)
+        for table in catalog.ledger.dropped_tables() if over else ():
+            if table.table_id in over and (not table.managed or _is_its_folder(engine, table)):
+                _remove(engine, table)
+    except TxlakeError as error:
+        _logger.warning("%s: what its drop leaves to do is done later: %s", handle.name, error)
 
 
 def _clear(engine: Engine, handle: Handle, *, stays: bool) -> None:
@@ -205,9 +241,12 @@ def _clear(engine: Engine, handle: Handle, *, stays: bool) -> None:
 def finish(engine: Engine) -> None:
     """Publishes what a process that was killed had committed, and removes what it had dropped.
 
-    A table where that fails keeps no other from being used: its own statements say what is wrong.
+    What was dropped so long ago that it can't come back any more is removed too. A table where that
+    fails keeps no other from being used: its own statements say what is wrong.
     """
     ledger = catalog_of(engine).ledger
+    _tell_folders(engine)
+    _give_up_expired(engine)
     left_alone = _give_up_others(engine)
     for table in ledger.pending_tables():
         if table.table_id in left_alone:
@@ -218,14 +257,76 @@ def finish(engine: Engine) -> None:
         except TxlakeError as error:
             _logger.warning("%s: its commits aren't published yet: %s", table.location, error)
     for table in ledger.dropped_tables():
-        if table.table_id in left_alone:
+        if table.table_id not in left_alone and not table.is_kept:
+            _remove(engine, table)
+
+
+def _remove(engine: Engine, table: PendingTable) -> None:
+    """Removes the folder of a table that was dropped, and its row in the catalog."""
+    ledger = catalog_of(engine).ledger
+    try:
+        if table.managed and ledger.note_clearing(table.table_id):
+            _remove_all(engine, engine.store_at(table.location), table.table_id)
+        ledger.forget(table.table_id)
+    except TxlakeError as error:
+        _logger.warning("%s: its folder is removed later: %s", table.location, error)
+
+
+def publish_pending(engine: Engine, table_id: str) -> None:
+    """Publishes what a table's log still lacks, in a folder that is seen to be that table's."""
+    ledger = catalog_of(engine).ledger
+    table = next((one for one in ledger.pending_tables() if one.table_id == table_id), None)
+    if table is not None and _is_its_folder(engine, table):
+        store = engine.store_at(table.location)
+        publish(store, ledger, table.pending, table=store.url)
+
+
+def _tell_folders(engine: Engine) -> None:
+    """Has the folders of dropped tables say so, where a process was killed before it did."""
+    catalog = catalog_of(engine)
+    for table in catalog.ledger.dropped_tables():
+        if not table.managed or table.is_told:
             continue
         try:
-            if table.managed and ledger.note_clearing(table.table_id):
-                _remove_all(engine, engine.store_at(table.location), table.table_id)
-            ledger.forget(table.table_id)
+            dropped = catalog.dropped.find(table.table_id)
+            if dropped is not None and _is_its_folder(engine, table):
+                tell(catalog, engine.store_at(table.location), dropped)
         except TxlakeError as error:
-            _logger.warning("%s: its folder is removed later: %s", table.location, error)
+            _logger.warning("%s: it is told later of its drop: %s", table.location, error)
+
+
+def _give_up_expired(engine: Engine) -> set[str]:
+    """Ends the time of dropped tables that are kept past it; their ids.
+
+    Where a folder doesn't say that its table was dropped when the catalog says, the catalog is one
+    from a backup, and the table may have come back since: it is left alone.
+    """
+    catalog, over = catalog_of(engine), set()
+    for dropped in catalog.dropped.expired():
+        entry = dropped.entry
+        try:
+            if entry.managed and not _says_so(engine.store_at(entry.location), dropped):
+                _logger.warning(
+                    "%s: the folder of dropped table %s.%s isn't removed: it doesn't say that the "
+                    "table was dropped. lake.recover() takes in what is a table",
+                    entry.location,
+                    entry.database,
+                    entry.name,
+                )
+                continue
+            catalog.dropped.give_up(entry.id)
+            over.add(entry.id)
+        except TxlakeError as error:
+            _logger.warning("%s: its folder is removed later: %s", entry.location, error)
+    return over
+
+
+def _says_so(store: Store, dropped: DroppedEntry) -> bool:
+    """Whether a folder says of its table what the catalog does, or has no table any more."""
+    note = DropNote.of(dropped)
+    if note_in(store, dropped.entry.id) == note:
+        return newest_of(store, note.version) <= note.version
+    return next(iter(store.list(LOG_FOLDER)), None) is None
 
 
 def _give_up_others(engine: Engine) -> set[str]:
@@ -237,7 +338,9 @@ def _give_up_others(engine: Engine) -> set[str]:
     left_alone = set()
     for table in ledger.dropped_tables():
         try:
-            if not table.managed or _is_its_folder(engine, table):
+            if not table.managed or (table.is_kept and not table.pending):
+                continue
+            if _is_its_folder(engine, table):
                 continue
             _logger.warning(
                 "%s: a dropped table's folder is left alone: it can't be seen to be that table's",
@@ -254,8 +357,8 @@ def _give_up_others(engine: Engine) -> set[str]:
 
 
 def _is_its_folder(engine: Engine, table: PendingTable) -> bool:
-    """Whether a folder is still a dropped table's: its log says so, or who began to remove it."""
-    if engine.store_at(table.location).head(_removal(table.table_id)) is not None:
+    """Whether a folder is still a dropped table's: its log says so, or who dropped it."""
+    if engine.store_at(table.location).head(note_path(table.table_id)) is not None:
         return True
     handle = engine.at(table.location, TablePath(table.location))
     try:
@@ -287,17 +390,12 @@ def _require_own(engine: Engine, store: Store, name: str) -> None:
 def _remove_all(engine: Engine, store: Store, table_id: str) -> None:
     """Removes a table's folder; what says whose it is goes last, for who finishes this."""
     _require_own(engine, store, store.url)
-    removal = _removal(table_id)
+    removal = note_path(table_id)
     store.put(removal, b"")
     paths = [stored.path for stored in store.list("") if stored.path != removal]
     store.delete([path for path in paths if not path.startswith(f"{LOG_FOLDER}/")])
     store.delete([path for path in paths if path.startswith(f"{LOG_FOLDER}/")])
     store.delete([removal])
-
-
-def _removal(table_id: str) -> str:
-    """The file that says whose a folder is while it is removed."""
-    return f"{LOG_FOLDER}/_dropped.{table_id}"
 
 
 def attach_named(engine: Engine, session_number: Callable[[], int]) -> None:

@@ -12,6 +12,8 @@ from txlake.errors import InvalidRequest
 from txlake.session.admission import admit_alone
 from txlake.session.belongings import catalog_of, drop, transaction_of
 from txlake.session.context import Context
+from txlake.session.dropped import PROPERTY as RETENTION
+from txlake.session.dropped import parse_retention
 from txlake.session.isolation import IGNORED, parse_ignored
 from txlake.session.views import VIEWS
 from txlake.statements import AlterDatabase, CreateDatabase, DatabaseStatement, DropDatabase
@@ -56,6 +58,8 @@ def _checked(properties: tuple[tuple[str, str], ...]) -> dict[str, str]:
         parse_granularity(given[GRANULARITY])
     if IGNORED in given:
         parse_ignored(given[IGNORED])
+    if RETENTION in given:
+        parse_retention(given[RETENTION])
     return given
 
 

@@ -339,7 +339,7 @@ def drop_table(context: Context, statement: DropTable) -> None:
             f"DROP TABLE {statement.table}: only a named table is dropped; remove the folder of a "
             "table that has none"
         )
-    drop(context.transaction, handle)
+    drop(context.transaction, handle, purge=statement.purge)
 
 
 def alter_table(context: Context, statement: AlterStatement) -> None:

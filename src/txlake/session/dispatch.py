@@ -15,6 +15,7 @@ from txlake.session.context import Context
 from txlake.session.databases import change_database
 from txlake.session.describe import Rows
 from txlake.session.results import counts_frame, nothing, rows_frame
+from txlake.session.undrop import undrop_table
 from txlake.session.view_statements import view_statement
 from txlake.statements import (
     AlterDatabase,
@@ -46,6 +47,7 @@ from txlake.statements import (
     Statement,
     TableStatement,
     Truncate,
+    UndropTable,
     Update,
     UseDatabase,
     Vacuum,
@@ -61,7 +63,9 @@ _PATHS = Struct((Field("path", Primitive("string"), False),))
 
 
 def changes_catalog(statement: Statement) -> bool:
-    """Whether the statement can't be part of a transaction: DDL of databases and views, VACUUM."""
+    """Whether the statement can't be part of a transaction: DDL of databases and views, UNDROP,
+    VACUUM.
+    """
     return isinstance(
         statement,
         CreateDatabase
@@ -71,6 +75,7 @@ def changes_catalog(statement: Statement) -> bool:
         | AlterView
         | RenameView
         | DropView
+        | UndropTable
         | Vacuum,
     )
 
@@ -147,6 +152,8 @@ def _run_definition(context: Context, statement: TableStatement) -> Answer:
             definitions.create_table_like(context, statement)
         case DropTable():
             definitions.drop_table(context, statement)
+        case UndropTable():
+            undrop_table(context, statement)
         case _:
             definitions.alter_table(context, statement)
     return nothing

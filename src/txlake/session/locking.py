@@ -56,6 +56,7 @@ from txlake.statements import (
     ShowColumns,
     ShowCreateTable,
     ShowDatabases,
+    ShowDroppedTables,
     ShowPartitions,
     ShowProperties,
     ShowTables,
@@ -67,6 +68,7 @@ from txlake.statements import (
     TableName,
     TablePath,
     Truncate,
+    UndropTable,
     UnsetProperties,
     Update,
     UpgradeProtocol,
@@ -102,12 +104,12 @@ def locks_of(statement: Statement) -> list[TableLock]:
 
 
 def leaves_existing(statement: Statement) -> bool:
-    """Whether it creates a table, and changes nothing where there is one: Sch-S will do on that."""
+    """Whether it makes a table, and changes nothing where there is one: Sch-S will do on that."""
     if isinstance(statement, Write):
         return statement.mode in ("error", "ignore")
     if isinstance(statement, CreateTable | CreateTableLike | Clone):
         return statement.mode in ("create", "if_not_exists")
-    return False
+    return isinstance(statement, UndropTable)
 
 
 def _named(statement: Statement) -> list[TableLock]:
@@ -137,6 +139,8 @@ def _named(statement: Statement) -> list[TableLock]:
             return [(view, LockMode.SCH_M), (new_view, LockMode.SCH_M)]
         case RenameTable(table, new_table):
             return [(table, LockMode.SCH_M), (new_table, LockMode.SCH_M)]
+        case UndropTable(table):
+            return [] if table is None else [(table, LockMode.SCH_M)]
         case CreateTableLike() | Clone():
             return [(statement.table, LockMode.SCH_M), (statement.source, LockMode.SCH_S)]
         case ConvertToDelta(location=location):
@@ -185,6 +189,7 @@ def _named(statement: Statement) -> list[TableLock]:
             | DescribeDatabase()
             | ShowDatabases()
             | ShowTables()
+            | ShowDroppedTables()
             | ShowViews()
             | CreateTemporaryView()
         ):

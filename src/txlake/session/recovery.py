@@ -17,6 +17,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.ports import DroppedTable, NewTable, RenamedTable, Store
 from txlake.protocol.file_names import LOG_FOLDER, STAGED_FOLDER
 from txlake.session.belongings import catalog_of, finish, transaction_of
+from txlake.session.dropped import DropNote, note_in
 from txlake.session.engine import Engine, Lost
 from txlake.session.opening import MARKER, Marker, mark, marker_of
 from txlake.session.session import Session
@@ -135,10 +136,33 @@ def _unknown(places: Collection[str], known: Collection[Standing]) -> list[str]:
     return [place for place in places if place not in locations]
 
 
-def _is_dropped(engine: Engine, own: Belonging) -> bool:
-    """Whether the catalog dropped the table, whose folder is still to be cleared away."""
+def _is_dropped(engine: Engine, own: Belonging, store: Store) -> bool:
+    """Whether the catalog dropped the table, and it didn't come back since.
+
+    A catalog from a backup may have it as one that is kept, whose folder says so no more.
+    """
     dropped = catalog_of(engine).ledger.dropped_tables()
-    return any(own.table == table.table_id for table in dropped)
+    found = next((table for table in dropped if own.table == table.table_id), None)
+    if found is None:
+        return False
+    has_come_back = found.is_kept and found.is_told and _note(store, own.table) is None
+    return not has_come_back
+
+
+def _note(store: Store, table_id: str) -> DropNote | None:
+    """What a folder says of a table that was dropped; None: nothing, or commits came after it."""
+    note = note_in(store, table_id)
+    if note is None or newest_of(store, note.version) > note.version:
+        return None
+    return note
+
+
+def _is_told_alone(engine: Engine, standing: Standing) -> bool:
+    """Whether a folder says that a table was dropped of which a catalog from a backup knows."""
+    entry = standing.entry
+    if _note(engine.store_at(entry.location), entry.id) is None:
+        return False
+    return catalog_of(engine).dropped.find(entry.id) is None  # it was dropped just now
 
 
 def _log_at(engine: Engine, place: str) -> TableLog:
@@ -173,13 +197,20 @@ def _is_at_odds(engine: Engine, places: Collection[str], report: _Report) -> boo
         with report.noting(one.entry.location):
             if is_at_odds(store, one.head, one.published, one.pending, newest=ended):
                 return True
+            if _is_told_alone(engine, one):
+                return True
     for place in _unknown(places, known):
+        log = _log_at(engine, place)
         try:
-            latest = _found(_log_at(engine, place))
+            latest = _found(log)
             own = None if latest is None else belonging_of(latest)
         except (CorruptTable, UnsupportedFeature):
             continue  # nothing that a recovery could mend
-        if own is not None and own.lake == catalog.lake_id and not _is_dropped(engine, own):
+        if own is None or own.lake != catalog.lake_id or _is_dropped(engine, own, log.store):
+            continue
+        if catalog.at_place(place) is not None:
+            continue  # it came back since the catalog was asked
+        if _note(log.store, own.table) is None:
             return True
     return False
 
@@ -201,6 +232,9 @@ def _bring_up(session: Session, epoch: int, standing: Standing, report: _Report)
         with transaction_of(engine, session.number) as transaction:
             transaction.change_name(DroppedTable(id=entry.id, stays=True), {})
         report.done.append(f"{name}: the log at {log.store.url} isn't this table's any more")
+    elif (note := _note(log.store, entry.id)) is not None:
+        _drop_again(session, standing, note)
+        report.done.append(f"{name} is dropped, as its folder says; UNDROP TABLE brings it back")
     elif own.name != name:
         database, table = _parts(own.name)
         catalog.create_database(database, if_not_exists=True)
@@ -208,6 +242,24 @@ def _bring_up(session: Session, epoch: int, standing: Standing, report: _Report)
             renamed = RenamedTable(id=entry.id, database=database, name=table)
             transaction.change_name(renamed, {})
         report.done.append(f"{name} is {own.name} now, as its log says")
+
+
+def _drop_again(session: Session, standing: Standing, note: DropNote) -> None:
+    """Drops a table of which the catalog forgot that it was dropped; it is kept as long."""
+    dropped = DroppedTable(
+        id=standing.entry.id,
+        kept_ms=note.kept_until_ms - note.dropped_ms,
+        dropped_ms=note.dropped_ms,
+    )
+    with transaction_of(session.engine, session.number) as transaction:
+        transaction.change_name(dropped, {})
+
+
+def _told_of(place: str, own: Belonging) -> str:
+    return (
+        f"{place} was {own.name}, and was dropped, as the folder says: lake.attach takes it in "
+        "again; remove that folder where nobody wants it back"
+    )
 
 
 def _take_in(session: Session, epoch: int, place: str, report: _Report, *, managed: bool) -> None:
@@ -238,7 +290,10 @@ def _take_in(session: Session, epoch: int, place: str, report: _Report, *, manag
             "and recover with an empty catalog"
         )
         return
-    if _is_dropped(engine, own):
+    if _is_dropped(engine, own, log.store):
+        return
+    if _note(log.store, own.table) is not None:
+        report.unknown.append(_told_of(place, own))
         return
     try:
         database, name = _parts(own.name)

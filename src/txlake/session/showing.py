@@ -13,6 +13,7 @@ from txlake.session.context import Context
 from txlake.session.describe import Rows
 from txlake.session.explaining import explain_conflicts
 from txlake.session.results import schema_rows
+from txlake.session.undrop import dropped_tables
 from txlake.session.unknown import tables_in
 from txlake.session.view_statements import described
 from txlake.session.viewed import Viewed
@@ -25,6 +26,7 @@ from txlake.statements import (
     ShowColumns,
     ShowCreateTable,
     ShowDatabases,
+    ShowDroppedTables,
     ShowTables,
     Table,
     TableName,
@@ -59,6 +61,8 @@ def show(
                     if matches(entry.name, pattern)
                 ],
             )
+        case ShowDroppedTables(database=database, limit=limit):
+            return dropped_tables(context, database or context.database, limit)
         case DescribeDatabase(name=name):
             entry = catalog_of(context.engine).database(name)
             if entry is None:

@@ -1,4 +1,4 @@
-"""CREATE and DROP of tables and databases; CLONE."""
+"""CREATE, DROP and UNDROP of tables and databases; CLONE."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ from txlake.statements import (
     Properties,
     Statement,
     Table,
+    TableName,
     TimeTravel,
+    UndropTable,
 )
 from txlake.statements.tables import CreateMode
 
@@ -94,6 +96,22 @@ def drop(cursor: Cursor) -> Statement:
     if not cursor.at_any("TEMPORARY", "TEMP"):
         cursor.fail("TABLE, DATABASE, SCHEMA, VIEW or TEMPORARY")
     return spark_command(cursor)
+
+
+def undrop(cursor: Cursor) -> UndropTable:
+    """UNDROP TABLE { name | WITH ID 'id' }"""
+    cursor.expect("UNDROP", "TABLE")
+    start = cursor.token
+    statement: UndropTable
+    if cursor.accept("WITH", "ID"):
+        statement = UndropTable(table_id=cursor.string("the table's id in quotes"))
+    else:
+        table = cursor.table()
+        if not isinstance(table, TableName):
+            cursor.refuse("only a table that had a name comes back", start)
+        statement = UndropTable(table)
+    cursor.expect_end()
+    return statement
 
 
 @dataclass(slots=True)

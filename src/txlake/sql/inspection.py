@@ -13,6 +13,7 @@ from txlake.statements import (
     ShowColumns,
     ShowCreateTable,
     ShowDatabases,
+    ShowDroppedTables,
     ShowIsolation,
     ShowPartitions,
     ShowProperties,
@@ -31,7 +32,11 @@ def show(cursor: Cursor) -> Statement:
     """SHOW TABLES, DATABASES, CREATE TABLE, TBLPROPERTIES, COLUMNS, PARTITIONS, and the level"""
     cursor.expect("SHOW")
     statement: Statement
-    if cursor.accept("TABLES"):
+    if cursor.accept("TABLES", "DROPPED"):
+        name = database(cursor) if cursor.accept_any("FROM", "IN") else None
+        limit = _limit(cursor) if cursor.accept("LIMIT") else None
+        statement = ShowDroppedTables(name, limit)
+    elif cursor.accept("TABLES"):
         name = database(cursor) if cursor.accept_any("FROM", "IN") else None
         statement = ShowTables(name, _pattern(cursor))
     elif cursor.accept_any("DATABASES", "SCHEMAS"):
@@ -96,6 +101,14 @@ def use(cursor: Cursor) -> UseDatabase:
     name = database(cursor)
     cursor.expect_end()
     return UseDatabase(name)
+
+
+def _limit(cursor: Cursor) -> int:
+    start = cursor.token
+    limit = cursor.integer()
+    if limit < 0:
+        cursor.refuse("expected a LIMIT of at least 0", start)
+    return limit
 
 
 def _pattern(cursor: Cursor) -> str | None:

@@ -161,6 +161,7 @@ _RULES: Mapping[str, Callable[[Cursor], Statement]] = {
     "CREATE": creation.create,
     "REPLACE": creation.replace_table,
     "DROP": creation.drop,
+    "UNDROP": creation.undrop,
     "ALTER": alteration.alter,
     "COMMENT": alteration.comment_on,
     "OPTIMIZE": upkeep.optimize,

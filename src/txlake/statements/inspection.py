@@ -67,6 +67,14 @@ class ShowTables:
 
 
 @dataclass(frozen=True, slots=True)
+class ShowDroppedTables:
+    """SHOW TABLES DROPPED [{ FROM | IN } database] [LIMIT n]."""
+
+    database: str | None = None
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ShowCreateTable:
     """SHOW CREATE TABLE."""
 
@@ -134,6 +142,7 @@ DatabaseStatement = CreateDatabase | DropDatabase | AlterDatabase | UseDatabase
 InspectionStatement = (
     ShowDatabases
     | ShowTables
+    | ShowDroppedTables
     | ShowCreateTable
     | ShowProperties
     | ExplainConflicts

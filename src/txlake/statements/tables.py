@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from txlake.statements.expressions import Expression, NativeType, SqlText
-from txlake.statements.names import Table, TimeTravel
+from txlake.statements.names import Table, TableName, TimeTravel
 
 Properties = tuple[tuple[str, str], ...]
 CreateMode = Literal["create", "if_not_exists", "or_replace", "replace"]
@@ -116,11 +116,19 @@ class Clone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropTable:
-    """DROP TABLE."""
+    """DROP TABLE. `purge`: it is removed at once, and doesn't come back."""
 
     table: Table
     if_exists: bool = False
     purge: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UndropTable:
+    """UNDROP TABLE { name | WITH ID 'id' }: one of the two is given."""
+
+    table: TableName | None = None
+    table_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,4 +320,4 @@ AlterStatement = (
     | ClusterBy
     | SetComment
 )
-TableStatement = CreateTable | CreateTableLike | Clone | DropTable | AlterStatement
+TableStatement = CreateTable | CreateTableLike | Clone | DropTable | UndropTable | AlterStatement

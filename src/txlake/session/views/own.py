@@ -100,4 +100,4 @@ COMMITS = view(
     """,
     _commits,
 )
-"""The newest thousand versions in the order of ratification; `table` is NULL for dropped ones."""
+"""The newest thousand versions in the order of ratification; `table` is NULL once it is removed."""

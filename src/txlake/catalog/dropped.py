@@ -1,0 +1,147 @@
+"""Dropped tables that are kept, until they come back or their time is over.
+
+A dropped table's row says until when it is kept. From the moment that it says so no more, its
+folder is being removed, and it comes back no more: who changes that has locked the sequence, so
+that of UNDROP and the removal exactly one has its way. Owns those rows, and what the lake remembers
+of tables that were removed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from txlake.catalog import names
+from txlake.catalog.database import Database
+from txlake.catalog.fact_rows import fact, set_fact
+from txlake.catalog.names import TableEntry
+from txlake.catalog.shielding import shielded
+from txlake.catalog.tables import databases, tables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DroppedEntry:
+    """A dropped table that is kept.
+
+    Attributes:
+        entry: as it was; its database is the one of that name now, number 0 where there is none.
+        dropped_ms: when it was dropped, by the catalog's clock.
+        kept_until_ms: from when on it doesn't come back.
+        is_over: whether that is now.
+        is_told: its folder says that it was dropped.
+    """
+
+    entry: TableEntry
+    dropped_ms: int
+    kept_until_ms: int
+    is_over: bool
+    is_told: bool
+
+
+@shielded()
+class DroppedTables:
+    """What a lake keeps of the tables that were dropped."""
+
+    def __init__(self, on: Database) -> None:
+        self._on = on
+
+    def listed(self) -> list[DroppedEntry]:
+        """Those that are kept, also past their time, the newest drop first."""
+        return self._found(_IS_KEPT)
+
+    def expired(self) -> list[DroppedEntry]:
+        """Those that are kept past their time."""
+        return self._found(_IS_KEPT & (tables.c.kept_until_ms <= self._on.now()))
+
+    def find(self, table_id: str) -> DroppedEntry | None:
+        """The one with that id; None for a table that isn't dropped, or not kept."""
+        found = self._found(_IS_KEPT & (tables.c.id == table_id))
+        return found[0] if found else None
+
+    def note_told(self, table_id: str, dropped_ms: int) -> bool:
+        """Notes that a folder says that its table was dropped then; False where it isn't so."""
+        is_it = _IS_KEPT & (tables.c.id == table_id) & (tables.c.dropped_ms == dropped_ms)
+        with self._on.noting() as connection:
+            names.lock_sequence(connection)
+            changed = sa.update(tables).where(is_it).values(is_told=True)
+            return connection.execute(changed).rowcount == 1
+
+    def note_untold(self, table_id: str) -> None:
+        """Notes that a folder may not say so any more."""
+        with self._on.writing() as connection:
+            names.lock_sequence(connection)
+            changed = sa.update(tables).where(tables.c.id == table_id)
+            connection.execute(changed.values(is_told=False))
+
+    def give_up(self, table_id: str) -> bool:
+        """Ends the time of a table that is kept past it; False where it isn't, or is back.
+
+        What then finds it among the ledger's dropped tables removes it.
+        """
+        with self._on.writing() as connection:
+            names.lock_sequence(connection)
+            found = self._query(_IS_KEPT & (tables.c.id == table_id))
+            row = connection.execute(found).first()
+            if row is None or not row.is_over:
+                return False
+            connection.execute(
+                sa.update(tables).where(tables.c.id == table_id).values(kept_until_ms=None)
+            )
+            set_fact(connection, _removed(row.dropped_from, row.name), str(row.dropped_ms))
+            return True
+
+    def removed_ms(self, database: str, name: str) -> int | None:
+        """When the last table of that name was dropped of those whose time is over."""
+        with self._on.reading() as connection:
+            found = fact(connection, _removed(database, name))
+        return None if found is None else int(found)
+
+    def _found(self, which: sa.ColumnElement[bool]) -> list[DroppedEntry]:
+        with self._on.reading() as connection:
+            return [_entry(row) for row in connection.execute(self._query(which))]
+
+    def _query(self, which: sa.ColumnElement[bool]) -> sa.Select[Any]:
+        is_of = databases.c.folded_name == tables.c.dropped_from
+        return (
+            sa.select(
+                tables,
+                databases.c.name.label("database_name"),
+                databases.c.number.label("database_number"),
+                (tables.c.kept_until_ms <= self._on.now()).label("is_over"),
+            )
+            .select_from(tables.outerjoin(databases, is_of))
+            .where(which)
+            .order_by(tables.c.dropped_sequence.desc(), tables.c.id)
+        )
+
+
+_IS_KEPT = tables.c.dropped_sequence.is_not(None) & tables.c.kept_until_ms.is_not(None)
+
+
+def _entry(row: sa.Row[Any]) -> DroppedEntry:
+    return DroppedEntry(
+        entry=TableEntry(
+            id=row.id,
+            number=row.number,
+            database=row.database_name or row.dropped_from,
+            database_number=row.database_number or 0,
+            name=row.name,
+            location=row.location,
+            managed=row.managed,
+            created_ms=row.created_ms,
+            modified_ms=row.modified_ms,
+            head=row.head,
+        ),
+        dropped_ms=row.dropped_ms,
+        kept_until_ms=row.kept_until_ms,
+        is_over=bool(row.is_over),
+        is_told=row.is_told,
+    )
+
+
+def _removed(database: str, name: str) -> str:
+    text = f"{database}.{name}".lower()
+    return f"removed:{hashlib.sha256(text.encode('utf-8', 'surrogateescape')).hexdigest()[:24]}"

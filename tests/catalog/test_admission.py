@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -10,22 +11,26 @@ import sqlalchemy as sa
 
 from tests.catalog.ledgers import System_, User, version
 from tests.catalog.locking import until
-from txlake.catalog import Catalog
+from txlake.catalog import Catalog, lock_rows
 from txlake.catalog.admission import Admission, Asked, Entrant, Seen
 from txlake.catalog.tables import counters
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
-from txlake.errors import CorruptTable, LockTimeout, Unavailable
+from txlake.errors import CorruptTable, Deadlock, LockTimeout, Unavailable
 from txlake.ports import DroppedTable
 
 A = ("default", "a")
 ON_A = Asked(names=frozenset({A}))
 
 
+class Holder:
+    """Whose end is its transaction's."""
+
+
 @pytest.fixture
 def user(opened: Callable[[], Catalog]) -> User:
-    """A session in a catalog with the tables a and b, at instant 1."""
+    """A session in a catalog with the tables a, b and c, at instant 1."""
     made = User(opened())
-    made.create("a", "b")
+    made.create("a", "b", "c")
     return made
 
 
@@ -58,7 +63,7 @@ def test_what_a_statement_is_told(user: User) -> None:
     user.catalog.views.create("default", "v", "SELECT 1", ())
     user.write(version("a", 1))
     names = frozenset({A, ("default", "v"), ("default", "nothing"), ("nowhere", "a")})
-    asked = Asked(names=names, places=frozenset({"file:///b", "file:///c"}))
+    asked = Asked(names=names, places=frozenset({"file:///b", "file:///d"}))
     admission = user.catalog.admissions.look(asked, on_a("Sch-S"))
     seen = admission.seen
     assert (admission.is_granted, admission.is_known) == (True, False)
@@ -131,6 +136,24 @@ def test_who_needs_no_locks_or_has_to_ask_for_more_stays_unknown(user: User) -> 
     assert admit(known, ON_A, lambda _: None, timeout_ms=0).is_known
 
 
+@pytest.mark.parametrize("locks", [[], None])
+def test_who_stays_unknown_has_nothing_to_end(user: User, locks: list[LockRequest] | None) -> None:
+    holder = Holder()
+    is_gone = weakref.ref(holder)
+    who = entrant(user, holder=holder)
+    user.catalog.admissions.admit(who, ON_A, lambda _: locks, timeout_ms=0)
+    del holder, who
+    until(lambda: is_gone() is None)
+    assert user.catalog.transactions.end_abandoned() == []
+
+
+def test_what_is_held_is_not_asked_for_again(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    who = entrant(user)
+    admitted(user, who)
+    monkeypatch.setattr(lock_rows, "take_numbers", None)
+    assert admitted(user, replace(who, is_new=False, sequence=1)).is_granted
+
+
 def test_who_does_not_get_a_lock_is_not_entered(user: User, other: User) -> None:
     first = entrant(other)
     admitted(other, first, "Sch-M")
@@ -148,6 +171,14 @@ def test_who_gives_up_waiting_asks_for_nothing_any_longer(user: User, other: Use
     assert [one.transaction_id for one in user.catalog.locks.listed()] == [first.id]
 
 
+def test_a_thread_that_waits_for_itself_is_told(user: User) -> None:
+    first = entrant(user)
+    admitted(user, first, "Sch-M")
+    user.catalog.locks.ends_here(first.id)
+    with pytest.raises(Deadlock, match="which this thread has used itself"):
+        user.catalog.admissions.admit(entrant(user), ON_A, on_a("IX"), timeout_ms=2_000)
+
+
 def test_a_transaction_that_was_killed_is_admitted_nowhere(user: User, other: User) -> None:
     who = entrant(user)
     admitted(user, who)
@@ -157,9 +188,6 @@ def test_a_transaction_that_was_killed_is_admitted_nowhere(user: User, other: Us
 
 
 def test_it_ends_when_its_holder_is_gone(user: User) -> None:
-    class Holder:
-        pass
-
     holder, who = Holder(), entrant(user)
     admitted(user, replace(who, holder=holder))
     assert user.catalog.transactions.end_abandoned() == []

@@ -50,6 +50,7 @@ MODULES = {
         "validation",
     ),
     "catalog": (
+        "admission",
         "commits",
         "grouping",
         "lock_rows",

@@ -167,7 +167,7 @@ class Admissions:
 
         Raises as `Locks.acquire` and `Fence.check`.
         """
-        if who.is_new and who.holder is not None:
+        if who.holder is not None:
             self._transactions.hold(who.id, who.holder)
         self._locks.used(who.id)
         try:
@@ -183,10 +183,11 @@ class Admissions:
             with self._on.noting() as connection:
                 seen = _seen(connection, asked)
                 requests = needs(seen)
+                if who.is_new and not requests:
+                    self._transactions.forget(who.id)
+                    return Admission(seen, is_granted=requests is not None, is_known=False)
                 if requests is None:
-                    return Admission(seen, is_granted=False, is_known=not who.is_new)
-                if not requests and who.is_new:
-                    return Admission(seen, is_granted=True, is_known=False)
+                    return Admission(seen, is_granted=False, is_known=True)
                 if who.is_new:
                     self._transactions.enter(connection, [who.row])
                 answer = self._locks.ask(connection, who.owner, requests, waits=timeout_ms != 0)

@@ -101,6 +101,8 @@ def test_the_instant_stays_while_others_commit(user: User, other: User) -> None:
     asked = Asked(names=frozenset({("default", "b")}), ids=frozenset({"a"}))
     later = replace(who, is_new=False, sequence=1)
     assert admitted(user, later, asked=asked).seen.versions == {"a": 0, "b": 0}
+    [listed] = user.catalog.transactions.listed()
+    assert listed.sequence == 1
     newer = admitted(user, entrant(user), asked=asked).seen
     assert (newer.instant, newer.versions) == (2, {"a": 1, "b": 1})
 

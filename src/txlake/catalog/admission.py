@@ -203,10 +203,10 @@ class Admissions:
             who = replace(who, is_new=False)
             self._locks.keep(who.owner, answer)
             self._fence.check(epoch, newest, known=known)
-            if is_done:
-                return Admission(seen, is_granted=True, is_known=True)
             if answer.waiting is not None:
                 self._locks.wait(answer.waiting, heard, timeout_ms)
+            elif is_done:
+                return Admission(seen, is_granted=True, is_known=True)
 
     def _instant(self, connection: Connection, who: Entrant, *, is_noted: bool) -> tuple[int, int]:
         """The newest instant, noted as what the transaction reads if it is to be; the epoch."""

@@ -27,18 +27,13 @@ _READS = frozenset({LockMode.S, LockMode.SCH_S})
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A wanted lock, and what its table's name means; without a database it means nothing.
-
-    `own`: what it means to the transaction alone.
-    """
+    """A wanted lock, and what its table's name means; without a database it means nothing."""
 
     table: Table
     mode: LockMode
     name: str
     database: int | None
     entry: TableEntry | ViewEntry | None
-    own: Handle | None = None
-    is_behind_view: bool = False
 
     def requests(self, *, leaves: bool) -> list[LockRequest]:
         """`leaves`: what is there already isn't changed.
@@ -67,9 +62,9 @@ class _Found:
         return LockRequest(resource=_object(self.entry), mode=mode)
 
     def handle(self, engine: Engine) -> Handle | None:
-        """The table that the statement's name means; a view's tables are the view's affair."""
-        if self.own is not None or self.is_behind_view or not isinstance(self.entry, TableEntry):
-            return self.own
+        """The table that the name means, if it means one."""
+        if not isinstance(self.entry, TableEntry):
+            return None
         if isinstance(self.table, TablePath):
             return engine.at(self.table.location, self.table, self.entry)
         return engine.at_entry(self.entry)
@@ -170,7 +165,7 @@ class _Wants:
         if want.own is not None:
             entry = want.own.entry
             if entry is not None and not want.own.is_new:
-                yield _Found(table, mode, entry.name, entry.database_number, entry, want.own)
+                yield _Found(table, mode, entry.name, entry.database_number, entry)
             return
         if want.place is not None:
             entry = seen.places.get(want.place)
@@ -202,7 +197,7 @@ class _Wants:
             return
         for one in self._behind[views]:
             for found in self._found(one, seen):
-                yield replace(found, table=view.within(found.table), is_behind_view=True)
+                yield replace(found, table=view.within(found.table))
 
 
 def _want(context: Context, table: Table, mode: LockMode, views: tuple[str, ...] = ()) -> _Want:

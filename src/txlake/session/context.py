@@ -422,7 +422,8 @@ class Context:
         handle = self.require(statement.table)
         if isinstance(statement, DescribeHistory):
             self.require_history(handle)
-        return describe(statement, self.snapshot(handle), handle.log)
+        is_managed = handle.entry is not None and handle.entry.managed
+        return describe(statement, self.snapshot(handle), handle.log, is_managed=is_managed)
 
     def view_named(self, parts: tuple[str, ...]) -> DataFrame | None:
         """What one of the lake's own views shows now, read committed; None for other names."""

@@ -91,8 +91,10 @@ class Rows:
     rows: Sequence[tuple[object, ...]]
 
 
-def describe(statement: Inspection, table: Snapshot, log: TableLog) -> Rows:
-    """The answer to a statement about one table.
+def describe(
+    statement: Inspection, table: Snapshot, log: TableLog, *, is_managed: bool = False
+) -> Rows:
+    """The answer to a statement about one table. `is_managed`: its place is the lake's affair.
 
     Raises InvalidRequest: partitions of a table that has none, a column that isn't there.
     """
@@ -109,7 +111,7 @@ def describe(statement: Inspection, table: Snapshot, log: TableLog) -> Rows:
         case ShowPartitions():
             return partitions(table)
         case ShowCreateTable():
-            text = create_statement(table, location=location)
+            text = create_statement(table, location=location, is_managed=is_managed)
             return Rows(schema=_texts("createtab_stmt"), rows=[(text,)])
         case DescribeTable(column=None, extended=extended):
             return columns(table, location=location if extended else None)
@@ -288,8 +290,11 @@ def one_column(table: Snapshot, path: tuple[str, ...]) -> Rows:
     return Rows(schema=_texts("info_name", "info_value"), rows=rows)
 
 
-def create_statement(table: Snapshot, *, location: str) -> str:
-    """A statement that creates a table like this one, at its place, without its rows."""
+def create_statement(table: Snapshot, *, location: str, is_managed: bool = False) -> str:
+    """A statement that creates a table like this one, without its rows.
+
+    It names the table's place, as Spark's does, unless the lake chose that.
+    """
     path_table = table.table == location
     name = f"delta.{'`' + location.replace('`', '``') + '`'}" if path_table else table.table
     lines = [f"CREATE TABLE {name} ("]
@@ -305,7 +310,7 @@ def create_statement(table: Snapshot, *, location: str) -> str:
         lines.append(f"CLUSTER BY ({', '.join(map(column_text, clustered))})")
     if table.metadata.description is not None:
         lines.append(f"COMMENT {quoted_text(table.metadata.description)}")
-    if not path_table:
+    if not path_table and not is_managed:
         lines.append(f"LOCATION {quoted_text(location)}")
     own = {*INTERNAL_PROPERTIES, f"delta.feature.{CATALOG_FEATURE}"}
     if set(table.domains) == {DOMAIN}:  # it came with the catalog

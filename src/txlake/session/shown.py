@@ -107,8 +107,19 @@ def _count(context: Context, shown: Shown) -> None:
         return
     handle = engine.find(TablePath(shown.url), context.database)
     assert handle is not None, "a place is always found"
+    if handle.entry is None and _is_dropped(context, shown):
+        raise _gone(shown, "that table was dropped")
     version = _version(handle, shown)
     transaction.shows(handle, version, _read(context, version, shown))
+
+
+def _is_dropped(context: Context, shown: Shown) -> bool:
+    """Whether the table is one that the lake dropped, and keeps for UNDROP TABLE."""
+    catalog = context.engine.catalog
+    if catalog is None or shown.lake is None:
+        return False
+    kept = (one.entry for one in catalog.dropped.listed())
+    return any(one.managed and one.location == shown.url for one in kept)
 
 
 def _version(handle: Handle, shown: Shown) -> Snapshot:

@@ -81,6 +81,11 @@ class Book:
         """Of transactions whose COMMIT was asked for; the others have no entry."""
         return {one.id: one.told for one in self.answers if one.id in self.asked}
 
+    @property
+    def dropped(self) -> set[str]:
+        """The tables that somebody was about to drop."""
+        return {one.text for one in self.notes if one.kind == "dropped"}
+
 
 def read(folder: Path) -> Book:
     """What all processes wrote."""

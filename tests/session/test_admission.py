@@ -121,6 +121,26 @@ def test_a_path_table_needs_no_catalog(lake: Offline) -> None:
     admit_alone(context, "default", "DROP DATABASE")
 
 
+def test_who_leaves_a_table_as_it_is_leaves_no_trace(lake: Offline) -> None:
+    alone = context_of(lake, explicit=False)
+    admit(alone, [(T, SCH_M)], leaves=True)
+    assert lake.catalog.transactions.listed() == []
+    admit(alone, [(NEW, SCH_M)], leaves=True)
+    assert len(held(lake, alone.transaction)) == 2
+
+
+def test_a_table_that_the_transaction_renamed_is_its_own_already(lake: Offline) -> None:
+    context = context_of(lake)
+    lake.run_in(context.transaction, "ALTER TABLE t RENAME TO other")
+    before = held(lake, context.transaction)
+    admit(context, [(TableName(("other",)), IX), (T, SCH_S)])
+    assert held(lake, context.transaction) == before
+    found = context.find(TableName(("other",)))
+    assert found is not None
+    assert context.transaction.open(found).view.is_created
+    assert context.find(T) is None
+
+
 def test_a_table_that_the_transaction_made_is_its_own_already(lake: Offline) -> None:
     context = context_of(lake)
     lake.run_in(context.transaction, "CREATE TABLE new (id INT)")
@@ -325,6 +345,18 @@ def test_a_view_is_locked_with_the_tables_behind_it(lake: Offline) -> None:
     admit(changing, [(W, SCH_M)])
     assert ("KEY", "X", "w") in held(lake, changing.transaction)
     assert ("OBJECT", "Sch-M", "w") in held(lake, changing.transaction)
+
+
+def test_a_select_from_a_view_leaves_no_trace_either(lake: Offline) -> None:
+    lake.catalog.views.create("default", "v", "SELECT * FROM t", ())
+    alone = context_of(lake, explicit=False)
+    admit(alone, [(V, SCH_S)])
+    assert lake.catalog.transactions.listed() == []
+    assert alone.transaction.sequence is not None
+    changing = context_of(lake)
+    admit(changing, [(T, SCH_M)])
+    with pytest.raises(LockTimeout):
+        admit(context_of(lake, explicit=False), [(V, SCH_S)])
 
 
 def test_names_in_a_view_are_of_its_database(lake: Offline) -> None:

@@ -19,7 +19,7 @@ from txlake.session.context import Context
 from txlake.session.engine import Engine, Handle
 from txlake.session.locking import TableLock, references_of
 from txlake.session.viewed import Viewed, viewed_entry
-from txlake.statements import Table, TableName, TablePath
+from txlake.statements import Table, TableName
 
 _ORDER = {ResourceType.DATABASE: 0, ResourceType.KEY: 1, ResourceType.OBJECT: 2}
 _READS = frozenset({LockMode.S, LockMode.SCH_S})
@@ -65,8 +65,6 @@ class _Found:
         """The table that the name means, if it means one."""
         if not isinstance(self.entry, TableEntry):
             return None
-        if isinstance(self.table, TablePath):
-            return engine.at(self.table.location, self.table, self.entry)
         return engine.at_entry(self.entry)
 
 
@@ -153,20 +151,16 @@ class _Wants:
                 continue
             names = (reference.table for reference in references_of(view.query))
             self._behind[views] = [_want(inside, one, LockMode.SCH_S, views) for one in names]
-        self._met.clear()
 
     def found(self, seen: Seen) -> list[_Found]:
-        """What the names mean; those that nobody else can know yet are left out."""
+        """What the names mean; those that the transaction itself gave are left out."""
         self._met.clear()
         return [found for want in self._wants for found in self._found(want, seen)]
 
     def _found(self, want: _Want, seen: Seen) -> Iterator[_Found]:
         table, mode = want.table, want.mode
         if want.own is not None:
-            entry = want.own.entry
-            if entry is not None and not want.own.is_new:
-                yield _Found(table, mode, entry.name, entry.database_number, entry)
-            return
+            return  # who gives a table its name has locked it
         if want.place is not None:
             entry = seen.places.get(want.place)
             if entry is not None:

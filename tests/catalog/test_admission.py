@@ -98,7 +98,7 @@ def test_the_instant_stays_while_others_commit(user: User, other: User) -> None:
     who = entrant(user)
     admitted(user, who)
     other.write(version("a", 1), version("b", 1))
-    asked = Asked(names=frozenset({("default", "b")}), ids=frozenset({"a"}))
+    asked = Asked(names=frozenset({A, ("default", "b")}))
     later = replace(who, is_new=False, sequence=1)
     assert admitted(user, later, asked=asked).seen.versions == {"a": 0, "b": 0}
     [listed] = user.catalog.transactions.listed()

@@ -121,6 +121,15 @@ def test_a_path_table_needs_no_catalog(lake: Offline) -> None:
     admit_alone(context, "default", "DROP DATABASE")
 
 
+def test_a_table_of_the_lake_is_locked_by_its_place_too(lake: Offline) -> None:
+    context, place = context_of(lake), TablePath(lake.tables()["default.t"])
+    admit(context, [(place, IX)])
+    assert held(lake, context.transaction) == [("DATABASE", "S", ""), ("OBJECT", "IX", "t")]
+    handle = context.find(place)
+    assert handle is not None
+    assert handle.entry == lake.catalog.find("default", "t")
+
+
 def test_who_leaves_a_table_as_it_is_leaves_no_trace(lake: Offline) -> None:
     alone = context_of(lake, explicit=False)
     admit(alone, [(T, SCH_M)], leaves=True)

@@ -46,12 +46,10 @@ class Asked:
     Attributes:
         names: of tables and views; letter case doesn't count.
         places: URLs where tables may lie.
-        ids: tables that the transaction knows by other names, whose versions are asked for.
     """
 
     names: frozenset[Name] = frozenset()
     places: frozenset[str] = frozenset()
-    ids: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +153,7 @@ class Admissions:
             if requests is None or self._locks.is_contested(connection, requests):
                 return Admission(seen, is_granted=False, is_known=False)
             newest, epoch = connection.execute(INSTANT).one()
-            seen = _at(connection, seen, asked, newest)
+            seen = _at(connection, seen, newest)
         self._fence.check(epoch, newest, known=known)
         return Admission(seen, is_granted=True, is_known=False)
 
@@ -193,13 +191,13 @@ class Admissions:
                 answer = self._locks.ask(connection, who.owner, requests, waits=timeout_ms != 0)
                 seen = _seen(connection, asked) if answer.granted else seen
                 is_done = answer.waiting is None and needs(seen) == requests
-                pins = is_done and _reads_newest(who, asked, seen)
+                pins = is_done and _reads_newest(who, seen)
                 newest, epoch = self._instant(connection, who, is_noted=pins)
                 if who.sequence is not None:
                     require_instant(connection, who.sequence)
-                    seen = _at(connection, seen, asked, who.sequence)
+                    seen = _at(connection, seen, who.sequence)
                 elif pins:
-                    seen = _at(connection, seen, asked, newest)
+                    seen = _at(connection, seen, newest)
             who = replace(who, is_new=False)
             self._locks.keep(who.owner, answer)
             self._fence.check(epoch, newest, known=known)
@@ -216,9 +214,9 @@ class Admissions:
         return int(newest), int(epoch)
 
 
-def _reads_newest(who: Entrant, asked: Asked, seen: Seen) -> bool:
+def _reads_newest(who: Entrant, seen: Seen) -> bool:
     """Whether the statement makes its transaction read the newest instant."""
-    return who.sequence is None and who.pins and bool(asked.ids or seen.tables or seen.places)
+    return who.sequence is None and who.pins and bool(seen.tables or seen.places)
 
 
 def _seen(connection: Connection, asked: Asked) -> Seen:
@@ -242,8 +240,8 @@ def _seen(connection: Connection, asked: Asked) -> Seen:
     return Seen(databases=databases, tables=tables, views=views, places=found)
 
 
-def _at(connection: Connection, seen: Seen, asked: Asked, instant: int) -> Seen:
+def _at(connection: Connection, seen: Seen, instant: int) -> Seen:
     entries: Iterable[TableEntry] = (*seen.tables.values(), *seen.places.values())
-    ids = sorted({*asked.ids, *(entry.id for entry in entries)})
+    ids = sorted({entry.id for entry in entries})
     rows = connection.execute(_VERSIONS, {"ids": ids, "at": instant}).all() if ids else ()
     return replace(seen, instant=instant, versions={row.table_id: int(row.version) for row in rows})

@@ -77,8 +77,6 @@ class _Want:
         views: the names of the views on the way there, from the outermost.
         name: (database, table); None for a place.
         place: the URL of a place.
-        own: what it means to the transaction, which gave it that name.
-        is_given_up: the transaction took that name away.
         temporary: the view of Spark's that it names where the lake has nothing of that name.
     """
 
@@ -88,8 +86,6 @@ class _Want:
     views: tuple[str, ...] = ()
     name: tuple[str, str] | None = None
     place: str | None = None
-    own: Handle | None = None
-    is_given_up: bool = False
     temporary: Viewed | None = None
 
     @property
@@ -113,11 +109,9 @@ class _Wants:
     def asked(self) -> Asked:
         """What the catalog is asked for."""
         wants = [*self._wants, *(one for inside in self._behind.values() for one in inside)]
-        entries = (one.own.entry for one in wants if one.own is not None)
         return Asked(
-            names=frozenset(one.key for one in wants if one.name is not None and not one.own),
+            names=frozenset(one.key for one in wants if one.name is not None),
             places=frozenset(one.place for one in wants if one.place is not None),
-            ids=frozenset(entry.id for entry in entries if entry is not None),
         )
 
     def locks(self, seen: Seen) -> list[LockRequest] | None:
@@ -153,21 +147,22 @@ class _Wants:
             self._behind[views] = [_want(inside, one, LockMode.SCH_S, views) for one in names]
 
     def found(self, seen: Seen) -> list[_Found]:
-        """What the names mean; those that the transaction itself gave are left out."""
+        """What the names mean to others.
+
+        A name that the transaction itself gave, or took away, is locked already by what did that.
+        """
         self._met.clear()
         return [found for want in self._wants for found in self._found(want, seen)]
 
     def _found(self, want: _Want, seen: Seen) -> Iterator[_Found]:
         table, mode = want.table, want.mode
-        if want.own is not None:
-            return  # who gives a table its name has locked it
         if want.place is not None:
             entry = seen.places.get(want.place)
             if entry is not None:
                 yield _Found(table, mode, entry.name, entry.database_number, entry)
             return
         assert want.name is not None
-        entry = None if want.is_given_up else seen.tables.get(want.key)
+        entry = seen.tables.get(want.key)
         if entry is not None:
             yield _Found(table, mode, entry.name, entry.database_number, entry)
             return
@@ -195,14 +190,11 @@ class _Wants:
 
 
 def _want(context: Context, table: Table, mode: LockMode, views: tuple[str, ...] = ()) -> _Want:
-    engine, transaction = context.engine, context.transaction
+    engine = context.engine
     if not isinstance(table, TableName):
         place = engine.at(table.location, table).store.url
         return _Want(table, mode, context, views, place=place)
     name = engine.qualified(table, context.database)
-    if transaction.knows(name):
-        own = transaction.named(name)
-        return _Want(table, mode, context, views, name, own=own, is_given_up=own is None)
     temporary = engine.temporary_view(table) if len(table.parts) <= 2 else None
     return _Want(table, mode, context, views, name, temporary=temporary)
 

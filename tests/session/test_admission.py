@@ -13,7 +13,7 @@ from tests.session.offline import Offline
 from txlake.catalog.database import Database
 from txlake.catalog.tables import tables
 from txlake.conflict.locking import LockMode, Queued
-from txlake.errors import InvalidRequest, LockTimeout
+from txlake.errors import InvalidRequest, LockTimeout, Unavailable
 from txlake.session.admission import admit, admit_alone, admit_new
 from txlake.session.context import Context
 from txlake.session.data import write
@@ -274,6 +274,16 @@ def test_a_statement_asks_the_catalog_once(
     assert len(begun) == 1
 
 
+def test_a_statement_of_its_own_reads_one_instant(lake: Offline) -> None:
+    context = context_of(lake, explicit=False)
+    admit(context, [(T, SCH_S)])
+    lake.run("ALTER TABLE u ADD COLUMNS (y INT)")
+    admit(context, [(U, SCH_S)])
+    handle = context.find(U)
+    assert handle is not None
+    assert context.transaction.open(handle).view.schema.names == ("id",)
+
+
 def test_lock_table_is_no_read(lake: Offline) -> None:
     context = context_of(lake)
     admit(context, [(T, X)], pins=False)
@@ -330,6 +340,15 @@ def test_a_name_without_a_database_means_nothing_to_the_statement(lake: Offline)
         place(context, table)
     admit(context, [(table, SCH_M)])
     assert context.find(table) is not None
+
+
+def test_a_transaction_that_was_killed_carries_nothing_out(lake: Offline) -> None:
+    context = context_of(lake)
+    lake.catalog.transactions.kill(context.transaction.id)
+    nothing: list[TableLock] = []
+    for wanted in (nothing, [(T, SCH_S)]):
+        with pytest.raises(Unavailable, match="was killed"):
+            admit(context, wanted)
 
 
 V, W = TableName(("v",)), TableName(("W",))

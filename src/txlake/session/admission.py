@@ -138,6 +138,7 @@ class _Wants:
 
     def look_behind(self) -> None:
         """Takes in what the queries of the views name that were met."""
+        assert self._met, "a statement is refused, or granted, unless it meets a view"
         for views, (want, view) in self._met.items():
             inside = want.within.within(view)
             if inside is None:  # it reads itself
@@ -235,8 +236,8 @@ def admit(
 def _admission(context: Context, catalog: Catalog, wants: _Wants, *, pins: bool) -> Admission:
     """The next one; it isn't granted where a view was met whose query isn't known yet."""
     transaction = context.transaction
-    is_fresh = not transaction.explicit and transaction.sequence is None
-    if wants.may_only_read and is_fresh and not transaction.is_known:
+    is_fresh = not transaction.is_known and transaction.sequence is None
+    if is_fresh and wants.may_only_read:
         admission = catalog.admissions.look(wants.asked, wants.reads)
         if admission.is_granted or wants.has_met_views:
             return admission

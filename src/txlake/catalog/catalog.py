@@ -64,7 +64,8 @@ class Catalog:
         self._default = default_database
         self._on = open_database(url, system, busy_timeout_s=busy_timeout_s)
         self._fence = Fence(self._on.shown)
-        self._known_lake: tuple[int, str] | None = None  # in that epoch
+        # In an epoch, the id that the warehouse has too; another process's recovery may change it.
+        self._checked_lake: tuple[int, str] | None = None
         pruner = Pruner(self._on, commits_kept)
         try:
             if not self._on.shielded(self._is_ready):
@@ -90,11 +91,11 @@ class Catalog:
     @property
     def lake_id(self) -> str:
         """Which lake this is: the id that its warehouse's marker and its tables have too."""
-        known = self._known_lake
-        if known is None or known[0] != self.epoch:  # a recovery may make it another
-            with self._on.reading() as connection:
-                known = self._known_lake = (epoch_of(connection), self._lake(connection) or "")
-        return known[1]
+        known = self._checked_lake
+        if known is not None and known[0] == self.epoch:
+            return known[1]
+        with self._on.reading() as connection:
+            return self._lake(connection) or ""
 
     @property
     def epoch(self) -> int:
@@ -103,10 +104,13 @@ class Catalog:
 
     def check_warehouse(self, marked: str, warehouse: str) -> None:
         """Raises InvalidRequest unless the warehouse's marker names this lake."""
-        if marked != self.lake_id:
+        with self._on.reading() as connection:
+            epoch, found = epoch_of(connection), self._lake(connection)
+        self._checked_lake = (epoch, marked) if found == marked else None
+        if found != marked:
             raise InvalidRequest(
                 f"warehouse {warehouse}: it is lake {marked}'s, and catalog {self._on.shown} is "
-                f"lake {self.lake_id}'s; connect with the warehouse's own catalog, or rebuild a "
+                f"lake {found}'s; connect with the warehouse's own catalog, or rebuild a "
                 "lost one by lake.recover"
             )
 

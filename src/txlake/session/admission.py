@@ -216,7 +216,6 @@ def admit(
     catalog, transaction = context.engine.catalog, context.transaction
     if catalog is None:
         return
-    context.settle({})
     if not wanted:
         transaction.require_unkilled()
         return

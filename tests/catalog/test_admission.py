@@ -147,6 +147,7 @@ def test_who_stays_unknown_has_nothing_to_end(user: User, locks: list[LockReques
     del holder, who
     until(lambda: is_gone() is None)
     assert user.catalog.transactions.end_abandoned() == []
+    assert user.catalog.locks._users == {}
 
 
 def test_what_is_held_is_not_asked_for_again(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,12 +216,11 @@ def test_a_catalog_that_was_put_back_is_refused(user: User) -> None:
         admitted(user, entrant(user))
 
 
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
 def test_a_name_that_another_took_away_while_the_locks_were_asked_for(
-    url: str, user: User, other: User
+    user: User, other: User
 ) -> None:
-    """Only PostgreSQL lets others commit meanwhile."""
-    if url.startswith("sqlite"):
-        pytest.skip("who writes SQLite has it alone")
+    """Only PostgreSQL lets others commit meanwhile; who writes SQLite has it alone."""
     looks: list[int] = []
 
     def needs(seen: Seen) -> list[LockRequest]:

@@ -167,7 +167,6 @@ class Admissions:
         """
         if who.holder is not None:
             self._transactions.hold(who.id, who.holder)
-        self._locks.used(who.id)
         try:
             return self._admitted(who, asked, needs, timeout_ms)
         except BaseException:
@@ -186,6 +185,7 @@ class Admissions:
                     return Admission(seen, is_granted=requests is not None, is_known=False)
                 if requests is None:
                     return Admission(seen, is_granted=False, is_known=True)
+                self._locks.used(who.id)
                 if who.is_new:
                     self._transactions.enter(connection, [who.row])
                 answer = self._locks.ask(connection, who.owner, requests, waits=timeout_ms != 0)

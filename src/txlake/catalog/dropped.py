@@ -123,18 +123,7 @@ _IS_KEPT = tables.c.dropped_sequence.is_not(None) & tables.c.kept_until_ms.is_no
 
 def _entry(row: sa.Row[Any]) -> DroppedEntry:
     return DroppedEntry(
-        entry=TableEntry(
-            id=row.id,
-            number=row.number,
-            database=row.database_name or row.dropped_from,
-            database_number=row.database_number or 0,
-            name=row.name,
-            location=row.location,
-            managed=row.managed,
-            created_ms=row.created_ms,
-            modified_ms=row.modified_ms,
-            head=row.head,
-        ),
+        entry=names.entry_in(row, row.database_name or row.dropped_from, row.database_number or 0),
         dropped_ms=row.dropped_ms,
         kept_until_ms=row.kept_until_ms,
         is_over=bool(row.is_over),

@@ -205,7 +205,7 @@ def table(connection: Connection, database_name: str, name: str) -> TableEntry |
     """The table of that name; letter case doesn't count."""
     wanted = {"of": database_name.lower(), "named": name.lower()}
     row = connection.execute(_FIND, wanted).first()
-    return None if row is None else _entry(row, row.database_name, row.database_number)
+    return None if row is None else entry_in(row, row.database_name, row.database_number)
 
 
 def add_table(
@@ -461,10 +461,11 @@ def database_entry(row: sa.Row[Any]) -> DatabaseEntry:
 
 def table_entry(row: sa.Row[Any], owner: DatabaseEntry) -> TableEntry:
     """The entry of a row of `tables`."""
-    return _entry(row, owner.name, owner.number)
+    return entry_in(row, owner.name, owner.number)
 
 
-def _entry(row: sa.Row[Any], database_name: str, database_number: int) -> TableEntry:
+def entry_in(row: sa.Row[Any], database_name: str, database_number: int) -> TableEntry:
+    """The entry of a row of `tables`, in a database that may be gone."""
     return TableEntry(
         id=row.id,
         number=row.number,

@@ -209,11 +209,14 @@ def reads_text(source: DataType, target: DataType) -> bool:
 def is_converted(source: DataType, target: DataType) -> bool:
     """Whether Delta Spark casts what no assignment of ANSI SQL stores, and a column takes it too.
 
-    Between numbers and booleans, between numbers and timestamps (seconds since 1970), and bytes to
-    the text that they are in UTF-8. Source: Delta Spark's implicit casts, Spark's `canAnsiCast`.
+    Between numbers and booleans, between numbers and timestamps (seconds since 1970), bytes to the
+    text that they are in UTF-8, and lists, maps and structs to the text that Spark shows of them.
+    Source: Delta Spark's implicit casts, Spark's `canAnsiCast`.
     """
-    if not isinstance(source, Primitive) or not isinstance(target, Primitive):
+    if not isinstance(target, Primitive):
         return False
+    if not isinstance(source, Primitive):
+        return target.is_string
     kinds = ("boolean", "timestamp")
     return (
         (_is_numeric(source) and target.name in kinds)

@@ -219,6 +219,15 @@ def test_new_columns_join_with_merge_schema(t: txlake.Lake, landing: Path, tmp_p
         t.sql(copy)
     t.sql(f"{copy} COPY_OPTIONS ('mergeSchema' = 'true')")
     assert query(t, "SELECT id, name, extra FROM t") == [(9, None, 1.5)]
+    [latest] = t.sql("DESCRIBE HISTORY t LIMIT 1").collect()
+    assert (latest.operation, latest.operationMetrics["numOutputRows"]) == ("COPY INTO", "1")
+
+
+def test_new_columns_may_come_without_rows(t: txlake.Lake) -> None:
+    t.sql("INSERT WITH SCHEMA EVOLUTION INTO t BY NAME SELECT 1 AS extra WHERE false")
+    assert "extra" in t.read("t").columns
+    [latest] = t.sql("DESCRIBE HISTORY t LIMIT 1").collect()
+    assert (latest.operation, latest.operationMetrics["numOutputRows"]) == ("WRITE", "0")
 
 
 # TRUNCATE, CLONE, CONVERT, GENERATE

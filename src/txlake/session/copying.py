@@ -122,7 +122,7 @@ def _read(
     frame = _rows(context, statement, [url for url, _ in new])
     work = context.work(handle)
     if _is_on(statement, "mergeSchema"):
-        work = grown(context, handle, work, delta_schema(frame.schema))
+        work = grown(context, handle, work, delta_schema(frame.schema), "COPY INTO")
     return frame, work
 
 

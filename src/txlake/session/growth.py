@@ -12,8 +12,10 @@ from txlake.spark.work import Work
 from txlake.transaction.change import Change
 
 
-def grown(context: Context, handle: Handle, work: Work, incoming: Struct) -> Work:
-    """The work on the table with the rows' new columns added."""
+def grown(
+    context: Context, handle: Handle, work: Work, incoming: Struct, operation: str = "WRITE"
+) -> Work:
+    """The work on the table with the rows' new columns added, for the history by an operation."""
     properties = work.snapshot.properties
     schema = merge_schemas(
         work.snapshot.schema,
@@ -21,7 +23,7 @@ def grown(context: Context, handle: Handle, work: Work, incoming: Struct) -> Wor
         allow_type_widening=properties.type_widening,
         keep_types=True,
     )
-    return with_schema(context, handle, work, schema, None)
+    return with_schema(context, handle, work, schema, None, operation)
 
 
 def with_schema(
@@ -30,6 +32,7 @@ def with_schema(
     work: Work,
     schema: Struct,
     partition_columns: tuple[str, ...] | None,
+    operation: str = "WRITE",
 ) -> Work:
     """The work on the table with this schema and these partition columns, None for its own."""
     actions = schema_actions(
@@ -37,5 +40,7 @@ def with_schema(
     )
     if not actions:
         return work
-    context.transaction.stage(handle, Change(operation="WRITE", actions=actions))
+    # The history tells how many rows came with the columns, though they be none.
+    change = Change(operation=operation, actions=actions, metrics={"numOutputRows": 0})
+    context.transaction.stage(handle, change)
     return context.work(handle)

@@ -19,6 +19,7 @@ Aspect: TypeAlias = Literal[
     "outcome", "answer", "rows", "other's rows", "schema", "definition", "history"
 ]
 _SHOWN_MAX = 4
+_SIDE_MAX = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,8 @@ class Difference:
 
     def __str__(self) -> str:
         return (
-            f"{self.aspect} after {self.step}\n  Delta Spark: {self.delta}\n"
-            f"  txlake:      {self.txlake}"
+            f"{self.aspect} after {self.step}\n  Delta Spark: {self.delta:.{_SIDE_MAX}}\n"
+            f"  txlake:      {self.txlake:.{_SIDE_MAX}}"
         )
 
 

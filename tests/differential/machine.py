@@ -21,7 +21,7 @@ from tests.differential.steps import Step
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_ERROR_CHARACTERS = 600
+_ERROR_CHARACTERS = 6000
 # After these a program goes on: the tables are still equal.
 _PASSING = ("answer", "history", "schema")
 

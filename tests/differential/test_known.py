@@ -9,7 +9,7 @@ import pytest
 from tests.differential.comparing import Aspect, Difference
 from tests.differential.known import KNOWN, excuse
 from tests.differential.schemas import Column, Shape
-from tests.differential.steps import ApiDelete, Call, FrameWrite, Step
+from tests.differential.steps import ApiDelete, ApiMerge, Call, Clause, FrameWrite, Step
 
 SHAPE = Shape(
     (Column("d", "DOUBLE"), Column("n", "INT"), Column("twice", "BIGINT", generated="n * 2")),
@@ -25,6 +25,7 @@ def found(
 
 
 WITH_CHAR = replace(SHAPE, columns=(Column("c", "CHAR(5)"),))
+DELETES = Clause("Matched", "delete")
 OVERWRITE = Step(3, "insert", "INSERT OVERWRITE {t} PARTITION (`p`, `q`) SELECT 1, 2")
 OF_NULLS = '{"n": ["integer", true, null]}'
 EXCUSED = {
@@ -68,7 +69,7 @@ EXCUSED = {
         ),
         shape=WITH_CHAR,
     ),
-    "generated columns left out of INSERT OVERWRITE": replace(
+    "generated columns left out of an INSERT": replace(
         found(
             "insert",
             "outcome",
@@ -128,6 +129,69 @@ EXCUSED = {
         "done",
         FrameWrite("append"),
     ),
+    "statements that change nothing": found(
+        "merge", "history", "MERGE {'numOutputRows': '0', 'numSourceRows': '2'}", ""
+    ),
+    "ALTER COLUMN ... SET NOT NULL": replace(
+        found("alter", "outcome", "Cannot change nullable column to non-nullable: n.", "done"),
+        step=Step(3, "alter", "ALTER TABLE {t} ALTER COLUMN `n` SET NOT NULL"),
+    ),
+    "RENAME COLUMN to other letter case": replace(
+        found("alter", "outcome", "[FIELD_ALREADY_EXISTS] Cannot rename column, because", "done"),
+        step=Step(3, "alter", "ALTER TABLE {t} RENAME COLUMN `n` TO `N`"),
+    ),
+    "types of a column of VALUES": found(
+        "insert", "outcome", "[INVALID_INLINE_TABLE.INCOMPATIBLE_TYPES_IN_INLINE_TABLE] x", "done"
+    ),
+    "a text that is no value, for no row": replace(
+        found(
+            "update",
+            "outcome",
+            '[CAST_INVALID_INPUT] The value \'x\' of the type "STRING" cannot be cast to "INT"',
+            "done",
+        ),
+        step=Step(3, "update", "UPDATE {t} SET `n` = 'x' WHERE true"),
+    ),
+    "an empty value in a NOT NULL partition column": replace(
+        found(
+            "insert",
+            "outcome",
+            "done",
+            "NOT NULL of column 'd' is violated: the table is partitioned by it, and a partition's "
+            "empty text is NULL",
+        ),
+        shape=replace(SHAPE, columns=(Column("d", "BINARY", is_nullable=False),)),
+    ),
+    "bytes that are no text as a partition value": found(
+        "insert", "outcome", "done", "column 'd' is ...: expected text in UTF-8, found the bytes FF"
+    ),
+    "a CHAR column that becomes STRING": replace(
+        found("alter", "rows", "1 rows, alone ('b', 1)", "1 rows, alone ('b    ', 1)"),
+        step=Step(3, "alter", "ALTER TABLE {t} ALTER COLUMN `c` TYPE STRING"),
+        shape=WITH_CHAR,
+    ),
+    "RESTORE of an append-only table": found(
+        "restore", "outcome", "done", "t at version 3: the table only takes appends (delta...)"
+    ),
+    "names in `replaceUsing`": found(
+        "frame",
+        "outcome",
+        "ParseException: [INVALID_IDENTIFIER] The unquoted identifier ö is invalid",
+        "done",
+        FrameWrite("overwrite", replace_using=("n", "ö")),
+    ),
+    "CLONE after one that failed": found(
+        "clone", "outcome", "[DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION] Cannot create", "done"
+    ),
+    "counts of TRUNCATE": found(
+        "truncate", "history", "TRUNCATE {}", "TRUNCATE {'numDeletedRows': '2'}"
+    ),
+    "rows that a replacement copies": found(
+        "frame",
+        "history",
+        "WRITE {'numDeletedRows': '3', 'numOutputRows': '3'}",
+        "WRITE {'numDeletedRows': '3', 'numOutputRows': '2'}",
+    ),
 }
 
 
@@ -186,6 +250,23 @@ def test_the_other_way_round_it_is_not(name: str) -> None:
             "done",
         ),
         found("merge", "outcome", "main error class 'DELTA_MERGE_UNRESOLVED_EXPRESSION'", "done"),
+        found("update", "history", "UPDATE {'numUpdatedRows': '1'}", ""),
+        found("update", "outcome", "[CAST_INVALID_INPUT] The value 'x' of the type", "done"),
+        found("alter", "outcome", "Cannot change nullable column to non-nullable: n.", "done"),
+        found("alter", "outcome", "[FIELD_ALREADY_EXISTS] Cannot rename column", "done"),
+        found("alter", "rows", "1 rows, alone ('b', 1)", "1 rows, alone ('b    ', 1)"),
+        found("insert", "outcome", "done", "replace_where true AND n = 1 is violated by the row"),
+        found("insert", "outcome", "done", "a partition's empty text is NULL"),
+        found("create", "outcome", "[DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION] x", "done"),
+        found("delete", "history", "DELETE {}", "DELETE {'numDeletedRows': '2'}"),
+        found("frame", "history", "WRITE {'numOutputRows': '3'}", "WRITE {'numOutputRows': '2'}"),
+        found(
+            "frame",
+            "outcome",
+            "[PARSE_SYNTAX_ERROR] x",
+            "done",
+            FrameWrite("overwrite", replace_using=("n",)),
+        ),
     ],
     ids=str,
 )
@@ -219,11 +300,34 @@ def test_a_replacement_is_named_by_its_statement_or_option() -> None:
 
 
 def test_columns_left_out_are_generated_ones() -> None:
-    difference = EXCUSED["generated columns left out of INSERT OVERWRITE"]
+    difference = EXCUSED["generated columns left out of an INSERT"]
     plain = replace(SHAPE, columns=SHAPE.columns[:2])
     assert excuse(replace(difference, shape=plain)) is None
-    into = replace(difference.step, text="INSERT INTO {t} SELECT 1.5 AS d, 1 AS n")
-    assert excuse(replace(difference, step=into)) is None
+    write = Step(3, "frame", "SELECT 1.5 AS d, 1 AS n", FrameWrite("append"))
+    assert excuse(replace(difference, step=write)) is None
+
+
+def test_a_star_in_a_merge_beside_a_generated_column_has_two_errors() -> None:
+    without = replace(SHAPE, columns=SHAPE.columns[:2])
+    told = found("merge", "outcome", "main error class 'DELTA_MERGE_UNRESOLVED_EXPRESSION'", "done")
+    everything = Clause("NotMatched", "insert")
+    for step, is_one in (
+        (Step(3, "merge", "MERGE ... WHEN MATCHED THEN UPDATE SET *"), True),
+        (Step(3, "merge", "MERGE ... WHEN NOT MATCHED THEN INSERT *"), True),
+        (Step(3, "merge", "MERGE ... WHEN MATCHED THEN UPDATE SET n = s.n * 2"), False),
+        (Step(3, "merge", "SELECT 1 AS n", ApiMerge("true", (everything,))), True),
+        (Step(3, "merge", "SELECT * FROM x", ApiMerge("true", (DELETES,))), False),
+    ):
+        assert (excuse(replace(told, step=step)) is not None) == is_one
+        assert excuse(replace(told, step=step, shape=without)) is None
+
+
+def test_a_frame_with_other_columns_is_none() -> None:
+    schemas = "Table schema:\nroot\n |-- n: byte\n |-- s: string\n\nData schema:\nroot\n"
+    difference = EXCUSED["a DataFrame whose types differ from the table's"]
+    for rows, is_one in ((" |-- n: integer\n", True), (" |-- m: byte\n", False), ("", False)):
+        told = replace(difference, delta=f"[DELTA_METADATA_MISMATCH] A\n{schemas}{rows}")
+        assert (excuse(told) is not None) == is_one
 
 
 def test_a_delete_that_is_refused_without_a_char_or_by_sql_is_none() -> None:

@@ -289,6 +289,24 @@ def test_metrics_and_parameters(tmp_path: Path, spark: SparkSession) -> None:
     assert change.metrics["numOutputBytes"] == sum(sizes.values())
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "INSERT INTO t VALUES (1, X'00FF', NULL)",
+        "INSERT INTO t SELECT 1, X'00FF', NULL",
+        "INSERT INTO t SELECT 1, X'00FF', CAST(array(2) AS STRING) FROM range(20)",
+        "INSERT INTO t SELECT 1, NULL, CAST(X'00FF' AS STRING)",
+    ],
+)
+def test_bytes_that_are_no_text_are_no_partition(
+    tmp_path: Path, spark: SparkSession, sql: str
+) -> None:
+    t = table(tmp_path / "t", spark, "i INT, b BINARY, s STRING", partitioned_by="b, s")
+    with pytest.raises(InvalidRequest, match=r"column '[bs]' .*UTF-8, found the bytes 00FF"):
+        t.run(sql)
+    assert t.data_files() == set()
+
+
 def test_rows_of_many_partitions_make_one_file_each_and_task(
     tmp_path: Path, spark: SparkSession
 ) -> None:

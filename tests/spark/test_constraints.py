@@ -28,7 +28,7 @@ VIOLATIONS: list[tuple[str, str, str]] = [
     (
         "id INT NOT NULL, v INT",
         "INSERT INTO t (v) SELECT 7",
-        "NOT NULL of column 'id' is violated by the row {\"v\":7}",
+        "NOT NULL of column 'id' is violated: it has no default, and no value is given",
     ),
     (
         "s STRUCT<a: INT NOT NULL, b: INT>",

@@ -285,3 +285,48 @@ def test_values_that_are_cast(tmp_path: Path, spark: SparkSession) -> None:
     assert [(row.i, row.b, row.s) for row in t.frame().collect()] == [(0, True, "c")]
     with pytest.raises(InvalidRequest, match=r"byte, which can't hold the value 1970-01-02"):
         t.run("UPDATE t SET i = at")
+
+
+def test_lists_maps_and_structs_as_text(tmp_path: Path, spark: SparkSession) -> None:
+    t = table(tmp_path / "t", spark, "i INT, s STRING, n STRUCT<a: INT, b: STRING>")
+    t.run("INSERT INTO t (i, s) SELECT 1, array(1, NULL)")
+    t.run("INSERT INTO t (i, s) SELECT 2, map('a', array(2))")
+    t.run("INSERT INTO t SELECT 3, n, n FROM (SELECT named_struct('a', 1, 'b', 'x') n)")
+    t.run("UPDATE t SET s = array(i) WHERE i = 1")
+    t.run(
+        "MERGE INTO t USING (SELECT 4 i, array('y') s) s ON t.i = s.i "
+        "WHEN NOT MATCHED THEN INSERT (i, s) VALUES (s.i, s.s)"
+    )
+    seen = [(row.i, row.s) for row in t.frame().orderBy("i").collect()]
+    assert seen == [(1, "[1]"), (2, "{a -> [2]}"), (3, "{1, x}"), (4, "[y]")]
+    with pytest.raises(InvalidRequest, match="which can't be stored there"):
+        t.run("UPDATE t SET n = s")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "INSERT INTO t (v) SELECT 1 WHERE false",
+        "INSERT INTO t BY NAME SELECT 1 AS v WHERE false",
+        "INSERT INTO t (id, v) VALUES (DEFAULT, 1)",
+        "INSERT INTO t (id, v) VALUES (DEFAULT, 1 + 1)",
+        "UPDATE t SET id = DEFAULT WHERE false",
+        "UPDATE t SET id = DEFAULT",
+    ],
+)
+def test_a_value_that_must_be_given(tmp_path: Path, spark: SparkSession, sql: str) -> None:
+    """Whatever rows there are."""
+    t = table(tmp_path / "t", spark, "id INT NOT NULL, v INT, d INT NOT NULL DEFAULT 7")
+    with pytest.raises(InvalidRequest, match=r"NOT NULL of column 'id' .* no value is given"):
+        t.run(sql)
+    assert t.snapshot.version == 0
+    with pytest.raises(InvalidRequest, match="no value is given"):
+        t.append(pa.table({"v": pa.array([], pa.int32())}))
+    t.run("INSERT INTO t (id) VALUES (1)")
+    assert t.rows() == [(1, None, 7)]
+
+
+def test_a_field_has_no_default(tmp_path: Path, spark: SparkSession) -> None:
+    t = table(tmp_path / "t", spark, "id INT, n STRUCT<a: INT>")
+    with pytest.raises(InvalidRequest, match=r"n\.a is a field of a struct, which has no DEFAULT"):
+        t.run("UPDATE t SET n.a = DEFAULT")

@@ -249,6 +249,11 @@ def resolve_assignments(
                 raise InvalidRequest(
                     f"{work.snapshot.table}: column {'.'.join(path)!r} is assigned twice"
                 )
+        if inner and isinstance(assignment.value, Default):
+            raise InvalidRequest(
+                f"{work.snapshot.table}: {'.'.join(path)} is a field of a struct, which has no "
+                "DEFAULT; assign a value, or DEFAULT to the whole column"
+            )
         entries.append((inner, assignment.value))
     return resolved
 
@@ -343,7 +348,7 @@ def assigned_value(
     if entries[0][0] == ():
         value = entries[0][1]
         if isinstance(value, Default):
-            return rows.default_value(item)
+            return rows.given_default(item, work.snapshot)
         column, source = resolved[id(value)]
         return rows.storable(column, source, item, work.snapshot, complete=complete)
     assert isinstance(item.type, Struct)

@@ -138,6 +138,9 @@ def fit_by_name(table: pa.Table, snapshot: Snapshot) -> pa.Table | None:
         return None
     if len({name.lower() for name in source.names}) < len(source.names):
         return None
+    rows.require_given(
+        snapshot, [item.name for item in snapshot.schema if source.find(item.name) is not None]
+    )
     arrays = []
     for item in snapshot.schema:
         found = source.find(item.name)

@@ -251,7 +251,7 @@ def named_values(
         column = F.col(quote(name))
         if asking:
             computed = F.col("__row").isin(asking)
-            column = F.when(computed, rows.default_value(item)).otherwise(column)
+            column = F.when(computed, rows.given_default(item, work.snapshot)).otherwise(column)
         columns.append(column.alias(name))
     return frame.select(*columns)
 
@@ -265,7 +265,10 @@ def _computed(work: Work, values: ComputedValues, names: Sequence[str]) -> DataF
         for name, cell in zip(names, row, strict=True):
             item = work.snapshot.schema.find(name)
             assert item is not None
-            value = rows.default_value(item) if isinstance(cell, Default) else work.column_of(cell)
+            if isinstance(cell, Default):
+                value = rows.given_default(item, work.snapshot)
+            else:
+                value = work.column_of(cell)
             cells.append(value.alias(name))
         frames.append(one_row.select(*cells))
     return functools.reduce(DataFrame.unionAll, frames)

@@ -65,6 +65,7 @@ def by_name(frame: DataFrame, snapshot: Snapshot) -> DataFrame:
         found = source.find(item.name)
         if found is not None:
             values[item.name] = storable(F.col(quote(found.name)), found.type, item, snapshot)
+    require_given(snapshot, values)
     return filled(frame, values, snapshot)
 
 
@@ -101,6 +102,7 @@ def by_position(frame: DataFrame, snapshot: Snapshot, columns: Sequence[str] | N
         if data_type != item.type:
             value = value.cast(spark_type(data_type))  # goes by position, inside too
         values[target.name] = storable(value, data_type, target, snapshot, complete=True)
+    require_given(snapshot, values)
     return filled(renamed, values, snapshot)
 
 
@@ -190,6 +192,33 @@ def updated_by_name(
             )
         members.append(member.alias(inner.name))
     return F.when(value.isNotNull() | current.isNotNull(), F.struct(*members))
+
+
+def require_given(snapshot: Snapshot, given: Collection[str]) -> None:
+    """Refuses rows without a NOT NULL column that has no default, though there be none of them.
+
+    Raises InvalidRequest, naming the column.
+    """
+    for item in snapshot.schema:
+        if item.name not in given:
+            _require_default(item, snapshot)
+
+
+def given_default(item: Field, snapshot: Snapshot) -> Column:
+    """The default of a column that is given the word DEFAULT.
+
+    Raises InvalidRequest for one that is NOT NULL and has none.
+    """
+    _require_default(item, snapshot)
+    return default_value(item)
+
+
+def _require_default(item: Field, snapshot: Snapshot) -> None:
+    if not (item.nullable or _fills_itself(item)):
+        raise InvalidRequest(
+            f"{snapshot.table}: NOT NULL of column {item.name!r} is violated: it has no default, "
+            "and no value is given; nothing was written"
+        )
 
 
 def default_value(item: Field) -> Column:

@@ -189,7 +189,12 @@ def _texts(column: pa.ChunkedArray, item: Field) -> pa.Array:
     encoded = column.combine_chunks().dictionary_encode()
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()
-    texts = [format_value(value, item.type) for value in encoded.dictionary.to_pylist()]
+    texts = []
+    for value in encoded.dictionary.to_pylist():
+        try:
+            texts.append(format_value(value, item.type))
+        except UnicodeDecodeError as error:
+            raise InvalidRequest(f"{_unfit(item)}{value.hex().upper()}") from error
     return pa.array(texts, pa.string()).take(encoded.indices)
 
 
@@ -252,7 +257,8 @@ def _folder_namer(names: list[str]) -> Callable[[tuple[str | None, ...]], str]:
 def partition_text(value: Column, item: Field) -> Column:
     """A partition value as the log writes it; the empty string is null, zero has no sign.
 
-    Source: PROTOCOL.md, "Partition Value Serialization".
+    Bytes that are no text in UTF-8 fail the job. Source: PROTOCOL.md, "Partition Value
+    Serialization".
     """
     name = item.type.name if isinstance(item.type, Primitive) else ""
     if name == "timestamp":
@@ -262,7 +268,16 @@ def partition_text(value: Column, item: Field) -> Column:
         return F.date_format(value, "yyyy-MM-dd HH:mm:ss.SSSSSS")
     if name in {"float", "double"}:
         value = value + F.lit(0).cast(name)
-    return F.nullif(value.cast("string"), F.lit(""))
+    text = F.nullif(value.cast("string"), F.lit(""))
+    if name != "binary" and not (isinstance(item.type, Primitive) and item.type.is_string):
+        return text
+    refused = F.raise_error(F.concat(F.lit(_unfit(item)), F.hex(value)))
+    return F.when(F.is_valid_utf8(text), text).when(text.isNotNull(), refused)
+
+
+def _unfit(item: Field) -> str:
+    """What is said of bytes, which follow, that are no text."""
+    return f"column {item.name!r} is a partition column: expected text in UTF-8, found the bytes "
 
 
 def written(target: Target, reports: Iterable[Mapping[str, object]]) -> Written:

@@ -349,12 +349,14 @@ def not_null(request: _Request) -> None:
             continue
         counts = _statistics(request, file).null_count
         for path, item in required:
-            is_partition = len(path) == 1 and item.name in partitions
-            if is_partition:
-                holds_null = not file.partition_values.get(item.physical_name)
-            else:
-                holds_null = _count(counts, path) > 0
-            if holds_null:
+            if len(path) == 1 and item.name in partitions:
+                if not file.partition_values.get(item.physical_name):
+                    raise request.refuse_file(
+                        file,
+                        f"NOT NULL of column {item.name!r} is violated: the table is partitioned "
+                        "by it, and a partition's empty text is NULL",
+                    )
+            elif _count(counts, path) > 0:
                 name = ".".join(path)
                 raise request.refuse_file(file, f"NOT NULL of column {name!r} is violated")
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.utils import require_minimum_pandas_version
 from typer.testing import CliRunner
 
 from tests.catalog.ledgers import living
@@ -176,6 +179,20 @@ def test_a_script_from_end_to_end(spark: SparkSession, warehouse: str) -> None:
     assert "ends inside a transaction" in err
     code, out, err = txlake("sql", "-l", warehouse, "SELECT count(*) AS n FROM t", "--json")
     assert json.loads(out)["rows"] == [{"n": 2}]
+
+
+def test_what_pyspark_says_of_pandas_3_is_no_message(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pd, "__version__", "3.0.0")
+    with warnings.catch_warnings(record=True) as before:
+        warnings.resetwarnings()
+        require_minimum_pandas_version()
+    with warnings.catch_warnings(record=True) as after:
+        warnings.resetwarnings()
+        assert lakes.quiet_spark() is spark
+        require_minimum_pandas_version()
+    assert ([one.category for one in before], after) == ([FutureWarning], [])
 
 
 def test_a_history_starts_no_spark(

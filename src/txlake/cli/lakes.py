@@ -6,6 +6,7 @@ The only module of the command line that knows where a listing comes from.
 from __future__ import annotations
 
 import datetime
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -82,6 +83,11 @@ def quiet_spark() -> SparkSession:
     """The Spark session of a command, whose own chatter isn't among the command's messages."""
     from txlake.lake.lake import local_spark
 
+    # PySpark says it on standard error, where a script's are lines of JSON. The last of the
+    # filters: those that a user sets (PYTHONWARNINGS) win.
+    warnings.filterwarnings(
+        "ignore", "PySpark does not yet fully support pandas", FutureWarning, append=True
+    )
     # As the first of the JVM's options: those that a user sets come later and win.
     return local_spark(
         {"spark.driver.defaultJavaOptions": f'"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"'}

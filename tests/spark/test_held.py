@@ -97,6 +97,29 @@ def test_pandas_indexes_are_no_columns() -> None:
     assert found.column_names == ["a"]
 
 
+def test_types_of_pandas_are_plain() -> None:
+    noon = pd.Timestamp("2026-01-31 12:00")
+    frame = pd.DataFrame(
+        {
+            "s": ["x", None],
+            "c": pd.Categorical(["x", None]),
+            "n": pd.Series([noon, None]).astype("datetime64[s]"),
+            "t": pd.Series([noon.tz_localize("Europe/Berlin"), None]),
+            "i": pd.array([1, None], "Int64"),
+        }
+    )
+    zoned = pa.timestamp("us", "UTC")
+    assert held.as_arrow(frame) == pa.table(
+        {
+            "s": ["x", None],
+            "c": ["x", None],
+            "n": pa.array([noon, None], pa.timestamp("us")),
+            "t": pa.array([noon.tz_localize("Europe/Berlin"), None], zoned),
+            "i": [1, None],
+        }
+    )
+
+
 def test_dictionaries_and_large_types_are_plain() -> None:
     rows = pa.table(
         {

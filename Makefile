@@ -18,14 +18,15 @@ KILLS ?= 300
 FREEZES ?= 30
 RESTORES ?= 10
 CATALOG ?= sqlite
-# The older releases that the tests know, and the client of the one in requirements.lock.
-SPARK_OLDER := 4.0.5 4.1.4
+# The releases that the tests know beside the one in requirements.lock, and that one's client.
+SPARK_OTHERS := 4.0.5 4.1.4 4.3.0
 SPARK_CLIENT := 4.2.0
-# They leave sockets for the garbage collector to close.
-OLDER_WARNS := -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning
-# Tests marked `everywhere`; the short suite.
+# The older ones leave sockets for the garbage collector to close.
+OTHERS_WARN := -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning
+# Tests marked `everywhere`; the short suite; what differs by PySpark and pandas.
 EVERYWHERE := tests/where tests/lake/test_buckets.py
 SHORT := tests/where
+BY_VERSION := $(SHORT) tests/spark/test_held.py tests/spark/test_many_vectors.py
 
 # Spark's Python workers are of the same environment as its driver.
 export PYSPARK_PYTHON := $(CURDIR)/$(PYTHON)
@@ -43,7 +44,7 @@ demo: setup ## an order system: transactions over three tables, on real data
 test: test-local ## the tests, on a local Spark in parallel processes
 
 # The differential machine is given as many programs as PROGRAMS says.
-test-all: ## the rest: SEEDS of the simulation, Connect, a cluster, older PySparks, PROGRAMS beside Delta Spark
+test-all: ## the rest: SEEDS of the simulation, Connect, a cluster, other PySparks, PROGRAMS beside Delta Spark
 	@$(MAKE) --no-print-directory sim test-connect test-cluster test-versions
 	@$(MAKE) --no-print-directory diff SEEDS=$(PROGRAMS)
 
@@ -63,11 +64,11 @@ test-connect: setup ## those for every Spark, on a Spark Connect server; the cli
 test-cluster: setup ## those for every Spark, on a cluster; executors that die, second attempts
 	@$(PYTHON) -m pytest --spark=cluster $(EVERYWHERE)
 
-test-versions: setup ## a short suite on the older releases of PySpark
-	@for version in $(SPARK_OLDER); do \
+test-versions: setup ## a short suite on the other releases of PySpark, the newest with pandas 3
+	@for version in $(SPARK_OTHERS); do \
 		tools/pyspark_venv.sh pyspark $$version || exit 1; \
 		python=$$PWD/.cache/pyspark-$$version/bin/python; \
-		PYSPARK_PYTHON=$$python $$python -m pytest $(OLDER_WARNS) $(SHORT) || exit 1; \
+		PYSPARK_PYTHON=$$python $$python -m pytest $(OTHERS_WARN) $(BY_VERSION) || exit 1; \
 	done
 
 check: setup-python ## format, lint, types, and the layers

@@ -1,21 +1,26 @@
 #!/bin/sh
 # pyspark_venv.sh PACKAGE VERSION: makes .cache/PACKAGE-VERSION, .venv with another PySpark in place of
-# its own (PACKAGE is pyspark, or pyspark-client, which has no Java). A second run does nothing.
+# its own (PACKAGE is pyspark, or pyspark-client, which has no Java); from 4.3 on pandas 3
+# is in place of the locked pandas. A second run does nothing.
 set -eu
 cd "$(dirname "$0")/.."
 
 package=$1
 version=$2
 venv=.cache/$package-$version
+case $version in
+    4.[0-2].*) pandas= ;;
+    *) pandas=pandas==3.1.1 ;;
+esac
 # As in tools/setup.sh: another place, lock or Python makes it stale.
-wanted=$(pwd; cksum requirements.lock; .venv/bin/python --version)
+wanted=$(pwd; cksum requirements.lock; .venv/bin/python --version; printf '%s\n' "$pandas")
 [ "$(cat "$venv/.stamp" 2>/dev/null)" != "$wanted" ] || exit 0
 
 printf '%s\n' "txlake setup: making $venv" >&2
 .venv/bin/python -m venv --clear --without-pip "$venv"
 .venv/bin/python -m pip --python "$venv/bin/python" install --quiet --disable-pip-version-check \
-    --no-deps "$package==$version"
-# Everything else is found in .venv, later on the path than this PySpark.
+    --no-deps "$package==$version" ${pandas:+"$pandas"}
+# Everything else is found in .venv, later on the path than what is here.
 sites='import sysconfig; print(sysconfig.get_path("purelib"))'
 printf "import site; site.addsitedir('%s')\n" "$(.venv/bin/python -c "$sites")" \
     >"$("$venv/bin/python" -c "$sites")/of_the_project.pth"

@@ -56,6 +56,7 @@ def placed(new: Rows, snapshot: Snapshot, placement: Placement) -> tuple[list[Ro
         name: storable(Typed(source.names[place].type, _taken(place)), item, snapshot)
         for name, (place, item) in targets.items()
     }
+    of_spark.require_given(snapshot, given)
     return filled(source.rows, given, snapshot), set(given)
 
 

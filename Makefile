@@ -27,6 +27,11 @@ OTHERS_WARN := -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExce
 EVERYWHERE := tests/where tests/lake/test_buckets.py
 SHORT := tests/where
 BY_VERSION := $(SHORT) tests/spark/test_held.py tests/spark/test_many_vectors.py
+# Tests without Spark, those of the catalog on SQLite (a few start a PostgreSQL of their own), and not
+# those that switch a rule off and look for what is lost.
+QUICK := tests/conflict tests/log tests/protocol tests/catalog tests/storage/test_local.py
+QUICK_ARGS := --ignore tests/log/test_predicates_in_spark.py --ignore tests/catalog/test_interrupts.py \
+	-k "not postgresql and not server and not without_a_rule"
 
 # Spark's Python workers are of the same environment as its driver.
 export PYSPARK_PYTHON := $(CURDIR)/$(PYTHON)
@@ -42,6 +47,11 @@ demo: setup ## an order system: transactions over three tables, on real data
 	@$(PYTHON) examples/demo.py
 
 test: test-local ## the tests, on a local Spark in parallel processes
+
+.PHONY: test-quick
+test-quick: setup-python ## those without Spark, and fifty seeds of the simulation: two minutes
+	@$(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist loadfile $(QUICK) $(QUICK_ARGS) $(PYTEST_ARGS)
+	@PYTHONPATH=src:. $(PYTHON) -m tests.simulation --seeds 50
 
 # The differential machine is given as many programs as PROGRAMS says.
 test-all: ## the rest: SEEDS of the simulation, Connect, a cluster, other PySparks, PROGRAMS beside Delta Spark

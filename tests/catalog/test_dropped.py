@@ -85,6 +85,17 @@ def test_what_is_not_kept_does_not_come_back(user: User) -> None:
         undrop(user, "a")
 
 
+def test_each_is_kept_for_its_own_time(user: User) -> None:
+    user.create("b")
+    drop(user, "a", DAY_MS)
+    drop(user, "b", 2 * DAY_MS)
+    dropped = user.catalog.dropped.listed()
+    assert {one.entry.id: one.kept_until_ms - one.dropped_ms for one in dropped} == {
+        "a": DAY_MS,
+        "b": 2 * DAY_MS,
+    }
+
+
 @pytest.mark.parametrize("how", ["over", "given up", "back", "never dropped"])
 def test_one_has_its_way(user: User, sqlite_url: str, how: str) -> None:
     if how != "never dropped":

@@ -40,6 +40,7 @@ from txlake.transaction.settings_rules import protocol_to_set, whole_metadata
 
 _Setting = TypeVar("_Setting", Metadata, Protocol)
 _STAGEABLE = (Add, Remove, Metadata, Protocol, Txn, DomainMetadata)
+_EMPTY_IS_NULL = ": the table is partitioned by it, and a partition's empty text is NULL"
 # They bring back files as they were: vectors come back too where new ones would not be made.
 _OLD_VECTORS = frozenset({"RESTORE", "CLONE"})
 
@@ -349,16 +350,15 @@ def not_null(request: _Request) -> None:
             continue
         counts = _statistics(request, file).null_count
         for path, item in required:
-            if len(path) == 1 and item.name in partitions:
-                if not file.partition_values.get(item.physical_name):
-                    raise request.refuse_file(
-                        file,
-                        f"NOT NULL of column {item.name!r} is violated: the table is partitioned "
-                        "by it, and a partition's empty text is NULL",
-                    )
-            elif _count(counts, path) > 0:
-                name = ".".join(path)
-                raise request.refuse_file(file, f"NOT NULL of column {name!r} is violated")
+            is_partition = len(path) == 1 and item.name in partitions
+            if is_partition:
+                holds_null = not file.partition_values.get(item.physical_name)
+            else:
+                holds_null = _count(counts, path) > 0
+            if holds_null:
+                name = item.name if is_partition else ".".join(path)
+                reason = ("", _EMPTY_IS_NULL)[is_partition]
+                raise request.refuse_file(file, f"NOT NULL of column {name!r} is violated{reason}")
 
 
 def _required(

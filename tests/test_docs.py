@@ -59,10 +59,47 @@ def test_the_rules_are_those_of_the_code_in_their_order() -> None:
     assert all(hasattr(errors, codes(cells[2])[0]) for cells in table(text, "rule"))
 
 
-@pytest.mark.parametrize("name", [path.name for path in sorted((ROOT / "docs").glob("*.md"))])
+@pytest.mark.parametrize(
+    "name", [path.name for folder in ("", "docs") for path in sorted((ROOT / folder).glob("*.md"))]
+)
 def test_links_lead_somewhere(name: str) -> None:
-    for link in re.findall(r"\]\(([^)#]+)\)", page(f"docs/{name}")):
-        assert (ROOT / "docs" / link).is_file(), link
+    [path] = [path for path in (ROOT / name, ROOT / "docs" / name) if path.is_file()]
+    for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
+        assert (path.parent / link).is_file(), link
+
+
+@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_the_places_of_the_code_are_there(name: str) -> None:
+    """A file, a folder, and what a table says is in the file that it names before."""
+    named = [one for one in codes(page(name)) if re.fullmatch(r"[\w/]+(\.py|/\w+)", one)]
+    assert named
+    for one in named:
+        assert any((root / one).exists() for root in (ROOT / "src" / "txlake", ROOT)), one
+
+
+def test_the_walk_passes_by_what_is_there() -> None:
+    steps = table(page("ARCHITECTURE.md"), "step")
+    assert [cells[0] for cells in steps] == [str(number) for number in range(1, len(steps) + 1)]
+    for _, where, _ in steps:
+        text = ""
+        for one in codes(where):
+            if one.endswith(".py"):
+                text = page(f"src/txlake/{one}")
+            else:
+                assert re.search(rf"\bdef {one}\(", text), (where, one)
+
+
+def test_the_layers_are_those_that_are_checked() -> None:
+    config = tomllib.loads(page("pyproject.toml"))["tool"]["importlinter"]
+    [layers] = [one["layers"] for one in config["contracts"] if one["type"] == "layers"]
+    checked = [re.findall(r"\w+", line) for line in layers]
+    said = [codes(cells[0]) for cells in table(page("ARCHITECTURE.md"), "layer")]
+    order = {name: place for place, names in enumerate(checked) for name in names}
+    places = [[order[name] for name in names] for names in said]
+    assert all(len(set(line)) == 1 for line in places)
+    assert [line[0] for line in places] == sorted(line[0] for line in places)
+    folders = {path.name for path in (ROOT / "src" / "txlake").iterdir() if path.is_dir()}
+    assert folders - {"__pycache__"} <= {name for names in said for name in names}
 
 
 def test_the_picture_is_one() -> None:

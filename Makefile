@@ -87,9 +87,9 @@ check: setup-python ## format, lint, types, and the layers
 	$(PYTHON) -m mypy
 	.venv/bin/lint-imports --cache-dir .cache/import-linter
 
-bench: setup ## txlake beside the other engines, and the README's table of it: seventy-five minutes
+bench: setup ## txlake beside the other engines, and docs/benchmarks.md's table: seventy-five minutes
 	@tools/delta_jars.sh
-	@$(PYTHON) -m bench --readme $(BENCH_ARGS)
+	@$(PYTHON) -m bench --page $(BENCH_ARGS)
 
 .PHONY: sim
 sim: setup ## the engine on a simulated machine: SEEDS=10000 FROM=1, or one of them again by SEED=n

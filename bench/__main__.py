@@ -48,7 +48,7 @@ def main() -> None:
     console = Console()
     console.width = max(console.width, _TABLE_WIDTH)
     console.print(console_table(results))
-    if arguments.readme:
+    if arguments.page:
         write_report(results, ROOT)
     NOTE.print(f"all numbers: {arguments.json}")
 
@@ -72,7 +72,7 @@ def _arguments() -> argparse.Namespace:
     )
     add("--through", default="", metavar="COMMAND", help="runs each engine's process through it")
     add("--report", action="store_true", help="measures nothing, shows what the JSON has")
-    add("--readme", action="store_true", help="writes the README's table and docs/bench.svg")
+    add("--page", action="store_true", help="writes docs/benchmarks.md's table and docs/bench.svg")
     arguments = parser.parse_args()
     unknown = set(arguments.suites) - set(SUITES)
     if unknown:

@@ -1,4 +1,4 @@
-"""The results shown: a table for the terminal, and for the README a table and the chart."""
+"""The results shown: a table for the terminal, and for docs/benchmarks.md a table and the chart."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def console_table(results: Results) -> Table:
 
 
 def markdown(results: Results) -> str:
-    """The README's part: the table and how it was measured."""
+    """The page's part: the table and how it was measured."""
     head = ("work", *TITLES.values(), "txlake is", "to reach", "")
     rows = [" | ".join(head), " | ".join(["---", *["---:"] * len(TITLES), "---", "---", "---"])]
     rows += [" | ".join((*_cells(line), _verdict(line))) for line in lines(results)]
@@ -49,15 +49,15 @@ def markdown(results: Results) -> str:
 
 
 def write_report(results: Results, root: Path) -> None:
-    """Writes the README's part between its two marks, and docs/bench.svg."""
+    """Writes the part of docs/benchmarks.md between its two marks, and docs/bench.svg."""
     (root / "docs" / "bench.svg").write_text(chart(lines(results)), encoding="utf-8")
-    readme = root / "README.md"
-    text = readme.read_text(encoding="utf-8")
+    page = root / "docs" / "benchmarks.md"
+    text = page.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not end:
-        raise SystemExit(f"{readme} has no place for the table: {BEGIN} and {END}")
-    readme.write_text(f"{before}{BEGIN}\n{markdown(results)}{END}{after}", encoding="utf-8")
+        raise SystemExit(f"{page} has no place for the table: {BEGIN} and {END}")
+    page.write_text(f"{before}{BEGIN}\n{markdown(results)}{END}{after}", encoding="utf-8")
 
 
 def _cells(line: Line) -> list[str]:

@@ -271,21 +271,21 @@ def test_the_chart_has_a_bar_for_each_engine_and_a_line_to_reach() -> None:
 
 def test_the_report_changes_nothing_but_its_place(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
-    readme = tmp_path / "README.md"
-    readme.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    shown = tmp_path / "docs" / "benchmarks.md"
+    shown.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     results = Results({"files": a_run(0.2, "files")})
     for _ in range(2):
         write_report(results, tmp_path)
-        assert readme.read_text() == f"before\n{BEGIN}\n{markdown(results)}{END}\nafter\n"
+        assert shown.read_text() == f"before\n{BEGIN}\n{markdown(results)}{END}\nafter\n"
     assert (tmp_path / "docs" / "bench.svg").read_text() == chart(lines(results))
-    readme.write_text("no place")
+    shown.write_text("no place")
     with pytest.raises(SystemExit, match="no place for the table"):
         write_report(results, tmp_path)
 
 
-def test_the_readme_shows_the_results_that_are_there() -> None:
+def test_the_page_shows_the_results_that_are_there() -> None:
     results = load(ROOT / "bench" / "results.json")
-    assert f"{BEGIN}\n{markdown(results)}{END}" in page("README.md")
+    assert f"{BEGIN}\n{markdown(results)}{END}" in page("docs/benchmarks.md")
     assert page("docs/bench.svg") == chart(lines(results))
 
 

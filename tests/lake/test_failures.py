@@ -26,6 +26,7 @@ from txlake.storage.proof import try_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.catalog import Catalog
 
 ROWS = pa.table({"id": [3, 4]})
 REPOSITORY = Path(__file__).parents[2]
@@ -290,3 +291,26 @@ def test_a_killed_task_is_run_again_and_no_row_comes_twice(tmp_path: Path) -> No
     ended = _script(tmp_path, RETRIED, str(warehouse), str(tmp_path / "once"))
     assert ended.returncode == 0, ended.stderr[-3000:]
     assert json.loads(ended.stdout.splitlines()[-1]) == [10_000, 10_000, 9_990]
+
+
+def test_a_view_that_cant_be_dropped_changes_no_answer(
+    t: txlake.Lake,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    views = type(spark.catalog)
+    drops = views.dropTempView
+
+    def drop(catalog: Catalog, name: str) -> bool:
+        if name.startswith("txlake_"):
+            raise ConnectionResetError("lost")
+        return drops(catalog, name)
+
+    monkeypatch.setattr(views, "dropTempView", drop)
+    assert query(t, "UPDATE t SET id = id + 1 WHERE id = (SELECT max(id) FROM t)") == [(1,)]
+    with pytest.raises(InvalidRequest, match="can't be stored there"):
+        t.sql("UPDATE t SET id = (SELECT array(max(id)) FROM t)")
+    assert "stays in Spark's session" in caplog.text
+    assert number(t, "SELECT max(id) FROM t") == 3
+    assert t.transactions().collect() == []

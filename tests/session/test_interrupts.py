@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.sql import types as T
 
 from tests.simulation.rows import RowEngine, RowSession
 from txlake.catalog import Catalog
 from txlake.errors import InvalidRequest
-from txlake.session import transaction
+from txlake.protocol.types import Struct
+from txlake.session import results, transaction
 from txlake.session.transaction import State, Transaction
 from txlake.settings import Settings
 from txlake.storage import open_store
@@ -147,3 +151,25 @@ def test_a_session_goes_on_after_an_end_that_was_stopped(
     assert session.current is None
     session.rows("BEGIN; INSERT INTO t VALUES (2); COMMIT")
     assert session.rows("SELECT n FROM t") == [{"n": 2}]
+
+
+def stumble(*_: object) -> None:
+    """As py4j may, whose clean-up fails while an interrupt passes through it."""
+    try:
+        raise KeyboardInterrupt
+    finally:
+        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda spark: results.counts_frame(spark, {"num_affected_rows": 1}),
+        lambda spark: results.rows_frame(spark, Struct(()), []),
+        lambda spark: results.values_frame(spark, T.StructType(), []),
+        results.nothing,
+    ],
+)
+def test_an_interrupt_of_an_answer_stays_one(answer: Callable[[Any], object]) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        answer(SimpleNamespace(sql=stumble, createDataFrame=stumble))

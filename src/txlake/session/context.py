@@ -6,6 +6,7 @@ Owns the temporary views that stand for tables in a statement's texts, for as lo
 from __future__ import annotations
 
 import datetime
+import logging
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from txlake.catalog import TableEntry
-from txlake.errors import InvalidRequest
+from txlake.errors import InvalidRequest, TxlakeError
 from txlake.log.predicate_parser import parse_predicate
 from txlake.log.predicates import Predicate, bind
 from txlake.log.snapshot import Snapshot
@@ -30,7 +31,7 @@ from txlake.session.unknown import unknown_table
 from txlake.session.viewed import Viewed, viewed_entry
 from txlake.session.views import CatalogEntries, rows_of
 from txlake.spark.marks import Shown, marked
-from txlake.spark.translation import missing_table
+from txlake.spark.translation import missing_table, spark_errors
 from txlake.spark.work import Condition, Work, plain_column
 from txlake.sql import hidden
 from txlake.statements import (
@@ -44,6 +45,8 @@ from txlake.statements import (
     TimeTravel,
 )
 from txlake.transaction.validation import check_removable
+
+_logger = logging.getLogger(__name__)
 
 _OWN_VIEW = "txlake_"
 _VIEWS_KEEP_PLANS = "spark.sql.legacy.storeAnalyzedPlanForView"
@@ -76,10 +79,18 @@ class Context:
         return self.engine.spark
 
     def close(self) -> None:
-        """Drops the statement's views."""
-        for name in self._views:
-            self.spark.catalog.dropTempView(name)
-        self._views.clear()
+        """Drops the statement's views.
+
+        What became of the statement is told whether Spark can be asked or not: one that it can't
+        drop stays in its session, where nobody knows the name.
+        """
+        while self._views:
+            name = self._views.pop()
+            try:
+                with spark_errors():
+                    self.spark.catalog.dropTempView(name)
+            except TxlakeError as error:
+                _logger.warning("the temporary view %s stays in Spark's session: %s", name, error)
 
     # Tables
 

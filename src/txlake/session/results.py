@@ -1,4 +1,7 @@
-"""Values become the DataFrames that a statement answers with."""
+"""Values become the DataFrames that a statement answers with.
+
+They are made when the statement is over, so what Spark raises here is translated here.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,11 @@ from pyspark.sql import types as T
 
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.describe import Rows
+from txlake.spark.translation import spark_errors
 from txlake.spark.types import spark_schema
 
 
+@spark_errors()
 def counts_frame(spark: SparkSession, counts: Mapping[str, int]) -> DataFrame:
     """One row of counts, named as Databricks names them. Spark knows it without a job."""
     columns = (f"CAST({count} AS BIGINT) AS {name}" for name, count in counts.items())
@@ -22,7 +27,15 @@ def rows_frame(
     spark: SparkSession, schema: Struct, rows: Sequence[tuple[object, ...]]
 ) -> DataFrame:
     """Rows of a given schema."""
-    return spark.createDataFrame(list(rows), spark_schema(schema))
+    return values_frame(spark, spark_schema(schema), rows)
+
+
+@spark_errors()
+def values_frame(
+    spark: SparkSession, schema: T.StructType, rows: Sequence[tuple[object, ...]]
+) -> DataFrame:
+    """Rows of a schema of Spark's."""
+    return spark.createDataFrame(list(rows), schema)
 
 
 def schema_rows(schema: T.StructType) -> Rows:
@@ -34,6 +47,7 @@ def schema_rows(schema: T.StructType) -> Rows:
     return Rows(schema=columns, rows=rows)
 
 
+@spark_errors()
 def nothing(spark: SparkSession) -> DataFrame:
     """What statements without a result answer: no rows, no columns."""
     return spark.sql("SELECT 1 WHERE false").select()

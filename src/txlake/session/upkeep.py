@@ -22,6 +22,7 @@ from txlake.session.context import Context
 from txlake.session.definitions import environment_of
 from txlake.session.engine import Handle
 from txlake.session.restore import restore
+from txlake.session.results import values_frame
 from txlake.spark import compact
 from txlake.spark.partitions import files_of_partitions
 from txlake.spark.work import Work
@@ -114,7 +115,7 @@ class Optimized:
             self._considered - len(removed),
             not self._change.parameters.get("zOrderBy"),
         )
-        return spark.createDataFrame([(self._place, metrics)], _OPTIMIZED)
+        return values_frame(spark, _OPTIMIZED, [(self._place, metrics)])
 
     def _zordered(self, removed: Sequence[Remove], partitions: int) -> tuple[object, ...] | None:
         """Each partition is one cube, made anew from all of its files."""

@@ -2,6 +2,8 @@
 PYTHON := .venv/bin/python
 TEST_PROCESSES ?= 3
 PYTEST_ARGS ?=
+# Each file in one process, in the order of tests/conftest.py.
+IN_PROCESSES = -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 BENCH_ARGS ?=
 # Of the soak and of fuzz: how long; the first has the seed SEED, 1 without one.
 MINUTES ?= 30
@@ -50,12 +52,12 @@ test: test-local ## the tests, on a local Spark in parallel processes
 
 .PHONY: test-quick
 test-quick: setup-python ## those without Spark, and fifty seeds of the simulation: two minutes
-	@$(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist loadfile $(QUICK) $(QUICK_ARGS) $(PYTEST_ARGS)
+	@$(PYTHON) -m pytest $(IN_PROCESSES) $(QUICK) $(QUICK_ARGS) $(PYTEST_ARGS)
 	@PYTHONPATH=src:. $(PYTHON) -m tests.simulation --seeds 50
 
 # The differential machine is given as many programs as PROGRAMS says.
 test-all: ## the rest: SEEDS of the simulation, Connect, a cluster, other PySparks, PROGRAMS beside Delta Spark
-	@$(MAKE) --no-print-directory sim test-connect test-cluster test-versions
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target sim test-connect test-cluster test-versions
 	@$(MAKE) --no-print-directory diff SEEDS=$(PROGRAMS)
 
 test-local: setup
@@ -63,7 +65,7 @@ test-local: setup
 	@tools/servers.sh
 	@tools/judge.sh
 	@tools/duckdb_venv.sh
-	@$(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+	@$(PYTHON) -m pytest $(IN_PROCESSES) $(PYTEST_ARGS)
 
 test-connect: setup ## those for every Spark, on a Spark Connect server; the client without Java too
 	@$(PYTHON) -m pytest --spark=connect $(EVERYWHERE)
@@ -112,7 +114,7 @@ delta-tests: setup ## Delta Spark's own Python tests, of a checkout of theirs, o
 test-duckdb: setup ## test-local, while delta-rs reads all versions of its tables, and DuckDB the newest
 	@tools/delta_jars.sh
 	@tools/duckdb_venv.sh
-	@$(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist loadfile --every-version \
+	@$(PYTHON) -m pytest $(IN_PROCESSES) --every-version \
 		--duckdb .cache/duckdb-delta/bin/python $(PYTEST_ARGS)
 
 .PHONY: soak

@@ -35,6 +35,24 @@ if TYPE_CHECKING:
 
     import txlake
 
+# Where a file takes minutes. Processes that share the files begin with these, so that none of them
+# has one left when the others are done.
+LONG = (
+    "tests/mutation/",
+    "tests/shared_tables/",
+    "tests/soak/",
+    "tests/models/",
+    "tests/judge/",
+    "tests/hermitage/",
+    "tests/tables/test_spark_catalog.py",
+    "tests/test_demo.py",
+    "tests/test_golden_rows.py",
+    "tests/spark/test_merge.py",
+    "tests/spark/test_tasks.py",
+    "tests/lake/test_killed.py",
+    "tests/lake/test_transactions.py",
+)
+
 _reports = pytest.StashKey[pytest.TestReport]()
 
 
@@ -68,6 +86,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         items[:] = [item for item in items if kind in _kinds(item)]
         config.hook.pytest_deselected(items=left_out)
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
 
 
 def _kinds(item: pytest.Item) -> tuple[str, ...]:

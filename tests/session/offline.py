@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from tests.transaction.log_of import metadata
 from txlake.catalog import Catalog
+from txlake.commands import COMMANDS
 from txlake.errors import Unavailable
 from txlake.ports import NewTable, Store
 from txlake.protocol.actions import Action, Metadata
@@ -70,6 +71,7 @@ class Offline:
         self.engine = Engine(
             system=system,
             settings=Settings(dropped_table_retention_ms=kept_ms),
+            commands=COMMANDS,
             make_spark=_no_spark,
             warehouse=self._open(self.place, {}),
             catalog=self.catalog,
@@ -126,6 +128,7 @@ class Offline:
         return Engine(
             system=self.engine.system,
             settings=self.engine.settings,
+            commands=COMMANDS,
             make_spark=_no_spark,
             open_store=self.engine.open_store,
         )

@@ -12,14 +12,15 @@ import sqlalchemy as sa
 from tests.session.offline import Offline
 from txlake.catalog.database import Database
 from txlake.catalog.tables import tables
+from txlake.commands import COMMANDS
+from txlake.commands.data import write
+from txlake.commands.tables import place
 from txlake.conflict.locking import LockMode, Queued
 from txlake.errors import InvalidRequest, LockTimeout, Unavailable
 from txlake.session.admission import admit, admit_alone, admit_new
+from txlake.session.command import TableLock
 from txlake.session.context import Context
-from txlake.session.data import write
-from txlake.session.definitions import place
 from txlake.session.engine import Engine
-from txlake.session.locking import TableLock, locks_of
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction
 from txlake.session.viewed import Viewed
@@ -318,7 +319,7 @@ def test_a_write_makes_the_database_and_locks_the_name_in_it(
 ) -> None:
     """Another session may make the database after nothing was locked, and a table of that name."""
     context, statement = context_of(lake), writing(TableName(("made", "t")))
-    admit(context, locks_of(statement))
+    admit(context, COMMANDS[type(statement)].all_locks(statement))
     lake.run("CREATE DATABASE made")
     other = context_of(lake)
     lake.run_in(other.transaction, "CREATE TABLE made.t (id INT)")

@@ -35,7 +35,7 @@ def no_spark() -> SparkSession:
 
 @pytest.fixture
 def engine() -> Iterator[Engine]:
-    found = Engine(system=System(), settings=Settings(), make_spark=no_spark)
+    found = Engine(system=System(), settings=Settings(), commands={}, make_spark=no_spark)
     yield found
     found.close()
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from txlake.session.locking import leaves_existing, locks_of
+from txlake.commands import COMMANDS
+from txlake.session.command import TableLock
 from txlake.sql import parse
-from txlake.statements import NativeFrame, TableName, UpgradeProtocol, Write
+from txlake.statements import NativeFrame, Statement, TableName, UpgradeProtocol, Write
+
+
+def _locks(statement: Statement) -> list[TableLock]:
+    return COMMANDS[type(statement)].all_locks(statement)
 
 
 def taken(text: str) -> str:
     (statement,) = parse(text)
-    return ", ".join(f"{mode.value} {table}" for table, mode in locks_of(statement))
+    return ", ".join(f"{mode.value} {table}" for table, mode in _locks(statement))
 
 
 @pytest.mark.parametrize(
@@ -60,8 +65,6 @@ def taken(text: str) -> str:
         ("ALTER TABLE a RENAME TO b", "Sch-M a, Sch-M b"),
         ("CONVERT TO DELTA parquet.`/p`", "Sch-M delta.`/p`"),
         ("SELECT * FROM delta.`/p`", "Sch-S delta.`/p`"),
-        ("LOCK TABLE a, db.b", "X a, X db.b"),
-        ("LOCK a", "X a"),
         ("VACUUM a", "IX a"),
         ("ANALYZE TABLE a COMPUTE STATISTICS", "Sch-S a"),
         ("ANALYZE TABLE a COMPUTE DELTA STATISTICS", "IX a"),
@@ -83,9 +86,6 @@ def taken(text: str) -> str:
         ("SHOW DATABASES", ""),
         ("DESCRIBE DATABASE d", ""),
         ("CREATE DATABASE d", ""),
-        ("USE d", ""),
-        ("BEGIN", ""),
-        ("BEGIN ATOMIC INSERT INTO a SELECT * FROM b; END", ""),
     ],
 )  # fmt: skip
 def test_locks_of_statements(text: str, locks: str) -> None:
@@ -94,13 +94,13 @@ def test_locks_of_statements(text: str, locks: str) -> None:
 
 def test_locks_of_what_only_python_says() -> None:
     a = TableName(("a",))
-    (lock,) = locks_of(UpgradeProtocol(a, 3, 7))
+    (lock,) = _locks(UpgradeProtocol(a, 3, 7))
     assert lock[1].value == "Sch-M"
     modes = {}
     for mode in ("error", "append", "overwrite", "ignore"):
         write = Write(table=a, source=NativeFrame(None), mode=mode)
-        ((_, locked),) = locks_of(write)
-        modes[mode] = (locked.value, leaves_existing(write))
+        ((_, locked),) = _locks(write)
+        modes[mode] = (locked.value, COMMANDS[Write].leaves_existing(write))
     assert modes == {
         "error": ("Sch-M", True),
         "append": ("IX", False),
@@ -124,4 +124,4 @@ def test_locks_of_what_only_python_says() -> None:
 )
 def test_who_leaves_a_table_that_exists(text: str, leaves: bool) -> None:
     (statement,) = parse(text)
-    assert leaves_existing(statement) is leaves
+    assert COMMANDS[type(statement)].leaves_existing(statement) is leaves

@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.session.offline import Offline
-from txlake.session import places
 from txlake.session.engine import Engine
 from txlake.session.recent import Recent
 from txlake.settings import Settings
 from txlake.statements import TableName
 from txlake.system import System
+from txlake.tables import sessions
 
 
 class Thing:
@@ -48,6 +48,7 @@ def test_a_lake_keeps_few_logs_and_a_transaction_its_own() -> None:
     engine = Engine(
         system=lake.engine.system,
         settings=Settings(tables_cached=2),
+        commands=lake.engine.commands,
         make_spark=lake.engine.make_spark,
         warehouse=lake.engine.warehouse,
         catalog=lake.catalog,
@@ -92,19 +93,19 @@ def test_only_what_is_shared_is_remembered() -> None:
 
 
 def test_engines_of_places_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "_engines", [])
+    monkeypatch.setattr(sessions, "_engines", [])
     context = SimpleNamespace(master="yarn", pythonExec="python3")
     spark = cast(SparkSession, SimpleNamespace(sparkContext=context))
-    first = places.for_spark(spark, {"token": "0"}).engine
+    first = sessions.for_spark(spark, {"token": "0"}).engine
     for number in range(1, 40):
-        places.for_spark(spark, {"token": str(number)})
-        assert places.for_spark(spark, {"token": "0"}).engine is first
-    assert len(places._engines) == 16
+        sessions.for_spark(spark, {"token": str(number)})
+        assert sessions.for_spark(spark, {"token": "0"}).engine is first
+    assert len(sessions._engines) == 16
     first._shared["memory://clone"] = ("memory://source",)
     for number in range(40, 80):
-        places.for_spark(spark, {"token": str(number)})
-    assert len(places._engines) == 17
-    assert places.for_spark(spark, {"token": "0"}).engine is first
+        sessions.for_spark(spark, {"token": str(number)})
+    assert len(sessions._engines) == 17
+    assert sessions.for_spark(spark, {"token": "0"}).engine is first
     assert isinstance(first.system, System)
 
 

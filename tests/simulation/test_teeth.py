@@ -20,6 +20,7 @@ from txlake.catalog import commits, ratifying
 from txlake.catalog.commits import CommitLedger
 from txlake.catalog.database import Database
 from txlake.catalog.fence import Fence
+from txlake.commands import maintenance
 from txlake.conflict import rules_of_rows
 from txlake.conflict.rules import RULES_AFTER_SELECTS
 from txlake.conflict.winner import Winner, summarise
@@ -27,7 +28,6 @@ from txlake.log.snapshot import Snapshot
 from txlake.ports import Ledger, PutOutcome, TableCommit
 from txlake.protocol.actions import Action, Metadata, encode_actions
 from txlake.protocol.file_names import commit_path
-from txlake.session import upkeep
 from txlake.transaction import following, publication, vacuum
 from txlake.transaction.governed import GovernedFiles
 from txlake.transaction.in_commit_time import commit_time
@@ -95,7 +95,7 @@ def own_clock_believed(patch: pytest.MonkeyPatch) -> None:
 
 
 def vacuum_looks_at_nobody(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(upkeep, "_others_open", lambda _: None)
+    patch.setattr(maintenance, "_others_open", lambda _: None)
 
 
 def staged_files_known_by_age(patch: pytest.MonkeyPatch) -> None:

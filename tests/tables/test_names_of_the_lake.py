@@ -12,7 +12,8 @@ from pyspark.errors import AnalysisException
 
 import txlake
 from txlake import DeltaTable
-from txlake.session import lake_of, places
+from txlake.tables import sessions
+from txlake.tables.sessions import lake_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def _no_other_lake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lakes that other tests of this process left open don't count."""
-    monkeypatch.setattr(places, "_lakes", type(places._lakes)())
+    monkeypatch.setattr(sessions, "_lakes", type(sessions._lakes)())
 
 
 @pytest.fixture

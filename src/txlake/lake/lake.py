@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from txlake.catalog import Catalog, sqlite_url
+from txlake.commands import COMMANDS
 from txlake.conflict.evidence import is_futile
 from txlake.conflict.granularity import parse_granularity
 from txlake.conflict.levels import parse_level
@@ -26,7 +27,6 @@ from txlake.lake.statements import Statements
 from txlake.session.attachment import attach, detach
 from txlake.session.engine import Engine
 from txlake.session.opening import open_lake
-from txlake.session.places import note_lake
 from txlake.session.recovery import Recovered, recover
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction as Held
@@ -34,6 +34,7 @@ from txlake.settings import Settings
 from txlake.sql import parse
 from txlake.storage import local_path, open_store
 from txlake.system import System
+from txlake.tables.sessions import note_lake
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -100,6 +101,7 @@ def open_session(
     engine = Engine(
         system=system,
         settings=settings,
+        commands=COMMANDS,
         make_spark=make_spark,
         warehouse=warehouse,
         catalog=names,

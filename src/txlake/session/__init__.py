@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from txlake.session.places import for_spark, lake_of
 from txlake.session.session import Session
 
-__all__ = ["Session", "for_spark", "lake_of"]
+__all__ = ["Session"]

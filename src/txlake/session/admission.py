@@ -15,11 +15,12 @@ from txlake.catalog.admission import Admission, Asked, Name, Seen
 from txlake.catalog.views import ViewEntry
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.errors import InvalidRequest, LockTimeout
+from txlake.session.command import TableLock
 from txlake.session.context import Context
 from txlake.session.engine import Engine, Handle
-from txlake.session.locking import TableLock, references_of
 from txlake.session.viewed import Viewed, viewed_entry
 from txlake.statements import Table, TableName
+from txlake.statements.reading import references_of
 
 _ORDER = {ResourceType.DATABASE: 0, ResourceType.KEY: 1, ResourceType.OBJECT: 2}
 _READS = frozenset({LockMode.S, LockMode.SCH_S})

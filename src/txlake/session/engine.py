@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
@@ -35,6 +36,9 @@ from txlake.storage import canonical_url, open_store
 from txlake.transaction.governed import Governed
 from txlake.transaction.table_log import TableLog
 from txlake.transaction.vectors import Elsewhere
+
+if TYPE_CHECKING:
+    from txlake.session.command import Commands
 
 _logger = logging.getLogger(__name__)
 # Of the Spark session, where tables are named by their place alone: folders by commas.
@@ -134,6 +138,7 @@ class Engine:
     """Shared by all sessions of a lake; safe to use from many threads.
 
     Attributes:
+        commands: how each statement is carried out.
         warehouse: the store of the lake's own folder; None where only places are known.
         catalog: the names; None where only places are known.
         make_spark: gives the Spark session when the first statement needs one.
@@ -143,6 +148,7 @@ class Engine:
 
     system: System
     settings: Settings
+    commands: Commands
     make_spark: Callable[[], SparkSession]
     warehouse: Store | None = None
     catalog: Catalog | None = None

@@ -20,18 +20,15 @@ from txlake.log.snapshot import Snapshot
 from txlake.session.admission import admit, database_lock
 from txlake.session.answers import Answers, answered, asks_only
 from txlake.session.belongings import refuse_lost
+from txlake.session.command import Answer, TableLock, each_once
 from txlake.session.context import Context
-from txlake.session.data import read
-from txlake.session.dispatch import Answer, changes_catalog, run
 from txlake.session.engine import Engine
 from txlake.session.immediate import statement_of
 from txlake.session.isolation import set_isolation, shown_isolation
 from txlake.session.killing import kill_session
-from txlake.session.locking import TableLock, leaves_existing, locks_of
 from txlake.session.progress import progress
 from txlake.session.results import nothing, rows_frame
 from txlake.session.scripting import Script
-from txlake.session.shown import count_shown
 from txlake.session.transaction import State, Transaction
 from txlake.session.variables import SessionGround
 from txlake.spark.translation import spark_errors
@@ -39,11 +36,11 @@ from txlake.statements import (
     Atomic,
     Begin,
     Commit,
-    CreateTemporaryView,
     ExecuteImmediate,
     Expression,
     Kill,
     LockTable,
+    ReadTable,
     ReleaseSavepoint,
     Rollback,
     RollbackTo,
@@ -169,31 +166,30 @@ class Session:
         statement = answered(
             statement, lambda: Answers(self.engine, asked_in, self.database, self.number)
         )
-        if transaction is not None and changes_catalog(statement):
+        if isinstance(statement, UseDatabase):
+            with self._within(transaction, []):
+                self._use(statement.name)
+            return nothing
+        command = self.engine.commands[type(statement)]
+        if transaction is not None and command.is_alone:
             error = InvalidRequest(
                 f"{type(statement).__name__} can't run in a transaction; COMMIT or ROLLBACK first"
             )
             self._failed(transaction, error)
             raise error
-        with self._within(
-            transaction,
-            locks_of(statement),
-            leaves=leaves_existing(statement),
-            writes=not isinstance(statement, Select | CreateTemporaryView),
-        ) as context:
-            if isinstance(statement, UseDatabase):
-                self._use(statement.name)
-                return nothing
-            with progress(statement):
-                answer = self._run(context, statement)
-                if transaction is None:
-                    context.transaction.commit()
-                return answer
-
-    def _run(self, context: Context, statement: Statement) -> Answer:
-        """What a statement does, once it may."""
-        count_shown(context, statement)
-        return run(context, statement)
+        with (
+            self._within(
+                transaction,
+                command.all_locks(statement),
+                leaves=command.leaves_existing(statement),
+                writes=command.writes,
+            ) as context,
+            progress(statement),
+        ):
+            answer = command.run(context, statement)
+            if transaction is None:
+                context.transaction.commit()
+            return answer
 
     @contextmanager
     def _within(
@@ -248,8 +244,13 @@ class Session:
         transaction: Transaction | None = None,
     ) -> DataFrame:
         """The table's rows for which the condition is true."""
-        with self._reading(table, transaction) as context:
-            return read(context, table, travel, condition, columns)
+        statement = ReadTable(
+            table=table,
+            travel=travel,
+            condition=condition,
+            columns=None if columns is None else tuple(columns),
+        )
+        return self.carry_out(transaction or self._current, statement)(self.spark)
 
     def _reading(
         self, table: Table, transaction: Transaction | None
@@ -377,7 +378,8 @@ class Session:
             raise InvalidRequest(
                 "LOCK TABLE holds until the end of a transaction, and none is open; BEGIN one first"
             )
-        with self._within(transaction, locks_of(statement), pins=False) as context:
+        wanted = each_once((table, LockMode.X) for table in statement.tables)
+        with self._within(transaction, wanted, pins=False) as context:
             for table in statement.tables:
                 if context.handle(table).entry is None:
                     raise InvalidRequest(

@@ -14,7 +14,7 @@ from txlake.statements.expressions import (
     SqlText,
     Star,
 )
-from txlake.statements.names import Table
+from txlake.statements.names import Table, TimeTravel
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,20 @@ class Select:
     """A query (SELECT, WITH, VALUES, TABLE) whose rows the caller gets."""
 
     query: SqlText
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadTable:
+    """`lake.read`: a table's rows, now or at another time, for which the condition is true.
+
+    Attributes:
+        columns: which of the columns, in order; None for all.
+    """
+
+    table: Table
+    travel: TimeTravel | None = None
+    condition: Expression | None = None
+    columns: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,5 +230,14 @@ class SparkCommand:
 
 
 DataStatement = (
-    Select | Insert | Write | Delete | Update | Merge | CopyInto | Truncate | SparkCommand
+    Select
+    | ReadTable
+    | Insert
+    | Write
+    | Delete
+    | Update
+    | Merge
+    | CopyInto
+    | Truncate
+    | SparkCommand
 )

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from txlake.log.snapshot import Snapshot
-from txlake.session import Session, for_spark, lake_of
+from txlake.session import Session
 from txlake.session.unknown import unknown_table
 from txlake.statements import Statement, Table, TableName, TimeTravel
+from txlake.tables.sessions import for_spark, lake_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,4 +1,4 @@
-"""Statements that change rows, from statement to staged change, as `session.data` does it."""
+"""Statements that change rows, from statement to staged change, as `commands.data` does it."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.simulation.rows import changes, merging, values
+from tests.simulation.rows.context import RowContext
 from tests.simulation.rows.definitions import environment_of
-from tests.simulation.rows.engine import RowContext
 from tests.simulation.rows.scopes import Name, Rows
+from txlake.commands import copy_into as copying
+from txlake.commands import data as of_data
+from txlake.commands import maintenance
+from txlake.commands import tables as of_tables
+from txlake.commands.growth import grown
 from txlake.errors import InvalidRequest
 from txlake.protocol.schema_change import as_table_schema
 from txlake.protocol.types import from_arrow_schema
-from txlake.session import copying, upkeep
-from txlake.session import data as of_data
-from txlake.session import definitions as of_definitions
-from txlake.session.dispatch import Answer
+from txlake.session.command import Answer
 from txlake.session.engine import Handle
 from txlake.session.evolution import schema_actions
-from txlake.session.growth import grown
 from txlake.spark import held
 from txlake.spark.inserts import Placement
 from txlake.spark.rows import unknown_column
@@ -142,18 +143,18 @@ def write(context: RowContext, statement: Write) -> Mapping[str, int]:
     assert table is not None, "only rows that this process holds are known here"
     if context.find(statement.table) is None:
         of_data._make_database(context, statement)
-    handle = of_definitions.place(context, statement.table)
+    handle = of_tables.place(context, statement.table)
     exists = context.exists(handle)
     if exists and statement.mode == "ignore":
         return nothing
     if exists and statement.mode == "error":
         raise InvalidRequest(f"{statement.table} exists already")
     if exists:
-        handle = of_definitions.adopted(context, handle, managed=True)
+        handle = of_tables.adopted(context, handle, managed=True)
     else:
         schema = as_table_schema(held.schema_of(table))
-        of_definitions.create_from_rows(context, handle, statement, schema)
-        of_definitions.register(context, handle, "WRITE")
+        of_tables.create_from_rows(context, handle, statement, schema)
+        of_tables.register(context, handle, "WRITE")
     if of_data._written_before(context, handle, statement):
         return nothing
     work = of_data._prepared(context, handle, statement, table, exists)
@@ -282,4 +283,4 @@ def optimize(context: RowContext, statement: Optimize | Reorg) -> Answer:
     else:
         change = changes.compact(work, statement.where, purge=isinstance(statement, Reorg))
     _staged(context, handle, change)
-    return upkeep.Optimized(handle, upkeep._considered(work, statement.where), change)
+    return maintenance.Optimized(handle, maintenance._considered(work, statement.where), change)

@@ -1,4 +1,4 @@
-"""CREATE, ALTER and CLONE where they look at rows or copy files, as `session.definitions` does it.
+"""CREATE, ALTER and CLONE where they look at rows or copy files, as `commands.tables` does it.
 
 Owns what the engine would give to Spark, or to other threads.
 """
@@ -12,11 +12,11 @@ from typing import Any
 from urllib.parse import unquote
 
 from tests.simulation.rows import changes, queries
-from tests.simulation.rows.engine import RowContext
+from tests.simulation.rows.context import RowContext
 from tests.simulation.rows.scopes import Name, Scope
+from txlake.commands import tables
 from txlake.errors import InvalidRequest
 from txlake.protocol.types import DataType, Struct
-from txlake.session import definitions
 from txlake.session.alter import alter
 from txlake.session.clone import Copy, clone
 from txlake.session.create import check_same_definition, create
@@ -34,8 +34,8 @@ from txlake.transaction.change import Change
 
 def environment_of(context: RowContext, handle: Handle | None = None) -> Environment:
     return replace(
-        definitions.environment_of(context),
-        violating_row=partial(_violating_row, context, handle) if handle else definitions._no_row,
+        tables.environment_of(context),
+        violating_row=partial(_violating_row, context, handle) if handle else tables._no_row,
         type_of=_type_of,
     )
 
@@ -59,18 +59,18 @@ def _type_of(text: str, schema: Struct) -> DataType:
 
 
 def create_table(context: RowContext, statement: CreateTable) -> None:
-    """As `definitions.create_table`."""
-    handle = definitions.place(context, statement.table, statement.location)
-    existing = definitions._existing(context, handle)
+    """As `tables.create_table`."""
+    handle = tables.place(context, statement.table, statement.location)
+    existing = tables._existing(context, handle)
     managed = isinstance(statement.table, TableName) and statement.location is None
     unnamed = handle.entry is None and isinstance(statement.table, TableName)
     if existing is not None and unnamed and statement.mode in ("create", "if_not_exists"):
         if statement.query is not None:
             raise InvalidRequest(f"{statement.table}: {handle.store.url} holds a table already")
         check_same_definition(statement, existing, environment_of(context))
-        definitions.adopted(context, handle, managed=managed)
+        tables.adopted(context, handle, managed=managed)
         return
-    handle = definitions.adopted(context, handle, managed=managed)
+    handle = tables.adopted(context, handle, managed=managed)
     found = None
     if statement.query is not None:
         frame: Any = context.query(statement.query)
@@ -96,20 +96,20 @@ def create_table(context: RowContext, statement: CreateTable) -> None:
                 metrics=written.metrics,
             ),
         )
-    definitions.register(context, handle, change.operation)
+    tables.register(context, handle, change.operation)
 
 
 def alter_table(context: RowContext, statement: AlterStatement) -> None:
-    """As `definitions.alter_table`."""
+    """As `tables.alter_table`."""
     handle = context.require(statement.table)
     change = alter(statement, context.snapshot(handle), environment_of(context, handle))
     context.transaction.stage(handle, change)
 
 
 def clone_table(context: RowContext, statement: Clone) -> Mapping[str, int]:
-    """As `definitions.clone_table`, one file after the other."""
+    """As `tables.clone_table`, one file after the other."""
     origin = context.require(statement.source)
-    handle = definitions.place(context, statement.table, statement.location)
+    handle = tables.place(context, statement.table, statement.location)
 
     def copy(copies: Sequence[Copy]) -> None:
         handle.store.ensure_safe()
@@ -120,7 +120,7 @@ def clone_table(context: RowContext, statement: Clone) -> Mapping[str, int]:
     change = clone(
         statement,
         context.snapshot(origin, statement.travel),
-        definitions._existing(context, handle),
+        tables._existing(context, handle),
         environment_of(context),
         origin=context.engine.reach(origin),
         target_url=handle.store.url,
@@ -130,5 +130,5 @@ def clone_table(context: RowContext, statement: Clone) -> Mapping[str, int]:
     if change is None:
         return {}
     context.transaction.stage(handle, change)
-    definitions.register(context, handle, change.operation)
+    tables.register(context, handle, change.operation)
     return change.affected

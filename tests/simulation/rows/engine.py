@@ -1,20 +1,19 @@
-"""An engine and a statement's context in which rows stand where Spark's frames do.
+"""An engine in which rows stand where Spark's frames do.
 
 Owns the wiring: what the engine asks of Spark is answered by `frames`, scans by `files`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
+from tests.simulation.rows.commands import ROW_COMMANDS
 from tests.simulation.rows.files import RowWork
 from tests.simulation.rows.frames import RowColumn, RowSpark
-from tests.simulation.rows.scopes import Rows
 from txlake.log.snapshot import Snapshot
-from txlake.session.context import Context
+from txlake.session.command import Commands
 from txlake.session.engine import Engine, Handle
 from txlake.spark.work import Work
 from txlake.statements import (
@@ -31,6 +30,7 @@ def _no_spark() -> Any:
 class RowEngine(Engine):
     """An engine whose tables are read and written as rows; no Spark is ever started."""
 
+    commands: Commands = field(default_factory=lambda: ROW_COMMANDS)
     make_spark: Any = _no_spark
 
     @cached_property
@@ -60,35 +60,3 @@ class RowEngine(Engine):
 def _column_of(expression: Expression) -> Any:
     assert isinstance(expression, SqlText), "conditions are SQL here"
     return RowColumn(expression.rewritten(lambda _: None))
-
-
-@dataclass(kw_only=True)
-class RowContext(Context):
-    """A statement's context, whose expressions and queries are looked at row by row."""
-
-    _tables: dict[str, Rows] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, context: Context) -> RowContext:
-        """The same statement's context."""
-        return cls(
-            engine=context.engine,
-            transaction=context.transaction,
-            database=context.database,
-            writes=context.writes,
-            lock_timeout_ms=context.lock_timeout_ms,
-            _meanings=context._meanings,
-        )
-
-    def text_of(self, expression: Expression) -> tuple[str, Mapping[str, Rows]]:
-        """An expression as text, with names for the tables that it reads, and their rows."""
-        assert isinstance(expression, SqlText), "expressions are SQL here"
-        return expression.rewritten(self._view), self._tables
-
-    def column_of(self, expression: Expression) -> Any:
-        return RowColumn(*self.text_of(expression))
-
-    def view_of(self, frame: Any) -> str:
-        name = f"txlake_{len(self._tables)}"
-        self._tables[name] = frame.found
-        return name

@@ -6,14 +6,17 @@ again to update its statistics), "Per-file Statistics".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import msgspec
 
+from txlake.conflict.locking import LockMode
 from txlake.log.files import Files
 from txlake.protocol.actions import Add
 from txlake.protocol.statistics import FileStatistics
+from txlake.session.command import TableLock, command, giving_nothing
 from txlake.session.context import Context
 from txlake.spark.restating import footer_of, restated
 from txlake.spark.rows import unknown_column
@@ -68,3 +71,10 @@ def _restated(work: Work, add: Add) -> Add | None:
     if FileStatistics.from_json(stats) == FileStatistics.from_json(add.stats):
         return None
     return msgspec.structs.replace(add, stats=stats)
+
+
+def _its_lock(statement: AnalyzeTable) -> Sequence[TableLock]:
+    return [(statement.table, LockMode.IX if statement.delta else LockMode.SCH_S)]
+
+
+COMMANDS = dict([command(AnalyzeTable, giving_nothing(analyze), _its_lock)])

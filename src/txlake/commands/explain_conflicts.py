@@ -6,20 +6,23 @@ run, and the transaction that asks has read nothing more.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
+from txlake.commands.data import source_rows
 from txlake.conflict.explanation import Doing, Intent, explain
 from txlake.conflict.footprint import Read
 from txlake.conflict.granularity import PROPERTY as GRANULARITY
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
+from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
 from txlake.log.predicates import to_text
 from txlake.protocol.types import Field, Primitive, Struct
+from txlake.session.command import TableLock, command, giving_rows
 from txlake.session.context import Context
-from txlake.session.data import source_rows
 from txlake.session.describe import Rows
 from txlake.session.engine import Handle
 from txlake.session.transaction import Transaction
@@ -28,6 +31,7 @@ from txlake.spark.types import delta_schema
 from txlake.spark.work import Work
 from txlake.statements import (
     Delete,
+    ExplainConflicts,
     Explained,
     Insert,
     Merge,
@@ -54,10 +58,11 @@ SCHEMA = Struct(
 )
 
 
-def explain_conflicts(context: Context, statement: Explained) -> Rows:
+def explain_conflicts(context: Context, asked: ExplainConflicts) -> Rows:
     """Rows of SCHEMA: the statement's reads, changes, level and grain, a row for each kind of
     concurrent writer, and advice.
     """
+    statement = asked.statement
     handle = context.require(_target(statement))
     if handle.is_new:
         raise InvalidRequest(
@@ -210,3 +215,10 @@ def _advice(intent: Intent) -> list[tuple[str, str]]:
     if intent.doing is Doing.SORTS:
         found.append(("ZORDER BY", "without it, OPTIMIZE keeps the order of rows and meets nobody"))
     return found
+
+
+def _its_target(asked: ExplainConflicts) -> Sequence[TableLock]:
+    return [(_target(asked.statement), LockMode.SCH_S)]
+
+
+COMMANDS = dict([command(ExplainConflicts, giving_rows(explain_conflicts), _its_target)])

@@ -13,13 +13,17 @@ from urllib.parse import unquote
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from txlake.commands.tables import environment_of
+from txlake.conflict.locking import LockMode
 from txlake.protocol.actions import Add, Remove
 from txlake.protocol.paths import absolute_url, is_absolute
+from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session import convert as converted
 from txlake.session import generate as generated
 from txlake.session.belongings import transaction_of
+from txlake.session.command import command, giving_counts, giving_nothing, giving_rows, its_table
 from txlake.session.context import Context
-from txlake.session.definitions import environment_of
+from txlake.session.describe import Rows
 from txlake.session.engine import Handle
 from txlake.session.restore import restore
 from txlake.session.results import values_frame
@@ -42,6 +46,7 @@ from txlake.transaction.change import Change
 from txlake.transaction.vacuum import OthersOpen, plan_vacuum, vacuum
 
 _RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
+_PATHS = Struct((Field("path", Primitive("string"), False),))
 _HOUR_MS = 3_600_000
 _SIZES = T.StructType(
     [
@@ -156,8 +161,12 @@ def _considered(work: Work, where: Expression | None) -> int:
     return int(files_of_partitions(work, where).num_rows)
 
 
-def vacuum_table(context: Context, statement: Vacuum) -> list[str]:
+def vacuum_table(context: Context, statement: Vacuum) -> Rows:
     """VACUUM: with DRY RUN the files that it would delete, else the table's place."""
+    return Rows(schema=_PATHS, rows=[(path,) for path in _vacuumed(context, statement)])
+
+
+def _vacuumed(context: Context, statement: Vacuum) -> list[str]:
     handle = context.require(statement.table)
     retention_ms = None
     if statement.retain_hours is not None:
@@ -250,3 +259,20 @@ def refresh(context: Context, statement: RefreshTable) -> None:
         context.command(statement.command)
     else:
         context.require(statement.table)
+
+
+COMMANDS = dict(
+    (
+        command(Optimize, optimize, its_table(LockMode.IX)),
+        command(Reorg, reorg, its_table(LockMode.IX)),
+        command(Vacuum, giving_rows(vacuum_table), its_table(LockMode.IX), is_alone=True),
+        command(Restore, giving_counts(restore_table), its_table(LockMode.SCH_M)),
+        command(Generate, giving_nothing(generate), its_table(LockMode.SCH_S)),
+        command(
+            ConvertToDelta,
+            giving_nothing(convert),
+            lambda one: [(TablePath(one.location), LockMode.SCH_M)],
+        ),
+        command(RefreshTable, giving_nothing(refresh), its_table(LockMode.SCH_S)),
+    )
+)

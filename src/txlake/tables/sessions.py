@@ -8,6 +8,7 @@ from weakref import WeakSet
 
 from pyspark.sql import SparkSession
 
+from txlake.commands import COMMANDS
 from txlake.errors import InvalidRequest
 from txlake.session.engine import Engine
 from txlake.session.session import Session
@@ -69,6 +70,7 @@ def for_spark(spark: SparkSession, storage_options: Mapping[str, str] | None = N
         engine = Engine(
             system=System(),
             settings=Settings(),
+            commands=COMMANDS,
             make_spark=lambda: spark,
             storage_options=options,
         )

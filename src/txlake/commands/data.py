@@ -13,18 +13,28 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from txlake.commands.growth import grown, with_schema
+from txlake.commands.shown import writing
+from txlake.commands.tables import adopted, create_from_rows, environment_of, place, register
+from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
 from txlake.protocol.actions import Txn
 from txlake.protocol.schema_change import as_table_schema
 from txlake.protocol.types import Struct
 from txlake.session.admission import admit
 from txlake.session.belongings import catalog_of
+from txlake.session.command import (
+    TableLock,
+    command,
+    giving_counts,
+    giving_frame,
+    giving_nothing,
+    its_table,
+    no_table,
+)
 from txlake.session.context import Context
-from txlake.session.definitions import adopted, create_from_rows, environment_of, place, register
 from txlake.session.engine import Handle, use_this_python
 from txlake.session.evolution import schema_actions
-from txlake.session.growth import grown, with_schema
-from txlake.session.locking import leaves_existing, locks_of
 from txlake.session.viewed import Viewed
 from txlake.spark import dml, held, inserts, replacing
 from txlake.spark import merge as merging
@@ -43,9 +53,11 @@ from txlake.statements import (
     NotMatchedInsert,
     PartitionValue,
     Query,
+    ReadTable,
+    Select,
     Source,
+    SparkCommand,
     SqlText,
-    Table,
     TableName,
     TimeTravel,
     Truncate,
@@ -307,7 +319,7 @@ def _make_database(context: Context, statement: Write) -> None:
     assert isinstance(statement.table, TableName)
     owner, _ = context.engine.qualified(statement.table, context.database)
     catalog_of(context.engine).create_database(owner, if_not_exists=True)
-    admit(context, locks_of(statement), leaves=leaves_existing(statement))
+    admit(context, _WRITE.all_locks(statement), leaves=_leaves_existing(statement))
 
 
 def _prepared(
@@ -369,14 +381,20 @@ def _written_before(context: Context, handle: Handle, statement: Write) -> bool:
     return False
 
 
-def read(
-    context: Context,
-    table: Table,
-    travel: TimeTravel | None,
-    condition: Expression | None,
-    columns: Sequence[str] | None,
-) -> DataFrame:
+def select(context: Context, statement: Select) -> DataFrame:
+    """A query."""
+    return context.query(statement.query)
+
+
+def spark_command(context: Context, statement: SparkCommand) -> DataFrame:
+    """What Spark is left with."""
+    return context.command(statement.command)
+
+
+def read(context: Context, statement: ReadTable) -> DataFrame:
     """`lake.read`: the rows for which the condition is true, some of the columns."""
+    table, travel = statement.table, statement.travel
+    condition, columns = statement.condition, statement.columns
     view = None
     if isinstance(table, TableName) and context.find(table) is None:
         view = context.viewed(table)
@@ -414,3 +432,32 @@ def _read_view(
     if condition is not None:
         frame = frame.where(context.column_of(condition))
     return frame if columns is None else frame.select(*[quote(name) for name in columns])
+
+
+def _of_write(statement: Write) -> Sequence[TableLock]:
+    mode = LockMode.SCH_M if _leaves_existing(statement) else LockMode.IX
+    return [(statement.table, mode)]
+
+
+def _leaves_existing(statement: Write) -> bool:
+    return statement.mode in ("error", "ignore")
+
+
+_KIND_OF_WRITE, _WRITE = command(
+    Write, writing(giving_counts(write)), _of_write, leaves_existing=_leaves_existing
+)
+COMMANDS = {
+    _KIND_OF_WRITE: _WRITE,
+    **dict(
+        (
+            command(Select, giving_frame(select), no_table, writes=False),
+            command(ReadTable, giving_frame(read), its_table(LockMode.SCH_S), writes=False),
+            command(SparkCommand, giving_frame(spark_command), no_table),
+            command(Insert, writing(giving_counts(insert)), its_table(LockMode.IX)),
+            command(Delete, writing(giving_counts(delete)), its_table(LockMode.IX)),
+            command(Update, writing(giving_counts(update)), its_table(LockMode.IX)),
+            command(Merge, writing(giving_counts(merge)), lambda one: [(one.target, LockMode.IX)]),
+            command(Truncate, giving_nothing(truncate), its_table(LockMode.SCH_M)),
+        )
+    ),
+}

@@ -6,7 +6,7 @@ transaction that they show a version which it doesn't see itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 
 from pyspark.errors import AnalysisException
@@ -15,28 +15,25 @@ from pyspark.sql import DataFrame
 from txlake.conflict.footprint import Read
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
+from txlake.session.command import Answer, S
 from txlake.session.context import Context
 from txlake.session.engine import Handle
-from txlake.session.locking import references_of
 from txlake.spark.marks import Shown, shown_by
-from txlake.statements import (
-    CopyInto,
-    CreateTable,
-    Delete,
-    Insert,
-    Merge,
-    NativeFrame,
-    Statement,
-    TableName,
-    TablePath,
-    Update,
-    Write,
-)
-
-_WRITING = CopyInto | CreateTable | Delete | Insert | Merge | Update | Write
+from txlake.statements import NativeFrame, TableName, TablePath
+from txlake.statements.reading import references_of
 
 
-def count_shown(context: Context, statement: Statement) -> None:
+def writing(run: Callable[[Context, S], Answer]) -> Callable[[Context, S], Answer]:
+    """Does what `run` does, once what the statement's DataFrames show is counted as read."""
+
+    def counting(context: Context, statement: S) -> Answer:
+        count_shown(context, statement)
+        return run(context, statement)
+
+    return counting
+
+
+def count_shown(context: Context, statement: object) -> None:
     """Counts what a statement's DataFrames, and views of Spark's, show of tables as read.
 
     A table that the transaction hasn't used begins for it at the version shown. One that it sees at
@@ -45,8 +42,6 @@ def count_shown(context: Context, statement: Statement) -> None:
     Raises a Conflict when it does, and InvalidRequest when what is shown can't be part of the
     transaction: changes of another that weren't committed, a table that is gone.
     """
-    if not isinstance(statement, _WRITING):
-        return
     for frame in (*_frames_in(statement), *_views_in(context, statement)):
         for shown in shown_by(frame):
             _count(context, shown)
@@ -64,7 +59,7 @@ def _frames_in(part: object) -> Iterator[DataFrame]:
             yield from _frames_in(getattr(part, item.name))
 
 
-def _views_in(context: Context, statement: Statement) -> Iterator[DataFrame]:
+def _views_in(context: Context, statement: object) -> Iterator[DataFrame]:
     """Temporary views of Spark's that the statement's texts name."""
     for reference in references_of(statement):
         table = reference.table

@@ -6,15 +6,18 @@ Owns where a new table is put and what happens to its name; the changes themselv
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from typing import Any, get_args
 from urllib.parse import unquote
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F
 
+from txlake.commands.shown import writing
+from txlake.conflict.locking import LockMode
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.ports import NewTable, RenamedTable
@@ -24,6 +27,7 @@ from txlake.session.admission import admit_new
 from txlake.session.alter import alter
 from txlake.session.belongings import attach, catalog_of, drop, mark, new_entry
 from txlake.session.clone import Copy, clone
+from txlake.session.command import TableLock, command, giving_counts, giving_nothing, its_table
 from txlake.session.context import Context
 from txlake.session.create import check_same_definition, create, create_like
 from txlake.session.engine import Handle
@@ -37,6 +41,7 @@ from txlake.spark.types import delta_schema, spark_schema
 from txlake.statements import (
     AddConstraint,
     AlterStatement,
+    CheckConstraint,
     Clone,
     CreateTable,
     CreateTableLike,
@@ -407,3 +412,61 @@ def _rename(context: Context, handle: Handle, statement: RenameTable) -> None:
         {(entry.database, entry.name): None, (known.name, name): renamed},
     )
     mark(context.transaction, renamed, "RENAME TABLE")
+
+
+def _of_create(statement: CreateTable) -> Sequence[TableLock]:
+    return [(statement.table, LockMode.SCH_M), *_parents(statement.keys)]
+
+
+def _of_copy(statement: CreateTableLike | Clone) -> Sequence[TableLock]:
+    return [(statement.table, LockMode.SCH_M), (statement.source, LockMode.SCH_S)]
+
+
+def _of_constraint(statement: AddConstraint) -> Sequence[TableLock]:
+    return [(statement.table, LockMode.SCH_M), *_parents([statement.constraint])]
+
+
+def _of_rename(statement: RenameTable) -> Sequence[TableLock]:
+    return [(statement.table, LockMode.SCH_M), (statement.new_table, LockMode.SCH_M)]
+
+
+def _parents(constraints: Sequence[KeyConstraint | CheckConstraint]) -> Sequence[TableLock]:
+    """The tables that foreign keys refer to."""
+    return [
+        (key.parent, LockMode.SCH_S)
+        for key in constraints
+        if isinstance(key, KeyConstraint) and key.parent is not None
+    ]
+
+
+def _leaves_existing(statement: CreateTable | CreateTableLike | Clone) -> bool:
+    return statement.mode in ("create", "if_not_exists")
+
+
+_ALTER = giving_nothing(alter_table)
+_OWN_LOCKS: dict[type[Any], Callable[[Any], Sequence[TableLock]]] = {
+    AddConstraint: _of_constraint,
+    RenameTable: _of_rename,
+}
+COMMANDS = dict(
+    (
+        command(
+            CreateTable,
+            writing(giving_nothing(create_table)),
+            _of_create,
+            leaves_existing=_leaves_existing,
+        ),
+        command(
+            CreateTableLike,
+            giving_nothing(create_table_like),
+            _of_copy,
+            leaves_existing=_leaves_existing,
+        ),
+        command(Clone, giving_counts(clone_table), _of_copy, leaves_existing=_leaves_existing),
+        command(DropTable, giving_nothing(drop_table), its_table(LockMode.SCH_M)),
+        *(
+            command(kind, _ALTER, _OWN_LOCKS.get(kind, its_table(LockMode.SCH_M)))
+            for kind in get_args(AlterStatement)
+        ),
+    )
+)

@@ -12,10 +12,12 @@ from dataclasses import replace
 from pyspark.sql.types import StructType
 
 from txlake.catalog import matches
+from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
 from txlake.protocol.type_text import quoted_text
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.belongings import catalog_of
+from txlake.session.command import TableLock, command, giving_nothing, giving_rows, no_table
 from txlake.session.context import Context
 from txlake.session.describe import Rows
 from txlake.session.results import schema_rows
@@ -33,7 +35,6 @@ from txlake.statements import (
     ShowViews,
     SqlText,
     TableName,
-    ViewStatement,
 )
 from txlake.statements.names import quoted
 
@@ -45,28 +46,10 @@ _SHOWN = Struct(
         Field("isTemporary", Primitive("boolean"), False),
     )
 )
-_NOTHING = Rows(schema=Struct(()), rows=[])
 
 
-def view_statement(context: Context, statement: ViewStatement) -> Rows:
-    """Carries out a statement about views."""
-    match statement:
-        case CreateView():
-            _create(context, statement)
-        case CreateTemporaryView():
-            _create_temporary(context, statement)
-        case AlterView():
-            _alter(context, statement)
-        case RenameView():
-            _rename(context, statement)
-        case DropView():
-            _drop(context, statement)
-        case ShowViews():
-            return _show(context, statement)
-    return _NOTHING
-
-
-def _create(context: Context, statement: CreateView) -> None:
+def create_view(context: Context, statement: CreateView) -> None:
+    """CREATE [OR REPLACE] VIEW: its text in the catalog."""
     catalog = catalog_of(context.engine)
     owner, name = context.engine.qualified(statement.view, context.database)
     if catalog.database(owner) is None or context.is_homeless(statement.view):
@@ -129,7 +112,8 @@ def _check(
     return schema
 
 
-def _create_temporary(context: Context, statement: CreateTemporaryView) -> None:
+def create_temporary_view(context: Context, statement: CreateTemporaryView) -> None:
+    """CREATE TEMPORARY VIEW: Spark's; over tables of the lake it is planned where it is used."""
     query = statement.query
     if not any(_is_of_lake(context, reference.table) for reference in query.references):
         context.command(statement.command)
@@ -163,7 +147,8 @@ def _required(context: Context, view: TableName) -> Viewed:
     return found
 
 
-def _alter(context: Context, statement: AlterView) -> None:
+def alter_view(context: Context, statement: AlterView) -> None:
+    """ALTER VIEW ... AS."""
     entry = _required(context, statement.view).entry
     assert entry is not None, "the lake's own"
     name = TableName((entry.database, entry.name))
@@ -178,7 +163,8 @@ def _alter(context: Context, statement: AlterView) -> None:
     )
 
 
-def _rename(context: Context, statement: RenameView) -> None:
+def rename_view(context: Context, statement: RenameView) -> None:
+    """ALTER VIEW ... RENAME TO."""
     entry = _required(context, statement.view).entry
     assert entry is not None, "the lake's own"
     new = statement.new_view
@@ -188,7 +174,8 @@ def _rename(context: Context, statement: RenameView) -> None:
     catalog_of(context.engine).views.rename(entry.id, owner, name)
 
 
-def _drop(context: Context, statement: DropView) -> None:
+def drop_view(context: Context, statement: DropView) -> None:
+    """DROP VIEW, of the lake's or of Spark's."""
     view = statement.view
     found = context.viewed(view)
     if found is not None and found.entry is not None:
@@ -201,7 +188,8 @@ def _drop(context: Context, statement: DropView) -> None:
         raise InvalidRequest(f"there is no view {view}; SHOW VIEWS lists them")
 
 
-def _show(context: Context, statement: ShowViews) -> Rows:
+def show_views(context: Context, statement: ShowViews) -> Rows:
+    """SHOW VIEWS, Spark's temporary ones among them."""
     database = statement.database or context.database
     rows: list[tuple[object, ...]] = [
         (entry.database, entry.name, False)
@@ -267,3 +255,23 @@ def _created(view: Viewed) -> str:
         given = (f"{quoted_text(k)} = {quoted_text(v)}" for k, v in entry.properties.items())
         parts.append(f"TBLPROPERTIES ({', '.join(given)})")
     return "\n".join((*parts, f"AS {view.query.text}"))
+
+
+def _its_view(statement: CreateView | AlterView | DropView) -> Sequence[TableLock]:
+    return [(statement.view, LockMode.SCH_M)]
+
+
+def _both_names(statement: RenameView) -> Sequence[TableLock]:
+    return [(statement.view, LockMode.SCH_M), (statement.new_view, LockMode.SCH_M)]
+
+
+COMMANDS = dict(
+    (
+        command(CreateView, giving_nothing(create_view), _its_view, is_alone=True),
+        command(CreateTemporaryView, giving_nothing(create_temporary_view), no_table, writes=False),
+        command(AlterView, giving_nothing(alter_view), _its_view, is_alone=True),
+        command(RenameView, giving_nothing(rename_view), _both_names, is_alone=True),
+        command(DropView, giving_nothing(drop_view), _its_view, is_alone=True),
+        command(ShowViews, giving_rows(show_views), no_table),
+    )
+)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from txlake.commands.tables import environment_of
 from txlake.protocol.schema_change import merge_schemas
 from txlake.protocol.types import Struct
 from txlake.session.context import Context
-from txlake.session.definitions import environment_of
 from txlake.session.engine import Handle
 from txlake.session.evolution import schema_actions
 from txlake.spark.work import Work

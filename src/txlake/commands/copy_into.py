@@ -18,12 +18,15 @@ from urllib.parse import unquote
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from txlake.commands.growth import grown
+from txlake.commands.shown import writing
+from txlake.conflict.locking import LockMode
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.ports import StoredObject
 from txlake.protocol.actions import Txn
+from txlake.session.command import Answer, command, giving_counts, giving_frame, its_table
 from txlake.session.context import Context
 from txlake.session.engine import Handle
-from txlake.session.growth import grown
 from txlake.spark import inserts, rows
 from txlake.spark.inserts import Placement
 from txlake.spark.reading import spark_url
@@ -241,3 +244,14 @@ def _fields(statement: CopyInto, frame: DataFrame) -> DataFrame:
             )
         return frame.select(*(quote(name) for name in statement.columns))
     return frame
+
+
+_copying, _validating = giving_counts(copy_into), giving_frame(validate)
+
+
+def _copied(context: Context, statement: CopyInto) -> Answer:
+    run = _copying if statement.validate_rows is None else _validating
+    return run(context, statement)
+
+
+COMMANDS = dict([command(CopyInto, writing(_copied), its_table(LockMode.IX))])

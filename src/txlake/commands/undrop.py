@@ -6,6 +6,8 @@ Databricks' documentation of both statements.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from txlake.catalog import DroppedEntry, TableEntry
 from txlake.catalog.names import taken
 from txlake.conflict.locking import LockMode
@@ -14,13 +16,14 @@ from txlake.ports import UndroppedTable
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.admission import admit, admit_new
 from txlake.session.belongings import catalog_of, publish_pending, stamped
+from txlake.session.command import TableLock, command, giving_nothing, giving_rows, no_table
 from txlake.session.context import Context
 from txlake.session.describe import Rows
 from txlake.session.dropped import take_back
 from txlake.session.engine import Engine
 from txlake.session.views.standard import CATALOG
 from txlake.session.views.view import moment
-from txlake.statements import TableName, TablePath, UndropTable
+from txlake.statements import ShowDroppedTables, TableName, TablePath, UndropTable
 from txlake.transaction.belonging import Belonging, belonging_of
 
 _LISTED = "SHOW TABLES DROPPED lists what can come back"
@@ -38,16 +41,17 @@ _COLUMNS = Struct(
 )
 
 
-def dropped_tables(context: Context, database: str, limit: int | None) -> Rows:
+def show_dropped(context: Context, statement: ShowDroppedTables) -> Rows:
     """SHOW TABLES DROPPED: what can come back to a database, the newest drop first.
 
     Raises InvalidRequest where there is no such database.
     """
+    database = statement.database or context.database
     catalog = catalog_of(context.engine)
     if catalog.database(database) is None:
         raise _homeless(database)
     found = [one for one in _of(context.engine, database) if not one.is_over]
-    return Rows(schema=_COLUMNS, rows=[_row(one) for one in found[:limit]])
+    return Rows(schema=_COLUMNS, rows=[_row(one) for one in found[: statement.limit]])
 
 
 def _row(dropped: DroppedEntry) -> tuple[object, ...]:
@@ -179,3 +183,21 @@ def _taken_in(engine: Engine, entry: TableEntry) -> int | None:
         return latest.version if is_its else stamped(handle, stamp)
     finally:
         engine.forget(handle)
+
+
+def _its_name(statement: UndropTable) -> Sequence[TableLock]:
+    return [] if statement.table is None else [(statement.table, LockMode.SCH_M)]
+
+
+COMMANDS = dict(
+    (
+        command(
+            UndropTable,
+            giving_nothing(undrop_table),
+            _its_name,
+            leaves_existing=lambda _: True,
+            is_alone=True,
+        ),
+        command(ShowDroppedTables, giving_rows(show_dropped), no_table),
+    )
+)

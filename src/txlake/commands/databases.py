@@ -11,44 +11,42 @@ from txlake.conflict.granularity import parse_granularity
 from txlake.errors import InvalidRequest
 from txlake.session.admission import admit_alone
 from txlake.session.belongings import catalog_of, drop, transaction_of
+from txlake.session.command import command, giving_nothing, no_table
 from txlake.session.context import Context
 from txlake.session.dropped import PROPERTY as RETENTION
 from txlake.session.dropped import parse_retention
 from txlake.session.isolation import IGNORED, parse_ignored
 from txlake.session.views import VIEWS
-from txlake.statements import AlterDatabase, CreateDatabase, DatabaseStatement, DropDatabase
+from txlake.statements import AlterDatabase, CreateDatabase, DropDatabase
 
 # Databases of views.
 _RESERVED = {name.partition(".")[0] for name in VIEWS if "." in name} | {"pg_catalog"}
 
 
-def change_database(context: Context, statement: DatabaseStatement) -> None:
-    """CREATE, ALTER and DROP DATABASE."""
-    catalog = catalog_of(context.engine)
-    match statement:
-        case CreateDatabase():
-            context.engine.place_of(statement.name, "t")
-            if statement.name.lower() in _RESERVED:
-                raise InvalidRequest(
-                    f"database {statement.name!r} can't be made: its views are txlake's own"
-                )
-            catalog.create_database(
-                statement.name,
-                if_not_exists=statement.if_not_exists,
-                comment=statement.comment,
-                isolation=statement.isolation,
-                properties=_checked(statement.properties),
-            )
-        case AlterDatabase(name, isolation, properties):
-            if isolation is not None:
-                admit_alone(context, name, f"ALTER DATABASE {name} ISOLATION LEVEL")
-                catalog.set_isolation(name, isolation)
-            if properties:
-                catalog.set_properties(name, _checked(properties))
-        case DropDatabase():
-            _drop_database(context, statement)
-        case _:
-            raise AssertionError(statement)
+def create_database(context: Context, statement: CreateDatabase) -> None:
+    """CREATE DATABASE."""
+    context.engine.place_of(statement.name, "t")
+    if statement.name.lower() in _RESERVED:
+        raise InvalidRequest(
+            f"database {statement.name!r} can't be made: its views are txlake's own"
+        )
+    catalog_of(context.engine).create_database(
+        statement.name,
+        if_not_exists=statement.if_not_exists,
+        comment=statement.comment,
+        isolation=statement.isolation,
+        properties=_checked(statement.properties),
+    )
+
+
+def alter_database(context: Context, statement: AlterDatabase) -> None:
+    """ALTER DATABASE ... ISOLATION LEVEL, and SET DBPROPERTIES."""
+    catalog, name = catalog_of(context.engine), statement.name
+    if statement.isolation is not None:
+        admit_alone(context, name, f"ALTER DATABASE {name} ISOLATION LEVEL")
+        catalog.set_isolation(name, statement.isolation)
+    if statement.properties:
+        catalog.set_properties(name, _checked(statement.properties))
 
 
 def _checked(properties: tuple[tuple[str, str], ...]) -> dict[str, str]:
@@ -63,7 +61,8 @@ def _checked(properties: tuple[tuple[str, str], ...]) -> dict[str, str]:
     return given
 
 
-def _drop_database(context: Context, statement: DropDatabase) -> None:
+def drop_database(context: Context, statement: DropDatabase) -> None:
+    """DROP DATABASE; with CASCADE its tables and views too."""
     catalog = catalog_of(context.engine)
     if statement.if_exists and catalog.database(statement.name) is None:
         return
@@ -75,3 +74,12 @@ def _drop_database(context: Context, statement: DropDatabase) -> None:
     for view in catalog.views.listed(statement.name):
         catalog.views.drop(view.id)
     catalog.drop_database(statement.name)
+
+
+COMMANDS = dict(
+    (
+        command(CreateDatabase, giving_nothing(create_database), no_table, is_alone=True),
+        command(AlterDatabase, giving_nothing(alter_database), no_table, is_alone=True),
+        command(DropDatabase, giving_nothing(drop_database), no_table, is_alone=True),
+    )
+)

@@ -1,0 +1,112 @@
+"""SHOW and DESCRIBE in a session.
+
+Owns what comes from the catalog; what comes from a table's own state is `describe`'s business.
+"""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from txlake.catalog import matches
+from txlake.commands.views import described
+from txlake.conflict.locking import LockMode
+from txlake.errors import InvalidRequest
+from txlake.protocol.types import Field, Primitive, Struct
+from txlake.session.belongings import catalog_of
+from txlake.session.command import command, giving_rows, its_table, no_table
+from txlake.session.context import Context
+from txlake.session.describe import Inspection, Rows
+from txlake.session.results import schema_rows
+from txlake.session.unknown import tables_in
+from txlake.session.viewed import Viewed
+from txlake.statements import (
+    DescribeDatabase,
+    DescribeQuery,
+    DescribeTable,
+    ShowColumns,
+    ShowCreateTable,
+    ShowDatabases,
+    ShowTables,
+    Table,
+    TableName,
+)
+
+_TEXT = Primitive("string")
+_TABLES = Struct(
+    (
+        Field("namespace", _TEXT, False),
+        Field("tableName", _TEXT, False),
+        Field("isTemporary", Primitive("boolean"), False),
+    )
+)
+
+
+def show_databases(context: Context, statement: ShowDatabases) -> Rows:
+    """SHOW DATABASES."""
+    found = catalog_of(context.engine).databases(statement.pattern)
+    return Rows(schema=_texts("namespace"), rows=[(entry.name,) for entry in found])
+
+
+def show_tables(context: Context, statement: ShowTables) -> Rows:
+    """SHOW TABLES."""
+    found = tables_in(context.engine, context.transaction, statement.database or context.database)
+    rows = [
+        (entry.database, entry.name, False)
+        for entry in found
+        if matches(entry.name, statement.pattern)
+    ]
+    return Rows(schema=_TABLES, rows=rows)
+
+
+def describe_database(context: Context, statement: DescribeDatabase) -> Rows:
+    """DESCRIBE DATABASE [EXTENDED]."""
+    entry = catalog_of(context.engine).database(statement.name)
+    if entry is None:
+        raise InvalidRequest(f"there is no database {statement.name!r}")
+    rows = [
+        ("Namespace Name", entry.name),
+        ("Comment", entry.comment or ""),
+        ("Isolation Level", entry.isolation or ""),
+    ]
+    if statement.extended:
+        given = (f"({key},{value})" for key, value in sorted(entry.properties.items()))
+        rows.append(("Properties", f"({', '.join(given)})" if entry.properties else ""))
+    return Rows(schema=_texts("info_name", "info_value"), rows=rows)
+
+
+def describe_query(context: Context, statement: DescribeQuery) -> Rows:
+    """DESCRIBE QUERY."""
+    return schema_rows(context.query(statement.query).schema)
+
+
+def show_table(context: Context, statement: Inspection) -> Rows:
+    """What a table, or a view, shows of itself."""
+    if isinstance(statement, DescribeTable | ShowColumns | ShowCreateTable) and (
+        view := _view(context, statement.table)
+    ):
+        return described(context, statement, view)
+    return context.described(statement)
+
+
+def _view(context: Context, table: Table) -> Viewed | None:
+    if not isinstance(table, TableName) or context.find(table) is not None:
+        return None
+    return context.viewed(table)
+
+
+def _texts(*names: str) -> Struct:
+    return Struct(tuple(Field(name, _TEXT, False) for name in names))
+
+
+COMMANDS = dict(
+    (
+        command(ShowDatabases, giving_rows(show_databases), no_table),
+        command(ShowTables, giving_rows(show_tables), no_table),
+        command(DescribeDatabase, giving_rows(describe_database), no_table),
+        command(DescribeQuery, giving_rows(describe_query), no_table),
+        *(
+            command(kind, giving_rows(show_table), its_table(LockMode.SCH_S))
+            for kind in get_args(Inspection)
+        ),
+    )
+)

@@ -1,0 +1,157 @@
+"""How the statements of one type are carried out: what they lock, and what does it.
+
+Owns what a command is, and which locks a statement takes by its command and its texts; which
+commands there are is `txlake.commands`'. The modes are those of Microsoft's "Understanding Locking
+and DDL Blocking in Microsoft Fabric Data Warehouse": Sch-S to read, IX to change rows, Sch-M to
+change what a table is. Statements that Fabric doesn't have go by what they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from pyspark.sql import DataFrame, SparkSession
+
+from txlake.conflict.locking import LockMode, combined
+from txlake.session.context import Context
+from txlake.session.describe import Rows
+from txlake.session.results import counts_frame, nothing, rows_frame
+from txlake.statements import Statement, Table, TableName
+from txlake.statements.reading import references_of
+
+Answer: TypeAlias = Callable[[SparkSession], DataFrame]
+TableLock: TypeAlias = tuple[Table, LockMode]
+S = TypeVar("S")
+
+
+class NamesTable(Protocol):
+    """A statement about one table."""
+
+    @property
+    def table(self) -> Table: ...
+
+
+def no_table(_: object) -> Sequence[TableLock]:
+    """The locks of a statement that names no table, outside of its texts."""
+    return ()
+
+
+def its_table(mode: LockMode) -> Callable[[NamesTable], Sequence[TableLock]]:
+    """The locks of a statement about one table."""
+    return lambda statement: [(statement.table, mode)]
+
+
+def _never(_: object) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """How the statements of one type are carried out.
+
+    Attributes:
+        run: does it, once the context holds the locks.
+        locks: on the tables that the statement itself names, outside of its texts.
+        leaves_existing: whether it makes a table, and changes nothing where there is one: Sch-S
+            will do on that.
+        is_alone: whether it can't be part of a transaction.
+        writes: whether what it reads counts as read for its writes.
+    """
+
+    run: Callable[[Context, Any], Answer]
+    locks: Callable[[Any], Sequence[TableLock]]
+    leaves_existing: Callable[[Any], bool] = _never
+    is_alone: bool = False
+    writes: bool = True
+
+    def all_locks(self, statement: Statement) -> list[TableLock]:
+        """The locks that a statement takes: each table once, by the strongest mode that it needs.
+
+        First what it changes, then what it reads: subqueries and tables of another time too, in the
+        order of the text. What the texts name may be no table of a lake (a view of Spark's). The
+        statements of a BEGIN ATOMIC take theirs when they run.
+        """
+        read = ((reference.table, LockMode.SCH_S) for reference in references_of(statement))
+        return each_once([*self.locks(statement), *read])
+
+
+Commands: TypeAlias = Mapping[type[Any], Command]
+
+
+def command(
+    kind: type[S],
+    run: Callable[[Context, S], Answer],
+    locks: Callable[[S], Sequence[TableLock]],
+    *,
+    leaves_existing: Callable[[S], bool] = _never,
+    is_alone: bool = False,
+    writes: bool = True,
+) -> tuple[type[Any], Command]:
+    """A type of statements and its command."""
+    made = Command(
+        run=run, locks=locks, leaves_existing=leaves_existing, is_alone=is_alone, writes=writes
+    )
+    return kind, made
+
+
+def each_once(locks: Iterable[TableLock]) -> list[TableLock]:
+    """Each table once, by the strongest of its modes."""
+    found: dict[Table, TableLock] = {}
+    for table, mode in locks:
+        first, held = found.get(_folded(table), (table, mode))
+        found[_folded(table)] = (first, combined(held, mode))
+    return list(found.values())
+
+
+def _folded(table: Table) -> Table:
+    if isinstance(table, TableName):
+        return TableName(tuple(part.lower() for part in table.parts))
+    return table
+
+
+# What a handler gives becomes the answer.
+
+
+def giving_counts(
+    handler: Callable[[Context, S], Mapping[str, int]],
+) -> Callable[[Context, S], Answer]:
+    """Answers with one row of a handler's counts; with nothing where it counts nothing."""
+
+    def run(context: Context, statement: S) -> Answer:
+        counts = handler(context, statement)
+        return partial(counts_frame, counts=counts) if counts else nothing
+
+    return run
+
+
+def giving_rows(handler: Callable[[Context, S], Rows]) -> Callable[[Context, S], Answer]:
+    """Answers with a handler's rows."""
+
+    def run(context: Context, statement: S) -> Answer:
+        rows = handler(context, statement)
+        return lambda spark: rows_frame(spark, rows.schema, rows.rows)
+
+    return run
+
+
+def giving_frame(handler: Callable[[Context, S], DataFrame]) -> Callable[[Context, S], Answer]:
+    """Answers with a handler's DataFrame."""
+
+    def run(context: Context, statement: S) -> Answer:
+        frame = handler(context, statement)
+        return lambda _: frame
+
+    return run
+
+
+def giving_nothing(handler: Callable[[Context, S], None]) -> Callable[[Context, S], Answer]:
+    """Answers with nothing."""
+
+    def run(context: Context, statement: S) -> Answer:
+        handler(context, statement)
+        return nothing
+
+    return run

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import get_args
+
 import pytest
 
 from txlake.commands import COMMANDS
 from txlake.session.command import TableLock
 from txlake.sql import parse
-from txlake.statements import NativeFrame, Statement, TableName, UpgradeProtocol, Write
+from txlake.statements import (
+    ControlStatement,
+    NativeFrame,
+    Statement,
+    TableName,
+    UpgradeProtocol,
+    UseDatabase,
+    Write,
+)
 
 
 def _locks(statement: Statement) -> list[TableLock]:
@@ -125,3 +136,17 @@ def test_locks_of_what_only_python_says() -> None:
 def test_who_leaves_a_table_that_exists(text: str, leaves: bool) -> None:
     (statement,) = parse(text)
     assert COMMANDS[type(statement)].leaves_existing(statement) is leaves
+
+
+def test_every_statement_has_its_command() -> None:
+    by_session = {UseDatabase, *get_args(ControlStatement)}
+    assert set(COMMANDS) == {*kinds(Statement)} - by_session
+
+
+def kinds(union: object) -> Iterator[type]:
+    """The types of a union of unions."""
+    for member in get_args(union):
+        if isinstance(member, type):
+            yield member
+        else:
+            yield from kinds(member)

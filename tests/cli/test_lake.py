@@ -25,8 +25,8 @@ from txlake.cli.work import LakeWorker, Standing
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.errors import ConcurrentAppendException, Evidence, InvalidRequest
 from txlake.lake.lake import Lake, LakeSession, open_session
-from txlake.session.views import VIEWS
 from txlake.sql import script
+from txlake.views import VIEWS
 
 
 @pytest.fixture

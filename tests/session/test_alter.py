@@ -18,14 +18,14 @@ from tests.session.tables import (
     sql,
     table,
 )
+from txlake.ddl.alter import alter
+from txlake.ddl.create import create
+from txlake.ddl.environment import EVERY_ROW, Environment
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, DeletionVector, Metadata, Protocol
 from txlake.protocol.type_text import CHAR_VARCHAR_TYPE, sql_text
 from txlake.protocol.types import Primitive, Struct, schema_to_string
-from txlake.session.alter import alter
-from txlake.session.create import create
-from txlake.session.environment import EVERY_ROW, Environment
 from txlake.statements import (
     AddColumns,
     AddConstraint,

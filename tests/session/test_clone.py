@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import pytest
 
 from tests.session.tables import T, environment, metadata_of, protocol_of, table
+from txlake.commands.clone import Copy, clone
+from txlake.ddl.environment import EVERY_ROW
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, DeletionVector, Remove
 from txlake.protocol.deletion_vectors import relative_vector, vector_path
 from txlake.protocol.reach import ANYWHERE, Reach
-from txlake.session.clone import Copy, clone
-from txlake.session.environment import EVERY_ROW
 from txlake.statements import Clone, TableName
 from txlake.transaction.belonging import Belonging, attaching
 from txlake.transaction.change import Change

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.session.tables import environment, metadata_of, schema
+from txlake.commands.convert import convert
 from txlake.errors import InvalidRequest
 from txlake.protocol.actions import Add
 from txlake.protocol.types import parse_schema
-from txlake.session.convert import convert
 from txlake.statements import ConvertToDelta
 from txlake.storage import open_store
 from txlake.transaction.change import Change

@@ -16,12 +16,12 @@ from tests.session.tables import (
     sql,
     table,
 )
+from txlake.ddl.create import check_same_definition, create, create_like
+from txlake.ddl.environment import EVERY_ROW, Environment
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Remove
 from txlake.protocol.types import Primitive, Struct, parse_schema
-from txlake.session.create import check_same_definition, create, create_like
-from txlake.session.environment import EVERY_ROW, Environment
 from txlake.statements import (
     CheckConstraint,
     ColumnSpec,

@@ -6,21 +6,12 @@ from dataclasses import replace
 import pytest
 
 from tests.session.tables import T, after, environment, specs, sql, table
+from txlake.ddl.alter import alter
+from txlake.ddl.create import create
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, CommitInfo
 from txlake.protocol.properties import CONSTRAINT_PREFIX
-from txlake.session.alter import alter
-from txlake.session.create import create
-from txlake.session.describe import (
-    columns,
-    create_statement,
-    detail,
-    history,
-    one_column,
-    partitions,
-    properties,
-)
 from txlake.sql.parser import parse
 from txlake.statements import (
     AddConstraint,
@@ -29,6 +20,15 @@ from txlake.statements import (
     CreateTable,
 )
 from txlake.transaction.history import history_row
+from txlake.views.describe import (
+    columns,
+    create_statement,
+    detail,
+    history,
+    one_column,
+    partitions,
+    properties,
+)
 
 PLACE = "file:///data/t"
 

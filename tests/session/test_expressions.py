@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from txlake.ddl.clustering import clustered_by, clustering_domain, clustering_paths
+from txlake.ddl.expressions import check_constraint, columns_in, uses
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.protocol.actions import DomainMetadata
 from txlake.protocol.type_text import parse_columns
-from txlake.session.clustering import clustered_by, clustering_domain, clustering_paths
-from txlake.session.expressions import check_constraint, columns_in, uses
 
 
 @pytest.mark.parametrize(

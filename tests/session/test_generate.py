@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from tests.session.tables import table
+from txlake.commands.generate import generate
 from txlake.errors import InvalidRequest
 from txlake.protocol.actions import Add
 from txlake.protocol.deletion_vectors import relative_vector
 from txlake.protocol.reach import Reach
-from txlake.session.generate import generate
 from txlake.storage import open_store
 
 MODE = "symlink_format_manifest"

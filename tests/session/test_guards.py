@@ -8,10 +8,10 @@ from pyspark.sql import SparkSession
 
 from tests.session.tables import environment, specs, sql
 from txlake.conflict.levels import Level
+from txlake.ddl.alter import alter
+from txlake.ddl.create import create
 from txlake.errors import ConcurrentAppendException
 from txlake.protocol.actions import Add
-from txlake.session.alter import alter
-from txlake.session.create import create
 from txlake.session.engine import Engine, Handle
 from txlake.session.transaction import Transaction
 from txlake.settings import Settings

@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from txlake.ddl.create import create
+from txlake.ddl.environment import Environment
+from txlake.ddl.evolution import schema_actions
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add
-from txlake.session.create import create
-from txlake.session.environment import Environment
-from txlake.session.evolution import schema_actions
 from txlake.settings import Settings
 from txlake.spark import compact, dml, inserts, merge
 from txlake.spark.inserts import Placement, Rows

@@ -185,7 +185,7 @@ def recover(place: Place, locations: Sequence[str]) -> Result:
 def _view(place: Place, name: str) -> Result:
     """What a view of the lake shows now; not one that looks into the tables."""
     from txlake.protocol.type_text import short_text
-    from txlake.session.views import VIEWS, CatalogEntries
+    from txlake.views import VIEWS, CatalogEntries
 
     with catalog_of(place) as catalog:
         rows = VIEWS[name].look(CatalogEntries(catalog, lambda _: None))

@@ -17,6 +17,7 @@ from txlake.commands.growth import grown, with_schema
 from txlake.commands.shown import writing
 from txlake.commands.tables import adopted, create_from_rows, environment_of, place, register
 from txlake.conflict.locking import LockMode
+from txlake.ddl.evolution import schema_actions
 from txlake.errors import InvalidRequest
 from txlake.protocol.actions import Txn
 from txlake.protocol.schema_change import as_table_schema
@@ -34,7 +35,6 @@ from txlake.session.command import (
 )
 from txlake.session.context import Context
 from txlake.session.engine import Handle, use_this_python
-from txlake.session.evolution import schema_actions
 from txlake.session.viewed import Viewed
 from txlake.spark import dml, held, inserts, replacing
 from txlake.spark import merge as merging

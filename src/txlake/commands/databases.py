@@ -16,8 +16,8 @@ from txlake.session.context import Context
 from txlake.session.dropped import PROPERTY as RETENTION
 from txlake.session.dropped import parse_retention
 from txlake.session.isolation import IGNORED, parse_ignored
-from txlake.session.views import VIEWS
 from txlake.statements import AlterDatabase, CreateDatabase, DropDatabase
+from txlake.views import VIEWS
 
 # Databases of views.
 _RESERVED = {name.partition(".")[0] for name in VIEWS if "." in name} | {"pg_catalog"}

@@ -23,7 +23,6 @@ from txlake.log.predicates import to_text
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.command import TableLock, command, giving_rows
 from txlake.session.context import Context
-from txlake.session.describe import Rows
 from txlake.session.engine import Handle
 from txlake.session.transaction import Transaction
 from txlake.spark import merge as merging
@@ -45,6 +44,7 @@ from txlake.statements import (
 )
 from txlake.transaction import change
 from txlake.transaction.table_transaction import TableTransaction
+from txlake.views.describe import Rows
 
 _TEXT = Primitive("string")
 _KEYS = "a source of some megabytes whose ON compares plain columns reads rows of its keys alone"

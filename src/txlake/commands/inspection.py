@@ -15,7 +15,6 @@ from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.belongings import catalog_of
 from txlake.session.command import command, giving_rows, its_table, no_table
 from txlake.session.context import Context
-from txlake.session.describe import Inspection, Rows
 from txlake.session.results import schema_rows
 from txlake.session.unknown import tables_in
 from txlake.session.viewed import Viewed
@@ -30,6 +29,7 @@ from txlake.statements import (
     Table,
     TableName,
 )
+from txlake.views.describe import Inspection, Rows
 
 _TEXT = Primitive("string")
 _TABLES = Struct(

@@ -13,19 +13,18 @@ from urllib.parse import unquote
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from txlake.commands import convert as converted
+from txlake.commands import generate as generated
+from txlake.commands.restore import restore
 from txlake.commands.tables import environment_of
 from txlake.conflict.locking import LockMode
 from txlake.protocol.actions import Add, Remove
 from txlake.protocol.paths import absolute_url, is_absolute
 from txlake.protocol.types import Field, Primitive, Struct
-from txlake.session import convert as converted
-from txlake.session import generate as generated
 from txlake.session.belongings import transaction_of
 from txlake.session.command import command, giving_counts, giving_nothing, giving_rows, its_table
 from txlake.session.context import Context
-from txlake.session.describe import Rows
 from txlake.session.engine import Handle
-from txlake.session.restore import restore
 from txlake.session.results import values_frame
 from txlake.spark import compact
 from txlake.spark.partitions import files_of_partitions
@@ -44,6 +43,7 @@ from txlake.statements import (
 from txlake.storage import local_path
 from txlake.transaction.change import Change
 from txlake.transaction.vacuum import OthersOpen, plan_vacuum, vacuum
+from txlake.views.describe import Rows
 
 _RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 _PATHS = Struct((Field("path", Primitive("string"), False),))

@@ -16,24 +16,24 @@ from urllib.parse import unquote
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F
 
+from txlake.commands.clone import Copy, clone
 from txlake.commands.shown import writing
 from txlake.conflict.locking import LockMode
+from txlake.ddl.alter import alter
+from txlake.ddl.create import check_same_definition, create, create_like
+from txlake.ddl.environment import Environment
+from txlake.ddl.features import check_history
+from txlake.ddl.keys import keys_of
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.ports import NewTable, RenamedTable
 from txlake.protocol.file_names import LOG_FOLDER, commit_path
 from txlake.protocol.types import DataType, Struct
 from txlake.session.admission import admit_new
-from txlake.session.alter import alter
 from txlake.session.belongings import attach, catalog_of, drop, mark, new_entry
-from txlake.session.clone import Copy, clone
 from txlake.session.command import TableLock, command, giving_counts, giving_nothing, its_table
 from txlake.session.context import Context
-from txlake.session.create import check_same_definition, create, create_like
 from txlake.session.engine import Handle
-from txlake.session.environment import Environment
-from txlake.session.features import check_history
-from txlake.session.keys import keys_of
 from txlake.spark import inserts
 from txlake.spark.inserts import Placement
 from txlake.spark.rows import unknown_column

@@ -18,13 +18,13 @@ from txlake.session.admission import admit, admit_new
 from txlake.session.belongings import catalog_of, publish_pending, stamped
 from txlake.session.command import TableLock, command, giving_nothing, giving_rows, no_table
 from txlake.session.context import Context
-from txlake.session.describe import Rows
 from txlake.session.dropped import take_back
 from txlake.session.engine import Engine
-from txlake.session.views.standard import CATALOG
-from txlake.session.views.view import moment
 from txlake.statements import ShowDroppedTables, TableName, TablePath, UndropTable
 from txlake.transaction.belonging import Belonging, belonging_of
+from txlake.views.describe import Rows
+from txlake.views.standard import CATALOG
+from txlake.views.view import moment
 
 _LISTED = "SHOW TABLES DROPPED lists what can come back"
 _COLUMNS = Struct(

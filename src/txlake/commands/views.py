@@ -19,7 +19,6 @@ from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.belongings import catalog_of
 from txlake.session.command import TableLock, command, giving_nothing, giving_rows, no_table
 from txlake.session.context import Context
-from txlake.session.describe import Rows
 from txlake.session.results import schema_rows
 from txlake.session.viewed import Viewed
 from txlake.spark.marks import view_mark
@@ -37,6 +36,7 @@ from txlake.statements import (
     TableName,
 )
 from txlake.statements.names import quoted
+from txlake.views.describe import Rows
 
 _TEXT = Primitive("string")
 _SHOWN = Struct(

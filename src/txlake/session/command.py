@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from txlake.conflict.locking import LockMode, combined
 from txlake.session.context import Context
-from txlake.session.describe import Rows
 from txlake.session.results import counts_frame, nothing, rows_frame
 from txlake.statements import Statement, Table, TableName
 from txlake.statements.reading import references_of
+from txlake.views.describe import Rows
 
 Answer: TypeAlias = Callable[[SparkSession], DataFrame]
 TableLock: TypeAlias = tuple[Table, LockMode]

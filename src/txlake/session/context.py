@@ -22,14 +22,12 @@ from txlake.log.predicates import Predicate, bind
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.features import check_writable
 from txlake.protocol.types import Struct
-from txlake.session.describe import Inspection, Rows, describe
 from txlake.session.engine import Engine, Handle
 from txlake.session.filters import Filter, condition_of
 from txlake.session.results import rows_frame
 from txlake.session.transaction import Transaction
 from txlake.session.unknown import unknown_table
 from txlake.session.viewed import Viewed, viewed_entry
-from txlake.session.views import CatalogEntries, rows_of
 from txlake.spark.marks import Shown, marked
 from txlake.spark.translation import missing_table, spark_errors
 from txlake.spark.work import Condition, Work, plain_column
@@ -45,6 +43,8 @@ from txlake.statements import (
     TimeTravel,
 )
 from txlake.transaction.validation import check_removable
+from txlake.views import CatalogEntries, rows_of
+from txlake.views.describe import Inspection, Rows, describe
 
 _logger = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from txlake.nearest import did_you_mean, nearest
 from txlake.session.belongings import catalog_of
 from txlake.session.engine import Engine
 from txlake.session.transaction import Transaction
-from txlake.session.views import VIEWS
 from txlake.statements import TableName
+from txlake.views import VIEWS
 
 _ADVICE = "SHOW TABLES lists them, and a table outside the lake is named delta.`/path`"
 

@@ -20,12 +20,12 @@ from txlake.commands import data as of_data
 from txlake.commands import maintenance
 from txlake.commands import tables as of_tables
 from txlake.commands.growth import grown
+from txlake.ddl.evolution import schema_actions
 from txlake.errors import InvalidRequest
 from txlake.protocol.schema_change import as_table_schema
 from txlake.protocol.types import from_arrow_schema
 from txlake.session.command import Answer
 from txlake.session.engine import Handle
-from txlake.session.evolution import schema_actions
 from txlake.spark import held
 from txlake.spark.inserts import Placement
 from txlake.spark.rows import unknown_column

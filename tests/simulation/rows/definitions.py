@@ -15,13 +15,13 @@ from tests.simulation.rows import changes, queries
 from tests.simulation.rows.context import RowContext
 from tests.simulation.rows.scopes import Name, Scope
 from txlake.commands import tables
+from txlake.commands.clone import Copy, clone
+from txlake.ddl.alter import alter
+from txlake.ddl.create import check_same_definition, create
+from txlake.ddl.environment import Environment
 from txlake.errors import InvalidRequest
 from txlake.protocol.types import DataType, Struct
-from txlake.session.alter import alter
-from txlake.session.clone import Copy, clone
-from txlake.session.create import check_same_definition, create
 from txlake.session.engine import Handle
-from txlake.session.environment import Environment
 from txlake.spark.inserts import Placement
 from txlake.statements import (
     AlterStatement,

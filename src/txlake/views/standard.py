@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from txlake.ddl.expressions import CURRENT_DEFAULT
 from txlake.protocol.type_text import COMMENT, declared_type, short_text
 from txlake.protocol.types import Array, DataType, Map, Primitive, Struct
-from txlake.session.expressions import CURRENT_DEFAULT
-from txlake.session.views.view import Entries, Values, moment, view
+from txlake.views.view import Entries, Values, moment, view
 
 CATALOG = "spark_catalog"
 """What a lake is called where a name has three parts, whatever the lake is."""

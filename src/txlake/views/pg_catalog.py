@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from txlake.catalog import TableEntry
-from txlake.session.views.view import Entries, Values, objects_of, view
+from txlake.views.view import Entries, Values, objects_of, view
 
 
 def _tables(entries: Entries) -> Iterator[Values]:

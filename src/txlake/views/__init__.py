@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from txlake.session.describe import Rows
-from txlake.session.views import (
+from txlake.views import (
     own,
     pg_catalog,
     redshift,
@@ -17,7 +16,8 @@ from txlake.session.views import (
     sql_server_sessions,
     standard,
 )
-from txlake.session.views.view import CatalogEntries, Entries, Shape, View
+from txlake.views.describe import Rows
+from txlake.views.view import CatalogEntries, Entries, Shape, View
 
 VIEWS: Mapping[str, View] = {
     "sys.dm_tran_locks": sql_server.DM_TRAN_LOCKS,

@@ -6,6 +6,11 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 
+from txlake.ddl.clustering import clustered_by, clustering_paths
+from txlake.ddl.columns import same_type, schema_of
+from txlake.ddl.environment import EVERY_ROW, Environment
+from txlake.ddl.keys import primary_columns, with_keys
+from txlake.ddl.table_metadata import INTERNAL_PROPERTIES, named, new_table
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Metadata
@@ -15,11 +20,6 @@ from txlake.protocol.schema_change import as_table_schema
 from txlake.protocol.schema_rules import column_text
 from txlake.protocol.type_text import short_text
 from txlake.protocol.types import Field, Struct
-from txlake.session.clustering import clustered_by, clustering_paths
-from txlake.session.columns import same_type, schema_of
-from txlake.session.environment import EVERY_ROW, Environment
-from txlake.session.keys import primary_columns, with_keys
-from txlake.session.table_metadata import INTERNAL_PROPERTIES, named, new_table
 from txlake.statements import (
     CheckConstraint,
     CreateMode,

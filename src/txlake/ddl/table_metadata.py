@@ -10,6 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from txlake.ddl.clustering import DOMAIN, FEATURE, clustering_domain, clustering_paths
+from txlake.ddl.environment import Environment
+from txlake.ddl.expressions import check_constraint
+from txlake.ddl.keys import KEY_PREFIX, check_keys
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, DomainMetadata, Metadata
@@ -27,10 +31,6 @@ from txlake.protocol.properties import (
 )
 from txlake.protocol.schema_rules import column_text
 from txlake.protocol.types import Struct, parse_schema, schema_to_string
-from txlake.session.clustering import DOMAIN, FEATURE, clustering_domain, clustering_paths
-from txlake.session.environment import Environment
-from txlake.session.expressions import check_constraint
-from txlake.session.keys import KEY_PREFIX, check_keys
 from txlake.transaction import row_tracking
 from txlake.transaction.settings_rules import whole_metadata
 

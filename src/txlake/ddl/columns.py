@@ -7,6 +7,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Protocol, cast
 
+from txlake.ddl.environment import Environment
+from txlake.ddl.expressions import (
+    CURRENT_DEFAULT,
+    GENERATION,
+    check_default,
+    check_generation,
+)
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.protocol.column_mapping import all_fields
 from txlake.protocol.schema_rules import check_duplicates, column_text
@@ -20,13 +27,6 @@ from txlake.protocol.types import (
     Primitive,
     Struct,
     type_from_json,
-)
-from txlake.session.environment import Environment
-from txlake.session.expressions import (
-    CURRENT_DEFAULT,
-    GENERATION,
-    check_default,
-    check_generation,
 )
 from txlake.statements import ColumnSpec, NativeType
 

@@ -11,6 +11,22 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from txlake.ddl.clustering import clustered_by
+from txlake.ddl.columns import (
+    check_default_type,
+    field_of,
+    type_of_spec,
+    with_comment,
+)
+from txlake.ddl.environment import EVERY_ROW, Environment
+from txlake.ddl.expressions import (
+    CURRENT_DEFAULT,
+    GENERATION,
+    check_default,
+    check_dependents,
+)
+from txlake.ddl.operations import as_json, column_for_history
+from txlake.ddl.table_metadata import changed
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Metadata
@@ -34,22 +50,6 @@ from txlake.protocol.type_text import (
     stored_field,
 )
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct, schema_to_string
-from txlake.session.clustering import clustered_by
-from txlake.session.columns import (
-    check_default_type,
-    field_of,
-    type_of_spec,
-    with_comment,
-)
-from txlake.session.environment import EVERY_ROW, Environment
-from txlake.session.expressions import (
-    CURRENT_DEFAULT,
-    GENERATION,
-    check_default,
-    check_dependents,
-)
-from txlake.session.operations import as_json, column_for_history
-from txlake.session.table_metadata import changed
 from txlake.statements import (
     AddColumns,
     AddedColumn,

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import msgspec
 
+from txlake.ddl.environment import Environment
+from txlake.ddl.table_metadata import changed
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action
 from txlake.protocol.types import Struct, schema_to_string
-from txlake.session.environment import Environment
-from txlake.session.table_metadata import changed
 
 
 def schema_actions(

@@ -11,6 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
+from txlake.ddl.clustering import clustered_by
+from txlake.ddl.expressions import CURRENT_DEFAULT, GENERATION
+from txlake.ddl.keys import KEY_PREFIX, keys_of
+from txlake.ddl.table_metadata import INTERNAL_PROPERTIES
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.features import CATALOG_FEATURE, supported_features
@@ -32,10 +36,6 @@ from txlake.protocol.types import (
     Struct,
     from_arrow_schema,
 )
-from txlake.session.clustering import clustered_by
-from txlake.session.expressions import CURRENT_DEFAULT, GENERATION
-from txlake.session.keys import KEY_PREFIX, keys_of
-from txlake.session.table_metadata import INTERNAL_PROPERTIES
 from txlake.statements import (
     DescribeDetail,
     DescribeHistory,

@@ -16,7 +16,7 @@ from txlake.catalog.transactions import TransactionEntry
 from txlake.catalog.views import ViewEntry
 from txlake.protocol.type_text import parse_columns
 from txlake.protocol.types import Struct
-from txlake.session.describe import Rows
+from txlake.views.describe import Rows
 
 Values = Mapping[str, object]
 

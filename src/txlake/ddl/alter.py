@@ -10,6 +10,26 @@ from typing import assert_never
 
 import msgspec
 
+from txlake.ddl.alter_columns import (
+    add_columns,
+    alter_column,
+    drop_columns,
+    rename,
+    replace_columns,
+)
+from txlake.ddl.clustering import (
+    FEATURE,
+    check_statistics,
+    clustered_by,
+    clustering_domain,
+    clustering_paths,
+)
+from txlake.ddl.environment import EVERY_ROW, Environment
+from txlake.ddl.expressions import check_constraint
+from txlake.ddl.features import add_feature, drop_feature, upgrade_protocol
+from txlake.ddl.keys import KEY_PREFIX, Key, keys_of, with_keys
+from txlake.ddl.operations import as_json
+from txlake.ddl.table_metadata import changed, check_not_reserved, named
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Metadata
@@ -17,26 +37,6 @@ from txlake.protocol.properties import CONSTRAINT_PREFIX, validate_set, validate
 from txlake.protocol.schema_rules import column_text
 from txlake.protocol.type_text import short_text
 from txlake.protocol.types import Primitive
-from txlake.session.alter_columns import (
-    add_columns,
-    alter_column,
-    drop_columns,
-    rename,
-    replace_columns,
-)
-from txlake.session.clustering import (
-    FEATURE,
-    check_statistics,
-    clustered_by,
-    clustering_domain,
-    clustering_paths,
-)
-from txlake.session.environment import EVERY_ROW, Environment
-from txlake.session.expressions import check_constraint
-from txlake.session.features import add_feature, drop_feature, upgrade_protocol
-from txlake.session.keys import KEY_PREFIX, Key, keys_of, with_keys
-from txlake.session.operations import as_json
-from txlake.session.table_metadata import changed, check_not_reserved, named
 from txlake.statements import (
     AddColumns,
     AddConstraint,

@@ -17,6 +17,9 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from txlake.ddl.environment import Environment
+from txlake.ddl.operations import as_json
+from txlake.ddl.table_metadata import new_table
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.ports import Store, StoredObject
 from txlake.protocol.actions import Action, Add
@@ -37,9 +40,6 @@ from txlake.protocol.types import (
     from_arrow_schema,
     type_from_json,
 )
-from txlake.session.environment import Environment
-from txlake.session.operations import as_json
-from txlake.session.table_metadata import new_table
 from txlake.spark.footers import statistics_of
 from txlake.statements import ConvertToDelta
 from txlake.transaction.change import Change

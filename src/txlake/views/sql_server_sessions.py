@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from txlake.catalog.locks import LockEntry
 from txlake.conflict.levels import Level, parse_level
 from txlake.conflict.locking import LockStatus, Resource, ResourceType
-from txlake.session.views.view import Entries, Values, moment, view
+from txlake.views.view import Entries, Values, moment, view
 
 _LEVELS = {Level.SERIALIZABLE: 4, Level.SNAPSHOT: 5}  # T-SQL has none like WriteSerializable
 _RUNNING, _SUSPENDED = "running", "suspended"

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from txlake.catalog import DatabaseEntry
 from txlake.conflict.levels import Level, parse_level, strictest
 from txlake.conflict.locking import LockMode, LockStatus, ResourceType
-from txlake.session.views.standard import CATALOG
-from txlake.session.views.view import Entries, Values, moment, view
+from txlake.views.standard import CATALOG
+from txlake.views.view import Entries, Values, moment, view
 
 _LEVELS = {
     Level.SERIALIZABLE: "Serializable",

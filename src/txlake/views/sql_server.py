@@ -18,10 +18,10 @@ from txlake.catalog import TableEntry
 from txlake.catalog.transactions import TransactionEntry
 from txlake.catalog.views import ViewEntry
 from txlake.conflict.locking import LockStatus, ResourceType
+from txlake.ddl.expressions import CURRENT_DEFAULT, GENERATION
 from txlake.protocol.type_text import declared_type
 from txlake.protocol.types import DataType, Primitive
-from txlake.session.expressions import CURRENT_DEFAULT, GENERATION
-from txlake.session.views.view import Entries, Values, moment, objects_of, view
+from txlake.views.view import Entries, Values, moment, objects_of, view
 
 _READ_WRITE, _READ_ONLY = 1, 2
 _VARCHAR_LENGTH_MAX = 8000

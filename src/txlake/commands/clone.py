@@ -12,6 +12,10 @@ from dataclasses import dataclass
 
 import msgspec
 
+from txlake.ddl.clustering import clustered_by
+from txlake.ddl.create import created, proceeds
+from txlake.ddl.environment import EVERY_ROW, Environment
+from txlake.ddl.table_metadata import INTERNAL_PROPERTIES, new_table
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Add, DeletionVector, FileKey
@@ -22,10 +26,6 @@ from txlake.protocol.paths import decode_path, encode_path, is_absolute
 from txlake.protocol.properties import canonical_key
 from txlake.protocol.reach import ANYWHERE, Reach
 from txlake.protocol.schema_rules import column_text
-from txlake.session.clustering import clustered_by
-from txlake.session.create import created, proceeds
-from txlake.session.environment import EVERY_ROW, Environment
-from txlake.session.table_metadata import INTERNAL_PROPERTIES, new_table
 from txlake.statements import Clone
 from txlake.transaction.belonging import DOMAIN
 from txlake.transaction.change import Change

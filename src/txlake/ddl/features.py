@@ -10,6 +10,11 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from txlake.ddl.clustering import DOMAIN
+from txlake.ddl.environment import Environment
+from txlake.ddl.expressions import CURRENT_DEFAULT, GENERATION
+from txlake.ddl.operations import as_json
+from txlake.ddl.table_metadata import IN_COMMIT_TIMESTAMPS, changed
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Add, DomainMetadata, Metadata, Protocol, Remove
@@ -21,11 +26,6 @@ from txlake.protocol.features import (
     supported_features,
 )
 from txlake.protocol.types import schema_to_string
-from txlake.session.clustering import DOMAIN
-from txlake.session.environment import Environment
-from txlake.session.expressions import CURRENT_DEFAULT, GENERATION
-from txlake.session.operations import as_json
-from txlake.session.table_metadata import IN_COMMIT_TIMESTAMPS, changed
 from txlake.statements import AddFeature, DropFeature, UpgradeProtocol
 from txlake.transaction.change import Change
 from txlake.transaction.table_log import TableLog

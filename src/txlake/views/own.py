@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from txlake.session.views.view import Entries, Values, moment, view
+from txlake.views.view import Entries, Values, moment, view
 
 
 def _conflicts(entries: Entries) -> Iterator[Values]:

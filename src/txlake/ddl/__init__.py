@@ -1,0 +1,1 @@
+"""What statements do to a table's definition: a snapshot and a statement become a Change."""

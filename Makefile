@@ -28,7 +28,7 @@ OTHERS_WARN := -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExce
 # Tests marked `everywhere`; the short suite; what differs by PySpark and pandas.
 EVERYWHERE := tests/where tests/lake/test_buckets.py
 SHORT := tests/where
-BY_VERSION := $(SHORT) tests/spark/test_held.py tests/spark/test_many_vectors.py
+BY_VERSION := $(SHORT) tests/spark/test_local_rows.py tests/spark/test_many_vectors.py
 # Tests without Spark, those of the catalog on SQLite (a few start a PostgreSQL of their own), and not
 # those that switch a rule off and look for what is lost.
 QUICK := tests/conflict tests/log tests/protocol tests/catalog tests/storage/test_local.py

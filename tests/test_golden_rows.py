@@ -17,8 +17,8 @@ from txlake.protocol.reach import ANYWHERE
 from txlake.protocol.types import Struct, to_arrow_schema, type_to_json
 from txlake.settings import Settings
 from txlake.spark.manifest import Manifests
-from txlake.spark.translation import spark_errors
-from txlake.spark.work import Work
+from txlake.spark.spark_errors import spark_errors
+from txlake.spark.table_access import Work
 from txlake.storage import open_store
 from txlake.system import System
 from txlake.transaction.table_log import TableLog

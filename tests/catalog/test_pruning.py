@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from tests.catalog.ledgers import User, execute, selected, version
-from txlake.catalog import Catalog, places, pruning
+from txlake.catalog import Catalog, place_facts, pruning
 from txlake.catalog.database import CommitUnsettled
 from txlake.catalog.names import lock_sequence
 from txlake.catalog.pruning import Pruner
@@ -425,5 +425,5 @@ def test_a_table_that_is_there_shares_on(user: User) -> None:
     user.create("a")
     user.catalog.share("file:///a", ["file:///source"])
     with user.catalog._on.writing() as connection:
-        places.forget_shared(connection, "a")
+        place_facts.forget_shared(connection, "a")
     assert user.catalog.shared_with("file:///a") == ("file:///source",)

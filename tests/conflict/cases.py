@@ -13,12 +13,12 @@ from dataclasses import replace as replaced
 from msgspec.structs import replace
 
 from txlake.conflict.check import check_all
+from txlake.conflict.concurrent_commit import Winner
 from txlake.conflict.context import Context
 from txlake.conflict.evidence import Conflicted, Fine, Rebased
 from txlake.conflict.footprint import Footprint, Read, ReadKind
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level, checked_at
-from txlake.conflict.winner import Winner
 from txlake.log.predicates import bind, parse_predicate
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, DeletionVector, DomainMetadata, Metadata, Protocol, Remove

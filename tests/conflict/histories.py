@@ -17,13 +17,13 @@ from pyroaring import BitMap64
 
 from tests.conflict.cases import PROTOCOL, metadata
 from txlake.conflict.check import check
+from txlake.conflict.concurrent_commit import Winner, summarise
 from txlake.conflict.context import Context, FileRows
 from txlake.conflict.evidence import Conflicted, Rebased
 from txlake.conflict.footprint import Footprint, Read, ReadKind
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level, checked_at
 from txlake.conflict.rules import RULES, Rule
-from txlake.conflict.winner import Winner, summarise
 from txlake.errors import CorruptTable
 from txlake.log.predicates import bind, parse_predicate
 from txlake.log.snapshot import Snapshot

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.conflict.cases import NEW, A, D, add, domain, gone, metadata, read, vector, winner
+from txlake.conflict.concurrent_commit import READS_ELSEWHERE, row_changes, summarise
 from txlake.conflict.footprint import Footprint, ReadKind
-from txlake.conflict.winner import READS_ELSEWHERE, row_changes, summarise
 from txlake.log.snapshot import ROW_TRACKING_DOMAIN
 from txlake.protocol.actions import Action, CommitInfo, DomainMetadata, Protocol, Txn
 

@@ -10,11 +10,11 @@ from pyroaring import BitMap64
 
 from tests.conflict.histories import History, Transaction, between, value_is
 from tests.conflict.racing import Do, committed, compact, compacted, copy, delete, ids, race, update
+from txlake.conflict.concurrent_commit import Winner
 from txlake.conflict.footprint import Read
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
 from txlake.conflict.reconcile import reconcile
-from txlake.conflict.winner import Winner
 from txlake.errors import CorruptTable
 from txlake.log.predicates import bind, parse_predicate
 from txlake.protocol.actions import Add, DeletionVector

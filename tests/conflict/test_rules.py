@@ -29,13 +29,13 @@ from tests.conflict.cases import (
     winner,
 )
 from txlake.conflict.check import check, check_all, check_selects
+from txlake.conflict.concurrent_commit import Winner
 from txlake.conflict.context import Context, FileRows
 from txlake.conflict.evidence import Conflicted, Fine, Rebased, conflict_error
 from txlake.conflict.footprint import Footprint, ReadKind
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
 from txlake.conflict.rules import RULES, Rule
-from txlake.conflict.winner import Winner
 from txlake.errors import (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,

@@ -25,7 +25,7 @@ from tests.judge.programs import (
 from tests.judge.recorder import Recorder, Ticks
 from txlake.conflict import rules
 from txlake.conflict.footprint import Footprint
-from txlake.transaction import following
+from txlake.transaction import rebase
 
 WRITE_SERIALIZABLE = "write-serializable"
 SEEDS = 2
@@ -182,9 +182,9 @@ def test_without_a_rule_the_level_does_not_hold(
     kept = verdict("kept")
     assert (kept.failed, kept.levels["promised"]) == (1, True), kept.explain("promised")
     if rule == "select_not_true":
-        monkeypatch.setattr(following, "check_selects", lambda *_: None)
+        monkeypatch.setattr(rebase, "check_selects", lambda *_: None)
     left = tuple(one for one in rules.RULES_AFTER_SELECTS if one.__name__ != rule)
-    monkeypatch.setattr(following, "RULES_AFTER_SELECTS", left)
+    monkeypatch.setattr(rebase, "RULES_AFTER_SELECTS", left)
     without = verdict("without")
     assert (without.failed, without.levels["promised"]) == (0, False)
 

@@ -23,7 +23,7 @@ from txlake.session.context import Context
 from txlake.session.engine import Engine
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction
-from txlake.session.viewed import Viewed
+from txlake.session.view_queries import Viewed
 from txlake.sql import parse
 from txlake.statements import NativeFrame, Select, TableName, TablePath, Write
 

@@ -52,8 +52,8 @@ from txlake.statements import (
     UnsetProperties,
     UpgradeProtocol,
 )
-from txlake.transaction.belonging import Belonging, attaching
 from txlake.transaction.change import Change
+from txlake.transaction.membership import Belonging, attaching
 
 MAPPED = {"delta.columnMapping.mode": "name"}
 

@@ -13,8 +13,8 @@ from txlake.protocol.actions import Add, DeletionVector, Remove
 from txlake.protocol.deletion_vectors import relative_vector, vector_path
 from txlake.protocol.reach import ANYWHERE, Reach
 from txlake.statements import Clone, TableName
-from txlake.transaction.belonging import Belonging, attaching
 from txlake.transaction.change import Change
+from txlake.transaction.membership import Belonging, attaching
 
 SOURCE = "file:///data/s"
 TARGET = "file:///data/t"

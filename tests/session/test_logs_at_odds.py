@@ -15,7 +15,7 @@ from txlake.protocol.file_names import commit_path
 from txlake.session.attachment import attach
 from txlake.session.recovery import recover
 from txlake.statements import TablePath
-from txlake.transaction.belonging import ATTACH, Belonging, attaching
+from txlake.transaction.membership import ATTACH, Belonging, attaching
 
 
 def intruded(lakes: Lakes, data: bytes = INTRUDER) -> Offline:

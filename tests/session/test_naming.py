@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from txlake.errors import InvalidRequest
-from txlake.session.naming import lake_names, qualified
+from txlake.session.name_parts import lake_names, qualified
 from txlake.statements import TableName
 
 LAKES = lake_names("file:///data/My%20House/")

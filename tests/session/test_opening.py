@@ -13,7 +13,7 @@ from txlake.catalog import Catalog
 from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown
 from txlake.ports import NewTable, PutOutcome
 from txlake.session.attachment import attach
-from txlake.session.belongings import transaction_of
+from txlake.session.membership import transaction_of
 from txlake.session.opening import MARKER, Marker, marker_of, open_lake
 from txlake.session.recovery import recover
 from txlake.system import System

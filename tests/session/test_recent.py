@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.session.offline import Offline
+from txlake.session.bounded_cache import Recent
 from txlake.session.engine import Engine
-from txlake.session.recent import Recent
 from txlake.settings import Settings
 from txlake.statements import TableName
 from txlake.system import System

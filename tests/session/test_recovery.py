@@ -12,8 +12,8 @@ from txlake.protocol.file_names import commit_path
 from txlake.session.attachment import attach
 from txlake.session.opening import open_lake
 from txlake.session.recovery import Recovered, recover
-from txlake.transaction.belonging import Belonging, attaching
 from txlake.transaction.checkpointing import write_checkpoint
+from txlake.transaction.membership import Belonging, attaching
 from txlake.transaction.table_log import TableLog
 
 

@@ -14,7 +14,7 @@ from txlake.protocol.file_names import commit_path
 from txlake.session import recovery
 from txlake.session.attachment import attach
 from txlake.session.recovery import recover
-from txlake.transaction.belonging import ATTACH, Belonging, attaching
+from txlake.transaction.membership import ATTACH, Belonging, attaching
 
 
 def test_other_tables_in_the_warehouse_are_no_work(alone: Lakes) -> None:

@@ -18,8 +18,8 @@ from txlake.errors import CorruptTable, InvalidRequest, LockTimeout, Unavailable
 from txlake.ports import Ratification
 from txlake.protocol.file_names import commit_path
 from txlake.session.attachment import attach, detach
-from txlake.session.belongings import finish
 from txlake.session.dropped import note_path, tell
+from txlake.session.membership import finish
 from txlake.session.opening import open_lake
 from txlake.session.recovery import Recovered, recover
 from txlake.session.session import Session

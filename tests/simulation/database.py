@@ -21,7 +21,7 @@ from sqlalchemy.pool import StaticPool
 from tests.simulation.luck import Misfortune
 from tests.simulation.threads import THREADS
 from txlake.catalog.database import CommitUnsettled, Database
-from txlake.catalog.translation import translated
+from txlake.catalog.database_errors import translated
 from txlake.errors import Unavailable
 
 if TYPE_CHECKING:

@@ -22,14 +22,14 @@ from txlake.catalog.database import Database
 from txlake.catalog.fence import Fence
 from txlake.commands import maintenance
 from txlake.conflict import rules_of_rows
+from txlake.conflict.concurrent_commit import Winner, summarise
 from txlake.conflict.rules import RULES_AFTER_SELECTS
-from txlake.conflict.winner import Winner, summarise
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Ledger, PutOutcome, TableCommit
 from txlake.protocol.actions import Action, Metadata, encode_actions
 from txlake.protocol.file_names import commit_path
-from txlake.transaction import following, publication, vacuum
-from txlake.transaction.governed import GovernedFiles
+from txlake.transaction import publication, rebase, vacuum
+from txlake.transaction.catalog_managed import GovernedFiles
 from txlake.transaction.in_commit_time import commit_time
 from txlake.transaction.lake_commit import _LakeLoop
 from txlake.transaction.publication import Newest
@@ -45,7 +45,7 @@ Off = Callable[[pytest.MonkeyPatch], None]
 def _without_rule(patch: pytest.MonkeyPatch, rule: Callable[..., Any]) -> None:
     rules = tuple(one for one in RULES_AFTER_SELECTS if one is not rule)
     assert len(rules) < len(RULES_AFTER_SELECTS)
-    patch.setattr(following, "RULES_AFTER_SELECTS", rules)
+    patch.setattr(rebase, "RULES_AFTER_SELECTS", rules)
 
 
 def rows_taken_twice(patch: pytest.MonkeyPatch) -> None:
@@ -57,7 +57,7 @@ def rows_added_unseen(patch: pytest.MonkeyPatch) -> None:
 
 
 def selects_unchecked(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(following, "check_selects", lambda *_: None)
+    patch.setattr(rebase, "check_selects", lambda *_: None)
 
 
 def heads_unchecked(patch: pytest.MonkeyPatch) -> None:
@@ -76,7 +76,7 @@ def own_commit_unrecognised(patch: pytest.MonkeyPatch) -> None:
     def summarised(*given: Any) -> Winner:
         return replace(summarise(*given), txn_id="another")
 
-    patch.setattr(following, "summarise", summarised)
+    patch.setattr(rebase, "summarise", summarised)
 
 
 def lost_ratification_denied(patch: pytest.MonkeyPatch) -> None:
@@ -91,7 +91,7 @@ def own_clock_believed(patch: pytest.MonkeyPatch) -> None:
     def now(previous: Snapshot, metadata: Metadata, now_ms: int) -> int | None:
         return None if commit_time(previous, metadata, now_ms) is None else now_ms
 
-    patch.setattr(following, "commit_time", now)
+    patch.setattr(rebase, "commit_time", now)
 
 
 def vacuum_looks_at_nobody(patch: pytest.MonkeyPatch) -> None:

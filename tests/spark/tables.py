@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from txlake.ddl.create import create
 from txlake.ddl.environment import Environment
-from txlake.ddl.evolution import schema_actions
+from txlake.ddl.schema_evolution import schema_actions
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add
 from txlake.settings import Settings
 from txlake.spark import compact, dml, inserts, merge
 from txlake.spark.inserts import Placement, Rows
 from txlake.spark.manifest import Manifests
-from txlake.spark.work import Work
+from txlake.spark.table_access import Work
 from txlake.sql import parse
 from txlake.statements import (
     ComputedValues,

@@ -22,7 +22,7 @@ from txlake.errors import CorruptTable
 from txlake.spark import executor_compact
 from txlake.spark.executor import Layout, WriteTask, pack_positions
 from txlake.spark.executor_compact import BINS, CompactTask
-from txlake.spark.lookup import vector_decoder
+from txlake.spark.log_columns import vector_decoder
 from txlake.spark.shipping import travelling
 
 

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.spark.tables import PathTable, table
-from tests.spark.test_native import EVERY_TYPE
+from tests.spark.test_native_writer import EVERY_TYPE
 from txlake.errors import InvalidRequest
 from txlake.protocol.paths import decode_path
-from txlake.spark import inserts, native
+from txlake.spark import inserts, native_writer
 from txlake.spark.writing import Target, Written
 
 if TYPE_CHECKING:
@@ -33,13 +33,13 @@ def _files(t: PathTable) -> list[list[object]]:
 def spark_writes(monkeypatch: pytest.MonkeyPatch) -> list[DataFrame]:
     """The frames that Spark's own writer was given."""
     given: list[DataFrame] = []
-    write = native.write
+    write = native_writer.write
 
     def noted(frame: DataFrame, target: Target) -> Written:
         given.append(frame)
         return write(frame, target)
 
-    monkeypatch.setattr(native, "write", noted)
+    monkeypatch.setattr(native_writer, "write", noted)
     return given
 
 

@@ -91,7 +91,7 @@ def test_inline_vectors(tmp_path: Path, spark: SparkSession) -> None:
 @pytest.mark.no_interop("its deletion vectors are destroyed")
 def test_damage_is_named(tmp_path: Path, spark: SparkSession) -> None:
     from txlake.errors import CorruptTable
-    from txlake.spark.translation import spark_errors
+    from txlake.spark.spark_errors import spark_errors
 
     t = _table(tmp_path, spark)
     for vector in t.folder.glob("deletion_vector_*.bin"):

@@ -12,8 +12,8 @@ from pyroaring import BitMap64
 from tests.spark.tables import MANIFESTS, VECTORS, PathTable, table
 from txlake.protocol.actions import Add
 from txlake.protocol.types import Field, Primitive
-from txlake.spark import lookup
-from txlake.spark.lookup import Lookup
+from txlake.spark import log_columns
+from txlake.spark.log_columns import Lookup
 from txlake.spark.manifest import Manifests
 from txlake.spark.reading import FILE
 
@@ -45,7 +45,7 @@ def _plan(frame: DataFrame, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("bytes_max", "joined"), [(lookup._TRAVELLING_BYTES_MAX, False), (0, True)]
+    ("bytes_max", "joined"), [(log_columns._TRAVELLING_BYTES_MAX, False), (0, True)]
 )
 def test_deleted_rows_are_left_out(
     base: PathTable,
@@ -54,7 +54,7 @@ def test_deleted_rows_are_left_out(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(lookup, "_TRAVELLING_BYTES_MAX", bytes_max)
+    monkeypatch.setattr(log_columns, "_TRAVELLING_BYTES_MAX", bytes_max)
     frame = base.frame(positions=True)
     found = {row[0] for row in frame.select("id").collect()}
     assert found == set(range(3 * ROWS)) - GONE - {2 * ROWS - 1}
@@ -63,7 +63,7 @@ def test_deleted_rows_are_left_out(
 
 def test_bits_stand_in_chunks() -> None:
     wanted = {0: BitMap64([0, 63, 64, 4095, 4096, 20_000]), 2: BitMap64([12_293]), 3: BitMap64()}
-    words = lookup._words([0, 2, 3], wanted).to_pylist()
+    words = log_columns._words([0, 2, 3], wanted).to_pylist()
     found = [
         {
             chunk * 4096 + word * 64 + bit

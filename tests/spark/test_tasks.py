@@ -160,7 +160,7 @@ def test_tasks_need_no_txlake_where_they_run(tmp_path: Path) -> None:
     from pyroaring import BitMap64
 
     from txlake.spark.executor_reads import DecodeTask, LiveRows
-    from txlake.spark.lookup import _held, vector_decoder
+    from txlake.spark.log_columns import _held, vector_decoder
     from txlake.spark.writing import _folder_namer
 
     task = WriteTask(

@@ -20,7 +20,7 @@ from pyspark.errors import (
 
 from tests.spark.tables import table
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, Unavailable
-from txlake.spark.translation import spark_errors, translated
+from txlake.spark.spark_errors import spark_errors, translated
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

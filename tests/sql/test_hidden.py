@@ -6,7 +6,7 @@ import pytest
 
 from tests.sql.parsing import one
 from txlake.errors import InvalidRequest
-from txlake.sql.hidden import hiding, names_files
+from txlake.sql.metadata_column import hiding, names_files
 from txlake.statements import Select, SqlText, TableName
 
 

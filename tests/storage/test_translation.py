@@ -7,7 +7,7 @@ import pytest
 
 from txlake.errors import InvalidRequest, TxlakeError, Unavailable
 from txlake.redaction import redacted, secrets_of
-from txlake.storage.translation import Verdict, translated, verdict_of
+from txlake.storage.store_errors import Verdict, translated, verdict_of
 
 E = obstore.exceptions
 REFUSED, NOT_SENT, LOST = Verdict.REFUSED, Verdict.NOT_SENT, Verdict.LOST

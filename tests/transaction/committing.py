@@ -8,7 +8,7 @@ from tests.transaction.log_of import LogOf, add
 from txlake.conflict.levels import Level
 from txlake.protocol.actions import Action, CommitInfo, Protocol, decode_actions
 from txlake.protocol.file_names import commit_path
-from txlake.transaction.following import Committed
+from txlake.transaction.rebase import Committed
 from txlake.transaction.table_transaction import TableTransaction
 
 FULL = Protocol(

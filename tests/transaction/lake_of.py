@@ -14,9 +14,9 @@ from txlake.log.predicates import bind, parse_predicate
 from txlake.ports import NameChange, NewTable, Store, System
 from txlake.protocol.actions import Add, Metadata
 from txlake.settings import Settings
-from txlake.transaction.belonging import Belonging, attaching
-from txlake.transaction.governed import Governed
+from txlake.transaction.catalog_managed import Governed
 from txlake.transaction.lake_commit import CommittedTogether, Part, commit_together
+from txlake.transaction.membership import Belonging, attaching
 from txlake.transaction.table_log import TableLog
 from txlake.transaction.table_transaction import TableTransaction
 

@@ -10,7 +10,7 @@ from tests.transaction.committing import FULL, append, begin
 from tests.transaction.log_of import PROTOCOL, LogOf, add, metadata
 from txlake.errors import CorruptTable, InvalidRequest, MetadataChangedException, TxlakeError
 from txlake.protocol.actions import DomainMetadata, Protocol
-from txlake.transaction.belonging import (
+from txlake.transaction.membership import (
     ATTACH,
     DETACH,
     Belonging,

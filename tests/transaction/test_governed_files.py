@@ -12,7 +12,7 @@ from tests.transaction.log_of import FakeStore, add
 from txlake.errors import CorruptTable, Unavailable
 from txlake.ports import Head, PutOutcome
 from txlake.protocol.file_names import LOG_FOLDER, commit_path
-from txlake.transaction.governed import Governed, GovernedFiles
+from txlake.transaction.catalog_managed import Governed, GovernedFiles
 
 PUBLISHED, PENDING, BEYOND = map(commit_path, (1, 2, 3))
 

@@ -13,10 +13,10 @@ from txlake.conflict.levels import Level
 from txlake.errors import ConcurrentDeleteDeleteException, CorruptTable
 from txlake.protocol.actions import Action, CommitInfo, Protocol, encode_actions
 from txlake.protocol.file_names import commit_path
-from txlake.transaction import following
+from txlake.transaction import rebase
 from txlake.transaction.checkpointing import write_checkpoint
-from txlake.transaction.following import check_reads
 from txlake.transaction.in_commit_time import SINCE_TIMESTAMP, SINCE_VERSION, with_provenance
+from txlake.transaction.rebase import check_reads
 
 ON = {"delta.enableInCommitTimestamps": "true"}
 OFF = {"delta.enableInCommitTimestamps": "false"}
@@ -222,7 +222,7 @@ def test_a_table_of_a_lake(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = lake.begin()
     ours.table("t").stage([add("ours")], operation="WRITE")
     with monkeypatch.context() as patch:  # an engine that forgets the time
-        patch.setattr(following, "commit_time", lambda *_: None)
+        patch.setattr(rebase, "commit_time", lambda *_: None)
         lake.append("t", add("theirs"))
     with pytest.raises(CorruptTable, match=rf"^t: {commit_path(1)}: expected an inCommitTimestamp"):
         ours.commit()

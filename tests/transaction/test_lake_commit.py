@@ -30,7 +30,7 @@ from txlake.ports import DroppedTable, RenamedTable
 from txlake.protocol.actions import CommitInfo, decode_actions
 from txlake.protocol.file_names import commit_path
 from txlake.settings import RetrySettings, Settings
-from txlake.transaction.belonging import DETACH, detaching
+from txlake.transaction.membership import DETACH, detaching
 from txlake.transaction.table_transaction import TableTransaction
 
 

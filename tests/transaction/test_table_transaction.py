@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from tests.transaction.committing import append, begin, info_at
 from tests.transaction.log_of import LogOf, add, metadata, vector
+from txlake.conflict.concurrent_commit import READS_ELSEWHERE
 from txlake.conflict.footprint import Read, ReadKind
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
-from txlake.conflict.winner import READS_ELSEWHERE
 from txlake.errors import (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,

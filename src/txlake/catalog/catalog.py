@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from txlake.catalog import names, places
+from txlake.catalog import names, place_facts
 from txlake.catalog.admission import Admissions
 from txlake.catalog.commits import CommitLedger
 from txlake.catalog.database import Database
@@ -250,18 +250,18 @@ class Catalog:
     def is_cleared(self, location: str) -> bool:
         """Whether a dropped table's folder was cleared away there, or is kept, or to be cleared."""
         with self._on.reading() as connection:
-            return places.is_cleared(connection, location)
+            return place_facts.is_cleared(connection, location)
 
     def share(self, location: str, others: Collection[str]) -> None:
         """Allows the table at a location to have files in these places: a shallow clone's."""
         with self._on.writing() as connection:
             names.lock_sequence(connection)
-            places.share(connection, location, others)
+            place_facts.share(connection, location, others)
 
     def shared_with(self, location: str) -> tuple[str, ...]:
         """In which other places the table at a location may have files."""
         with self._on.reading() as connection:
-            return places.shared_with(connection, location)
+            return place_facts.shared_with(connection, location)
 
     def unattached(self) -> list[TableEntry]:
         """The tables that an older txlake named, whose commits the catalog doesn't have yet."""

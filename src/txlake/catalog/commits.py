@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from txlake.catalog import names, places
+from txlake.catalog import names, place_facts
 from txlake.catalog.database import CommitUnsettled, Database
 from txlake.catalog.fence import EPOCH, Fence, epoch_of
 from txlake.catalog.grouping import Group, Interrupted
@@ -239,7 +239,7 @@ class CommitLedger:
         """
         with self._on.writing() as connection:
             names.lock_sequence(connection)
-            return places.note_clearing(connection, table_id)
+            return place_facts.note_clearing(connection, table_id)
 
     def forget(self, table_id: str) -> None:
         """Removes a dropped table's row once all of its commits are noted as published.
@@ -248,7 +248,7 @@ class CommitLedger:
         """
         with self._on.noting() as connection:
             names.lock_sequence(connection)
-            places.forget_shared(connection, table_id)
+            place_facts.forget_shared(connection, table_id)
             names.forget_table(connection, table_id)
 
     def commits_listed(self, limit: int = 1000) -> list[CommitEntry]:

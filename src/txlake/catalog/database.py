@@ -17,10 +17,10 @@ from sqlalchemy.engine import Connection, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from txlake.catalog import shielding
+from txlake.catalog.database_errors import shown, translated
 from txlake.catalog.engines import READS, clock, lease_clock, postgresql_engine, sqlite_engine
 from txlake.catalog.forks import Origin
 from txlake.catalog.mounts import network_file_system
-from txlake.catalog.translation import shown, translated
 from txlake.errors import InvalidRequest, Unavailable
 from txlake.ports import System
 

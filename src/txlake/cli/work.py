@@ -87,7 +87,7 @@ class LakeWorker:
             engine.spark.sparkContext.cancelAllJobs()
 
     def _shown(self, ask: Callable[[], DataFrame], rows_max: int | None) -> Result:
-        from txlake.spark.translation import spark_errors
+        from txlake.spark.spark_errors import spark_errors
 
         frame = ask()
         try:

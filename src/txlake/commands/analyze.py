@@ -20,7 +20,7 @@ from txlake.session.command import TableLock, command, giving_nothing
 from txlake.session.context import Context
 from txlake.spark.restating import footer_of, restated
 from txlake.spark.rows import unknown_column
-from txlake.spark.work import Work
+from txlake.spark.table_access import Work
 from txlake.statements import AnalyzeTable
 from txlake.transaction.change import Change
 

@@ -27,8 +27,8 @@ from txlake.protocol.properties import canonical_key
 from txlake.protocol.reach import ANYWHERE, Reach
 from txlake.protocol.schema_rules import column_text
 from txlake.statements import Clone
-from txlake.transaction.belonging import DOMAIN
 from txlake.transaction.change import Change
+from txlake.transaction.membership import DOMAIN
 
 # They bind a table to its own log or catalog.
 _OWN = (

@@ -18,8 +18,8 @@ from urllib.parse import unquote
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from txlake.commands.growth import grown
-from txlake.commands.shown import writing
+from txlake.commands.frame_reads import writing
+from txlake.commands.schema_evolution import grown
 from txlake.conflict.locking import LockMode
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.ports import StoredObject
@@ -30,10 +30,10 @@ from txlake.session.engine import Handle
 from txlake.spark import inserts, rows
 from txlake.spark.inserts import Placement
 from txlake.spark.reading import spark_url
+from txlake.spark.table_access import Work
 from txlake.spark.types import delta_schema, quote, spark_schema
-from txlake.spark.work import Work
 from txlake.spark.writing import VIOLATION, VIOLATION_ROW
-from txlake.sql import hidden
+from txlake.sql import metadata_column
 from txlake.statements import CopyInto, Reference, TablePath
 from txlake.storage import join_url
 from txlake.transaction.change import Change
@@ -215,9 +215,9 @@ def _rows(context: Context, statement: CopyInto, urls: list[str]) -> DataFrame:
     start, end = statement.location_span
     place = Reference(TablePath(statement.location), None, start, end)
     query = replace(statement.select, references=(place,))
-    if hidden.names_files(query.text) and hidden.COLUMN not in frame.columns:
-        query = hidden.hiding(query, [start])
-        frame = frame.select("*", hidden.COLUMN)
+    if metadata_column.names_files(query.text) and metadata_column.COLUMN not in frame.columns:
+        query = metadata_column.hiding(query, [start])
+        frame = frame.select("*", metadata_column.COLUMN)
     view = quote(context.view_of(frame))
     return context.spark.sql(query.rewritten(lambda _: view))
 

@@ -13,17 +13,16 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from txlake.commands.growth import grown, with_schema
-from txlake.commands.shown import writing
+from txlake.commands.frame_reads import writing
+from txlake.commands.schema_evolution import grown, with_schema
 from txlake.commands.tables import adopted, create_from_rows, environment_of, place, register
 from txlake.conflict.locking import LockMode
-from txlake.ddl.evolution import schema_actions
+from txlake.ddl.schema_evolution import schema_actions
 from txlake.errors import InvalidRequest
 from txlake.protocol.actions import Txn
 from txlake.protocol.schema_change import as_table_schema
 from txlake.protocol.types import Struct
 from txlake.session.admission import admit
-from txlake.session.belongings import catalog_of
 from txlake.session.command import (
     TableLock,
     command,
@@ -35,13 +34,14 @@ from txlake.session.command import (
 )
 from txlake.session.context import Context
 from txlake.session.engine import Handle, use_this_python
-from txlake.session.viewed import Viewed
-from txlake.spark import dml, held, inserts, replacing
+from txlake.session.membership import catalog_of
+from txlake.session.view_queries import Viewed
+from txlake.spark import dml, inserts, local_rows, replacing
 from txlake.spark import merge as merging
 from txlake.spark.inserts import Placement, Rows
 from txlake.spark.rows import unknown_column
+from txlake.spark.table_access import Work, condition_text
 from txlake.spark.types import delta_schema, quote, spark_type
-from txlake.spark.work import Work, condition_text
 from txlake.sql import sql_literal
 from txlake.statements import (
     ComputedValues,
@@ -250,7 +250,7 @@ def source_rows(context: Context, source: Source) -> Rows:
         case Query(sql):
             return context.query(sql)
         case NativeFrame(frame):
-            table = held.as_arrow(frame)
+            table = local_rows.as_arrow(frame)
             if table is not None:
                 return table
             if isinstance(frame, DataFrame):
@@ -268,7 +268,7 @@ def _as_frame(context: Context, rows: Rows) -> DataFrame:
 
 
 def _schema_of(rows: DataFrame | pa.Table) -> Struct:
-    return held.schema_of(rows) if isinstance(rows, pa.Table) else delta_schema(rows.schema)
+    return local_rows.schema_of(rows) if isinstance(rows, pa.Table) else delta_schema(rows.schema)
 
 
 def write(context: Context, statement: Write) -> Counts:

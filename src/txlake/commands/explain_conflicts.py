@@ -26,8 +26,8 @@ from txlake.session.context import Context
 from txlake.session.engine import Handle
 from txlake.session.transaction import Transaction
 from txlake.spark import merge as merging
+from txlake.spark.table_access import Work
 from txlake.spark.types import delta_schema
-from txlake.spark.work import Work
 from txlake.statements import (
     Delete,
     ExplainConflicts,

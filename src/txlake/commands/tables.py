@@ -17,7 +17,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F
 
 from txlake.commands.clone import Copy, clone
-from txlake.commands.shown import writing
+from txlake.commands.frame_reads import writing
 from txlake.conflict.locking import LockMode
 from txlake.ddl.alter import alter
 from txlake.ddl.create import check_same_definition, create, create_like
@@ -30,10 +30,10 @@ from txlake.ports import NewTable, RenamedTable
 from txlake.protocol.file_names import LOG_FOLDER, commit_path
 from txlake.protocol.types import DataType, Struct
 from txlake.session.admission import admit_new
-from txlake.session.belongings import attach, catalog_of, drop, mark, new_entry
 from txlake.session.command import TableLock, command, giving_counts, giving_nothing, its_table
 from txlake.session.context import Context
 from txlake.session.engine import Handle
+from txlake.session.membership import attach, catalog_of, drop, mark, new_entry
 from txlake.spark import inserts
 from txlake.spark.inserts import Placement
 from txlake.spark.rows import unknown_column
@@ -55,8 +55,8 @@ from txlake.statements import (
     TablePath,
     Write,
 )
-from txlake.transaction.belonging import ATTACH, Belonging, belonging_of
 from txlake.transaction.change import Change
+from txlake.transaction.membership import ATTACH, Belonging, belonging_of
 
 _COPIERS = 8
 

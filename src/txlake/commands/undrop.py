@@ -15,13 +15,13 @@ from txlake.errors import CorruptTable, InvalidRequest
 from txlake.ports import UndroppedTable
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.admission import admit, admit_new
-from txlake.session.belongings import catalog_of, publish_pending, stamped
 from txlake.session.command import TableLock, command, giving_nothing, giving_rows, no_table
 from txlake.session.context import Context
 from txlake.session.dropped import take_back
 from txlake.session.engine import Engine
+from txlake.session.membership import catalog_of, publish_pending, stamped
 from txlake.statements import ShowDroppedTables, TableName, TablePath, UndropTable
-from txlake.transaction.belonging import Belonging, belonging_of
+from txlake.transaction.membership import Belonging, belonging_of
 from txlake.views.describe import Rows
 from txlake.views.standard import CATALOG
 from txlake.views.view import moment

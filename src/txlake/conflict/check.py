@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from txlake.conflict.concurrent_commit import Winner
 from txlake.conflict.context import Context
 from txlake.conflict.evidence import Conflicted, Fine, Outcome, Rebased
 from txlake.conflict.footprint import Footprint, ReadKind
 from txlake.conflict.rules import RULES, Rule
 from txlake.conflict.rules_of_rows import select_not_true
-from txlake.conflict.winner import Winner
 from txlake.protocol.features import check_writable
 
 

@@ -13,13 +13,13 @@ from typing import Protocol as Port
 
 from pyroaring import BitMap64
 
+from txlake.conflict.concurrent_commit import RowChanges, Winner, row_changes
 from txlake.conflict.footprint import Footprint, Read
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
 from txlake.conflict.positions import Vectors
 from txlake.conflict.reconcile import Meetings, Reconciled
 from txlake.conflict.verdicts import Verdicts
-from txlake.conflict.winner import RowChanges, Winner, row_changes
 from txlake.log.files import canonical_key, canonical_path
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, FileKey, Metadata, Protocol, Remove

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeAlias
 
+from txlake.conflict.concurrent_commit import Winner
 from txlake.conflict.context import Context
 from txlake.conflict.footprint import Footprint, Read
-from txlake.conflict.winner import Winner
 from txlake.errors import Conflict, Evidence
 from txlake.protocol.actions import Add, Remove
 from txlake.protocol.paths import decode_path

@@ -15,12 +15,12 @@ import msgspec
 from pyroaring import BitMap64
 
 from txlake.conflict.check import check
+from txlake.conflict.concurrent_commit import Winner
 from txlake.conflict.context import Context, FileRows
 from txlake.conflict.evidence import Conflicted
 from txlake.conflict.footprint import Footprint, Read
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level, checked_at
-from txlake.conflict.winner import Winner
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, DeletionVector, Metadata
 from txlake.protocol.sources import SOURCES_TAG, Source, sources_text

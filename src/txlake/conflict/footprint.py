@@ -13,9 +13,9 @@ from functools import cached_property
 
 from pyroaring import BitMap64
 
+from txlake.conflict.concurrent_commit import Winner
 from txlake.conflict.levels import Level
 from txlake.conflict.positions import Moves
-from txlake.conflict.winner import Winner
 from txlake.log.files import canonical_path
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import ROW_TRACKING_DOMAIN

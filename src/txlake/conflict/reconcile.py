@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 import msgspec
 from pyroaring import BitMap64
 
+from txlake.conflict.concurrent_commit import Winner
 from txlake.conflict.footprint import Footprint
 from txlake.conflict.positions import Loss, Moves, Vectors, deleted, loss, losses
-from txlake.conflict.winner import Winner
 from txlake.errors import TxlakeError
 from txlake.log.files import canonical_path
 from txlake.protocol.actions import Add, Remove

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from txlake.conflict.concurrent_commit import Winner
 from txlake.conflict.context import Context
 from txlake.conflict.evidence import Conflicted
 from txlake.conflict.footprint import Footprint
@@ -31,7 +32,6 @@ from txlake.conflict.rules_of_settings import (
     protocol_changed_by_both,
     table_created_by_both,
 )
-from txlake.conflict.winner import Winner
 
 Rule: TypeAlias = Callable[[Footprint, Winner, Context], Conflicted | None]
 

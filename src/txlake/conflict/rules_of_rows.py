@@ -11,14 +11,14 @@ from typing import TypeVar
 
 from pyroaring import BitMap64
 
+from txlake.conflict.concurrent_commit import RowChanges, Winner
 from txlake.conflict.context import Context, FileRows
 from txlake.conflict.evidence import Conflicted, conflicted
-from txlake.conflict.fitness import misfit
 from txlake.conflict.footprint import Footprint, Read, ReadKind
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
 from txlake.conflict.positions import Loss, losses
-from txlake.conflict.winner import RowChanges, Winner
+from txlake.conflict.settings_fit import misfit
 from txlake.errors import (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,

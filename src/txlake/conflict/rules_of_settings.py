@@ -6,10 +6,10 @@ Protocol, metadata, domains and application ids. Source: DESIGN section 4, rules
 from __future__ import annotations
 
 from txlake.conflict.adoption import is_harmless
+from txlake.conflict.concurrent_commit import Winner
 from txlake.conflict.context import Context
 from txlake.conflict.evidence import Conflicted, conflicted
 from txlake.conflict.footprint import Footprint
-from txlake.conflict.winner import Winner
 from txlake.errors import (
     ConcurrentTransactionException,
     MetadataChangedException,

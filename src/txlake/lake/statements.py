@@ -14,7 +14,7 @@ from txlake.lake.times import timestamp_text
 from txlake.log.snapshot import Snapshot
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction as Held
-from txlake.session.unknown import unknown_table
+from txlake.session.unknown_names import unknown_table
 from txlake.sql import parse
 from txlake.statements import (
     Expression,

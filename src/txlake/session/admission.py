@@ -18,7 +18,7 @@ from txlake.errors import InvalidRequest, LockTimeout
 from txlake.session.command import TableLock
 from txlake.session.context import Context
 from txlake.session.engine import Engine, Handle
-from txlake.session.viewed import Viewed, viewed_entry
+from txlake.session.view_queries import Viewed, viewed_entry
 from txlake.statements import Table, TableName
 from txlake.statements.reading import references_of
 

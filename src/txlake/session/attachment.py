@@ -8,8 +8,8 @@ from urllib.parse import unquote
 from txlake.catalog import TableEntry
 from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
-from txlake.session import belongings
-from txlake.session.belongings import catalog_of, handle_entry, take_out
+from txlake.session import membership
+from txlake.session.membership import catalog_of, handle_entry, take_out
 from txlake.session.session import Session
 from txlake.statements import TableName, TablePath, table_of
 
@@ -38,7 +38,7 @@ def attach(session: Session, location: str, name: str | None) -> str:
         )
     wanted = TableName((known.name, own))
     with session.alone([(wanted, LockMode.SCH_M)]):
-        entry = belongings.attach(engine, session.number, handle, known.name, own, managed=False)
+        entry = membership.attach(engine, session.number, handle, known.name, own, managed=False)
     return _text(entry)
 
 

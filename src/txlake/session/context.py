@@ -26,12 +26,12 @@ from txlake.session.engine import Engine, Handle
 from txlake.session.filters import Filter, condition_of
 from txlake.session.results import rows_frame
 from txlake.session.transaction import Transaction
-from txlake.session.unknown import unknown_table
-from txlake.session.viewed import Viewed, viewed_entry
+from txlake.session.unknown_names import unknown_table
+from txlake.session.view_queries import Viewed, viewed_entry
 from txlake.spark.marks import Shown, marked
-from txlake.spark.translation import missing_table, spark_errors
-from txlake.spark.work import Condition, Work, plain_column
-from txlake.sql import hidden
+from txlake.spark.spark_errors import missing_table, spark_errors
+from txlake.spark.table_access import Condition, Work, plain_column
+from txlake.sql import metadata_column
 from txlake.statements import (
     DescribeHistory,
     Expression,
@@ -287,10 +287,10 @@ class Context:
 
         Other names stay as they are, and are Spark's.
         """
-        names_files = hidden.names_files(sql.text)
+        names_files = metadata_column.names_files(sql.text)
         if names_files:
             places = [one.start for one in sql.references if self._hides_files(one)]
-            sql = hidden.hiding(sql, places)
+            sql = metadata_column.hiding(sql, places)
         frames: dict[str, DataFrame] = {}
         tokens: dict[str, str] = {}
         condition = condition_of(sql)
@@ -426,7 +426,7 @@ class Context:
         handle = None if reference.shown is not None else self.find(reference.table)
         if handle is None or not self.exists(handle):
             return False
-        return self.snapshot(handle, reference.travel).schema.find(hidden.COLUMN) is None
+        return self.snapshot(handle, reference.travel).schema.find(metadata_column.COLUMN) is None
 
     def described(self, statement: Inspection) -> Rows:
         """What a table shows of itself."""

@@ -23,17 +23,17 @@ from txlake.log.snapshot import Snapshot
 from txlake.ports import Store, System
 from txlake.protocol.file_names import LOG_FOLDER
 from txlake.protocol.reach import ANYWHERE, Reach
-from txlake.session.naming import lake_names, qualified
-from txlake.session.recent import Recent
-from txlake.session.viewed import TemporaryViews, Viewed
+from txlake.session.bounded_cache import Recent
+from txlake.session.name_parts import lake_names, qualified
+from txlake.session.view_queries import TemporaryViews, Viewed
 from txlake.settings import Settings
 from txlake.spark.manifest import Manifests
 from txlake.spark.reading import is_connect
 from txlake.spark.sessions import default_properties
-from txlake.spark.work import Work
+from txlake.spark.table_access import Work
 from txlake.statements import Table, TableName, TablePath
 from txlake.storage import canonical_url, open_store
-from txlake.transaction.governed import Governed
+from txlake.transaction.catalog_managed import Governed
 from txlake.transaction.table_log import TableLog
 from txlake.transaction.vectors import Elsewhere
 

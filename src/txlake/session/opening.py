@@ -13,8 +13,8 @@ from txlake.catalog import Catalog
 from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown
 from txlake.ports import PutOutcome, Store
 from txlake.protocol.file_names import LOG_FOLDER
-from txlake.session.belongings import attach_named, catalog_of, finish
 from txlake.session.engine import Lost
+from txlake.session.membership import attach_named, catalog_of, finish
 from txlake.session.session import Session
 from txlake.storage import local_path
 

@@ -16,13 +16,13 @@ from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, Unsupported
 from txlake.log.snapshot import Snapshot
 from txlake.ports import DroppedTable, NewTable, RenamedTable, Store
 from txlake.protocol.file_names import LOG_FOLDER, STAGED_FOLDER
-from txlake.session.belongings import catalog_of, finish, transaction_of
 from txlake.session.dropped import DropNote, note_in
 from txlake.session.engine import Engine, Lost
+from txlake.session.membership import catalog_of, finish, transaction_of
 from txlake.session.opening import MARKER, Marker, mark, marker_of
 from txlake.session.session import Session
 from txlake.statements import TableName, TablePath, table_of
-from txlake.transaction.belonging import Belonging, belonging_of
+from txlake.transaction.membership import Belonging, belonging_of
 from txlake.transaction.settling import cut, is_at_odds, newest_of, newest_sound, settle
 from txlake.transaction.table_log import TableLog
 

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from txlake.protocol.types import Field, Primitive, Struct
-from txlake.spark.translation import spark_errors
+from txlake.spark.spark_errors import spark_errors
 from txlake.spark.types import spark_schema
 from txlake.views.describe import Rows
 

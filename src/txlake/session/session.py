@@ -19,19 +19,19 @@ from txlake.errors import CorruptTable, InvalidRequest, Unavailable
 from txlake.log.snapshot import Snapshot
 from txlake.session.admission import admit, database_lock
 from txlake.session.answers import Answers, answered, asks_only
-from txlake.session.belongings import refuse_lost
 from txlake.session.command import Answer, TableLock, each_once
 from txlake.session.context import Context
 from txlake.session.engine import Engine
 from txlake.session.immediate import statement_of
 from txlake.session.isolation import set_isolation, shown_isolation
 from txlake.session.killing import kill_session
+from txlake.session.membership import refuse_lost
 from txlake.session.progress import progress
 from txlake.session.results import nothing, rows_frame
 from txlake.session.scripting import Script
 from txlake.session.transaction import State, Transaction
 from txlake.session.variables import SessionGround
-from txlake.spark.translation import spark_errors
+from txlake.spark.spark_errors import spark_errors
 from txlake.statements import (
     Atomic,
     Begin,

@@ -22,13 +22,13 @@ from txlake.conflict.levels import Level, parse_level, strictest
 from txlake.errors import Conflict, CorruptTable, InvalidRequest, OutcomeUnknown, TxlakeError
 from txlake.log.snapshot import Snapshot
 from txlake.ports import DroppedTable, NameChange, NewTable, System
-from txlake.session.described import is_described
+from txlake.session.commit_info import is_described
 from txlake.session.engine import Engine, Handle
 from txlake.spark.probe import SparkProbe
-from txlake.spark.work import Work
+from txlake.spark.table_access import Work
 from txlake.transaction.change import Change
-from txlake.transaction.following import Proposal, check_reads, check_same
 from txlake.transaction.lake_commit import CommittedTogether, Part, commit_together
+from txlake.transaction.rebase import Proposal, check_reads, check_same
 from txlake.transaction.staging import Staging
 from txlake.transaction.table_transaction import TableTransaction, Token
 

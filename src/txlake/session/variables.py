@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as T
 
 from txlake.errors import InvalidRequest
-from txlake.spark.translation import spark_errors
+from txlake.spark.spark_errors import spark_errors
 from txlake.spark.types import quote
 from txlake.sql import selected
 from txlake.statements import Select, SqlText, Statement

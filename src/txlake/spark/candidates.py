@@ -28,12 +28,12 @@ from txlake.spark import executor_files
 from txlake.spark.bounded_text import is_padded
 from txlake.spark.executor_compact import is_legacy
 from txlake.spark.executor_reads import as_type, place_of
-from txlake.spark.native import is_plain
+from txlake.spark.native_writer import is_plain
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION
+from txlake.spark.table_access import Work
 from txlake.spark.types import parquet_field, spark_type, visible_metadata
 from txlake.spark.vectors import as_array, load_vectors
-from txlake.spark.work import Work
 from txlake.spark.writing import data_fields
 
 _FILES_MAX = 16

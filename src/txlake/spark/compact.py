@@ -27,16 +27,16 @@ from txlake.protocol.sources import SOURCES_TAG, Source, sources_text
 from txlake.spark import rows
 from txlake.spark.executor import COPY, REPORT_SCHEMA, pack_positions
 from txlake.spark.executor_compact import BINS, CompactTask
-from txlake.spark.lookup import broadcast_bytes, stored_vector, vector_decoder
-from txlake.spark.memory import task_url
+from txlake.spark.log_columns import broadcast_bytes, stored_vector, vector_decoder
+from txlake.spark.memory_tables import task_url
 from txlake.spark.partitions import files_of_partitions
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import add_rows
 from txlake.spark.shipping import travelling
-from txlake.spark.translation import translating
+from txlake.spark.spark_errors import translating
+from txlake.spark.table_access import Work, condition_text
 from txlake.spark.types import quote
 from txlake.spark.vectors import as_array, load_vectors
-from txlake.spark.work import Work, condition_text
 from txlake.spark.writing import (
     ACTION,
     Written,

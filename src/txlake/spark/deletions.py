@@ -20,8 +20,8 @@ from txlake.protocol.statistics import FileStatistics, counted, loosen
 from txlake.spark.executor import COPY
 from txlake.spark.restating import footer_of
 from txlake.spark.scan import selected
+from txlake.spark.table_access import Work
 from txlake.spark.vectors import union_with_deleted
-from txlake.spark.work import Work
 from txlake.spark.writing import ACTION, write_frame
 from txlake.transaction.vectors import write_vectors
 

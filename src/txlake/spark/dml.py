@@ -28,9 +28,9 @@ from txlake.spark.deletions import Deletions, delete_positions, remove_files
 from txlake.spark.executor import DELETE
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION, add_rows, selected
-from txlake.spark.translation import translating
+from txlake.spark.spark_errors import translating
+from txlake.spark.table_access import Work, condition_text
 from txlake.spark.types import delta_schema, quote, spark_type
-from txlake.spark.work import Work, condition_text
 from txlake.spark.writing import ACTION, Written, write_frame
 from txlake.statements import Assignment, Default, Expression, SqlText
 from txlake.transaction.change import Change, Read

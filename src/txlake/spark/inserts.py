@@ -23,13 +23,13 @@ from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Add
 from txlake.protocol.partition_values import parse_value
 from txlake.protocol.types import Primitive
-from txlake.spark import dml, held, native, rows
+from txlake.spark import dml, local_rows, native_writer, rows
 from txlake.spark.deletions import remove_files
 from txlake.spark.executor import INSERT
 from txlake.spark.reading import estimated_bytes
-from txlake.spark.translation import translating
+from txlake.spark.spark_errors import translating
+from txlake.spark.table_access import Work, condition_text
 from txlake.spark.types import quote
-from txlake.spark.work import Work, condition_text
 from txlake.spark.writing import VIOLATION, VIOLATION_ROW, Written, write_arrow, write_frame
 from txlake.statements import ComputedValues, Default, Expression, Values
 from txlake.transaction.change import Change, Read
@@ -161,7 +161,7 @@ def write_rows(
     if isinstance(new, pa.Table):
         fitted = None
         if must_match is None and placement.by_name:
-            fitted = held.fit_by_name(new, work.snapshot)
+            fitted = local_rows.fit_by_name(new, work.snapshot)
         if fitted is not None:
             return write_arrow(fitted, work.target())
         new = work.spark.createDataFrame(new)
@@ -175,11 +175,11 @@ def write_rows(
     if must_match is not None:
         frame = _matching(work, frame, must_match)
     target = work.target()
-    if not native.suits(frame, target):
+    if not native_writer.suits(frame, target):
         return write_frame(frame, target)
     parts = _few_rows(frame, work.snapshot)
     if parts is None:
-        return native.write(frame, target)
+        return native_writer.write(frame, target)
     written = [write_arrow(part, target) for part in parts]
     count = sum(part.num_rows for part in parts)
     return Written(
@@ -237,7 +237,7 @@ def named_values(
             raise rows.unknown_column(name, work.snapshot)
     if isinstance(values, ComputedValues):
         return _computed(work, values, names)
-    table, defaults = held.table_of_values(values, names, lambda: work.time_zone)
+    table, defaults = local_rows.table_of_values(values, names, lambda: work.time_zone)
     if not defaults:
         return table
     frame = work.spark.createDataFrame(

@@ -38,9 +38,9 @@ from txlake.spark.executor import (
 )
 from txlake.spark.merge_job import MergeJob
 from txlake.spark.merge_source import HeldSource, held_source, keys_in_target
-from txlake.spark.translation import translating
+from txlake.spark.spark_errors import translating
+from txlake.spark.table_access import Work, condition_text
 from txlake.spark.types import delta_schema
-from txlake.spark.work import Work, condition_text
 from txlake.spark.writing import Written, write_frame
 from txlake.statements import (
     BySourceDelete,

@@ -31,8 +31,8 @@ from txlake.spark.executor import (
 )
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION
+from txlake.spark.table_access import Work
 from txlake.spark.types import delta_schema, quote
-from txlake.spark.work import Work
 from txlake.spark.writing import ACTION, SOURCE_ROW
 from txlake.statements import (
     Assignment,

@@ -38,8 +38,8 @@ from txlake.log.predicates import (
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
 from txlake.spark.reading import estimated_bytes
 from txlake.spark.rows import CURRENT_DEFAULT
+from txlake.spark.table_access import Work, condition_text
 from txlake.spark.types import all_nullable, delta_schema, quote
-from txlake.spark.work import Work, condition_text
 from txlake.spark.writing import SOURCE_ROW
 from txlake.statements import (
     BySourceDelete,

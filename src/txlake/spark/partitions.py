@@ -18,9 +18,9 @@ from txlake.log.predicates import Predicate, columns_of
 from txlake.log.skipping import is_partition_only
 from txlake.protocol.partition_values import parse_column
 from txlake.spark.bounded_text import shown_metadata, shown_text
-from txlake.spark.translation import translating
+from txlake.spark.spark_errors import translating
+from txlake.spark.table_access import Work, condition_text
 from txlake.spark.types import quote, spark_type, visible_metadata
-from txlake.spark.work import Work, condition_text
 from txlake.spark.writing import partition_fields
 from txlake.statements import Expression, NativeColumn
 

@@ -17,8 +17,8 @@ from txlake.errors import TxlakeError
 from txlake.log.files import files_table
 from txlake.protocol.statistics import FileStatistics
 from txlake.spark.reading import FILE, ROW
-from txlake.spark.translation import spark_errors
-from txlake.spark.work import Condition, Work
+from txlake.spark.spark_errors import spark_errors
+from txlake.spark.table_access import Condition, Work
 
 _ROWS_MAX = 1_000
 

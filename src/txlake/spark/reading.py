@@ -28,10 +28,10 @@ from txlake.protocol.type_widening import TYPE_CHANGES, is_widening
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
 from txlake.spark.executor_reads import DecodeTask
 from txlake.spark.manifest import Manifests
-from txlake.spark.memory import task_url
+from txlake.spark.memory_tables import task_url
 from txlake.spark.sessions import in_session, session_with
-from txlake.spark.sharing import sharing
 from txlake.spark.shipping import travelling
+from txlake.spark.task_split import sharing
 from txlake.spark.types import parquet_field, spark_schema
 
 FILE = "__txlake_file"

@@ -20,9 +20,9 @@ from txlake.protocol.types import Primitive
 from txlake.spark import dml
 from txlake.spark.inserts import Placement, Rows, overwriting, write_rows
 from txlake.spark.rows import unknown_column
-from txlake.spark.translation import translating
+from txlake.spark.spark_errors import translating
+from txlake.spark.table_access import Work
 from txlake.spark.types import quote
-from txlake.spark.work import Work
 from txlake.spark.writing import Written
 from txlake.statements import Expression, NativeColumn, SqlText
 from txlake.transaction.change import Change

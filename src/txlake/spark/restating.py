@@ -33,7 +33,7 @@ from txlake.spark.footers import (
     put,
     read_footer,
 )
-from txlake.spark.work import Work
+from txlake.spark.table_access import Work
 
 _Path = tuple[str, ...]
 # Since when the calendar of old Spark versions tells the same days and instants as today's.

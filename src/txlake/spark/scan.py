@@ -27,7 +27,7 @@ from txlake.protocol.types import Primitive
 from txlake.settings import Settings
 from txlake.spark.bounded_text import shown_metadata, shown_text
 from txlake.spark.conditions import harmless
-from txlake.spark.lookup import BASE_ID, BASE_VERSION, Lookup, broadcast_bytes, live_rows
+from txlake.spark.log_columns import BASE_ID, BASE_VERSION, Lookup, broadcast_bytes, live_rows
 from txlake.spark.manifest import Manifests
 from txlake.spark.reading import (
     FILE,

@@ -25,7 +25,7 @@ from txlake.protocol.partition_values import format_value
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.spark import executor
 from txlake.spark.footers import statistics_of
-from txlake.spark.memory import check_reachable, landed, task_root
+from txlake.spark.memory_tables import check_reachable, landed, task_root
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION
 from txlake.spark.shipping import travelling

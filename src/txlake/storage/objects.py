@@ -27,7 +27,7 @@ from txlake.redaction import secrets_of
 from txlake.storage.locations import Kind, Place, checked_path, join_url, joined
 from txlake.storage.options import RETRIES, retries_of
 from txlake.storage.proof import Proof
-from txlake.storage.translation import (
+from txlake.storage.store_errors import (
     LIBRARY_ERRORS,
     Verdict,
     clean,

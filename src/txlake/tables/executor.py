@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from txlake.log.snapshot import Snapshot
 from txlake.session import Session
-from txlake.session.unknown import unknown_table
+from txlake.session.unknown_names import unknown_table
 from txlake.statements import Statement, Table, TableName, TimeTravel
 from txlake.tables.sessions import for_spark, lake_of
 

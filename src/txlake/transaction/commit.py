@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from txlake.conflict.winner import Winner
+from txlake.conflict.concurrent_commit import Winner
 from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, Unavailable
 from txlake.log.snapshot import Snapshot
 from txlake.ports import PutOutcome
 from txlake.protocol.actions import Action, Protocol
 from txlake.protocol.file_names import commit_path
-from txlake.transaction.belonging import is_governed, refusal
 from txlake.transaction.checkpointing import after_commit
-from txlake.transaction.following import Committed, Following, Proposal, wait_after
+from txlake.transaction.membership import is_governed, refusal
+from txlake.transaction.rebase import Committed, Following, Proposal, wait_after
 from txlake.transaction.table_log import TableLog
 
 _LOOKS = 3

@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from txlake.conflict.concurrent_commit import READS_ELSEWHERE
 from txlake.conflict.levels import Level
-from txlake.conflict.winner import READS_ELSEWHERE
 from txlake.protocol.actions import CommitInfo
 from txlake.release import VERSION
 

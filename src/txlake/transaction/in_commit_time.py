@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from txlake.conflict.winner import Winner
+from txlake.conflict.concurrent_commit import Winner
 from txlake.errors import CorruptTable
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Metadata

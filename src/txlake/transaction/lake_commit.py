@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from txlake.conflict.winner import Winner
+from txlake.conflict.concurrent_commit import Winner
 from txlake.errors import InvalidRequest, OutcomeUnknown, TxlakeError, Unavailable
 from txlake.log.snapshot import Snapshot
 from txlake.ports import (
@@ -30,10 +30,9 @@ from txlake.protocol.actions import encode_actions
 from txlake.protocol.features import CATALOG_FEATURE
 from txlake.protocol.file_names import StagedCommit, commit_path, log_path
 from txlake.settings import Settings
-from txlake.transaction.belonging import is_governed
+from txlake.transaction.catalog_managed import Governed
 from txlake.transaction.checkpointing import after_commit
-from txlake.transaction.following import Committed, Following, Proposal, wait_after
-from txlake.transaction.governed import Governed
+from txlake.transaction.membership import is_governed
 from txlake.transaction.publication import (
     Newest,
     Occupied,
@@ -41,6 +40,7 @@ from txlake.transaction.publication import (
     publish_newest,
     staged_path,
 )
+from txlake.transaction.rebase import Committed, Following, Proposal, wait_after
 from txlake.transaction.table_log import TableLog
 
 _logger = logging.getLogger(__name__)

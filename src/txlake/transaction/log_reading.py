@@ -32,7 +32,7 @@ from txlake.protocol.checksums import StateFacts, read_checksum
 from txlake.protocol.features import check_readable
 from txlake.protocol.file_names import LOG_FOLDER, Compaction, commit_path, parse_name, sidecar_path
 from txlake.protocol.paths import decode_path
-from txlake.transaction.governed import LogFiles
+from txlake.transaction.catalog_managed import LogFiles
 from txlake.transaction.in_commit_time import is_enabled
 
 _log = logging.getLogger(__name__)

@@ -27,8 +27,8 @@ from txlake.protocol.file_names import (
 )
 from txlake.protocol.last_checkpoint import HINT_BYTES_MAX, read_hint
 from txlake.settings import Settings
+from txlake.transaction.catalog_managed import Governed, GovernedFiles, LogFiles, came_later
 from txlake.transaction.commit_times import CommitTimes
-from txlake.transaction.governed import Governed, GovernedFiles, LogFiles, came_later
 from txlake.transaction.history import HistoryRow, history_row
 from txlake.transaction.log_reading import LogReader
 from txlake.transaction.turns import Turns

@@ -19,11 +19,11 @@ from txlake.log.files import canonical_path
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Add
-from txlake.transaction.belonging import DETACH
 from txlake.transaction.commit import commit
 from txlake.transaction.commit_info import Provenance
-from txlake.transaction.following import Committed, Proposal
+from txlake.transaction.membership import DETACH
 from txlake.transaction.merge_actions import Staged
+from txlake.transaction.rebase import Committed, Proposal
 from txlake.transaction.table_log import TableLog
 from txlake.transaction.validation import completed, validated
 

@@ -25,13 +25,13 @@ from txlake.protocol.file_names import LOG_FOLDER
 from txlake.protocol.file_rows import vector_of
 from txlake.protocol.paths import absolute_url, decode_path, is_absolute, unescape_partition
 from txlake.protocol.types import Field
-from txlake.transaction.belonging import is_governed, refusal
+from txlake.transaction.catalog_managed import Governed
 from txlake.transaction.checkpointing import after_commit
 from txlake.transaction.commit_info import Provenance, commit_info
-from txlake.transaction.following import Proposal
-from txlake.transaction.governed import Governed
 from txlake.transaction.in_commit_time import commit_time
 from txlake.transaction.lake_commit import Part, commit_together
+from txlake.transaction.membership import is_governed, refusal
+from txlake.transaction.rebase import Proposal
 from txlake.transaction.staging import tag_of, tags_in
 from txlake.transaction.table_log import TableLog
 

@@ -30,7 +30,7 @@ from txlake.protocol.partition_values import parse_value
 from txlake.protocol.paths import decode_path
 from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.types import Field, Struct
-from txlake.transaction.belonging import DOMAIN, is_governed
+from txlake.transaction.membership import DOMAIN, is_governed
 from txlake.transaction.row_tracking import (
     COMMIT_VERSION_COLUMN,
     ROW_ID_COLUMN,

@@ -45,8 +45,8 @@ from txlake.statements import (
     ShowPartitions,
     ShowProperties,
 )
-from txlake.transaction.belonging import DOMAIN
 from txlake.transaction.history import HISTORY_SCHEMA, HistoryRow
+from txlake.transaction.membership import DOMAIN
 from txlake.transaction.table_log import TableLog
 
 _TEXT = Primitive("string")

@@ -22,8 +22,8 @@ from txlake.protocol.actions import Action
 from txlake.settings import Settings
 from txlake.storage import open_store
 from txlake.system import System
-from txlake.transaction.belonging import ATTACH, DETACH, Belonging, attaching, detaching
-from txlake.transaction.following import Proposal
+from txlake.transaction.membership import ATTACH, DETACH, Belonging, attaching, detaching
+from txlake.transaction.rebase import Proposal
 from txlake.transaction.table_log import TableLog
 from txlake.transaction.table_transaction import TableTransaction
 

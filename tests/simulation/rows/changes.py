@@ -29,8 +29,8 @@ from txlake.spark.inserts import Placement
 from txlake.spark.partitions import files_of_partitions
 from txlake.spark.rows import GENERATION_EXPRESSION, unknown_column
 from txlake.spark.scan import add_rows
+from txlake.spark.table_access import Work, condition_text
 from txlake.spark.vectors import load_vector
-from txlake.spark.work import Work, condition_text
 from txlake.spark.writing import Written
 from txlake.statements import Assignment, Default, Expression
 from txlake.transaction.change import Change, Read

@@ -19,17 +19,17 @@ from txlake.commands import copy_into as copying
 from txlake.commands import data as of_data
 from txlake.commands import maintenance
 from txlake.commands import tables as of_tables
-from txlake.commands.growth import grown
-from txlake.ddl.evolution import schema_actions
+from txlake.commands.schema_evolution import grown
+from txlake.ddl.schema_evolution import schema_actions
 from txlake.errors import InvalidRequest
 from txlake.protocol.schema_change import as_table_schema
 from txlake.protocol.types import from_arrow_schema
 from txlake.session.command import Answer
 from txlake.session.engine import Handle
-from txlake.spark import held
+from txlake.spark import local_rows
 from txlake.spark.inserts import Placement
 from txlake.spark.rows import unknown_column
-from txlake.spark.work import Work
+from txlake.spark.table_access import Work
 from txlake.statements import (
     ComputedValues,
     CopyInto,
@@ -139,7 +139,7 @@ def _placed(
 def write(context: RowContext, statement: Write) -> Mapping[str, int]:
     """`lake.write` of rows that this process holds, creating the table where there is none."""
     nothing = {"num_affected_rows": 0, "num_inserted_rows": 0}
-    table = held.as_arrow(statement.source.frame)
+    table = local_rows.as_arrow(statement.source.frame)
     assert table is not None, "only rows that this process holds are known here"
     if context.find(statement.table) is None:
         of_data._make_database(context, statement)
@@ -152,7 +152,7 @@ def write(context: RowContext, statement: Write) -> Mapping[str, int]:
     if exists:
         handle = of_tables.adopted(context, handle, managed=True)
     else:
-        schema = as_table_schema(held.schema_of(table))
+        schema = as_table_schema(local_rows.schema_of(table))
         of_tables.create_from_rows(context, handle, statement, schema)
         of_tables.register(context, handle, "WRITE")
     if of_data._written_before(context, handle, statement):
@@ -203,7 +203,7 @@ def _source_rows(context: RowContext, source: Source) -> Rows:
             names = [f"col{place}" for place in range(1, len(source.rows[0]) + 1)]
             return _constants(source, names)
         case NativeFrame(frame):
-            table = held.as_arrow(frame)
+            table = local_rows.as_arrow(frame)
             assert table is not None, "only rows that this process holds are known here"
             return _rows_of(table)
         case ComputedValues():
@@ -217,7 +217,7 @@ def _rows_of(table: pa.Table) -> Rows:
 
 
 def _constants(source: Values, names: list[str]) -> Rows:
-    table, defaults = held.table_of_values(source, names, lambda: "UTC")
+    table, defaults = local_rows.table_of_values(source, names, lambda: "UTC")
     assert not defaults
     return _rows_of(table)
 

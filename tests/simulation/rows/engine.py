@@ -15,7 +15,7 @@ from tests.simulation.rows.frames import RowColumn, RowSpark
 from txlake.log.snapshot import Snapshot
 from txlake.session.command import Commands
 from txlake.session.engine import Engine, Handle
-from txlake.spark.work import Work
+from txlake.spark.table_access import Work
 from txlake.statements import (
     Expression,
     SqlText,

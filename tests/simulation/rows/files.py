@@ -32,9 +32,9 @@ from txlake.protocol.partition_values import format_value, parse_value
 from txlake.protocol.types import Field
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION
+from txlake.spark.table_access import Work
 from txlake.spark.types import parquet_field
 from txlake.spark.vectors import load_vector
-from txlake.spark.work import Work
 from txlake.spark.writing import add_of, data_fields, partition_fields
 
 

@@ -29,8 +29,8 @@ from txlake.spark.executor import INSERT, UPDATE, UPDATE_BY_SOURCE
 from txlake.spark.merge_job import _ACTIONS
 from txlake.spark.merge_source import HeldSource, _gives_the_time_twice, keys_in_target
 from txlake.spark.rows import GENERATION_EXPRESSION
+from txlake.spark.table_access import Work
 from txlake.spark.types import spark_schema
-from txlake.spark.work import Work
 from txlake.spark.writing import Written
 from txlake.statements import (
     BySourceDelete,

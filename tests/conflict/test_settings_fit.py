@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.conflict.cases import metadata
-from txlake.conflict.fitness import misfit
+from txlake.conflict.settings_fit import misfit
 from txlake.protocol.actions import Metadata
 
 Kind = object

@@ -18,7 +18,7 @@ from txlake.errors import (
     SerializableIsolationViolation,
 )
 from txlake.protocol.actions import Add
-from txlake.transaction.following import Proposal, check_reads, check_same
+from txlake.transaction.rebase import Proposal, check_reads, check_same
 from txlake.transaction.table_transaction import TableTransaction
 from txlake.transaction.vectors import load_vector, write_vectors
 

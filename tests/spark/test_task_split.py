@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from tests.spark.tables import table
 from txlake.log.files import adds_of
-from txlake.spark import reading, sharing
+from txlake.spark import reading, task_split
 from txlake.storage import open_store
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ FILES = 70
     ],
 )
 def test_tasks_fill_rounds_of_cores(sizes: list[int], opening: int, cores: int, tasks: int) -> None:
-    limit = sharing.task_bytes(sizes, opening, cores)
-    assert sharing._tasks(sizes, opening, limit) == tasks
+    limit = task_split.task_bytes(sizes, opening, cores)
+    assert task_split._tasks(sizes, opening, limit) == tasks
     assert limit <= 2 * 128 * MIB
 
 
@@ -56,29 +56,29 @@ def test_spark_makes_as_many_tasks_as_are_counted(tmp_path: Path, spark: SparkSe
         }
         before = {key: session.get(key, None) for key in settings}
         found = reading._parquet(spark, str(tmp_path / "t"), t.frame().schema, options, settings)
-        assert found.rdd.getNumPartitions() == sharing._tasks(sizes, 1000, limit)
+        assert found.rdd.getNumPartitions() == task_split._tasks(sizes, 1000, limit)
         assert {key: session.get(key, None) for key in settings} == before
 
 
 @pytest.fixture
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if few files were enough to make a difference."""
-    monkeypatch.setattr(sharing, "_OPEN_BYTES", 128 * MIB)
+    monkeypatch.setattr(task_split, "_OPEN_BYTES", 128 * MIB)
 
 
 def test_settings_of_somebody_else_stay(
     tmp_path: Path, spark: SparkSession, small_tasks: None
 ) -> None:
     store, sizes = open_store(str(tmp_path)), [1000] * 5000
-    assert sharing.sharing(spark, store, [1000] * 5)["spark.sql.files.openCostInBytes"]
-    assert not sharing.sharing(spark, store, [])
+    assert task_split.sharing(spark, store, [1000] * 5)["spark.sql.files.openCostInBytes"]
+    assert not task_split.sharing(spark, store, [])
     for key in ("spark.sql.files.maxPartitionBytes", "spark.sql.files.openCostInBytes"):
         spark.conf.set(key, "1000000b")
         try:
-            assert not sharing.sharing(spark, store, sizes)
+            assert not task_split.sharing(spark, store, sizes)
         finally:
             spark.conf.unset(key)
-    assert sharing.sharing(spark, store, sizes)
+    assert task_split.sharing(spark, store, sizes)
 
 
 def test_a_file_of_a_bucket_takes_as_long_to_open_as_spark_says(
@@ -88,8 +88,8 @@ def test_a_file_of_a_bucket_takes_as_long_to_open_as_spark_says(
         return int(settings["spark.sql.files.openCostInBytes"])
 
     sizes = [1000] * 64
-    here = opening(sharing.sharing(spark, open_store(str(tmp_path)), sizes))
-    there = opening(sharing.sharing(spark, open_store("memory://sharing/t"), sizes))
+    here = opening(task_split.sharing(spark, open_store(str(tmp_path)), sizes))
+    there = opening(task_split.sharing(spark, open_store("memory://sharing/t"), sizes))
     assert here < there == 4 * MIB
 
 

@@ -32,7 +32,7 @@ from txlake.protocol.reach import Reach
 from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.types import Field
 from txlake.spark.executor_reads import LiveRows, StoredVector
-from txlake.spark.memory import task_url
+from txlake.spark.memory_tables import task_url
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.shipping import travelling
 from txlake.spark.types import spark_type

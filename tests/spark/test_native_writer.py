@@ -18,7 +18,7 @@ import txlake
 from tests.spark.tables import SYSTEM, PathTable, table
 from txlake.errors import InvalidRequest, TxlakeError
 from txlake.protocol.paths import decode_path
-from txlake.spark import executor_files, footers, inserts, native
+from txlake.spark import executor_files, footers, inserts, native_writer
 from txlake.spark.types import spark_schema
 from txlake.storage import open_store
 
@@ -87,7 +87,7 @@ def test_which_writer(
 ) -> None:
     t = table(tmp_path / "t", spark, columns, **options)
     frame = spark.createDataFrame([], spark_schema(t.snapshot.schema))
-    assert native.suits(frame, t.work().target()) is is_native
+    assert native_writer.suits(frame, t.work().target()) is is_native
 
 
 def test_statements_that_add_rows(tmp_path: Path, spark: SparkSession) -> None:
@@ -115,11 +115,11 @@ def test_which_writer_by_place_and_rows(tmp_path: Path, spark: SparkSession) -> 
     t = table(tmp_path / "t", spark, "a INT")
     frame = spark.sql("SELECT 1 a")
     target = t.work().target()
-    assert native.suits(frame, target)
-    assert not native.suits(frame, replace(target, rows_max=5))
-    assert not native.suits(frame, replace(target, store=open_store("memory://native/t")))
-    assert not native.suits(frame, replace(target, store=open_store(str(tmp_path / "a\nb"))))
-    assert not native.suits(spark.sql("SELECT 1 a, 10 __txlake_action"), target)
+    assert native_writer.suits(frame, target)
+    assert not native_writer.suits(frame, replace(target, rows_max=5))
+    assert not native_writer.suits(frame, replace(target, store=open_store("memory://native/t")))
+    assert not native_writer.suits(frame, replace(target, store=open_store(str(tmp_path / "a\nb"))))
+    assert not native_writer.suits(spark.sql("SELECT 1 a, 10 __txlake_action"), target)
 
 
 EVERY_TYPE = """
@@ -148,8 +148,8 @@ def test_files_are_those_of_the_other_writer(
     columns = ", ".join(f"{item.name} {item.dataType.simpleString()}" for item in rows.schema)
     written = []
     t = table(tmp_path / "t", spark, columns, properties=None if nested else MAPPED)
-    for suits in (native.suits, lambda *_: False):
-        monkeypatch.setattr(native, "suits", suits)
+    for suits in (native_writer.suits, lambda *_: False):
+        monkeypatch.setattr(native_writer, "suits", suits)
         t.overwrite(rows)
         (add,) = t.adds()
         file = pq.ParquetFile(t.folder / decode_path(add.path))
@@ -245,7 +245,7 @@ def test_a_nan_in_one_of_two_row_groups(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = {"parquet.block.size": "800", "parquet.block.size.row.check.min": "100"}
-    monkeypatch.setattr(native, "_OPTIONS", {**native._OPTIONS, **small})
+    monkeypatch.setattr(native_writer, "_OPTIONS", {**native_writer._OPTIONS, **small})
     monkeypatch.setattr(footers, "_TAIL_BYTES", 16)  # and a footer longer than what is read first
     t = table(tmp_path / "t", spark, "i LONG, d DOUBLE")
     rows = spark.range(0, 1000, 1, 1)
@@ -289,7 +289,7 @@ def test_files_of_other_attempts_are_ignored(
 ) -> None:
     left = "_temporary/0/_temporary/attempt_1/part-00000.parquet"
     monkeypatch.setattr(
-        native, "_save", _leaving("part-00000.parquet", left, ".part-1.parquet", "_SUCCESS")
+        native_writer, "_save", _leaving("part-00000.parquet", left, ".part-1.parquet", "_SUCCESS")
     )
     t = table(tmp_path / "t", spark, "id LONG")
     t.append(spark.range(1))
@@ -302,7 +302,7 @@ def test_files_of_other_attempts_are_ignored(
 def test_files_written_elsewhere_are_missed(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, left: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(native, "_save", _leaving(*left))
+    monkeypatch.setattr(native_writer, "_save", _leaving(*left))
     t = table(tmp_path / "t", spark, "id LONG")
     with pytest.raises(TxlakeError, match="aren't in this machine's folder"):
         t.append(spark.range(1))
@@ -316,7 +316,7 @@ def test_files_are_durable_before_they_are_named(
     monkeypatch.setattr(executor_files, "sync", synced.append)
     t = table(tmp_path / "t t", spark, "id LONG")
     target = replace(t.work().target(), system=SYSTEM)
-    written = native.write(spark.range(0, 10, 1, 2), target)
+    written = native_writer.write(spark.range(0, 10, 1, 2), target)
     paths = [decode_path(add.path) for add in written.adds]
     (folder,) = {path.partition("/")[0] for path in paths}
     assert sorted(synced[:2]) == [str(t.folder / path) for path in sorted(paths)]

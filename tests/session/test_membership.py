@@ -12,13 +12,13 @@ from tests.transaction.log_of import add
 from txlake.errors import InvalidRequest, LockTimeout, Unavailable
 from txlake.ports import Ratification
 from txlake.protocol.file_names import commit_path
-from txlake.session import attachment, belongings
-from txlake.session.belongings import attach_named, catalog_of, finish, transaction_of
+from txlake.session import attachment, membership
 from txlake.session.engine import Lost
+from txlake.session.membership import attach_named, catalog_of, finish, transaction_of
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction
 from txlake.statements import TableName
-from txlake.transaction.belonging import is_governed
+from txlake.transaction.membership import is_governed
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_a_views_name_is_taken_too(lake: Offline, place: str) -> None:
 
 def test_a_database_that_is_missing_is_named(lake: Offline) -> None:
     with pytest.raises(InvalidRequest, match="CREATE DATABASE nowhere"):
-        belongings.new_entry(lake.engine, "nowhere", "t", "memory://t", managed=True)
+        membership.new_entry(lake.engine, "nowhere", "t", "memory://t", managed=True)
 
 
 def test_another_lakes_table_is_refused(lake: Offline, place: str) -> None:

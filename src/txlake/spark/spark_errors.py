@@ -42,7 +42,7 @@ from txlake.spark.causes import Cause, causes_of
 from txlake.spark.manifest import TEMPORARY
 from txlake.spark.quiet import unlogged
 from txlake.spark.sessions import context_class
-from txlake.spark.work import Work
+from txlake.spark.table_access import Work
 
 P = ParamSpec("P")
 R = TypeVar("R")

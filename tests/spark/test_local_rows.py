@@ -14,7 +14,7 @@ import pytest
 
 from tests.spark.tables import PathTable, table
 from txlake.errors import InvalidRequest
-from txlake.spark import held, inserts
+from txlake.spark import inserts, local_rows
 from txlake.spark.inserts import Placement
 from txlake.statements import Values
 
@@ -64,7 +64,7 @@ def full(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> PathT
         plain.to_pandas(integer_object_nulls=True),
     ]
     for frame in frames:
-        found = held.as_arrow(frame)
+        found = local_rows.as_arrow(frame)
         assert found is not None
         without.append(found)
     return t
@@ -86,13 +86,13 @@ def test_frames_of_the_driver(full: PathTable, version: int, kind: str) -> None:
 
 
 def test_other_things_are_not_frames() -> None:
-    assert held.as_arrow([{"a": 1}]) is None
-    assert held.as_arrow(pd.Series([1])) is None
-    assert held.as_arrow(pl.Series([1])) is None
+    assert local_rows.as_arrow([{"a": 1}]) is None
+    assert local_rows.as_arrow(pd.Series([1])) is None
+    assert local_rows.as_arrow(pl.Series([1])) is None
 
 
 def test_pandas_indexes_are_no_columns() -> None:
-    found = held.as_arrow(pd.DataFrame({"a": [1]}, index=[7]))
+    found = local_rows.as_arrow(pd.DataFrame({"a": [1]}, index=[7]))
     assert found is not None
     assert found.column_names == ["a"]
 
@@ -109,7 +109,7 @@ def test_types_of_pandas_are_plain() -> None:
         }
     )
     zoned = pa.timestamp("us", "UTC")
-    assert held.as_arrow(frame) == pa.table(
+    assert local_rows.as_arrow(frame) == pa.table(
         {
             "s": ["x", None],
             "c": ["x", None],
@@ -132,7 +132,7 @@ def test_dictionaries_and_large_types_are_plain() -> None:
             "d": pa.array([0, 86_400_000], pa.date64()),
         }
     )
-    found = held.as_arrow(rows)
+    found = local_rows.as_arrow(rows)
     assert found is not None
     assert found.schema.types == [
         pa.string(),
@@ -189,7 +189,7 @@ def test_what_is_not_exact_is_left_to_spark(tmp_path: Path, spark: SparkSession)
         pa.table({"i": [2**40]}),
         pa.table({"i": ["7"]}),
     ):
-        assert held.fit_by_name(rows, t.snapshot) is None
+        assert local_rows.fit_by_name(rows, t.snapshot) is None
     t.append(pa.table({"i": [1.5], "s": [7], "d": pa.array([Decimal("1.25")])}))
     assert t.rows() == [(1, "7", Decimal("1.3"))]
     with pytest.raises(InvalidRequest, match="column 'i' is integer, which can't hold the value"):
@@ -234,9 +234,9 @@ def test_mapped_columns_without_spark(tmp_path: Path, spark: SparkSession) -> No
 )
 def test_what_arrow_has_no_form_for_is_refused(frame: object, said: str) -> None:
     with pytest.raises(InvalidRequest, match=rf"^the rows can't be converted to Arrow: .*{said}"):
-        held.as_arrow(frame)
+        local_rows.as_arrow(frame)
 
 
 def test_nanoseconds_are_cut() -> None:
     table = pa.table({"a": pa.array([1_999], pa.timestamp("ns"))})
-    assert held.as_arrow(table) == pa.table({"a": pa.array([1], pa.timestamp("us"))})
+    assert local_rows.as_arrow(table) == pa.table({"a": pa.array([1], pa.timestamp("us"))})

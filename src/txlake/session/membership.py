@@ -22,7 +22,8 @@ from txlake.session.engine import Engine, Handle
 from txlake.session.transaction import Transaction
 from txlake.statements import TableName, TablePath
 from txlake.storage import led_out
-from txlake.transaction.belonging import (
+from txlake.transaction.change import Change
+from txlake.transaction.membership import (
     ATTACH,
     DETACH,
     Belonging,
@@ -30,7 +31,6 @@ from txlake.transaction.belonging import (
     belonging_of,
     detaching,
 )
-from txlake.transaction.change import Change
 from txlake.transaction.publication import publish
 from txlake.transaction.settling import newest_of
 from txlake.transaction.table_transaction import TableTransaction

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from txlake.commands.tables import environment_of
-from txlake.ddl.evolution import schema_actions
+from txlake.ddl.schema_evolution import schema_actions
 from txlake.protocol.schema_change import merge_schemas
 from txlake.protocol.types import Struct
 from txlake.session.context import Context
 from txlake.session.engine import Handle
-from txlake.spark.work import Work
+from txlake.spark.table_access import Work
 from txlake.transaction.change import Change
 
 

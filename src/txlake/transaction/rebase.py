@@ -15,13 +15,13 @@ from typing import TypeVar, assert_never
 import msgspec
 
 from txlake.conflict.check import check_all, check_selects
+from txlake.conflict.concurrent_commit import Winner, summarise
 from txlake.conflict.context import Context, RowProbe
 from txlake.conflict.evidence import Conflicted, Fine, Rebased, conflict_error
 from txlake.conflict.footprint import Footprint, Read, ReadKind
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
 from txlake.conflict.rules import RULES_AFTER_SELECTS
-from txlake.conflict.winner import Winner, summarise
 from txlake.errors import InvalidRequest
 from txlake.log.files import canonical_path
 from txlake.log.snapshot import Snapshot

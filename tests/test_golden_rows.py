@@ -18,7 +18,7 @@ from txlake.protocol.types import Struct, to_arrow_schema, type_to_json
 from txlake.settings import Settings
 from txlake.spark.manifest import Manifests
 from txlake.spark.spark_errors import spark_errors
-from txlake.spark.table_access import Work
+from txlake.spark.table_access import TableAccess
 from txlake.storage import open_store
 from txlake.system import System
 from txlake.transaction.table_log import TableLog
@@ -50,10 +50,10 @@ def _versions(*statuses: str) -> list[Any]:
     ]
 
 
-def _work(spark: SparkSession, golden: Path, table: Described, version: Described) -> Work:
+def _work(spark: SparkSession, golden: Path, table: Described, version: Described) -> TableAccess:
     store = open_store(str(golden / str(table["path"])))
     log = TableLog(store, _SYSTEM, Settings(), name=str(table["id"]))
-    return Work(
+    return TableAccess(
         start=lambda: spark,
         manifests=_MANIFESTS,
         system=_SYSTEM,
@@ -64,7 +64,7 @@ def _work(spark: SparkSession, golden: Path, table: Described, version: Describe
     )
 
 
-def _frame(work: Work) -> DataFrame:
+def _frame(work: TableAccess) -> DataFrame:
     return work.scan(work.snapshot.select(None))
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
+from txlake.transaction.governed import CatalogManaged
 
 import txlake
 from bench.stage import NotHere
@@ -26,7 +27,6 @@ from txlake.protocol.actions import Add
 from txlake.settings import Settings
 from txlake.storage import open_store
 from txlake.system import System
-from txlake.transaction.governed import Governed
 from txlake.transaction.lake_commit import CommittedTogether, Part, commit_together
 from txlake.transaction.table_log import TableLog
 from txlake.transaction.table_transaction import TableTransaction
@@ -53,7 +53,7 @@ class StagedLake:
                 SYSTEM,
                 self.settings,
                 name=self.tables[number].name,
-                governed=Governed(self.catalog.ledger, self.tables[number].id),
+                governed=CatalogManaged(self.catalog.ledger, self.tables[number].id),
             )
             for number in numbers
         ]

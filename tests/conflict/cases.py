@@ -13,7 +13,7 @@ from dataclasses import replace as replaced
 from msgspec.structs import replace
 
 from txlake.conflict.check import check_all
-from txlake.conflict.concurrent_commit import Winner
+from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.conflict.context import Context
 from txlake.conflict.evidence import Conflicted, Fine, Rebased
 from txlake.conflict.footprint import Footprint, Read, ReadKind
@@ -152,7 +152,7 @@ class Case:
 
     name: str
     ours: Footprint
-    winners: Sequence[Winner]
+    winners: Sequence[ConcurrentCommit]
     serializable: Answer
     write_serializable: Answer
     snapshot: Answer
@@ -189,16 +189,16 @@ def ours(**parts: object) -> Footprint:
     return Footprint(**parts)  # type: ignore[arg-type]
 
 
-def winner(version: int = 6, **parts: object) -> Winner:
+def winner(version: int = 6, **parts: object) -> ConcurrentCommit:
     """A committed version."""
     parts.setdefault("operation", "WRITE")
-    return Winner(version=version, **parts)  # type: ignore[arg-type]
+    return ConcurrentCommit(version=version, **parts)  # type: ignore[arg-type]
 
 
 def case(
     name: str,
     mine: Footprint,
-    *theirs: Winner,
+    *theirs: ConcurrentCommit,
     all_levels: Answer = None,
     serializable: Answer = None,
     write_serializable: Answer = None,

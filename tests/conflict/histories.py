@@ -17,7 +17,7 @@ from pyroaring import BitMap64
 
 from tests.conflict.cases import PROTOCOL, metadata
 from txlake.conflict.check import check
-from txlake.conflict.concurrent_commit import Winner, summarise
+from txlake.conflict.concurrent_commit import ConcurrentCommit, summarise
 from txlake.conflict.context import Context, FileRows
 from txlake.conflict.evidence import Conflicted, Rebased
 from txlake.conflict.footprint import Footprint, Read, ReadKind
@@ -359,7 +359,7 @@ class History:
                 [PROTOCOL, settings, *first.staged.actions], version=0, timestamp_ms=1
             )
         ]
-        self.winners: list[Winner] = []
+        self.winners: list[ConcurrentCommit] = []
         self.committed: list[Transaction] = []
 
     @property

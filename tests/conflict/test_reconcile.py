@@ -10,7 +10,7 @@ from pyroaring import BitMap64
 
 from tests.conflict.histories import History, Transaction, between, value_is
 from tests.conflict.racing import Do, committed, compact, compacted, copy, delete, ids, race, update
-from txlake.conflict.concurrent_commit import Winner
+from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.conflict.footprint import Read
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
@@ -170,7 +170,7 @@ def test_a_file_that_is_listed_again_took_no_rows() -> None:
     delete(1)(ours)
     [file] = [one for one in history.newest.files.adds() if one.path == "f1"]
     again = msgspec.structs.replace(file, base_row_id=7)
-    listed = Winner(version=1, removed=(file.removed(timestamp_ms=1),), added=(again,))
+    listed = ConcurrentCommit(version=1, removed=(file.removed(timestamp_ms=1),), added=(again,))
     assert not reconcile(ours.footprint(), listed, history.disk).carried
 
 

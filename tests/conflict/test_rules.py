@@ -29,7 +29,7 @@ from tests.conflict.cases import (
     winner,
 )
 from txlake.conflict.check import check, check_all, check_selects
-from txlake.conflict.concurrent_commit import Winner
+from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.conflict.context import Context, FileRows
 from txlake.conflict.evidence import Conflicted, Fine, Rebased, conflict_error
 from txlake.conflict.footprint import Footprint, ReadKind
@@ -157,7 +157,7 @@ def context_of(footprint: Footprint) -> Context:
     return replace(CASES[0], ours=footprint).context(Level.WRITE_SERIALIZABLE)
 
 
-def conflict(footprint: Footprint, *winners: Winner) -> Conflict:
+def conflict(footprint: Footprint, *winners: ConcurrentCommit) -> Conflict:
     outcome = check_all(footprint, winners, context_of(footprint))
     assert isinstance(outcome, Conflicted)
     return conflict_error(outcome)

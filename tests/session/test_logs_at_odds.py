@@ -15,7 +15,7 @@ from txlake.protocol.file_names import commit_path
 from txlake.session.attachment import attach
 from txlake.session.recovery import recover
 from txlake.statements import TablePath
-from txlake.transaction.membership import ATTACH, Belonging, attaching
+from txlake.transaction.membership import ATTACH, Membership, attaching
 
 
 def intruded(lakes: Lakes, data: bytes = INTRUDER) -> Offline:
@@ -279,7 +279,7 @@ def test_a_table_that_the_transaction_drops_is_made_again_beside_it(lakes: Lakes
 def test_a_table_whose_attaching_was_cut_short_keeps_nobody_from_its_name(lakes: Lakes) -> None:
     lake = lakes.process()
     handle = lake.at(lake.path_table(f"{lakes.place}/n"))
-    stamp = Belonging(lake=lake.catalog.lake_id, table="1", name="default.n")
+    stamp = Membership(lake=lake.catalog.lake_id, table="1", name="default.n")
     lake.stage(handle, attaching(stamp, handle.log.latest()), ATTACH)
     lake.run("CREATE TABLE n (id INT)")
     assert lake.tables()["default.n"] != handle.store.url

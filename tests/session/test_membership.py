@@ -18,7 +18,7 @@ from txlake.session.membership import attach_named, catalog_of, finish, transact
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction
 from txlake.statements import TableName
-from txlake.transaction.membership import is_governed
+from txlake.transaction.membership import is_catalog_managed
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_a_detached_table_is_a_path_table_again(lake: Offline, place: str) -> No
     assert attachment.detach(lake.session, "mine") == place
     assert lake.tables() == {}
     latest = lake.at(place).log.latest()
-    assert not is_governed(latest.protocol)
+    assert not is_catalog_managed(latest.protocol)
     assert [file.path for file in latest.files.adds()] == [add("a").path]
     assert operations(lake, place)[-1] == "DETACH"
     assert lake.catalog.ledger.dropped_tables() == []

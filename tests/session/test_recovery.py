@@ -13,7 +13,7 @@ from txlake.session.attachment import attach
 from txlake.session.opening import open_lake
 from txlake.session.recovery import Recovered, recover
 from txlake.transaction.checkpointing import write_checkpoint
-from txlake.transaction.membership import Belonging, attaching
+from txlake.transaction.membership import Membership, attaching
 from txlake.transaction.table_log import TableLog
 
 
@@ -233,7 +233,7 @@ def test_a_name_that_is_none_is_listed(lake: Offline, name: str) -> None:
     place = f"{lake.place}/odd"
     lake.path_table(place)
     handle = lake.at(place)
-    stamp = Belonging(lake=lake.catalog.lake_id, table="1", name=name)
+    stamp = Membership(lake=lake.catalog.lake_id, table="1", name=name)
     lake.stage(handle, attaching(stamp, handle.log.latest()), "ATTACH")
     _, report = recovered(lake)
     assert report.tables == ("default.t", "sales.u")
@@ -244,7 +244,7 @@ def test_two_tables_of_one_name_are_told_apart(lake: Offline) -> None:
     place = f"{lake.place}/second"
     lake.path_table(place)
     handle = lake.at(place)
-    stamp = Belonging(lake=lake.catalog.lake_id, table="2", name="default.t")
+    stamp = Membership(lake=lake.catalog.lake_id, table="2", name="default.t")
     lake.stage(handle, attaching(stamp, handle.log.latest()), "ATTACH")
     _, report = recovered(lake)
     assert report.tables == ("default.t", "sales.u")

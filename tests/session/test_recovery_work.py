@@ -14,7 +14,7 @@ from txlake.protocol.file_names import commit_path
 from txlake.session import recovery
 from txlake.session.attachment import attach
 from txlake.session.recovery import recover
-from txlake.transaction.membership import ATTACH, Belonging, attaching
+from txlake.transaction.membership import ATTACH, Membership, attaching
 
 
 def test_other_tables_in_the_warehouse_are_no_work(alone: Lakes) -> None:
@@ -22,7 +22,7 @@ def test_other_tables_in_the_warehouse_are_no_work(alone: Lakes) -> None:
     lake.path_table(f"{alone.place}/plain")
     lake.at(f"{alone.place}/damaged").store.put(commit_path(0), b"{nonsense")
     theirs = lake.at(lake.path_table(f"{alone.place}/theirs"))
-    stamp = Belonging(lake="another", table="1", name="default.x")
+    stamp = Membership(lake="another", table="1", name="default.x")
     lake.stage(theirs, attaching(stamp, theirs.log.latest()), ATTACH)
     lake.failing |= {"delete", "put"}
     lake.run("DROP TABLE u")
@@ -65,7 +65,7 @@ def test_a_table_in_anothers_folder_loses_its_name(alone: Lakes) -> None:
     store = alone.store("t")
     store.delete([stored.path for stored in store.list("")])
     other = lake.at(lake.path_table(store.url))
-    stamp = Belonging(lake="another", table="1", name="default.t")
+    stamp = Membership(lake="another", table="1", name="default.t")
     lake.stage(other, attaching(stamp, other.log.latest()), ATTACH)
     report = recover(lake.session, ())
     assert told(report, "default.t", "isn't this table's any more")

@@ -37,7 +37,13 @@ class LogBook:
     """
 
     def __init__(
-        self, storage: Storage, root: str, name: str, known: Cache, *, is_governed: bool = False
+        self,
+        storage: Storage,
+        root: str,
+        name: str,
+        known: Cache,
+        *,
+        is_catalog_managed: bool = False,
     ) -> None:
         self._storage, self._root, self._name, self._known = storage, root, name, known
         self.rows: dict[int, Rows] = {}
@@ -48,7 +54,7 @@ class LogBook:
         self._time_ms: int | None = None
         version = 0
         # A lake's recovery sets files aside; that none of its own is missing, its catalog tells.
-        end = self._newest() if is_governed else None
+        end = self._newest() if is_catalog_managed else None
         # Commits that were there once, and were cleaned up since.
         while (data := storage.ever.get(_NAME.format(root, version))) is not None:
             if end is not None and version > end:
@@ -180,7 +186,7 @@ def logs_of(storage: Storage, roots: Mapping[str, tuple[str, str]]) -> dict[str,
     """Of a lake's tables, `roots` having each one's id and key."""
     known: Cache = {}
     return {
-        name: LogBook(storage, root, name, known, is_governed=True)
+        name: LogBook(storage, root, name, known, is_catalog_managed=True)
         for name, (_, root) in roots.items()
     }
 

@@ -22,14 +22,14 @@ from txlake.catalog.database import Database
 from txlake.catalog.fence import Fence
 from txlake.commands import maintenance
 from txlake.conflict import rules_of_rows
-from txlake.conflict.concurrent_commit import Winner, summarise
+from txlake.conflict.concurrent_commit import ConcurrentCommit, summarise
 from txlake.conflict.rules import RULES_AFTER_SELECTS
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Ledger, PutOutcome, TableCommit
 from txlake.protocol.actions import Action, Metadata, encode_actions
 from txlake.protocol.file_names import commit_path
 from txlake.transaction import publication, rebase, vacuum
-from txlake.transaction.catalog_managed import GovernedFiles
+from txlake.transaction.catalog_managed import CatalogManagedFiles
 from txlake.transaction.in_commit_time import commit_time
 from txlake.transaction.lake_commit import _LakeLoop
 from txlake.transaction.publication import Newest
@@ -73,7 +73,7 @@ def commits_overwritten(patch: pytest.MonkeyPatch) -> None:
 
 
 def own_commit_unrecognised(patch: pytest.MonkeyPatch) -> None:
-    def summarised(*given: Any) -> Winner:
+    def summarised(*given: Any) -> ConcurrentCommit:
         return replace(summarise(*given), txn_id="another")
 
     patch.setattr(rebase, "summarise", summarised)
@@ -140,8 +140,8 @@ def a_file_taken_for_published(patch: pytest.MonkeyPatch) -> None:
 
 
 def nothing_beyond_the_head(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(GovernedFiles, "_following", lambda _, version: version)
-    patch.setattr(GovernedFiles, "_check_end", lambda *_: None)
+    patch.setattr(CatalogManagedFiles, "_following", lambda _, version: version)
+    patch.setattr(CatalogManagedFiles, "_check_end", lambda *_: None)
     patch.setattr(_LakeLoop, "_check_free", lambda *_: None)
 
 

@@ -17,7 +17,7 @@ from txlake.settings import Settings
 from txlake.spark import compact, dml, inserts, merge
 from txlake.spark.inserts import Placement, Rows
 from txlake.spark.manifest import Manifests
-from txlake.spark.table_access import Work
+from txlake.spark.table_access import TableAccess
 from txlake.sql import parse
 from txlake.statements import (
     ComputedValues,
@@ -71,8 +71,8 @@ class PathTable:
     def snapshot(self) -> Snapshot:
         return self.log.latest()
 
-    def work(self, *, name: str | None = "t") -> Work:
-        return Work(
+    def work(self, *, name: str | None = "t") -> TableAccess:
+        return TableAccess(
             start=self.start,
             manifests=MANIFESTS,
             system=SYSTEM,

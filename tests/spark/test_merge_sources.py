@@ -17,7 +17,7 @@ from tests.spark.tables import VECTORS, PathTable, table
 from txlake.errors import InvalidRequest
 from txlake.log.predicates import Always
 from txlake.spark import merge_source
-from txlake.spark.merge_source import HeldSource, held_source, keys_in_target
+from txlake.spark.merge_source import LocalSource, held_source, keys_in_target
 from txlake.sql import parse
 from txlake.statements import MatchedUpdate, Merge, NativeColumn, NativeFrame
 from txlake.transaction.change import Change
@@ -42,7 +42,7 @@ def of_frame(frame: DataFrame, on: str, clauses: str = UPSERT) -> Merge:
     return replace(merge_of(sql), source=NativeFrame(frame), source_alias=None)
 
 
-def held(t: PathTable, statement: Merge) -> HeldSource | None:
+def held(t: PathTable, statement: Merge) -> LocalSource | None:
     return held_source(t.work(), statement, t._rows(statement.source))
 
 
@@ -182,7 +182,7 @@ def test_the_time_is_one_to_a_statement(tmp_path: Path, spark: SparkSession) -> 
 def test_row_numbers_of_what_is_left(spark: SparkSession) -> None:
     rows = pa.table({"k": ["a", None, "c"]})
     frame = spark.createDataFrame(rows)
-    source = HeldSource(rows, frame.schema, None)
+    source = LocalSource(rows, frame.schema, None)
     left = source.frame(spark, without=BitMap64([1]))
     assert [tuple(row) for row in left.collect()] == [("a", 0), ("c", 2)]
 

@@ -14,9 +14,9 @@ from txlake.log.predicates import bind, parse_predicate
 from txlake.ports import NameChange, NewTable, Store, System
 from txlake.protocol.actions import Add, Metadata
 from txlake.settings import Settings
-from txlake.transaction.catalog_managed import Governed
+from txlake.transaction.catalog_managed import CatalogManaged
 from txlake.transaction.lake_commit import CommittedTogether, Part, commit_together
-from txlake.transaction.membership import Belonging, attaching
+from txlake.transaction.membership import Membership, attaching
 from txlake.transaction.table_log import TableLog
 from txlake.transaction.table_transaction import TableTransaction
 
@@ -70,7 +70,7 @@ class LakeOf:
             self.system,
             self.settings,
             name=name,
-            governed=Governed(self.ledger, name),
+            governed=CatalogManaged(self.ledger, name),
         )
 
     def plain(self, name: str) -> TableLog:
@@ -137,7 +137,7 @@ class LakeTransaction:
         """A new table of this name."""
         log = self._lake.open(name)
         table = TableTransaction(log, log.latest_or_none(), self._level)
-        belonging = Belonging(lake="lake", table=name, name=f"db.{name}")
+        belonging = Membership(lake="lake", table=name, name=f"db.{name}")
         actions = [settings, *attaching(belonging, table.base, settings)]
         table.stage(actions, operation="CREATE TABLE")
         location = log.store.url

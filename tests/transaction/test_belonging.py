@@ -13,13 +13,13 @@ from txlake.protocol.actions import DomainMetadata, Protocol
 from txlake.transaction.membership import (
     ATTACH,
     DETACH,
-    Belonging,
+    Membership,
     attaching,
-    belonging_of,
     detaching,
+    membership_of,
 )
 
-LAKE = Belonging(lake="lake-1", table="table-1", name="sales.orders")
+LAKE = Membership(lake="lake-1", table="table-1", name="sales.orders")
 MAPPED = {"delta.columnMapping.mode": "none"}
 
 
@@ -62,7 +62,7 @@ def test_attaching_lists_all_that_the_table_had(
         "table": "table-1",
         "name": "sales.orders",
     }
-    assert belonging_of(now) == LAKE
+    assert membership_of(now) == LAKE
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_detached_table_has_the_protocol_that_it_had(before: Protocol, after: 
     attached = base.apply(attaching(LAKE, base))
     detached = attached.apply(detaching(attached))
     assert detached.protocol == after
-    assert belonging_of(detached) is None
+    assert membership_of(detached) is None
     assert "txlake.catalog" not in detached.domains
     assert detaching(detached) == ()
 
@@ -102,12 +102,12 @@ def test_what_attaching_and_detaching_stage_is_accepted() -> None:
     transaction.stage(
         [settings, *attaching(LAKE, transaction.base, settings)], operation="CREATE TABLE"
     )
-    assert belonging_of(transaction.view) == LAKE
+    assert membership_of(transaction.view) == LAKE
     transaction.stage(detaching(transaction.view), operation=DETACH)
-    assert belonging_of(transaction.view) is None
+    assert membership_of(transaction.view) is None
     transaction.stage(attaching(LAKE, transaction.view), operation=ATTACH)
     transaction.stage(attaching(LAKE, transaction.view), operation=ATTACH)
-    assert belonging_of(transaction.view) == LAKE
+    assert membership_of(transaction.view) == LAKE
 
 
 @pytest.mark.parametrize("text", [None, "", "[]", "{}", '{"lake":"l","table":"t"}'])
@@ -122,8 +122,8 @@ def test_a_table_that_doesnt_say_whose_it_is(text: str | None) -> None:
     )
     snapshot = base.apply([protocol, *told])
     with pytest.raises(CorruptTable, match=r"expected lake, table and name in the metadata domain"):
-        belonging_of(snapshot)
-    assert belonging_of(snapshot.apply(detaching(snapshot))) is None
+        membership_of(snapshot)
+    assert membership_of(snapshot.apply(detaching(snapshot))) is None
 
 
 def test_commits_that_go_past_the_catalog_are_refused() -> None:
@@ -143,7 +143,7 @@ def test_a_table_is_attached_once() -> None:
     table = LogOf().create()
     attach(table)
     transaction = begin(table)
-    other = Belonging(lake="lake-2", table="table-2", name="mine")
+    other = Membership(lake="lake-2", table="table-2", name="mine")
     actions = (transaction.base.protocol, *attaching(other, transaction.base))
     transaction.stage(actions, operation=ATTACH)
     with pytest.raises(InvalidRequest, match="belongs to the catalog of lake lake-1"):

@@ -12,7 +12,7 @@ from tests.transaction.log_of import FakeStore, add
 from txlake.errors import CorruptTable, Unavailable
 from txlake.ports import Head, PutOutcome
 from txlake.protocol.file_names import LOG_FOLDER, commit_path
-from txlake.transaction.catalog_managed import Governed, GovernedFiles
+from txlake.transaction.catalog_managed import CatalogManaged, CatalogManagedFiles
 
 PUBLISHED, PENDING, BEYOND = map(commit_path, (1, 2, 3))
 
@@ -39,9 +39,9 @@ def lake() -> LakeOf:
     return lake
 
 
-def files_of(lake: LakeOf) -> GovernedFiles:
-    governed = Governed(lake.ledger, "a")
-    return GovernedFiles(lake.store("a"), governed, "a", lambda: False)
+def files_of(lake: LakeOf) -> CatalogManagedFiles:
+    governed = CatalogManaged(lake.ledger, "a")
+    return CatalogManagedFiles(lake.store("a"), governed, "a", lambda: False)
 
 
 def version(head: Head | None) -> int | None:
@@ -68,7 +68,9 @@ def test_a_pending_version_is_what_was_ratified_whatever_file_is_there(lake: Lak
     ratified = lake.ledger.tables["a"].commits[2].content
     assert ratified is not None
     lake.fake("a").put(PENDING, b"another writer's, and longer than nothing")
-    files = GovernedFiles(lake.store("a"), Governed(lake.ledger, "a"), "a", lambda: True)
+    files = CatalogManagedFiles(
+        lake.store("a"), CatalogManaged(lake.ledger, "a"), "a", lambda: True
+    )
     assert files.get(PENDING) == ratified
     assert files.get_range(PENDING, 1, 5) == ratified[1:6]
 

@@ -30,7 +30,7 @@ from txlake.session.engine import Handle
 from txlake.spark import inserts, rows
 from txlake.spark.inserts import Placement
 from txlake.spark.reading import spark_url
-from txlake.spark.table_access import Work
+from txlake.spark.table_access import TableAccess
 from txlake.spark.types import delta_schema, quote, spark_schema
 from txlake.spark.writing import VIOLATION, VIOLATION_ROW
 from txlake.sql import metadata_column
@@ -109,7 +109,7 @@ def _placement(statement: CopyInto) -> Placement:
     return Placement(by_name=by_name, columns=statement.columns)
 
 
-def _ordered(statement: CopyInto, frame: DataFrame, work: Work) -> CopyInto:
+def _ordered(statement: CopyInto, frame: DataFrame, work: TableAccess) -> CopyInto:
     """By position where Fabric's form reads Parquet, unless the names there are the table's."""
     if statement.fields is None or statement.file_format != "PARQUET":
         return statement
@@ -120,7 +120,7 @@ def _ordered(statement: CopyInto, frame: DataFrame, work: Work) -> CopyInto:
 
 def _read(
     context: Context, handle: Handle, statement: CopyInto, new: Sequence[_File]
-) -> tuple[DataFrame, Work]:
+) -> tuple[DataFrame, TableAccess]:
     """The files' rows, and the work on the table, with their new columns if they may be added."""
     frame = _rows(context, statement, [url for url, _ in new])
     work = context.work(handle)

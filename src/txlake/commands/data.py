@@ -40,7 +40,7 @@ from txlake.spark import dml, inserts, local_rows, replacing
 from txlake.spark import merge as merging
 from txlake.spark.inserts import Placement, Rows
 from txlake.spark.rows import unknown_column
-from txlake.spark.table_access import Work, condition_text
+from txlake.spark.table_access import TableAccess, condition_text
 from txlake.spark.types import delta_schema, quote, spark_type
 from txlake.sql import sql_literal
 from txlake.statements import (
@@ -145,7 +145,7 @@ def insert(context: Context, statement: Insert) -> Counts:
 
 
 def _matching(
-    context: Context, work: Work, rows: Rows, placement: Placement, statement: Insert
+    context: Context, work: TableAccess, rows: Rows, placement: Placement, statement: Insert
 ) -> Change:
     """REPLACE USING and REPLACE ON."""
     if statement.replace_on is None:
@@ -164,7 +164,7 @@ def _matching(
 
 
 def _placed(
-    work: Work,
+    work: TableAccess,
     rows: Rows,
     placement: Placement,
     condition: Expression | None,
@@ -192,7 +192,7 @@ def _merges_schemas(context: Context) -> bool:
 
 def _with_partition(
     context: Context,
-    work: Work,
+    work: TableAccess,
     rows: Rows,
     placement: Placement,
     partition: tuple[PartitionValue, ...],
@@ -238,7 +238,7 @@ def _equals(one: PartitionValue) -> str:
     return f"{quote(one.column)} = {sql_literal(one.value)}"
 
 
-def _has_rows(work: Work, condition: Expression | None) -> bool:
+def _has_rows(work: TableAccess, condition: Expression | None) -> bool:
     return bool(work.snapshot.select(work.predicate(condition, None)).num_rows)
 
 
@@ -324,7 +324,7 @@ def _make_database(context: Context, statement: Write) -> None:
 
 def _prepared(
     context: Context, handle: Handle, statement: Write, rows: DataFrame | pa.Table, exists: bool
-) -> Work:
+) -> TableAccess:
     """The work on the table after its schema was changed as the write asks for."""
     work = context.work(handle, removes_rows=exists and statement.mode == "overwrite")
     if not exists:

@@ -26,7 +26,7 @@ from txlake.session.context import Context
 from txlake.session.engine import Handle
 from txlake.session.transaction import Transaction
 from txlake.spark import merge as merging
-from txlake.spark.table_access import Work
+from txlake.spark.table_access import TableAccess
 from txlake.spark.types import delta_schema
 from txlake.statements import (
     Delete,
@@ -116,7 +116,7 @@ class _Asked:
         return self.context.transaction.open(self.handle)
 
     @property
-    def _work(self) -> Work:
+    def _work(self) -> TableAccess:
         return self.context.work_on(self.handle, self._table.view)
 
     def intent(self, statement: Explained) -> Intent:

@@ -28,7 +28,7 @@ from txlake.session.membership import transaction_of
 from txlake.session.results import values_frame
 from txlake.spark import compact
 from txlake.spark.partitions import files_of_partitions
-from txlake.spark.table_access import Work
+from txlake.spark.table_access import TableAccess
 from txlake.statements import (
     ConvertToDelta,
     Expression,
@@ -157,7 +157,7 @@ def reorg(context: Context, statement: Reorg) -> Optimized:
     return Optimized(handle, _considered(work, statement.where), change)
 
 
-def _considered(work: Work, where: Expression | None) -> int:
+def _considered(work: TableAccess, where: Expression | None) -> int:
     return int(files_of_partitions(work, where).num_rows)
 
 

@@ -56,7 +56,7 @@ from txlake.statements import (
     Write,
 )
 from txlake.transaction.change import Change
-from txlake.transaction.membership import ATTACH, Belonging, belonging_of
+from txlake.transaction.membership import ATTACH, Membership, membership_of
 
 _COPIERS = 8
 
@@ -131,7 +131,7 @@ def place(context: Context, table: Table, location: str | None = None) -> Handle
     holds = _held(context, there) if location is None else there.log.latest_or_none()
     if holds is None and (location or _is_free(context, there)):
         return context.engine.at_entry(entry, is_new=True)
-    own = None if holds is None else belonging_of(holds)
+    own = None if holds is None else membership_of(holds)
     if holds is not None and (
         own is None or location is not None or own.lake != catalog_of(context.engine).lake_id
     ):
@@ -168,7 +168,7 @@ def _is_free(context: Context, there: Handle) -> bool:
     return not catalog_of(context.engine).is_cleared(there.store.url)
 
 
-def _require_dropped(context: Context, there: Handle, own: Belonging | None) -> None:
+def _require_dropped(context: Context, there: Handle, own: Membership | None) -> None:
     """Raises CorruptTable for a table of this lake that its catalog never dropped nor knows."""
     catalog, location = catalog_of(context.engine), there.store.url
     if own is None or catalog.is_cleared(location) or catalog.at_place(location) is not None:

@@ -21,7 +21,7 @@ from txlake.session.dropped import take_back
 from txlake.session.engine import Engine
 from txlake.session.membership import catalog_of, publish_pending, stamped
 from txlake.statements import ShowDroppedTables, TableName, TablePath, UndropTable
-from txlake.transaction.membership import Belonging, belonging_of
+from txlake.transaction.membership import Membership, membership_of
 from txlake.views.describe import Rows
 from txlake.views.standard import CATALOG
 from txlake.views.view import moment
@@ -163,7 +163,7 @@ def _taken_in(engine: Engine, entry: TableEntry) -> int | None:
     handle = engine.at(entry.location, TablePath(entry.location))
     try:
         latest = handle.log.latest_or_none()
-        own = None if latest is None else belonging_of(latest)
+        own = None if latest is None else membership_of(latest)
         if latest is None:
             raise CorruptTable(
                 f"{entry.database}.{entry.name} can't come back: there is no table at "
@@ -179,7 +179,7 @@ def _taken_in(engine: Engine, entry: TableEntry) -> int | None:
                 f"{'another table' if own is None else f'{own.name}, another table,'} now"
             )
         name = str(TableName((entry.database, entry.name)))
-        stamp = Belonging(lake=catalog.lake_id, table=entry.id, name=name)
+        stamp = Membership(lake=catalog.lake_id, table=entry.id, name=name)
         return latest.version if is_its else stamped(handle, stamp)
     finally:
         engine.forget(handle)

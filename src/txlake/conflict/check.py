@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from txlake.conflict.concurrent_commit import Winner
+from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.conflict.context import Context
 from txlake.conflict.evidence import Conflicted, Fine, Outcome, Rebased
 from txlake.conflict.footprint import Footprint, ReadKind
@@ -18,7 +18,7 @@ from txlake.protocol.features import check_writable
 
 
 def check(
-    footprint: Footprint, winner: Winner, context: Context, rules: Sequence[Rule] = RULES
+    footprint: Footprint, winner: ConcurrentCommit, context: Context, rules: Sequence[Rule] = RULES
 ) -> Outcome:
     """Whether the transaction may still commit after this winner.
 
@@ -38,7 +38,7 @@ def check(
 
 
 def check_selects(
-    footprint: Footprint, winners: Sequence[Winner], context: Context
+    footprint: Footprint, winners: Sequence[ConcurrentCommit], context: Context
 ) -> Conflicted | None:
     """Whether a winner makes a SELECT of the transaction untrue, under Serializable.
 
@@ -60,7 +60,7 @@ def check_selects(
 
 def check_all(
     footprint: Footprint,
-    winners: Sequence[Winner],
+    winners: Sequence[ConcurrentCommit],
     context: Context,
     rules: Sequence[Rule] = RULES,
 ) -> Fine | Rebased | Conflicted:
@@ -81,14 +81,14 @@ def check_all(
     return Fine(context=context)
 
 
-def _check_supported(winner: Winner, context: Context) -> None:
+def _check_supported(winner: ConcurrentCommit, context: Context) -> None:
     if winner.protocol is None:
         return
     check_writable(winner.protocol, winner.metadata or context.metadata, table=context.table)
 
 
 def _rebase(
-    footprint: Footprint, winner: Winner, context: Context, *, given_up: int
+    footprint: Footprint, winner: ConcurrentCommit, context: Context, *, given_up: int
 ) -> Fine | Rebased:
     """Takes over what a winner changed, around the transaction's own changes and in its files.
 

@@ -33,7 +33,7 @@ _NO_INFO = CommitInfo({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Winner:
+class ConcurrentCommit:
     """One committed version that the transaction did not read.
 
     Attributes:
@@ -99,14 +99,16 @@ class RowChanges:
     moved: tuple[Remove, ...] = ()
 
 
-def summarise(version: int, actions: Sequence[Action], timestamp_ms: int | None = None) -> Winner:
+def summarise(
+    version: int, actions: Sequence[Action], timestamp_ms: int | None = None
+) -> ConcurrentCommit:
     """The winner that a committed list of actions describes."""
     info = next((action for action in actions if isinstance(action, CommitInfo)), _NO_INFO)
     removed = tuple(action for action in actions if isinstance(action, Remove))
     domains = (action.domain for action in actions if isinstance(action, DomainMetadata))
     elsewhere = _read_elsewhere(info)
     is_blind = info.values.get("isBlindAppend") is True and not removed
-    return Winner(
+    return ConcurrentCommit(
         version=version,
         timestamp_ms=info.number("timestamp") if timestamp_ms is None else timestamp_ms,
         operation=info.text("operation"),
@@ -136,7 +138,7 @@ def _read_elsewhere(info: CommitInfo) -> frozenset[str] | None:
         return None
 
 
-def row_changes(winner: Winner, is_live: Callable[[FileKey], bool]) -> RowChanges:
+def row_changes(winner: ConcurrentCommit, is_live: Callable[[FileKey], bool]) -> RowChanges:
     """Sorts a winner's files by what became of their rows.
 
     `is_live` says whether a logical file was in the table just before the winner: listing such a

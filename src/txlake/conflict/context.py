@@ -13,7 +13,7 @@ from typing import Protocol as Port
 
 from pyroaring import BitMap64
 
-from txlake.conflict.concurrent_commit import RowChanges, Winner, row_changes
+from txlake.conflict.concurrent_commit import ConcurrentCommit, RowChanges, row_changes
 from txlake.conflict.footprint import Footprint, Read
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
@@ -88,7 +88,7 @@ class Context:
         is_in_use = all(map(_uses_vectors, settings)) and _VECTORS in self.base.features
         return self.vectors if is_in_use and self.granularity is Granularity.ROW else None
 
-    def reconciled(self, footprint: Footprint, winner: Winner) -> Reconciled | None:
+    def reconciled(self, footprint: Footprint, winner: ConcurrentCommit) -> Reconciled | None:
         """The transaction after the winner, row by row; None where rows aren't the grain."""
         vectors = self.row_vectors
         return None if vectors is None else self.meetings.of(footprint, winner, vectors)
@@ -105,7 +105,7 @@ class Context:
             return True
         return key in self.base.files and key not in self.removed_since
 
-    def expect(self, winners: Iterable[Winner]) -> None:
+    def expect(self, winners: Iterable[ConcurrentCommit]) -> None:
         """Says which winners will be asked about, so that their files are judged at one go.
 
         Those of many files aren't among them: they cost little more alone, and may not be asked.
@@ -113,11 +113,11 @@ class Context:
         few = (winner.added for winner in winners if len(winner.added) <= _FEW_FILES)
         self.verdicts.expect(file for files in few for file in files if file.data_change)
 
-    def changes_of(self, winner: Winner) -> RowChanges:
+    def changes_of(self, winner: ConcurrentCommit) -> RowChanges:
         """What became of rows in the next winner."""
         return row_changes(winner, self.is_live)
 
-    def after(self, winner: Winner) -> Context:
+    def after(self, winner: ConcurrentCommit) -> Context:
         """The context for the winner after this one."""
         added = frozenset(canonical_key(file.key) for file in winner.added)
         removed = frozenset(canonical_key(file.key) for file in winner.removed)
@@ -153,7 +153,7 @@ def _uses_vectors(metadata: Metadata) -> bool:
     return is_true(metadata.configuration, _ENABLE_VECTORS)
 
 
-def _moved_to(winner: Winner) -> dict[str, Add]:
+def _moved_to(winner: ConcurrentCommit) -> dict[str, Add]:
     removed = {canonical_path(file.path) for file in winner.removed}
     return {
         path: file

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeAlias
 
-from txlake.conflict.concurrent_commit import Winner
+from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.conflict.context import Context
 from txlake.conflict.footprint import Footprint, Read
 from txlake.errors import Conflict, Evidence
@@ -67,7 +67,7 @@ def conflicted(
     rule: str,
     finding: str,
     footprint: Footprint,
-    winner: Winner,
+    winner: ConcurrentCommit,
     context: Context,
     *,
     read: Read | None = None,

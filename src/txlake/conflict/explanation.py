@@ -15,7 +15,7 @@ import msgspec
 from pyroaring import BitMap64
 
 from txlake.conflict.check import check
-from txlake.conflict.concurrent_commit import Winner
+from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.conflict.context import Context, FileRows
 from txlake.conflict.evidence import Conflicted
 from txlake.conflict.footprint import Footprint, Read
@@ -168,12 +168,12 @@ class _Meeting:
         gone = self._first.removed(timestamp_ms=0, data_change=False)
         return replace(footprint, removed=(gone,), added=(output,))
 
-    def _winner(self) -> Winner:
+    def _winner(self) -> ConcurrentCommit:
         nothing = Footprint(read_version=0)
         match self._beside:
             case Beside.BLIND_INSERT | Beside.OTHER_INSERT | Beside.READING_INSERT:
                 is_blind = self._beside is not Beside.READING_INSERT
-                return Winner(
+                return ConcurrentCommit(
                     version=1, operation="WRITE", is_blind_append=is_blind, added=(_file("new"),)
                 )
             case Beside.DELETE_SAME | Beside.UPDATE_SAME | Beside.SAME_FILES:
@@ -182,7 +182,7 @@ class _Meeting:
                 theirs = self._deleting(nothing, row)
                 left = theirs.added if has_vectors else (_file("rest"),)
                 is_update = self._beside is Beside.UPDATE_SAME
-                return Winner(
+                return ConcurrentCommit(
                     version=1,
                     operation="UPDATE" if is_update else "DELETE",
                     removed=theirs.removed,
@@ -190,15 +190,15 @@ class _Meeting:
                 )
             case Beside.OTHER_FILES:
                 gone = self._second.removed(timestamp_ms=0)
-                return Winner(version=1, operation="DELETE", removed=(gone,))
+                return ConcurrentCommit(version=1, operation="DELETE", removed=(gone,))
             case Beside.OPTIMIZE | Beside.ZORDER:
                 in_order = self._beside is Beside.OPTIMIZE
                 theirs = self._rewriting(nothing, "theirs", in_order=in_order)
-                return Winner(
+                return ConcurrentCommit(
                     version=1, operation="OPTIMIZE", removed=theirs.removed, added=theirs.added
                 )
             case Beside.ALTER:
-                return Winner(
+                return ConcurrentCommit(
                     version=1, operation="SET TBLPROPERTIES", metadata=_altered(self._base.metadata)
                 )
 

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from pyroaring import BitMap64
 
-from txlake.conflict.concurrent_commit import Winner
+from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.conflict.levels import Level
 from txlake.conflict.positions import Moves
 from txlake.log.files import canonical_path
@@ -176,7 +176,7 @@ class Footprint:
             or self.change_files
         )
 
-    def giving_way(self, winner: Winner) -> Footprint:
+    def giving_way(self, winner: ConcurrentCommit) -> Footprint:
         """The transaction without new statistics of the files that a winner touched.
 
         They are told of the file as it was: listed again, a file that the winner removed would be
@@ -190,7 +190,7 @@ class Footprint:
         kept = tuple(file for file in self.added if canonical_path(file.path) not in lost)
         return replace(self, added=kept, restated=self.restated - lost)
 
-    def may_come_before(self, winner: Winner) -> bool:
+    def may_come_before(self, winner: ConcurrentCommit) -> bool:
         """Whether a transaction that missed a winner's rows fits in before it.
 
         The winner has to be a blind append, which looked at nothing of this table, and must not

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import msgspec
 from pyroaring import BitMap64
 
-from txlake.conflict.concurrent_commit import Winner
+from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.conflict.footprint import Footprint
 from txlake.conflict.positions import Loss, Moves, Vectors, deleted, loss, losses
 from txlake.errors import TxlakeError
@@ -45,7 +45,7 @@ class Reconciled:
     carried: frozenset[str] = frozenset()
 
 
-def reconcile(footprint: Footprint, winner: Winner, vectors: Vectors) -> Reconciled:
+def reconcile(footprint: Footprint, winner: ConcurrentCommit, vectors: Vectors) -> Reconciled:
     """The transaction after the winner, row by row."""
     removed, added = footprint.removed_by_path, footprint.added_by_path
     shared = []
@@ -77,9 +77,9 @@ class Meetings:
     """Brings a transaction together with one winner after the other, with each of them once."""
 
     def __init__(self) -> None:
-        self._last: tuple[Footprint, Winner, Reconciled] | None = None
+        self._last: tuple[Footprint, ConcurrentCommit, Reconciled] | None = None
 
-    def of(self, footprint: Footprint, winner: Winner, vectors: Vectors) -> Reconciled:
+    def of(self, footprint: Footprint, winner: ConcurrentCommit, vectors: Vectors) -> Reconciled:
         """The transaction after the winner, row by row."""
         last = self._last
         if last is None or last[0] is not footprint or last[1] is not winner:
@@ -91,7 +91,7 @@ class Meetings:
 class _Meeting:
     """The transaction's files, changed one shared file after the other."""
 
-    def __init__(self, footprint: Footprint, winner: Winner, vectors: Vectors) -> None:
+    def __init__(self, footprint: Footprint, winner: ConcurrentCommit, vectors: Vectors) -> None:
         self._before = footprint
         self._vectors = vectors
         self._removed = dict(footprint.removed_by_path)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from txlake.conflict.concurrent_commit import Winner
+from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.conflict.context import Context
 from txlake.conflict.evidence import Conflicted
 from txlake.conflict.footprint import Footprint
@@ -33,7 +33,7 @@ from txlake.conflict.rules_of_settings import (
     table_created_by_both,
 )
 
-Rule: TypeAlias = Callable[[Footprint, Winner, Context], Conflicted | None]
+Rule: TypeAlias = Callable[[Footprint, ConcurrentCommit, Context], Conflicted | None]
 
 RULES: tuple[Rule, ...] = (
     select_not_true,

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from pyroaring import BitMap64
 
-from txlake.conflict.concurrent_commit import RowChanges, Winner
+from txlake.conflict.concurrent_commit import ConcurrentCommit, RowChanges
 from txlake.conflict.context import Context, FileRows
 from txlake.conflict.evidence import Conflicted, conflicted
 from txlake.conflict.footprint import Footprint, Read, ReadKind
@@ -38,7 +38,7 @@ _AGAIN = "Run the transaction again on the newest version."
 
 
 def table_changed_by_both(
-    footprint: Footprint, winner: Winner, context: Context
+    footprint: Footprint, winner: ConcurrentCommit, context: Context
 ) -> Conflicted | None:
     """With granularity `table`, neither only adds rows without having read the table."""
     if context.granularity is not Granularity.TABLE:
@@ -56,7 +56,9 @@ def table_changed_by_both(
     )
 
 
-def select_not_true(footprint: Footprint, winner: Winner, context: Context) -> Conflicted | None:
+def select_not_true(
+    footprint: Footprint, winner: ConcurrentCommit, context: Context
+) -> Conflicted | None:
     """Under Serializable, a plain SELECT of the transaction would answer differently now."""
     if context.level is not Level.SERIALIZABLE:
         return None
@@ -84,7 +86,9 @@ def select_not_true(footprint: Footprint, winner: Winner, context: Context) -> C
     return None
 
 
-def rows_added(footprint: Footprint, winner: Winner, context: Context) -> Conflicted | None:
+def rows_added(
+    footprint: Footprint, winner: ConcurrentCommit, context: Context
+) -> Conflicted | None:
     """A winner added rows that match a read of the transaction."""
     kinds = [ReadKind.GUARD]
     if context.level is Level.SERIALIZABLE or (
@@ -113,7 +117,7 @@ def rows_added(footprint: Footprint, winner: Winner, context: Context) -> Confli
 
 
 def files_of_old_settings(
-    footprint: Footprint, winner: Winner, context: Context
+    footprint: Footprint, winner: ConcurrentCommit, context: Context
 ) -> Conflicted | None:
     """A winner added files under settings that the transaction replaces by others."""
     if footprint.metadata is None:
@@ -135,7 +139,9 @@ def files_of_old_settings(
     )
 
 
-def rows_deleted(footprint: Footprint, winner: Winner, context: Context) -> Conflicted | None:
+def rows_deleted(
+    footprint: Footprint, winner: ConcurrentCommit, context: Context
+) -> Conflicted | None:
     """A winner deleted rows that match a read, or moved ones that the transaction takes away."""
     kinds = [ReadKind.GUARD]
     if context.level is not Level.SNAPSHOT:
@@ -165,7 +171,7 @@ def rows_deleted(footprint: Footprint, winner: Winner, context: Context) -> Conf
 
 def _read_rows_deleted(
     footprint: Footprint,
-    winner: Winner,
+    winner: ConcurrentCommit,
     context: Context,
     read: Read | None,
     files: Sequence[Add | Remove],
@@ -187,7 +193,7 @@ def _read_rows_deleted(
 
 
 def rows_deleted_by_both(
-    footprint: Footprint, winner: Winner, context: Context
+    footprint: Footprint, winner: ConcurrentCommit, context: Context
 ) -> Conflicted | None:
     """Both take rows away from one file, or one does while the other lists it anew."""
     shared = _of_both(footprint, winner, context)
@@ -209,7 +215,9 @@ def rows_deleted_by_both(
     )
 
 
-def _of_both(footprint: Footprint, winner: Winner, context: Context) -> tuple[Remove, ...]:
+def _of_both(
+    footprint: Footprint, winner: ConcurrentCommit, context: Context
+) -> tuple[Remove, ...]:
     """The files that both touch and that can't be brought together row by row."""
     shared = _touched(winner.removed, footprint, context)
     carried = _carried(footprint, winner, context) if shared else frozenset()
@@ -229,13 +237,15 @@ def _sample(file: Add | Remove, positions: BitMap64 | None) -> Mapping[str, obje
     return {"file": path, "count": len(positions), "positions": first}
 
 
-def _carried(footprint: Footprint, winner: Winner, context: Context) -> frozenset[str]:
+def _carried(footprint: Footprint, winner: ConcurrentCommit, context: Context) -> frozenset[str]:
     """Canonical paths of the files that both touch and that are brought together row by row."""
     met = context.reconciled(footprint, winner)
     return frozenset() if met is None else met.carried
 
 
-def file_added_by_both(footprint: Footprint, winner: Winner, context: Context) -> Conflicted | None:
+def file_added_by_both(
+    footprint: Footprint, winner: ConcurrentCommit, context: Context
+) -> Conflicted | None:
     """Both add one path: the later entry would silently replace the earlier."""
     theirs = {canonical_path(file.path) for file in winner.added}
     both = [file for file in footprint.added if canonical_path(file.path) in theirs]
@@ -261,7 +271,7 @@ def _of_kind(reads: Iterable[Read], *kinds: ReadKind) -> tuple[Read, ...]:
 
 
 def _rows_added(
-    read: Read, changes: RowChanges, winner: Winner, context: Context
+    read: Read, changes: RowChanges, winner: ConcurrentCommit, context: Context
 ) -> tuple[FileRows, ...]:
     """Files with new rows that the read may match.
 
@@ -291,7 +301,7 @@ def _returned(lost: Mapping[str, Loss], file: Add, context: Context) -> BitMap64
 
 
 def _rows_deleted(
-    read: Read, gone: Iterable[Remove], winner: Winner, context: Context
+    read: Read, gone: Iterable[Remove], winner: ConcurrentCommit, context: Context
 ) -> tuple[FileRows, ...]:
     """Files with rows of the version read that went, and that the read may match."""
     if not read.files:

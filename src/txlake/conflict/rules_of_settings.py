@@ -6,7 +6,7 @@ Protocol, metadata, domains and application ids. Source: DESIGN section 4, rules
 from __future__ import annotations
 
 from txlake.conflict.adoption import is_harmless
-from txlake.conflict.concurrent_commit import Winner
+from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.conflict.context import Context
 from txlake.conflict.evidence import Conflicted, conflicted
 from txlake.conflict.footprint import Footprint
@@ -31,7 +31,7 @@ _AGAIN = "Run the transaction again on the newest version."
 
 
 def table_created_by_both(
-    footprint: Footprint, winner: Winner, context: Context
+    footprint: Footprint, winner: ConcurrentCommit, context: Context
 ) -> Conflicted | None:
     """Both create the table."""
     if footprint.read_version >= 0:
@@ -49,7 +49,7 @@ def table_created_by_both(
 
 
 def protocol_changed_by_both(
-    footprint: Footprint, winner: Winner, context: Context
+    footprint: Footprint, winner: ConcurrentCommit, context: Context
 ) -> Conflicted | None:
     """Both set the protocol."""
     if winner.protocol is None or footprint.protocol is None:
@@ -65,7 +65,9 @@ def protocol_changed_by_both(
     )
 
 
-def features_dropped(footprint: Footprint, winner: Winner, context: Context) -> Conflicted | None:
+def features_dropped(
+    footprint: Footprint, winner: ConcurrentCommit, context: Context
+) -> Conflicted | None:
     """A winner took table features away, on which the transaction may have relied."""
     if winner.protocol is None:
         return None
@@ -84,7 +86,7 @@ def features_dropped(footprint: Footprint, winner: Winner, context: Context) -> 
 
 
 def feature_came_into_force(
-    footprint: Footprint, winner: Winner, context: Context
+    footprint: Footprint, winner: ConcurrentCommit, context: Context
 ) -> Conflicted | None:
     """A winner listed a feature that asks something of rows, and the metadata uses it already."""
     if winner.protocol is None or not footprint.changes_data:
@@ -105,7 +107,7 @@ def feature_came_into_force(
 
 
 def dropped_feature_used(
-    footprint: Footprint, winner: Winner, context: Context
+    footprint: Footprint, winner: ConcurrentCommit, context: Context
 ) -> Conflicted | None:
     """The transaction drops a feature that a winner's files or domains use."""
     if footprint.protocol is None:
@@ -125,7 +127,9 @@ def dropped_feature_used(
     )
 
 
-def metadata_changed(footprint: Footprint, winner: Winner, context: Context) -> Conflicted | None:
+def metadata_changed(
+    footprint: Footprint, winner: ConcurrentCommit, context: Context
+) -> Conflicted | None:
     """A winner changed the metadata, and not in a way that is harmless to this transaction."""
     if winner.metadata is None:
         return None
@@ -152,7 +156,9 @@ def metadata_changed(footprint: Footprint, winner: Winner, context: Context) -> 
     )
 
 
-def domain_changed(footprint: Footprint, winner: Winner, context: Context) -> Conflicted | None:
+def domain_changed(
+    footprint: Footprint, winner: ConcurrentCommit, context: Context
+) -> Conflicted | None:
     """Both wrote one metadata domain, or a winner wrote one that was read."""
     ours = {domain.domain for domain in footprint.domains} | footprint.read_domains
     shared = sorted(ours & winner.domains)
@@ -169,7 +175,9 @@ def domain_changed(footprint: Footprint, winner: Winner, context: Context) -> Co
     )
 
 
-def app_id_advanced(footprint: Footprint, winner: Winner, context: Context) -> Conflicted | None:
+def app_id_advanced(
+    footprint: Footprint, winner: ConcurrentCommit, context: Context
+) -> Conflicted | None:
     """A winner set an application id that the transaction depends on."""
     shared = sorted((footprint.read_app_ids | footprint.app_ids) & winner.app_ids)
     if not shared:

@@ -30,7 +30,7 @@ from txlake.session.unknown_names import unknown_table
 from txlake.session.view_queries import Viewed, viewed_entry
 from txlake.spark.marks import Shown, marked
 from txlake.spark.spark_errors import missing_table, spark_errors
-from txlake.spark.table_access import Condition, Work, plain_column
+from txlake.spark.table_access import Condition, TableAccess, plain_column
 from txlake.sql import metadata_column
 from txlake.statements import (
     DescribeHistory,
@@ -209,7 +209,7 @@ class Context:
         """The time zone of timestamps that name none."""
         return self.spark.conf.get("spark.sql.session.timeZone") or "UTC"
 
-    def work(self, handle: Handle, *, removes_rows: bool = False) -> Work:
+    def work(self, handle: Handle, *, removes_rows: bool = False) -> TableAccess:
         """The table to read and write, as the transaction sees it.
 
         What can't be written is refused here, before a data file is: in a read-only transaction, a
@@ -226,7 +226,7 @@ class Context:
             handle.store.ensure_safe()
         return self.work_on(handle, self.transaction.open(handle).view)
 
-    def work_on(self, handle: Handle, snapshot: Snapshot) -> Work:
+    def work_on(self, handle: Handle, snapshot: Snapshot) -> TableAccess:
         """The means to read the table as it was at a snapshot."""
         work = self.engine.work(handle, snapshot)
         return replace(work, column_of=self.column_of, system=self.transaction.staging)

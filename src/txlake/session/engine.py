@@ -30,10 +30,10 @@ from txlake.settings import Settings
 from txlake.spark.manifest import Manifests
 from txlake.spark.reading import is_connect
 from txlake.spark.sessions import default_properties
-from txlake.spark.table_access import Work
+from txlake.spark.table_access import TableAccess
 from txlake.statements import Table, TableName, TablePath
 from txlake.storage import canonical_url, open_store
-from txlake.transaction.catalog_managed import Governed
+from txlake.transaction.catalog_managed import CatalogManaged
 from txlake.transaction.table_log import TableLog
 from txlake.transaction.vectors import Elsewhere
 
@@ -190,9 +190,9 @@ class Engine:
         """Whether a transaction was rolled back here, as far as that is remembered."""
         return transaction_id in self._undone
 
-    def work(self, handle: Handle, snapshot: Snapshot) -> Work:
+    def work(self, handle: Handle, snapshot: Snapshot) -> TableAccess:
         """The means to read and write a table's rows as they were at a snapshot."""
-        return Work(
+        return TableAccess(
             start=lambda: self.spark,
             manifests=self.manifests,
             system=self.system,
@@ -368,10 +368,10 @@ class Engine:
                 self._logs.put(key, log)
         return Handle(table=table, name=name, log=log, store=store, entry=entry, is_new=is_new)
 
-    def _governed(self, entry: TableEntry | None) -> Governed | None:
+    def _governed(self, entry: TableEntry | None) -> CatalogManaged | None:
         if entry is None or self.catalog is None:
             return None
-        return Governed(self.catalog.ledger, entry.id)
+        return CatalogManaged(self.catalog.ledger, entry.id)
 
     def at_entry(self, entry: TableEntry, *, is_new: bool = False) -> Handle:
         """The table of a catalog entry."""

@@ -26,10 +26,10 @@ from txlake.transaction.change import Change
 from txlake.transaction.membership import (
     ATTACH,
     DETACH,
-    Belonging,
+    Membership,
     attaching,
-    belonging_of,
     detaching,
+    membership_of,
 )
 from txlake.transaction.publication import publish
 from txlake.transaction.settling import newest_of
@@ -97,7 +97,7 @@ def attach(
     if catalog.views.find(database, name) is not None:
         raise InvalidRequest(f"{database}.{name} is a view; choose another name")
     latest = handle.log.latest()
-    own = belonging_of(latest)
+    own = membership_of(latest)
     if own is not None and own.lake != catalog.lake_id:
         raise InvalidRequest(
             f"{handle.store.url} belongs to another lake ({own.lake}), as {own.name}; detach it "
@@ -117,10 +117,10 @@ def _take_in(
 ) -> TableEntry:
     """Stamps the table and enters it into the catalog."""
     catalog, latest = catalog_of(engine), handle.log.latest()
-    own = belonging_of(latest)
+    own = membership_of(latest)
     name = str(TableName((entry.database, entry.name)))
     if own is None:
-        head = stamped(handle, Belonging(lake=catalog.lake_id, table=entry.id, name=name))
+        head = stamped(handle, Membership(lake=catalog.lake_id, table=entry.id, name=name))
     else:  # an attachment that was cut short, or a table that the catalog lost
         entry, head = replace(entry, id=own.table), latest.version
         handle.store.delete([note_path(own.table)])
@@ -143,7 +143,7 @@ def _take_in(
     return found
 
 
-def stamped(handle: Handle, stamp: Belonging) -> int:
+def stamped(handle: Handle, stamp: Membership) -> int:
     """Writes into the table's own log whose it is; the version that says so."""
     own = TableTransaction(handle.log, handle.log.latest())
     own.stage(attaching(stamp, own.view), operation=ATTACH, parameters={"name": stamp.name})
@@ -153,7 +153,7 @@ def stamped(handle: Handle, stamp: Belonging) -> int:
 def mark(transaction: Transaction, handle: Handle, operation: str) -> None:
     """Says in the log of a table of the lake which lake it is, and by what name."""
     entry = handle_entry(handle)
-    stamp = Belonging(
+    stamp = Membership(
         lake=catalog_of(transaction.engine).lake_id,
         table=entry.id,
         name=str(TableName((entry.database, entry.name))),
@@ -363,7 +363,7 @@ def _is_its_folder(engine: Engine, table: PendingTable) -> bool:
     handle = engine.at(table.location, TablePath(table.location))
     try:
         latest = handle.log.latest_or_none()
-        own = None if latest is None else belonging_of(latest)
+        own = None if latest is None else membership_of(latest)
     except (CorruptTable, UnsupportedFeature):
         return False
     finally:

@@ -22,7 +22,7 @@ from txlake.session.membership import catalog_of, finish, transaction_of
 from txlake.session.opening import MARKER, Marker, mark, marker_of
 from txlake.session.session import Session
 from txlake.statements import TableName, TablePath, table_of
-from txlake.transaction.membership import Belonging, belonging_of
+from txlake.transaction.membership import Membership, membership_of
 from txlake.transaction.settling import cut, is_at_odds, newest_of, newest_sound, settle
 from txlake.transaction.table_log import TableLog
 
@@ -136,7 +136,7 @@ def _unknown(places: Collection[str], known: Collection[Standing]) -> list[str]:
     return [place for place in places if place not in locations]
 
 
-def _is_dropped(engine: Engine, own: Belonging, store: Store) -> bool:
+def _is_dropped(engine: Engine, own: Membership, store: Store) -> bool:
     """Whether the catalog dropped the table, and it didn't come back since.
 
     A catalog from a backup may have it as one that is kept, whose folder says so no more.
@@ -203,7 +203,7 @@ def _is_at_odds(engine: Engine, places: Collection[str], report: _Report) -> boo
         log = _log_at(engine, place)
         try:
             latest = _found(log)
-            own = None if latest is None else belonging_of(latest)
+            own = None if latest is None else membership_of(latest)
         except (CorruptTable, UnsupportedFeature):
             continue  # nothing that a recovery could mend
         if own is None or own.lake != catalog.lake_id or _is_dropped(engine, own, log.store):
@@ -227,7 +227,7 @@ def _bring_up(session: Session, epoch: int, standing: Standing, report: _Report)
     if standing.is_dropped:
         return
     name = str(TableName((entry.database, entry.name)))
-    own = belonging_of(log.latest())
+    own = membership_of(log.latest())
     if own is None or (own.lake, own.table) != (catalog.lake_id, entry.id):
         with transaction_of(engine, session.number) as transaction:
             transaction.change_name(DroppedTable(id=entry.id, stays=True), {})
@@ -255,7 +255,7 @@ def _drop_again(session: Session, standing: Standing, note: DropNote) -> None:
         transaction.change_name(dropped, {})
 
 
-def _told_of(place: str, own: Belonging) -> str:
+def _told_of(place: str, own: Membership) -> str:
     return (
         f"{place} was {own.name}, and was dropped, as the folder says: lake.attach takes it in "
         "again; remove that folder where nobody wants it back"
@@ -268,7 +268,7 @@ def _take_in(session: Session, epoch: int, place: str, report: _Report, *, manag
     catalog = catalog_of(engine)
     try:
         latest = _found(log)
-        own = None if latest is None else belonging_of(latest)
+        own = None if latest is None else membership_of(latest)
     except (CorruptTable, UnsupportedFeature) as error:
         report.unknown.append(f"{place} can't be read: {error}")
         return

@@ -25,7 +25,7 @@ from txlake.ports import DroppedTable, NameChange, NewTable, System
 from txlake.session.commit_info import is_described
 from txlake.session.engine import Engine, Handle
 from txlake.spark.probe import SparkProbe
-from txlake.spark.table_access import Work
+from txlake.spark.table_access import TableAccess
 from txlake.transaction.change import Change
 from txlake.transaction.lake_commit import CommittedTogether, Part, commit_together
 from txlake.transaction.rebase import Proposal, check_reads, check_same
@@ -542,7 +542,7 @@ class Transaction:
     def _probe(self, key: str) -> SparkProbe:
         return SparkProbe(partial(self._work_on, self._handles[key], self._tables[key].base))
 
-    def _work_on(self, handle: Handle, base: Snapshot) -> Work | None:
+    def _work_on(self, handle: Handle, base: Snapshot) -> TableAccess | None:
         """The table as it was read; None where that would start Spark."""
         return self.engine.work(handle, base) if self.engine.has_spark else None
 

@@ -31,7 +31,7 @@ from txlake.spark.executor_reads import as_type, place_of
 from txlake.spark.native_writer import is_plain
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION
-from txlake.spark.table_access import Work
+from txlake.spark.table_access import TableAccess
 from txlake.spark.types import parquet_field, spark_type, visible_metadata
 from txlake.spark.vectors import as_array, load_vectors
 from txlake.spark.writing import data_fields
@@ -58,7 +58,9 @@ class Candidates:
     certain: bool
 
 
-def find(work: Work, files: pa.Table, predicate: Predicate, rows_max: int) -> Candidates | None:
+def find(
+    work: TableAccess, files: pa.Table, predicate: Predicate, rows_max: int
+) -> Candidates | None:
     """The live rows of the files for which the predicate may hold.
 
     None where more than `rows_max` may, where the predicate says nothing of columns that this
@@ -99,8 +101,10 @@ def find(work: Work, files: pa.Table, predicate: Predicate, rows_max: int) -> Ca
     return Candidates(positions=positions, certain=certain)
 
 
-def rows_at(work: Work, files: pa.Table, positions: Mapping[int, np.ndarray]) -> DataFrame | None:
-    """The rows at these positions, as `Work.scan` gives them with positions; None as above."""
+def rows_at(
+    work: TableAccess, files: pa.Table, positions: Mapping[int, np.ndarray]
+) -> DataFrame | None:
+    """The rows at these positions, as `TableAccess.scan` gives them with positions; None as above."""
     if not positions:
         return work.scan(files.slice(0, 0), positions=True)
     snapshot = work.snapshot
@@ -129,12 +133,12 @@ def rows_at(work: Work, files: pa.Table, positions: Mapping[int, np.ndarray]) ->
     return work.spark.createDataFrame(held, T.StructType(fields))
 
 
-def _extra_names(work: Work) -> list[str]:
+def _extra_names(work: TableAccess) -> list[str]:
     return [FILE, ROW, ROW_ID, ROW_VERSION] if work.tracks_rows else [FILE, ROW]
 
 
 def _rows_of_file(
-    work: Work, ordinal: int, add: Add, wanted: np.ndarray, names: list[str]
+    work: TableAccess, ordinal: int, add: Add, wanted: np.ndarray, names: list[str]
 ) -> pa.Table:
     snapshot = work.snapshot
     properties = snapshot.properties
@@ -172,11 +176,11 @@ def _is_plain(item: Field) -> bool:
     return isinstance(item.type, Primitive) and is_plain(item.type)
 
 
-def _url_of(work: Work, add: Add) -> str:
+def _url_of(work: TableAccess, add: Add) -> str:
     return work.reach.url(add.path)
 
 
-def _deleted(work: Work, add: Add) -> np.ndarray:
+def _deleted(work: TableAccess, add: Add) -> np.ndarray:
     if add.deletion_vector is None:
         return np.empty(0, np.int64)
     loaded = load_vectors(work.store, work.reach, [(0, add.deletion_vector)], work.storage_options)
@@ -196,7 +200,7 @@ def _with_partitions(snapshot: Snapshot, add: Add, rows: pa.Table) -> pa.Table:
 
 
 def _read(
-    work: Work, add: Add, items: Sequence[Field], wanted: np.ndarray | None = None
+    work: TableAccess, add: Add, items: Sequence[Field], wanted: np.ndarray | None = None
 ) -> Iterator[tuple[int, pa.Table]]:
     """The columns by logical name, some rows at a time, each with the first one's position.
 

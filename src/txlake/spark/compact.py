@@ -34,7 +34,7 @@ from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import add_rows
 from txlake.spark.shipping import travelling
 from txlake.spark.spark_errors import translating
-from txlake.spark.table_access import Work, condition_text
+from txlake.spark.table_access import TableAccess, condition_text
 from txlake.spark.types import quote
 from txlake.spark.vectors import as_array, load_vectors
 from txlake.spark.writing import (
@@ -66,7 +66,7 @@ class Bin:
 
 
 @translating
-def compact(work: Work, where: Expression | None = None, *, purge: bool = False) -> Change:
+def compact(work: TableAccess, where: Expression | None = None, *, purge: bool = False) -> Change:
     """Packs small files, and files with many deleted rows, into files of the target size.
 
     With `purge` every file that has a deletion vector is rewritten, and nothing else is. `where`
@@ -86,7 +86,7 @@ def compact(work: Work, where: Expression | None = None, *, purge: bool = False)
 
 
 @translating
-def zorder(work: Work, columns: tuple[str, ...], where: Expression | None = None) -> Change:
+def zorder(work: TableAccess, columns: tuple[str, ...], where: Expression | None = None) -> Change:
     """Rewrites whole partitions with their rows clustered by the columns' Z-order."""
     for name in columns:
         item = work.snapshot.schema.find(name)
@@ -113,7 +113,7 @@ def zorder(work: Work, columns: tuple[str, ...], where: Expression | None = None
     return _change(work, "OPTIMIZE", where, columns, tuple(candidates), outputs)
 
 
-def _z_value(work: Work, files: pa.Table, columns: tuple[str, ...]) -> Column:
+def _z_value(work: TableAccess, files: pa.Table, columns: tuple[str, ...]) -> Column:
     """A number whose order keeps rows that are near in all columns together: interleaved bits.
 
     Each column's value becomes its bucket among boundaries of a sample.
@@ -150,7 +150,7 @@ def _boundaries(values: pa.ChunkedArray, number: int) -> list[object]:
     return boundaries
 
 
-def _target_bytes(work: Work) -> int:
+def _target_bytes(work: TableAccess) -> int:
     return work.snapshot.properties.target_file_size or work.settings.target_file_bytes
 
 
@@ -199,7 +199,7 @@ class _Rewritten:
     outputs: tuple[Add, ...] = ()
 
 
-def _rewrite(work: Work, bins: list[Bin]) -> _Rewritten:
+def _rewrite(work: TableAccess, bins: list[Bin]) -> _Rewritten:
     """One output a bin, rows in the bin's order; each output names its sources.
 
     The tasks read and write the files by themselves, a bin at a time.
@@ -234,7 +234,7 @@ def _rewrite(work: Work, bins: list[Bin]) -> _Rewritten:
 
 
 def _vectors(
-    work: Work, files: Mapping[int, Add], *, shipped: bool
+    work: TableAccess, files: Mapping[int, Add], *, shipped: bool
 ) -> dict[int, dict[str, object]]:
     """What the task gets of each deletion vector, by ordinal: its positions, or where it is."""
     vectors = {
@@ -257,7 +257,7 @@ def _vectors(
 
 
 def _bins_table(
-    work: Work, bins: list[Bin], vectors: Mapping[int, Mapping[str, object]]
+    work: TableAccess, bins: list[Bin], vectors: Mapping[int, Mapping[str, object]]
 ) -> pa.Table:
     names = [item.physical_name for item in partition_fields(work.snapshot)]
     ordinals = count()
@@ -283,7 +283,7 @@ def _bins_table(
 
 
 def _outcome(
-    work: Work, bins: list[Bin], reports: list[dict[str, Any]], done: Written
+    work: TableAccess, bins: list[Bin], reports: list[dict[str, Any]], done: Written
 ) -> _Rewritten:
     """What the tasks did, as files: those that a task left as they are stay in the table.
 
@@ -329,7 +329,7 @@ def _with_sources(output: Add, taken: list[tuple[Add, int]]) -> Add:
 
 
 def _change(
-    work: Work,
+    work: TableAccess,
     operation: str,
     where: Expression | None,
     zorder_by: tuple[str, ...],

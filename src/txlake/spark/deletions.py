@@ -20,7 +20,7 @@ from txlake.protocol.statistics import FileStatistics, counted, loosen
 from txlake.spark.executor import COPY
 from txlake.spark.restating import footer_of
 from txlake.spark.scan import selected
-from txlake.spark.table_access import Work
+from txlake.spark.table_access import TableAccess
 from txlake.spark.vectors import union_with_deleted
 from txlake.spark.writing import ACTION, write_frame
 from txlake.transaction.vectors import write_vectors
@@ -40,7 +40,9 @@ class Deletions:
     bytes_added: int = 0
 
 
-def delete_positions(work: Work, files: pa.Table, replaced: Mapping[int, BitMap64]) -> Deletions:
+def delete_positions(
+    work: TableAccess, files: pa.Table, replaced: Mapping[int, BitMap64]
+) -> Deletions:
     """Deletes rows by position; `replaced` has them by the files' ordinals."""
     all_adds = adds_of(files)
     adds = {ordinal: all_adds[ordinal] for ordinal in sorted(replaced)}
@@ -63,7 +65,7 @@ def delete_positions(work: Work, files: pa.Table, replaced: Mapping[int, BitMap6
     )
 
 
-def remove_files(work: Work, adds: list[Add]) -> Deletions:
+def remove_files(work: TableAccess, adds: list[Add]) -> Deletions:
     """Removes whole files."""
     now_ms = work.system.now_ms()
     return Deletions(
@@ -74,7 +76,7 @@ def remove_files(work: Work, adds: list[Add]) -> Deletions:
     )
 
 
-def _counted(work: Work, add: Add) -> Add:
+def _counted(work: TableAccess, add: Add) -> Add:
     """The file with statistics that count its rows, as a vector needs them; not all writers do."""
     if FileStatistics.from_json(add.stats).num_records is not None:
         return add
@@ -86,7 +88,7 @@ def _covers(add: Add, deleted: BitMap64) -> bool:
 
 
 def _mark(
-    work: Work,
+    work: TableAccess,
     files: pa.Table,
     adds: Mapping[int, Add],
     ordinals: list[int],
@@ -120,7 +122,7 @@ def _mark(
 
 
 def _rewrite(
-    work: Work,
+    work: TableAccess,
     files: pa.Table,
     adds: Mapping[int, Add],
     ordinals: list[int],

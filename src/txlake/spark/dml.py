@@ -29,7 +29,7 @@ from txlake.spark.executor import DELETE
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION, add_rows, selected
 from txlake.spark.spark_errors import translating
-from txlake.spark.table_access import Work, condition_text
+from txlake.spark.table_access import TableAccess, condition_text
 from txlake.spark.types import delta_schema, quote, spark_type
 from txlake.spark.writing import ACTION, Written, write_frame
 from txlake.statements import Assignment, Default, Expression, SqlText
@@ -42,7 +42,7 @@ _MORE_THAN_THE_ROW = re.compile(r"input_file|_metadata|\bselect\b", re.IGNORECAS
 
 
 @translating
-def delete(work: Work, condition: Expression | None, alias: str | None = None) -> Change:
+def delete(work: TableAccess, condition: Expression | None, alias: str | None = None) -> Change:
     """Deletes the rows for which the condition is true; all rows without one."""
     read = work.read(condition, alias)
     files = work.snapshot.select(read.predicate)
@@ -110,7 +110,7 @@ def deletion(
 
 
 def _candidates(
-    work: Work, files: pa.Table, predicate: Predicate | None
+    work: TableAccess, files: pa.Table, predicate: Predicate | None
 ) -> candidates.Candidates | None:
     """The rows for which the condition may hold, where this process soon finds them."""
     few = few_rows_max(files)
@@ -120,7 +120,7 @@ def _candidates(
 
 
 def _held(
-    work: Work,
+    work: TableAccess,
     files: pa.Table,
     found: candidates.Candidates | None,
     expressions: Iterable[Expression],
@@ -142,7 +142,9 @@ def few_rows_max(files: pa.Table) -> int:
     return _FEW_ROWS if (pc.sum(files["size"]).as_py() or 0) <= _ONE_TASK_BYTES else 0
 
 
-def _split(work: Work, predicate: Predicate | None, files: pa.Table) -> tuple[list[Add], pa.Table]:
+def _split(
+    work: TableAccess, predicate: Predicate | None, files: pa.Table
+) -> tuple[list[Add], pa.Table]:
     """Files whose rows all match, if they can be counted without reading, and the others."""
     adds = adds_of(files)
     if predicate is None:
@@ -164,7 +166,7 @@ def _split(work: Work, predicate: Predicate | None, files: pa.Table) -> tuple[li
 
 @translating
 def update(
-    work: Work,
+    work: TableAccess,
     assignments: tuple[Assignment, ...],
     condition: Expression | None,
     alias: str | None = None,
@@ -217,7 +219,7 @@ def update(
 
 
 def _where(
-    work: Work, frame: DataFrame, condition: Expression | None, alias: str | None
+    work: TableAccess, frame: DataFrame, condition: Expression | None, alias: str | None
 ) -> DataFrame:
     named = work.qualified(frame, alias)
     return named if condition is None else named.where(work.column_of(condition))
@@ -227,7 +229,7 @@ Assigned = dict[str, list[tuple[tuple[str, ...], Expression | Default]]]
 
 
 def resolve_assignments(
-    work: Work, assignments: tuple[Assignment, ...], alias: str | None
+    work: TableAccess, assignments: tuple[Assignment, ...], alias: str | None
 ) -> Assigned:
     """The assignments by column; each with its path inside the column.
 
@@ -262,7 +264,7 @@ def _folded(path: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(part.lower() for part in path)
 
 
-def column_path(work: Work, path: tuple[str, ...], alias: str | None) -> tuple[str, ...]:
+def column_path(work: TableAccess, path: tuple[str, ...], alias: str | None) -> tuple[str, ...]:
     """The path without the table's alias or name in front of it."""
     names = {name.lower() for name in (alias, work.name) if name is not None}
     schema = work.snapshot.schema
@@ -273,7 +275,7 @@ def column_path(work: Work, path: tuple[str, ...], alias: str | None) -> tuple[s
 
 
 def updated(
-    work: Work, frame: DataFrame, assigned: Assigned, carried: tuple[str, ...]
+    work: TableAccess, frame: DataFrame, assigned: Assigned, carried: tuple[str, ...]
 ) -> DataFrame:
     """The rows with their new values: the table's columns, row ids, and what is carried along."""
     prefix: list[Column | str] = [*carried]
@@ -295,7 +297,7 @@ Resolved = Mapping[int, tuple[Column, DataType]]
 """The column and type of each assigned expression, by the expression's identity."""
 
 
-def _resolved(work: Work, frame: DataFrame, assigned: Assigned) -> Resolved:
+def _resolved(work: TableAccess, frame: DataFrame, assigned: Assigned) -> Resolved:
     expressions = [
         value
         for entries in assigned.values()
@@ -310,7 +312,7 @@ def _resolved(work: Work, frame: DataFrame, assigned: Assigned) -> Resolved:
     }
 
 
-def value_types(work: Work, frame: DataFrame, columns: Sequence[Column]) -> list[DataType]:
+def value_types(work: TableAccess, frame: DataFrame, columns: Sequence[Column]) -> list[DataType]:
     """The types of the columns, each of which gives one value to one row of the frame.
 
     Raises InvalidRequest for an aggregate and a window function, which look at other rows, and for
@@ -333,7 +335,7 @@ def value_types(work: Work, frame: DataFrame, columns: Sequence[Column]) -> list
 
 
 def assigned_value(
-    work: Work,
+    work: TableAccess,
     item: Field,
     current: Column,
     entries: list[tuple[tuple[str, ...], Expression | Default]],

@@ -28,7 +28,7 @@ from txlake.spark.deletions import remove_files
 from txlake.spark.executor import INSERT
 from txlake.spark.reading import estimated_bytes
 from txlake.spark.spark_errors import translating
-from txlake.spark.table_access import Work, condition_text
+from txlake.spark.table_access import TableAccess, condition_text
 from txlake.spark.types import quote
 from txlake.spark.writing import VIOLATION, VIOLATION_ROW, Written, write_arrow, write_frame
 from txlake.statements import ComputedValues, Default, Expression, Values
@@ -50,14 +50,14 @@ class Placement:
 
 
 @translating
-def append(work: Work, new: Rows, placement: Placement) -> Change:
+def append(work: TableAccess, new: Rows, placement: Placement) -> Change:
     """Adds the rows."""
     written = write_rows(work, new, placement)
     return _change(work, "Append", written, (), ())
 
 
 @translating
-def overwrite(work: Work, new: Rows, placement: Placement) -> Change:
+def overwrite(work: TableAccess, new: Rows, placement: Placement) -> Change:
     """Replaces every row."""
     written = write_rows(work, new, placement)
     removed = remove_files(work, list(work.snapshot.files.adds()))
@@ -65,7 +65,9 @@ def overwrite(work: Work, new: Rows, placement: Placement) -> Change:
 
 
 @translating
-def replace_where(work: Work, new: Rows, placement: Placement, condition: Expression) -> Change:
+def replace_where(
+    work: TableAccess, new: Rows, placement: Placement, condition: Expression
+) -> Change:
     """Replaces the rows for which the condition is true. All new rows must match it.
 
     Raises InvalidRequest with the row that doesn't; nothing is written.
@@ -78,7 +80,7 @@ def replace_where(work: Work, new: Rows, placement: Placement, condition: Expres
 
 
 def overwriting(
-    work: Work,
+    work: TableAccess,
     written: Written,
     removed: Sequence[Action],
     reads: tuple[Read, ...],
@@ -90,7 +92,7 @@ def overwriting(
 
 
 @translating
-def overwrite_partitions(work: Work, new: Rows, placement: Placement) -> Change:
+def overwrite_partitions(work: TableAccess, new: Rows, placement: Placement) -> Change:
     """Replaces the partitions that the rows fall into, and no others."""
     if not work.snapshot.partition_columns:
         return overwrite(work, new, placement)
@@ -130,7 +132,7 @@ def _partition_predicates(snapshot: Snapshot, adds: Sequence[Add]) -> tuple[Pred
 
 
 def _change(
-    work: Work,
+    work: TableAccess,
     mode: str,
     written: Written,
     removed: Sequence[Action],
@@ -149,7 +151,7 @@ def _change(
 
 
 def write_rows(
-    work: Work, new: Rows, placement: Placement, must_match: Expression | None = None
+    work: TableAccess, new: Rows, placement: Placement, must_match: Expression | None = None
 ) -> Written:
     """Writes the rows as data files of the table, not yet part of it.
 
@@ -219,7 +221,7 @@ def _has(frame: DataFrame, name: str) -> bool:
 
 
 def named_values(
-    work: Work, values: Values | ComputedValues, names: Sequence[str]
+    work: TableAccess, values: Values | ComputedValues, names: Sequence[str]
 ) -> pa.Table | DataFrame:
     """Rows of VALUES as columns of the table, by their names.
 
@@ -256,7 +258,7 @@ def named_values(
     return frame.select(*columns)
 
 
-def _computed(work: Work, values: ComputedValues, names: Sequence[str]) -> DataFrame:
+def _computed(work: TableAccess, values: ComputedValues, names: Sequence[str]) -> DataFrame:
     """The rows, each computed by itself; DEFAULT is the default of its column."""
     one_row = work.spark.range(1).select(F.lit(True).alias(_ONE_ROW))
     frames = []
@@ -274,7 +276,7 @@ def _computed(work: Work, values: ComputedValues, names: Sequence[str]) -> DataF
     return functools.reduce(DataFrame.unionAll, frames)
 
 
-def _matching(work: Work, frame: DataFrame, condition: Expression) -> DataFrame:
+def _matching(work: TableAccess, frame: DataFrame, condition: Expression) -> DataFrame:
     """The frame with a violation for each row that the condition isn't true for."""
     label = F.lit(f"replace_where {condition_text(condition)}")
     matches = F.coalesce(work.column_of(condition), F.lit(False))

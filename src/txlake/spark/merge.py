@@ -37,9 +37,9 @@ from txlake.spark.executor import (
     UPDATE_BY_SOURCE,
 )
 from txlake.spark.merge_job import MergeJob
-from txlake.spark.merge_source import HeldSource, held_source, keys_in_target
+from txlake.spark.merge_source import LocalSource, held_source, keys_in_target
 from txlake.spark.spark_errors import translating
-from txlake.spark.table_access import Work, condition_text
+from txlake.spark.table_access import TableAccess, condition_text
 from txlake.spark.types import delta_schema
 from txlake.spark.writing import Written, write_frame
 from txlake.statements import (
@@ -58,7 +58,7 @@ EvolveSchema = Callable[[Struct], tuple[Action, ...]]
 
 
 @translating
-def merge(work: Work, statement: Merge, source: DataFrame, evolve: EvolveSchema) -> Change:
+def merge(work: TableAccess, statement: Merge, source: DataFrame, evolve: EvolveSchema) -> Change:
     """Changes the target by the first clause that holds for each row.
 
     `evolve` gives the actions that change the table's schema to the one given.
@@ -143,7 +143,7 @@ def check_clauses(statement: Merge) -> None:
 
 
 def _written(
-    work: Work, statement: Merge, source: DataFrame, held: HeldSource | None, read: Read
+    work: TableAccess, statement: Merge, source: DataFrame, held: LocalSource | None, read: Read
 ) -> tuple[pa.Table, Written, Read]:
     """What the job or jobs wrote, the files that they read, by whose ordinals they report, and what
     that depends on: with a held source, on rows of its keys alone.
@@ -181,7 +181,7 @@ def _of_keys(read: Read, keys: Predicate) -> Read:
 
 
 def _in_two_jobs(
-    work: Work, held: HeldSource, files: pa.Table, job: MergeJob, images: DataFrame
+    work: TableAccess, held: LocalSource, files: pa.Table, job: MergeJob, images: DataFrame
 ) -> Written:
     """Changes what the held source matches; then inserts those of its rows that matched nothing."""
     changed = Written()
@@ -211,13 +211,13 @@ def _in_two_jobs(
     )
 
 
-def _refuse_ambiguous(work: Work, job: MergeJob, written: Written) -> None:
+def _refuse_ambiguous(work: TableAccess, job: MergeJob, written: Written) -> None:
     if written.replaced_rows > _replaced(written) and not _only_deletes(job.statement):
         _discard(work, written)
         raise InvalidRequest(job.ambiguity())
 
 
-def _discard(work: Work, written: Written) -> None:
+def _discard(work: TableAccess, written: Written) -> None:
     work.store.delete(paths.decode_path(add.path) for add in written.adds)
 
 
@@ -232,7 +232,7 @@ def _only_deletes(statement: Merge) -> bool:
     )
 
 
-def _evolved(work: Work, statement: Merge, source: Struct) -> Struct:
+def _evolved(work: TableAccess, statement: Merge, source: Struct) -> Struct:
     """The table's schema with the source's columns that the clauses write and it lacks."""
     schema = work.snapshot.schema
     for clause in statement.clauses:
@@ -266,7 +266,7 @@ def _part(schema: Struct, path: tuple[str, ...]) -> Field | None:
     return None if inner is None else replace(found, type=Struct((inner,)))
 
 
-def target_read(work: Work, statement: Merge, source: Struct) -> Read:
+def target_read(work: TableAccess, statement: Merge, source: Struct) -> Read:
     """What the statement reads of the target: what the join condition says of it alone."""
     text = condition_text(statement.on)
     by_source = any(isinstance(c, BySourceUpdate | BySourceDelete) for c in statement.clauses)
@@ -283,7 +283,7 @@ def target_read(work: Work, statement: Merge, source: Struct) -> Read:
     return Read(predicate=kept[0] if len(kept) == 1 else And(tuple(kept)), text=text)
 
 
-def _is_target(work: Work, statement: Merge, source: Struct, path: tuple[str, ...]) -> bool:
+def _is_target(work: TableAccess, statement: Merge, source: Struct, path: tuple[str, ...]) -> bool:
     """Whether a column can only be the target's."""
     if source.find(path[0]) is not None and work.snapshot.schema.find(path[0]) is None:
         return False

@@ -31,7 +31,7 @@ from txlake.spark.executor import (
 )
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION
-from txlake.spark.table_access import Work
+from txlake.spark.table_access import TableAccess
 from txlake.spark.types import delta_schema, quote
 from txlake.spark.writing import ACTION, SOURCE_ROW
 from txlake.statements import (
@@ -98,7 +98,7 @@ class MergeJob:
 
     def __init__(
         self,
-        work: Work,
+        work: TableAccess,
         statement: Merge,
         source: DataFrame,
         target: DataFrame,

@@ -38,7 +38,7 @@ from txlake.log.predicates import (
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
 from txlake.spark.reading import estimated_bytes
 from txlake.spark.rows import CURRENT_DEFAULT
-from txlake.spark.table_access import Work, condition_text
+from txlake.spark.table_access import TableAccess, condition_text
 from txlake.spark.types import all_nullable, delta_schema, quote
 from txlake.spark.writing import SOURCE_ROW
 from txlake.statements import (
@@ -80,7 +80,7 @@ _TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
 
 
 @dataclass(frozen=True, slots=True)
-class HeldSource:
+class LocalSource:
     """The source's rows. `alias`: what qualifies its columns, None for nothing."""
 
     rows: pa.Table
@@ -99,7 +99,7 @@ class HeldSource:
         return spark.createDataFrame(rows, schema)
 
 
-def held_source(work: Work, statement: Merge, source: DataFrame) -> HeldSource | None:
+def held_source(work: TableAccess, statement: Merge, source: DataFrame) -> LocalSource | None:
     """The source's rows; None where they are many, or of types that Arrow doesn't hold exactly.
 
     None also where rows inserted and rows changed are given the time, which is one to a statement,
@@ -126,7 +126,7 @@ def held_source(work: Work, statement: Merge, source: DataFrame) -> HeldSource |
         raise
     if rows.num_rows > rows_max or rows.nbytes > 4 * HELD_BYTES_MAX:
         return None
-    return HeldSource(rows, held.schema, statement.source_alias or _alias_of(statement, source))
+    return LocalSource(rows, held.schema, statement.source_alias or _alias_of(statement, source))
 
 
 def _nullable_inside(source: DataFrame) -> DataFrame:
@@ -203,7 +203,7 @@ def _alias_of(statement: Merge, source: DataFrame) -> str | None:
 # Keys
 
 
-def keys_in_target(work: Work, statement: Merge, held: HeldSource) -> Predicate:
+def keys_in_target(work: TableAccess, statement: Merge, held: LocalSource) -> Predicate:
     """What the source's rows leave possible of the target's that match them: a bound predicate.
 
     It is true for every row that may match, whatever else the ON condition says. Only comparisons
@@ -254,7 +254,7 @@ def _comparisons(part: Predicate) -> Iterator[tuple[str, Operator, str]]:
 
 
 def _columns_compared(
-    work: Work,
+    work: TableAccess,
     statement: Merge,
     source: Struct,
     alias: str | None,
@@ -293,7 +293,7 @@ def _columns_compared(
     return None
 
 
-def _values(held: HeldSource, one: _Compared) -> pa.ChunkedArray:
+def _values(held: LocalSource, one: _Compared) -> pa.ChunkedArray:
     values = held.rows.column(one.theirs.name)
     has_zone = pa.types.is_timestamp(values.type) and values.type.tz is not None
     return values.cast(pa.timestamp("us", "UTC")) if has_zone else values

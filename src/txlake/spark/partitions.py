@@ -19,7 +19,7 @@ from txlake.log.skipping import is_partition_only
 from txlake.protocol.partition_values import parse_column
 from txlake.spark.bounded_text import shown_metadata, shown_text
 from txlake.spark.spark_errors import translating
-from txlake.spark.table_access import Work, condition_text
+from txlake.spark.table_access import TableAccess, condition_text
 from txlake.spark.types import quote, spark_type, visible_metadata
 from txlake.spark.writing import partition_fields
 from txlake.statements import Expression, NativeColumn
@@ -28,7 +28,7 @@ _PARTITION = "__txlake_partition"
 
 
 @translating
-def files_of_partitions(work: Work, where: Expression | None) -> pa.Table:
+def files_of_partitions(work: TableAccess, where: Expression | None) -> pa.Table:
     """The files of the partitions for which the condition is true, in FILES_SCHEMA.
 
     Raises InvalidRequest for a condition on other columns, or with a query in it.
@@ -46,7 +46,7 @@ def files_of_partitions(work: Work, where: Expression | None) -> pa.Table:
     return files.filter(pa.array(np.isin(of_files, numbers)))
 
 
-def _check(work: Work, where: Expression, predicate: Predicate) -> None:
+def _check(work: TableAccess, where: Expression, predicate: Predicate) -> None:
     partition_columns = work.snapshot.partition_columns
     known = {name.lower() for name in partition_columns}
     named = (".".join(path) for path in sorted(columns_of(predicate)))
@@ -63,7 +63,7 @@ def _check(work: Work, where: Expression, predicate: Predicate) -> None:
     )
 
 
-def _partitions(work: Work, files: pa.Table) -> tuple[DataFrame, np.ndarray]:
+def _partitions(work: TableAccess, files: pa.Table) -> tuple[DataFrame, np.ndarray]:
     """A row for each partition, with its number, and the number of each file's partition."""
     fields = partition_fields(work.snapshot)
     texts = [partition_texts(files, item.physical_name).to_pylist() for item in fields]

@@ -18,7 +18,7 @@ from txlake.log.files import files_table
 from txlake.protocol.statistics import FileStatistics
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.spark_errors import spark_errors
-from txlake.spark.table_access import Condition, Work
+from txlake.spark.table_access import Condition, TableAccess
 
 _ROWS_MAX = 1_000
 
@@ -31,7 +31,7 @@ class SparkProbe:
     it would take longer than running the transaction again.
     """
 
-    work: Callable[[], Work | None]
+    work: Callable[[], TableAccess | None]
 
     def matching(self, read: Read, rows: Sequence[FileRows]) -> Sequence[FileRows] | None:
         """Those of the rows that the read matches, up to 1,000; None when that can't be told."""
@@ -69,7 +69,10 @@ def _others(one: FileRows) -> BitMap64 | None:
 
 
 def _matches(
-    work: Work, condition: Condition, rows: Sequence[FileRows], others: Sequence[BitMap64 | None]
+    work: TableAccess,
+    condition: Condition,
+    rows: Sequence[FileRows],
+    others: Sequence[BitMap64 | None],
 ) -> dict[int, BitMap64]:
     """By place in `rows`, the positions of rows for which the condition is true."""
     files = files_table([one.file for one in rows])

@@ -21,7 +21,7 @@ from txlake.spark import dml
 from txlake.spark.inserts import Placement, Rows, overwriting, write_rows
 from txlake.spark.rows import unknown_column
 from txlake.spark.spark_errors import translating
-from txlake.spark.table_access import Work
+from txlake.spark.table_access import TableAccess
 from txlake.spark.types import quote
 from txlake.spark.writing import Written
 from txlake.statements import Expression, NativeColumn, SqlText
@@ -36,7 +36,7 @@ _SOURCE = "txlake_source"
 
 @translating
 def replace_using(
-    work: Work,
+    work: TableAccess,
     new: Rows,
     placement: Placement,
     columns: Sequence[str],
@@ -71,7 +71,7 @@ def replace_using(
 
 @translating
 def replace_on(
-    work: Work,
+    work: TableAccess,
     new: DataFrame,
     placement: Placement,
     condition: SqlText,
@@ -106,7 +106,7 @@ def replace_on(
     return _replaced(work, written, found, target, condition.text)
 
 
-def _as_in(new: DataFrame, placement: Placement, work: Work) -> list[Column]:
+def _as_in(new: DataFrame, placement: Placement, work: TableAccess) -> list[Column]:
     """The written columns under the names that they have in the source."""
     if placement.by_name:
         return [F.col(quote(name)) for name in new.columns]
@@ -114,7 +114,7 @@ def _as_in(new: DataFrame, placement: Placement, work: Work) -> list[Column]:
     return [F.col(quote(name)).alias(own) for name, own in zip(names, new.columns, strict=True)]
 
 
-def _frame(work: Work, written: Written) -> DataFrame:
+def _frame(work: TableAccess, written: Written) -> DataFrame:
     """The rows that were written, as the table will have them."""
     after = work.after(tuple(written.adds))
     files = after.snapshot.files.table
@@ -123,7 +123,7 @@ def _frame(work: Work, written: Written) -> DataFrame:
 
 
 def _of_few_keys(
-    work: Work, frame: DataFrame, names: Sequence[str], literal_of: Callable[[object], str]
+    work: TableAccess, frame: DataFrame, names: Sequence[str], literal_of: Callable[[object], str]
 ) -> SqlText | None:
     """The condition that names each key; None where they are many, or have no plain literals."""
     items = (work.snapshot.schema.find(name) for name in names)
@@ -153,7 +153,7 @@ def _exists(view: str, source: str, condition: str) -> NativeColumn:
 
 
 def _replaced(
-    work: Work, written: Written, condition: Expression | None, alias: str, said: str
+    work: TableAccess, written: Written, condition: Expression | None, alias: str, said: str
 ) -> Change:
     if condition is None:
         return overwriting(work, written, (), (), said)

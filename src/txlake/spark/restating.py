@@ -33,7 +33,7 @@ from txlake.spark.footers import (
     put,
     read_footer,
 )
-from txlake.spark.table_access import Work
+from txlake.spark.table_access import TableAccess
 
 _Path = tuple[str, ...]
 # Since when the calendar of old Spark versions tells the same days and instants as today's.
@@ -41,7 +41,7 @@ _SAME_DAYS_FROM = date(1582, 10, 15)
 _SAME_TIMES_FROM = datetime(1900, 1, 1, tzinfo=UTC)
 
 
-def footer_of(work: Work, add: Add) -> pq.FileMetaData:
+def footer_of(work: TableAccess, add: Add) -> pq.FileMetaData:
     """The file's footer. Raises CorruptTable where it isn't there, or is no Parquet file."""
     read = partial(work.store.get_range, decode_path(add.path))
     if is_absolute(add.path):

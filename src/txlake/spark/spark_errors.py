@@ -42,7 +42,7 @@ from txlake.spark.causes import Cause, causes_of
 from txlake.spark.manifest import TEMPORARY
 from txlake.spark.quiet import unlogged
 from txlake.spark.sessions import context_class
-from txlake.spark.table_access import Work
+from txlake.spark.table_access import TableAccess
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -286,12 +286,12 @@ def _is_stopped() -> bool:
 
 
 def translating(
-    operation: Callable[Concatenate[Work, P], R],
-) -> Callable[Concatenate[Work, P], R]:
+    operation: Callable[Concatenate[TableAccess, P], R],
+) -> Callable[Concatenate[TableAccess, P], R]:
     """An operation on a table whose Spark errors name the table and are txlake's."""
 
     @functools.wraps(operation)
-    def wrapped(work: Work, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def wrapped(work: TableAccess, /, *args: P.args, **kwargs: P.kwargs) -> R:
         with spark_errors(work.snapshot.table):
             return operation(work, *args, **kwargs)
 

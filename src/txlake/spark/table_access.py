@@ -69,7 +69,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class TableAccess:
     """One table as a statement sees it, and the means to read and write its rows.
 
     Attributes:
@@ -166,7 +166,7 @@ class Work:
             data_change=data_change,
         )
 
-    def after(self, actions: tuple[Action, ...]) -> Work:
+    def after(self, actions: tuple[Action, ...]) -> TableAccess:
         """The same work on the table as these actions leave it."""
         return replace(self, snapshot=self.snapshot.apply(actions))
 

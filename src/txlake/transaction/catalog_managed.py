@@ -31,14 +31,14 @@ _LOOKS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Governed:
+class CatalogManaged:
     """Who makes the versions of a table, and the id by which the table is known there."""
 
     ledger: Ledger
     table_id: str
 
 
-def came_later(governed: Governed, table: str, sequence: int) -> MetadataChangedException:
+def came_later(governed: CatalogManaged, table: str, sequence: int) -> MetadataChangedException:
     """The conflict of a transaction with a table that wasn't there at the instant it reads."""
     head = governed.ledger.head(governed.table_id)
     version = -1 if head is None else head.version
@@ -83,7 +83,7 @@ class LogFiles(Protocol):
         ...
 
 
-class GovernedFiles:
+class CatalogManagedFiles:
     """LogFiles of a catalog table, as they are at the head that the ledger told last.
 
     A log that is ahead of its ledger is refused: then the ledger isn't the authority that it was,
@@ -95,7 +95,7 @@ class GovernedFiles:
     """
 
     def __init__(
-        self, store: Store, governed: Governed, table: str, is_committing: Callable[[], bool]
+        self, store: Store, governed: CatalogManaged, table: str, is_committing: Callable[[], bool]
     ) -> None:
         self._store = store
         self._governed = governed

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from txlake.conflict.concurrent_commit import Winner
+from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, Unavailable
 from txlake.log.snapshot import Snapshot
 from txlake.ports import PutOutcome
 from txlake.protocol.actions import Action, Protocol
 from txlake.protocol.file_names import commit_path
 from txlake.transaction.checkpointing import after_commit
-from txlake.transaction.membership import is_governed, refusal
-from txlake.transaction.rebase import Committed, Following, Proposal, wait_after
+from txlake.transaction.membership import is_catalog_managed, refusal
+from txlake.transaction.rebase import Committed, Proposal, Rebase, wait_after
 from txlake.transaction.table_log import TableLog
 
 _LOOKS = 3
@@ -30,7 +30,7 @@ class CommitLoop:
     def __init__(self, log: TableLog, proposal: Proposal) -> None:
         self._log = log
         self._proposal = proposal
-        self._following = Following(log, proposal)
+        self._following = Rebase(log, proposal)
         self._lost: int | None = None  # the version of a put that may be there, or arrive
         self._replies_lost = 0
 
@@ -133,7 +133,7 @@ class CommitLoop:
                 f"{log.name}: {commit_path(at_least)} exists, but the listing of _delta_log ends "
                 f"at version {latest.version}; the store's listing is not consistent"
             )
-        winners: list[Winner] = []
+        winners: list[ConcurrentCommit] = []
         for winner in following.winners(latest):
             if winner.txn_id == self._proposal.about.txn_id:
                 self._lost = winner.version  # until its snapshot is read
@@ -143,7 +143,7 @@ class CommitLoop:
             if self._lost is not None and winner.version >= self._lost:
                 self._lost = None
             winners.append(winner)
-        if is_governed(latest.protocol) and not self._attaches():
+        if is_catalog_managed(latest.protocol) and not self._attaches():
             raise refusal(log.name, latest.version, tuple(latest.domains.values()))
         following.check_selects(winners)
         following.follow(winners, latest)
@@ -152,7 +152,9 @@ class CommitLoop:
     def _attaches(self) -> bool:
         """Whether the commit itself is what makes the table a catalog's."""
         protocols = (one for one in self._proposal.actions if isinstance(one, Protocol))
-        return not is_governed(self._proposal.base.protocol) and any(map(is_governed, protocols))
+        return not is_catalog_managed(self._proposal.base.protocol) and any(
+            map(is_catalog_managed, protocols)
+        )
 
     def _wait(self, attempt: int) -> None:
         log = self._log

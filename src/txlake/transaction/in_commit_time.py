@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from txlake.conflict.concurrent_commit import Winner
+from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.errors import CorruptTable
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Metadata
@@ -59,7 +59,7 @@ def commit_time(previous: Snapshot, metadata: Metadata, now_ms: int) -> int | No
     return max(now_ms, before + 1)
 
 
-def check_times(winners: Iterable[Winner], state: Snapshot) -> None:
+def check_times(winners: Iterable[ConcurrentCommit], state: Snapshot) -> None:
     """Checks that the commits after a state carry growing times where they have to carry one.
 
     Raises CorruptTable naming the first that doesn't.

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from txlake.conflict.concurrent_commit import Winner
+from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.errors import InvalidRequest, OutcomeUnknown, TxlakeError, Unavailable
 from txlake.log.snapshot import Snapshot
 from txlake.ports import (
@@ -30,9 +30,9 @@ from txlake.protocol.actions import encode_actions
 from txlake.protocol.features import CATALOG_FEATURE
 from txlake.protocol.file_names import StagedCommit, commit_path, log_path
 from txlake.settings import Settings
-from txlake.transaction.catalog_managed import Governed
+from txlake.transaction.catalog_managed import CatalogManaged
 from txlake.transaction.checkpointing import after_commit
-from txlake.transaction.membership import is_governed
+from txlake.transaction.membership import is_catalog_managed
 from txlake.transaction.publication import (
     Newest,
     Occupied,
@@ -40,7 +40,7 @@ from txlake.transaction.publication import (
     publish_newest,
     staged_path,
 )
-from txlake.transaction.rebase import Committed, Following, Proposal, wait_after
+from txlake.transaction.rebase import Committed, Proposal, Rebase, wait_after
 from txlake.transaction.table_log import TableLog
 
 _logger = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ def commit_together(
 class _Attempt:
     """One table's next version: what is ratified, and the table after it."""
 
-    following: Following
+    following: Rebase
     commit: TableCommit
     content: bytes
     snapshot: Snapshot
@@ -130,7 +130,7 @@ class _LakeLoop:
         self._names = tuple(names)
         self._system = system
         self._settings = settings
-        tables = {_table_id(part.log): Following(part.log, part.proposal) for part in parts}
+        tables = {_table_id(part.log): Rebase(part.log, part.proposal) for part in parts}
         if len(tables) < len(parts):
             raise InvalidRequest(
                 f"transaction {transaction_id}: expected one part for each table, found two for one"
@@ -202,7 +202,7 @@ class _LakeLoop:
             },
         )
 
-    def _written(self) -> dict[str, Following]:
+    def _written(self) -> dict[str, Rebase]:
         """The tables that get a version, as far as it is known; it may be fewer after winners."""
         return {
             table_id: one
@@ -210,7 +210,7 @@ class _LakeLoop:
             if table_id in self._told or not one.footprint.is_empty
         }
 
-    def _asked(self) -> dict[str, Following]:
+    def _asked(self) -> dict[str, Rebase]:
         """The tables whose heads matter: those that are written, and those that are validated."""
         written = self._written()
         return {
@@ -243,7 +243,7 @@ class _LakeLoop:
         The SELECTs of all tables come first: whether the transaction fits into a serial order at
         all is told before what happened on any one table.
         """
-        news: list[tuple[Following, list[Winner], Snapshot]] = []
+        news: list[tuple[Rebase, list[ConcurrentCommit], Snapshot]] = []
         for table_id in table_ids:
             following = self._tables[table_id]
             latest = following.latest()
@@ -280,10 +280,10 @@ class _LakeLoop:
             raise
         return made
 
-    def _attempt(self, table_id: str, following: Following, retries: int) -> _Attempt:
+    def _attempt(self, table_id: str, following: Rebase, retries: int) -> _Attempt:
         actions, snapshot = following.attempt(retries=retries)
         before = snapshot if following.state.version < 0 else following.state
-        if not is_governed(before.protocol):
+        if not is_catalog_managed(before.protocol):
             raise InvalidRequest(
                 f"{following.log.name}: version {before.version} isn't held by the lake's catalog: "
                 f"it lacks the table feature {CATALOG_FEATURE}. The table was detached, and is "
@@ -372,7 +372,7 @@ class _LakeLoop:
 
 
 def _table_id(log: TableLog) -> str:
-    governed: Governed | None = log.governed
+    governed: CatalogManaged | None = log.governed
     if governed is None:
         raise InvalidRequest(
             f"{log.name}: a path table can't be part of a transaction over tables of a lake; "
@@ -381,7 +381,7 @@ def _table_id(log: TableLog) -> str:
     return governed.table_id
 
 
-def _is_validated(following: Following) -> bool:
+def _is_validated(following: Rebase) -> bool:
     return following.state.version >= 0 and following.footprint.depends_on_table(
         following.proposal.level
     )

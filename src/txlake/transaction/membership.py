@@ -33,7 +33,7 @@ DETACH = "DETACH"
 
 
 @dataclass(frozen=True, slots=True)
-class Belonging:
+class Membership:
     """Whose a table is. `lake` and `table` are ids, `name` the one that it had when it came."""
 
     lake: str
@@ -41,22 +41,22 @@ class Belonging:
     name: str
 
 
-def is_governed(protocol: Protocol) -> bool:
+def is_catalog_managed(protocol: Protocol) -> bool:
     """Whether a catalog makes the versions of a table with this protocol."""
     return CATALOG_FEATURE in supported_features(protocol)
 
 
-def belonging_of(snapshot: Snapshot) -> Belonging | None:
+def membership_of(snapshot: Snapshot) -> Membership | None:
     """Whose the table is; None for one that no catalog holds.
 
     Raises CorruptTable when it has the table feature, and not, or not wholly, who it is for.
     """
-    if not is_governed(snapshot.protocol):
+    if not is_catalog_managed(snapshot.protocol):
         return None
     domain = snapshot.domains.get(DOMAIN)
     try:
         found = json.loads("" if domain is None else domain.configuration)
-        return Belonging(lake=found["lake"], table=found["table"], name=found["name"])
+        return Membership(lake=found["lake"], table=found["table"], name=found["name"])
     except (ValueError, KeyError, TypeError) as error:
         text = None if domain is None else domain.configuration
         raise CorruptTable(
@@ -66,7 +66,7 @@ def belonging_of(snapshot: Snapshot) -> Belonging | None:
         ) from error
 
 
-def belonging_domain(belonging: Belonging) -> DomainMetadata:
+def membership_domain(belonging: Membership) -> DomainMetadata:
     """The action that says whose a table is."""
     text = json.dumps(
         {"lake": belonging.lake, "table": belonging.table, "name": belonging.name},
@@ -77,7 +77,7 @@ def belonging_domain(belonging: Belonging) -> DomainMetadata:
 
 
 def attaching(
-    belonging: Belonging, snapshot: Snapshot, metadata: Metadata | None = None
+    belonging: Membership, snapshot: Snapshot, metadata: Metadata | None = None
 ) -> tuple[Action, ...]:
     """The actions that make a table a catalog's: a protocol and the domain.
 
@@ -85,7 +85,7 @@ def attaching(
     """
     existing = snapshot.protocol if snapshot.has_protocol else None
     protocol = protocol_for(metadata or snapshot.metadata, existing, features=(CATALOG_FEATURE,))
-    domain = belonging_domain(belonging)
+    domain = membership_domain(belonging)
     return (domain,) if protocol == existing else (protocol, domain)
 
 
@@ -95,7 +95,7 @@ def detaching(snapshot: Snapshot) -> tuple[Action, ...]:
     What came with the catalog goes with it where nothing else uses it: `domainMetadata`, and the
     protocol's versions. Nothing for a table that no catalog holds.
     """
-    if not is_governed(snapshot.protocol):
+    if not is_catalog_managed(snapshot.protocol):
         return ()
     removed = [CATALOG_FEATURE]
     left = protocol_without(removed, snapshot.protocol)

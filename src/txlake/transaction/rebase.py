@@ -15,7 +15,7 @@ from typing import TypeVar, assert_never
 import msgspec
 
 from txlake.conflict.check import check_all, check_selects
-from txlake.conflict.concurrent_commit import Winner, summarise
+from txlake.conflict.concurrent_commit import ConcurrentCommit, summarise
 from txlake.conflict.context import Context, RowProbe
 from txlake.conflict.evidence import Conflicted, Fine, Rebased, conflict_error
 from txlake.conflict.footprint import Footprint, Read, ReadKind
@@ -85,7 +85,7 @@ class Proposal:
     probe: RowProbe | None = None
 
 
-class Following:
+class Rebase:
     """A proposal as it is after the winners so far.
 
     Attributes:
@@ -135,7 +135,7 @@ class Following:
             )
         return latest
 
-    def winners(self, latest: Snapshot) -> Iterator[Winner]:
+    def winners(self, latest: Snapshot) -> Iterator[ConcurrentCommit]:
         """The commits after the state, up to the latest, in order; read one by one."""
         log, known = self.log, self.state.version
         if known < 0 and log.commit(0) is None:
@@ -143,13 +143,13 @@ class Following:
         for commit in log.commits(known, latest.version):
             yield summarise(commit.version, commit.actions, commit.timestamp_ms)
 
-    def check_selects(self, winners: Sequence[Winner]) -> None:
+    def check_selects(self, winners: Sequence[ConcurrentCommit]) -> None:
         """Raises SerializableIsolationViolation when a SELECT isn't true any more after them."""
         found = check_selects(self.footprint, winners, self._context)
         if found is not None:
             raise conflict_error(found)
 
-    def follow(self, winners: Sequence[Winner], latest: Snapshot) -> None:
+    def follow(self, winners: Sequence[ConcurrentCommit], latest: Snapshot) -> None:
         """Takes over what they changed, its SELECTs being checked already.
 
         Raises the Conflict, and CorruptTable naming a winner that lacks the time that it has to
@@ -246,7 +246,7 @@ def check_reads(log: TableLog, proposal: Proposal) -> None:
 
     Raises the Conflict. What changes between this and the commit goes unseen.
     """
-    following = Following(log, proposal)
+    following = Rebase(log, proposal)
     if following.state.version < 0 or not proposal.footprint.depends_on_table(proposal.level):
         return
     latest = following.latest()
@@ -274,7 +274,7 @@ def check_same(log: TableLog, older: Snapshot, newer: Snapshot, read: Read) -> N
         read_version=older.version,
         txn_id=log.system.new_id(),
     )
-    following = Following(
+    following = Rebase(
         log, Proposal(base=older, footprint=footprint, actions=(), level=level, about=about)
     )
     following.follow(list(following.winners(newer)), newer)

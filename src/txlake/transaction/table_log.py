@@ -27,7 +27,12 @@ from txlake.protocol.file_names import (
 )
 from txlake.protocol.last_checkpoint import HINT_BYTES_MAX, read_hint
 from txlake.settings import Settings
-from txlake.transaction.catalog_managed import Governed, GovernedFiles, LogFiles, came_later
+from txlake.transaction.catalog_managed import (
+    CatalogManaged,
+    CatalogManagedFiles,
+    LogFiles,
+    came_later,
+)
 from txlake.transaction.commit_times import CommitTimes
 from txlake.transaction.history import HistoryRow, history_row
 from txlake.transaction.log_reading import LogReader
@@ -71,7 +76,7 @@ class TableLog:
         settings: Settings,
         *,
         name: str | None = None,
-        governed: Governed | None = None,
+        governed: CatalogManaged | None = None,
         elsewhere: Elsewhere | None = None,
     ) -> None:
         self.store = store
@@ -85,9 +90,9 @@ class TableLog:
         self._turns = Turns(system)
         self.governed = governed
         self.elsewhere = elsewhere
-        self._governed: GovernedFiles | None = None
+        self._governed: CatalogManagedFiles | None = None
         if governed is not None:
-            self._governed = GovernedFiles(store, governed, self.name, self._turns.is_taken)
+            self._governed = CatalogManagedFiles(store, governed, self.name, self._turns.is_taken)
         self._files: LogFiles = self._governed or store
         self._reader = LogReader(self._files, self.name)
 

@@ -25,12 +25,12 @@ from txlake.protocol.file_names import LOG_FOLDER
 from txlake.protocol.file_rows import vector_of
 from txlake.protocol.paths import absolute_url, decode_path, is_absolute, unescape_partition
 from txlake.protocol.types import Field
-from txlake.transaction.catalog_managed import Governed
+from txlake.transaction.catalog_managed import CatalogManaged
 from txlake.transaction.checkpointing import after_commit
 from txlake.transaction.commit_info import Provenance, commit_info
 from txlake.transaction.in_commit_time import commit_time
 from txlake.transaction.lake_commit import Part, commit_together
-from txlake.transaction.membership import is_governed, refusal
+from txlake.transaction.membership import is_catalog_managed, refusal
 from txlake.transaction.rebase import Proposal
 from txlake.transaction.staging import tag_of, tags_in
 from txlake.transaction.table_log import TableLog
@@ -134,11 +134,11 @@ def plan_vacuum(
         for path in needed:
             candidates.pop(path, None)
     tags = frozenset(map(tag_of, others.ids))
-    is_governed = log.governed is not None
+    is_catalog_managed = log.governed is not None
     candidates = {
         path: item
         for path, item in candidates.items()
-        if not _may_be_staged(item, tags, read_ms, is_governed=is_governed)
+        if not _may_be_staged(item, tags, read_ms, is_catalog_managed=is_catalog_managed)
     }
     return VacuumPlan(
         paths=tuple(sorted(item.path for item in candidates.values())),
@@ -275,7 +275,7 @@ def _removed_after(log: TableLog, version: int, newest: int) -> Iterator[str]:
 
 
 def _may_be_staged(
-    item: StoredObject, tags: Set[str], since_ms: int | None, *, is_governed: bool
+    item: StoredObject, tags: Set[str], since_ms: int | None, *, is_catalog_managed: bool
 ) -> bool:
     """Whether a file may be an open transaction's.
 
@@ -284,7 +284,7 @@ def _may_be_staged(
     own = tags_in(item.path)
     if not own.isdisjoint(tags):
         return True
-    if own and is_governed:
+    if own and is_catalog_managed:
         return False
     return since_ms is not None and item.modified_ms >= since_ms
 
@@ -351,7 +351,7 @@ def _tell(
     for attempt in range(1, log.settings.retry.commit_attempts_max + 1):
         base = log.latest()
         check_writable(base.protocol, base.metadata, table=log.name)
-        if is_governed(base.protocol):
+        if is_catalog_managed(base.protocol):
             raise refusal(log.name, base.version, tuple(base.domains.values()))
         about = _about(operation, parameters, metrics, base, txn_id)
         now = log.system.now_ms()
@@ -382,7 +382,7 @@ def _tell(
 
 def _tell_together(
     log: TableLog,
-    governed: Governed,
+    governed: CatalogManaged,
     begin: Begin,
     operation: str,
     parameters: Mapping[str, object],

@@ -30,7 +30,7 @@ from txlake.protocol.partition_values import parse_value
 from txlake.protocol.paths import decode_path
 from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.types import Field, Struct
-from txlake.transaction.membership import DOMAIN, is_governed
+from txlake.transaction.membership import DOMAIN, is_catalog_managed
 from txlake.transaction.row_tracking import (
     COMMIT_VERSION_COLUMN,
     ROW_ID_COLUMN,
@@ -206,11 +206,14 @@ def domains_once(request: _Request) -> None:
             )
 
 
-def belonging_is_whole(request: _Request) -> None:
+def membership_is_whole(request: _Request) -> None:
     """A table says that a catalog holds it, and which, at once."""
     domains = dict.fromkeys(request.before.domains, False)
     domains |= {a.domain: a.removed for a in request.actions if isinstance(a, DomainMetadata)}
-    was, will_be = is_governed(request.before.protocol), is_governed(request.after.protocol)
+    was, will_be = (
+        is_catalog_managed(request.before.protocol),
+        is_catalog_managed(request.after.protocol),
+    )
     is_said, was_said = not domains.get(DOMAIN, True), DOMAIN in request.before.domains
     is_touched = was != will_be or was_said != is_said
     if is_touched and will_be != is_said:
@@ -409,7 +412,7 @@ RULES: tuple[Rule, ...] = (
     paths_are_data,
     app_ids_once,
     domains_once,
-    belonging_is_whole,
+    membership_is_whole,
     files_once,
     removed_files_are_live,
     added_files_are_alone,

@@ -22,14 +22,14 @@ from txlake.protocol.actions import Action
 from txlake.settings import Settings
 from txlake.storage import open_store
 from txlake.system import System
-from txlake.transaction.membership import ATTACH, DETACH, Belonging, attaching, detaching
+from txlake.transaction.membership import ATTACH, DETACH, Membership, attaching, detaching
 from txlake.transaction.rebase import Proposal
 from txlake.transaction.table_log import TableLog
 from txlake.transaction.table_transaction import TableTransaction
 
 pytestmark = pytest.mark.no_interop("each engine is asked here")
 
-LAKE = Belonging(lake="lake-1", table="table-1", name="sales.orders")
+LAKE = Membership(lake="lake-1", table="table-1", name="sales.orders")
 CREATE = {
     # The first protocol that there was, and one with features of readers.
     "numbered": "'delta.enableDeletionVectors' = 'false'",

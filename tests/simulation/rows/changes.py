@@ -29,7 +29,7 @@ from txlake.spark.inserts import Placement
 from txlake.spark.partitions import files_of_partitions
 from txlake.spark.rows import GENERATION_EXPRESSION, unknown_column
 from txlake.spark.scan import add_rows
-from txlake.spark.table_access import Work, condition_text
+from txlake.spark.table_access import TableAccess, condition_text
 from txlake.spark.vectors import load_vector
 from txlake.spark.writing import Written
 from txlake.statements import Assignment, Default, Expression
@@ -43,7 +43,7 @@ Texts = Callable[[Expression], tuple[str, Tables]]
 class Seen:
     """The expressions of a statement on one table, over the table's rows."""
 
-    def __init__(self, work: Work, texts: Texts, alias: str | None) -> None:
+    def __init__(self, work: TableAccess, texts: Texts, alias: str | None) -> None:
         self._texts = texts
         self.scope = Scope(columns_of(work, alias or work.name))
 
@@ -60,7 +60,9 @@ class Seen:
         return compiler(self.scope, tables).typed(parsed(text))
 
 
-def delete(work: Work, texts: Texts, condition: Expression | None, alias: str | None) -> Change:
+def delete(
+    work: TableAccess, texts: Texts, condition: Expression | None, alias: str | None
+) -> Change:
     """Deletes the rows for which the condition is true; all rows without one."""
     read = work.read(condition, alias)
     files = work.snapshot.select(read.predicate)
@@ -79,7 +81,7 @@ def delete(work: Work, texts: Texts, condition: Expression | None, alias: str | 
 
 
 def update(
-    work: Work,
+    work: TableAccess,
     texts: Texts,
     assignments: tuple[Assignment, ...],
     condition: Expression | None,
@@ -123,7 +125,7 @@ def update(
 
 
 def assigned(
-    work: Work, seen: Seen, assignments: tuple[Assignment, ...], alias: str | None
+    work: TableAccess, seen: Seen, assignments: tuple[Assignment, ...], alias: str | None
 ) -> dict[str, fitting.Value]:
     """The new values of the columns that a SET clause names."""
     given = {}
@@ -139,7 +141,9 @@ def assigned(
     return given
 
 
-def updated(work: Work, rows: Sequence[Row], given: Mapping[str, fitting.Value]) -> list[Row]:
+def updated(
+    work: TableAccess, rows: Sequence[Row], given: Mapping[str, fitting.Value]
+) -> list[Row]:
     """The rows with their new values; generated columns that aren't given follow."""
     kept = {
         item.name: _taken(place)
@@ -151,7 +155,7 @@ def updated(work: Work, rows: Sequence[Row], given: Mapping[str, fitting.Value])
     return moved(work, rows, images)
 
 
-def moved(work: Work, rows: Sequence[Row], images: Sequence[Row]) -> list[Row]:
+def moved(work: TableAccess, rows: Sequence[Row], images: Sequence[Row]) -> list[Row]:
     """The new images of rows, which keep the rows' ids where the table tracks them."""
     if not work.tracks_rows:
         return list(images)
@@ -166,7 +170,9 @@ def _taken(place: int) -> fitting.Value:
 # Deleted positions
 
 
-def delete_positions(work: Work, files: pa.Table, replaced: Mapping[int, BitMap64]) -> Deletions:
+def delete_positions(
+    work: TableAccess, files: pa.Table, replaced: Mapping[int, BitMap64]
+) -> Deletions:
     """Deletes rows by position; `replaced` has them by the files' ordinals.
 
     As `spark.deletions` does it, but that nothing is read or written by other threads.
@@ -192,14 +198,14 @@ def delete_positions(work: Work, files: pa.Table, replaced: Mapping[int, BitMap6
     )
 
 
-def _deleted(work: Work, add: Add) -> BitMap64:
+def _deleted(work: TableAccess, add: Add) -> BitMap64:
     if add.deletion_vector is None:
         return BitMap64()
     return load_vector(work.store, work.reach, add.deletion_vector, work.storage_options)
 
 
 def _rewritten(
-    work: Work, adds: Mapping[int, Add], ordinals: list[int], deleted: Mapping[int, BitMap64]
+    work: TableAccess, adds: Mapping[int, Add], ordinals: list[int], deleted: Mapping[int, BitMap64]
 ) -> Deletions:
     """New files with the rows that are left."""
     left = [
@@ -229,19 +235,19 @@ def _total(replaced: Mapping[int, BitMap64]) -> int:
 # INSERT
 
 
-def insert(work: Work, new: Rows, placement: Placement) -> Change:
+def insert(work: TableAccess, new: Rows, placement: Placement) -> Change:
     """Adds the rows."""
     return inserts._change(work, "Append", _written(work, new, placement), (), ())
 
 
-def overwrite(work: Work, new: Rows, placement: Placement) -> Change:
+def overwrite(work: TableAccess, new: Rows, placement: Placement) -> Change:
     """Replaces every row."""
     written = _written(work, new, placement)
     removed = remove_files(work, list(work.snapshot.files.adds()))
     return inserts._change(work, "Overwrite", written, removed.actions, (Read(),))
 
 
-def overwrite_partitions(work: Work, new: Rows, placement: Placement) -> Change:
+def overwrite_partitions(work: TableAccess, new: Rows, placement: Placement) -> Change:
     """Replaces the partitions that the rows fall into, and no others."""
     if not work.snapshot.partition_columns:
         return overwrite(work, new, placement)
@@ -257,7 +263,7 @@ def overwrite_partitions(work: Work, new: Rows, placement: Placement) -> Change:
 
 
 def replace_where(
-    work: Work, texts: Texts, new: Rows, placement: Placement, condition: Expression
+    work: TableAccess, texts: Texts, new: Rows, placement: Placement, condition: Expression
 ) -> Change:
     """Replaces the rows for which the condition is true. All new rows must match it."""
     holds = Seen(work, texts, None).condition(condition)
@@ -281,7 +287,7 @@ def replace_where(
 
 
 def _written(
-    work: Work,
+    work: TableAccess,
     new: Rows,
     placement: Placement,
     matches: Callable[[Sequence[Row]], None] | None = None,
@@ -296,7 +302,7 @@ def _written(
 # OPTIMIZE
 
 
-def compact(work: Work, where: Expression | None, *, purge: bool) -> Change:
+def compact(work: TableAccess, where: Expression | None, *, purge: bool) -> Change:
     """Packs small files, and files with many deleted rows, as `spark.compact` chooses them."""
     candidates = adds_of(files_of_partitions(work, where))
     if purge:
@@ -315,7 +321,7 @@ def compact(work: Work, where: Expression | None, *, purge: bool) -> Change:
     return compacting._change(work, operation, where, (), tuple(sources), tuple(outputs))
 
 
-def zorder(work: Work, columns: tuple[str, ...], where: Expression | None) -> Change:
+def zorder(work: TableAccess, columns: tuple[str, ...], where: Expression | None) -> Change:
     """Rewrites whole partitions with their rows sorted by the columns; in no recorded order."""
     scope = Scope(fitting.names_of(work.snapshot))
     for name in columns:

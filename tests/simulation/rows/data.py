@@ -29,7 +29,7 @@ from txlake.session.engine import Handle
 from txlake.spark import local_rows
 from txlake.spark.inserts import Placement
 from txlake.spark.rows import unknown_column
-from txlake.spark.table_access import Work
+from txlake.spark.table_access import TableAccess
 from txlake.statements import (
     ComputedValues,
     CopyInto,
@@ -120,7 +120,7 @@ def insert(context: RowContext, statement: Insert) -> Mapping[str, int]:
 
 def _placed(
     context: RowContext,
-    work: Work,
+    work: TableAccess,
     rows: Rows,
     placement: Placement,
     condition: Expression | None,
@@ -222,7 +222,7 @@ def _constants(source: Values, names: list[str]) -> Rows:
     return _rows_of(table)
 
 
-def _values(work: Work, source: Values, placement: Placement) -> tuple[Rows, Placement]:
+def _values(work: TableAccess, source: Values, placement: Placement) -> tuple[Rows, Placement]:
     """Constants as named columns."""
     snapshot = work.snapshot
     names = list(placement.columns or snapshot.schema.names)
@@ -239,7 +239,7 @@ def _values(work: Work, source: Values, placement: Placement) -> tuple[Rows, Pla
 
 
 def _with_partition(
-    work: Work, rows: Rows, placement: Placement, partition: tuple[PartitionValue, ...]
+    work: TableAccess, rows: Rows, placement: Placement, partition: tuple[PartitionValue, ...]
 ) -> tuple[Rows, Placement]:
     """The rows with the PARTITION clause's constants as columns; the source has the others."""
     snapshot = work.snapshot

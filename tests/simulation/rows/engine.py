@@ -15,7 +15,7 @@ from tests.simulation.rows.frames import RowColumn, RowSpark
 from txlake.log.snapshot import Snapshot
 from txlake.session.command import Commands
 from txlake.session.engine import Engine, Handle
-from txlake.spark.table_access import Work
+from txlake.spark.table_access import TableAccess
 from txlake.statements import (
     Expression,
     SqlText,
@@ -50,7 +50,7 @@ class RowEngine(Engine):
     def spark_setting(self, key: str, default: str) -> str:
         return self._rows.conf.get(key, default) or default
 
-    def work(self, handle: Handle, snapshot: Snapshot) -> Work:
+    def work(self, handle: Handle, snapshot: Snapshot) -> TableAccess:
         """The means to read and write a table's rows as they were at a snapshot."""
         work = super().work(handle, snapshot)
         given = {one.name: getattr(work, one.name) for one in fields(work)}

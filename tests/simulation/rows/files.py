@@ -32,14 +32,14 @@ from txlake.protocol.partition_values import format_value, parse_value
 from txlake.protocol.types import Field
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION
-from txlake.spark.table_access import Work
+from txlake.spark.table_access import TableAccess
 from txlake.spark.types import parquet_field
 from txlake.spark.vectors import load_vector
 from txlake.spark.writing import add_of, data_fields, partition_fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowWork(Work):
+class RowWork(TableAccess):
     """A table as a statement sees it, whose scans are rows.
 
     `store_at` gives the store of a folder, for files that lie outside of the table.
@@ -67,7 +67,7 @@ class RowWork(Work):
         return RowFrame(Rows(tuple(names), rows))
 
 
-def columns_of(work: Work, qualifier: str | None = None) -> tuple[Name, ...]:
+def columns_of(work: TableAccess, qualifier: str | None = None) -> tuple[Name, ...]:
     """The columns of rows that are read, as expressions see them."""
     names = [Name(item.name, item.type, qualifier) for item in work.snapshot.schema]
     if work.tracks_rows:
@@ -75,7 +75,7 @@ def columns_of(work: Work, qualifier: str | None = None) -> tuple[Name, ...]:
     return tuple(names)
 
 
-def live_rows(work: Work, add: Add) -> list[tuple[int, Row]]:
+def live_rows(work: TableAccess, add: Add) -> list[tuple[int, Row]]:
     """The rows of a file that aren't deleted, with their positions."""
     rows = list(enumerate(rows_of(work, add)))
     if add.deletion_vector is None:
@@ -84,7 +84,7 @@ def live_rows(work: Work, add: Add) -> list[tuple[int, Row]]:
     return [(position, row) for position, row in rows if position not in deleted]
 
 
-def rows_of(work: Work, add: Add) -> tuple[Row, ...]:
+def rows_of(work: TableAccess, add: Add) -> tuple[Row, ...]:
     """All rows of a file, in its order."""
     snapshot = work.snapshot
     data = _bytes(work, add.path)
@@ -119,7 +119,7 @@ def _with_partition(snapshot: Snapshot, add: Add, physical: tuple[Row, ...]) -> 
     return tuple(rows)
 
 
-def _bytes(work: Work, path: str) -> bytes:
+def _bytes(work: TableAccess, path: str) -> bytes:
     url = work.reach.url(path)
     try:
         if not paths.is_absolute(path):
@@ -193,7 +193,9 @@ def _remember(key: tuple[bytes, Hashable], rows: tuple[Row, ...]) -> None:
 # Writing
 
 
-def write_rows(work: Work, rows: Sequence[Row], *, data_change: bool = True) -> tuple[Add, ...]:
+def write_rows(
+    work: TableAccess, rows: Sequence[Row], *, data_change: bool = True
+) -> tuple[Add, ...]:
     """Writes rows as new data files, one a partition; their actions."""
     if not rows:
         return ()

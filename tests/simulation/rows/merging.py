@@ -27,9 +27,9 @@ from txlake.spark import dml
 from txlake.spark import merge as of_spark
 from txlake.spark.executor import INSERT, UPDATE, UPDATE_BY_SOURCE
 from txlake.spark.merge_job import _ACTIONS
-from txlake.spark.merge_source import HeldSource, _gives_the_time_twice, keys_in_target
+from txlake.spark.merge_source import LocalSource, _gives_the_time_twice, keys_in_target
 from txlake.spark.rows import GENERATION_EXPRESSION
-from txlake.spark.table_access import Work
+from txlake.spark.table_access import TableAccess
 from txlake.spark.types import spark_schema
 from txlake.spark.writing import Written
 from txlake.statements import (
@@ -56,7 +56,7 @@ class _Clause:
 
 
 def merge(
-    work: Work,
+    work: TableAccess,
     texts: Texts,
     statement: Merge,
     source: Rows,
@@ -85,12 +85,12 @@ def merge(
     return of_spark.merged(statement, read, written, distinct, deletions, schema_actions)
 
 
-def _read(work: Work, statement: Merge, source: Rows) -> Read:
+def _read(work: TableAccess, statement: Merge, source: Rows) -> Read:
     """What the statement depends on: with a source that is held, rows of its keys alone."""
     read = of_spark.target_read(work, statement, source.schema)
     if _gives_the_time_twice(statement, work.snapshot.schema):
         return read
-    held = HeldSource(_table(source), spark_schema(source.schema), statement.source_alias)
+    held = LocalSource(_table(source), spark_schema(source.schema), statement.source_alias)
     return of_spark._of_keys(read, keys_in_target(work, statement, held))
 
 
@@ -105,7 +105,7 @@ def _table(source: Rows) -> pa.Table:
 class _Job:
     """The join, and each row's outcome."""
 
-    def __init__(self, work: Work, texts: Texts, statement: Merge, source: Rows) -> None:
+    def __init__(self, work: TableAccess, texts: Texts, statement: Merge, source: Rows) -> None:
         self._work, self._texts = work, texts
         self._statement, self._source = statement, source
         target = columns_of(work, statement.target_alias or work.name)

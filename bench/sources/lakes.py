@@ -17,7 +17,6 @@ from pathlib import Path
 import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
-from txlake.transaction.governed import CatalogManaged
 
 import txlake
 from bench.stage import NotHere
@@ -27,6 +26,7 @@ from txlake.protocol.actions import Add
 from txlake.settings import Settings
 from txlake.storage import open_store
 from txlake.system import System
+from txlake.transaction.catalog_managed import CatalogManaged
 from txlake.transaction.lake_commit import CommittedTogether, Part, commit_together
 from txlake.transaction.table_log import TableLog
 from txlake.transaction.table_transaction import TableTransaction

@@ -104,7 +104,7 @@ def find(
 def rows_at(
     work: TableAccess, files: pa.Table, positions: Mapping[int, np.ndarray]
 ) -> DataFrame | None:
-    """The rows at these positions, as `TableAccess.scan` gives them with positions; None as above."""
+    """The rows at these positions, with them, as `TableAccess.scan` gives them; None as above."""
     if not positions:
         return work.scan(files.slice(0, 0), positions=True)
     snapshot = work.snapshot

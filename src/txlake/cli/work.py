@@ -70,7 +70,10 @@ class LakeWorker:
         self._background = Background(self._cancel)
 
     def run(self, text: str, rows_max: int | None) -> Result:
-        return self.shown(lambda: self._lake.sql(text), rows_max)
+        from txlake.cli.progress import progress
+
+        with progress(text):
+            return self.shown(lambda: self._lake.sql(text), rows_max)
 
     def shown(self, ask: Callable[[], DataFrame], rows_max: int | None = None) -> Result:
         """The rows that a call of the lake answers with; a failure fails the open transaction."""

@@ -26,7 +26,6 @@ from txlake.session.immediate import statement_of
 from txlake.session.isolation import set_isolation, shown_isolation
 from txlake.session.killing import kill_session
 from txlake.session.membership import refuse_lost
-from txlake.session.progress import progress
 from txlake.session.results import nothing, rows_frame
 from txlake.session.scripting import Script
 from txlake.session.transaction import State, Transaction
@@ -177,15 +176,12 @@ class Session:
             )
             self._failed(transaction, error)
             raise error
-        with (
-            self._within(
-                transaction,
-                command.all_locks(statement),
-                leaves=command.leaves_existing(statement),
-                writes=command.writes,
-            ) as context,
-            progress(statement),
-        ):
+        with self._within(
+            transaction,
+            command.all_locks(statement),
+            leaves=command.leaves_existing(statement),
+            writes=command.writes,
+        ) as context:
             answer = command.run(context, statement)
             if transaction is None:
                 context.transaction.commit()

@@ -7,6 +7,7 @@ quiet.
 from __future__ import annotations
 
 import sys
+import textwrap
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,14 +15,13 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from txlake.statements import Statement
-
 _QUIET_S = 0.8
+_WIDTH = 48
 
 
 @contextmanager
-def progress(statement: Statement) -> Iterator[None]:
-    """Shows that the statement is at work, if standard error is a terminal."""
+def progress(text: str) -> Iterator[None]:
+    """Shows that a statement is at work, if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield
         return
@@ -33,7 +33,7 @@ def progress(statement: Statement) -> Iterator[None]:
         console=Console(stderr=True),
         transient=True,
     )
-    bar.add_task(describe(statement), total=None)
+    bar.add_task(shortened(text), total=None)
     timer = threading.Timer(_QUIET_S, bar.start)
     timer.daemon = True
     timer.start()
@@ -45,10 +45,6 @@ def progress(statement: Statement) -> Iterator[None]:
         bar.stop()
 
 
-def describe(statement: Statement) -> str:
-    """The statement in a few words: its kind and its table."""
-    words = "".join(
-        f" {letter.lower()}" if letter.isupper() else letter for letter in type(statement).__name__
-    ).strip()
-    table = getattr(statement, "table", getattr(statement, "target", None))
-    return words if table is None else f"{words} {table}"
+def shortened(text: str) -> str:
+    """A statement's text on one short line."""
+    return textwrap.shorten(text, _WIDTH, placeholder=" ...")

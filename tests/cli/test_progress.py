@@ -9,10 +9,7 @@ import threading
 import pytest
 from rich.progress import Progress
 
-from txlake.session import progress
-from txlake.statements import Delete, Merge, Optimize, Query, SqlText, TableName
-
-T = TableName(("sales", "orders"))
+from txlake.cli import progress
 
 
 class _Screen(io.StringIO):
@@ -30,7 +27,7 @@ def test_a_pipe_stays_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = _Screen(terminal=False)
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setattr(progress, "_QUIET_S", 0.0)
-    with progress.progress(Delete(table=T)):
+    with progress.progress("DELETE FROM sales.orders"):
         pass
     assert screen.getvalue() == ""
 
@@ -47,21 +44,22 @@ def test_a_terminal_names_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
         shown.set()
 
     monkeypatch.setattr(Progress, "start", started)
-    with progress.progress(Optimize(table=T)):
+    with progress.progress("OPTIMIZE sales.orders"):
         assert shown.wait(30)
-    assert "optimize sales.orders" in screen.getvalue()
+    assert "OPTIMIZE sales.orders" in screen.getvalue()
 
 
 def test_quick_statements_draw_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = _Screen(terminal=True)
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setattr(progress, "_QUIET_S", 3600.0)
-    with progress.progress(Delete(table=T)):
+    with progress.progress("DELETE FROM sales.orders"):
         pass
-    assert "delete" not in screen.getvalue()
+    assert "DELETE" not in screen.getvalue()
 
 
-def test_a_statement_is_named_by_kind_and_table() -> None:
-    assert progress.describe(Delete(table=T)) == "delete sales.orders"
-    merge = Merge(target=T, source=Query(SqlText("SELECT 1")), on=SqlText("true"), clauses=())
-    assert progress.describe(merge) == "merge sales.orders"
+def test_a_long_statement_is_shortened() -> None:
+    assert progress.shortened("DELETE\n  FROM t") == "DELETE FROM t"
+    assert progress.shortened(f"SELECT {', '.join('abcdefghijklmnopqrstuvwxyz')} FROM t") == (
+        "SELECT a, b, c, d, e, f, g, h, i, j, k, l, ..."
+    )

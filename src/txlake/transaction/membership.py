@@ -66,10 +66,10 @@ def membership_of(snapshot: Snapshot) -> Membership | None:
         ) from error
 
 
-def membership_domain(belonging: Membership) -> DomainMetadata:
+def membership_domain(membership: Membership) -> DomainMetadata:
     """The action that says whose a table is."""
     text = json.dumps(
-        {"lake": belonging.lake, "table": belonging.table, "name": belonging.name},
+        {"lake": membership.lake, "table": membership.table, "name": membership.name},
         separators=(",", ":"),
         ensure_ascii=False,
     )
@@ -77,7 +77,7 @@ def membership_domain(belonging: Membership) -> DomainMetadata:
 
 
 def attaching(
-    belonging: Membership, snapshot: Snapshot, metadata: Metadata | None = None
+    membership: Membership, snapshot: Snapshot, metadata: Metadata | None = None
 ) -> tuple[Action, ...]:
     """The actions that make a table a catalog's: a protocol and the domain.
 
@@ -85,7 +85,7 @@ def attaching(
     """
     existing = snapshot.protocol if snapshot.has_protocol else None
     protocol = protocol_for(metadata or snapshot.metadata, existing, features=(CATALOG_FEATURE,))
-    domain = membership_domain(belonging)
+    domain = membership_domain(membership)
     return (domain,) if protocol == existing else (protocol, domain)
 
 

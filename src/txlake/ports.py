@@ -337,3 +337,11 @@ class Ledger(Protocol):
         don't follow those noted before are not noted: nobody vouches for the ones between.
         """
         ...
+
+    def has_published(self, transaction_id: str, versions: Mapping[str, int]) -> None:
+        """Notes, soon, that a ratified transaction's versions are published, by table id.
+
+        As `publishes`, but nothing is asked of the catalog now: the next ratification carries the
+        note, or what comes a moment later. Until then others may publish them once more.
+        """
+        ...

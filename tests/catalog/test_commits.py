@@ -277,7 +277,8 @@ def test_a_publication_whose_leader_was_stopped_is_noted(
 ) -> None:
     sqlite_user.create("a")
     ledger = sqlite_user.catalog.ledger
-    monkeypatch.setattr(ledger, "_publishing", Stopped(ledger._publishing, is_done=False))
+    notes = ledger._publications
+    monkeypatch.setattr(notes, "_group", Stopped(notes._group, is_done=False))
     ledger.publishes({"a": Versions(0, 0)})
     assert ledger.pending_tables() == []
 

@@ -175,11 +175,19 @@ class SimulatedLedger:
 
     def publishes(self, versions: Mapping[str, Versions]) -> None:
         self._request("publishes")
+        self._note(versions)
+        self.hook("publishes done")
+
+    def has_published(self, transaction_id: str, versions: Mapping[str, int]) -> None:
+        assert transaction_id in self.ratified
+        self._request("has_published")
+        self._note({one: Versions(version, version) for one, version in versions.items()})
+
+    def _note(self, versions: Mapping[str, Versions]) -> None:
         for table_id, some in versions.items():
             table = self.tables[table_id]
             if some.first <= table.published + 1:
                 table.published = max(table.published, some.last)
-        self.hook("publishes done")
 
     def end(self, transaction_id: str) -> None:
         """The transaction is over, by whatever way, and what it had reserved is free."""

@@ -47,7 +47,7 @@ def test_where_the_version_before_is_there_a_publication_is_one_put_and_one_note
     lake.ledger.requests.clear()
     lake.fake("a").requests.clear()
     tx.commit()
-    assert lake.ledger.requests == ["ratify", "publishes"]
+    assert lake.ledger.requests == ["ratify", "has_published"]
     kinds = [kind for kind, path in lake.fake("a").requests if path.endswith(".json")]
     # Is the next version free, the one before there, and still so after the ratification? The put
     # is how the fake store makes what is absent.
@@ -118,7 +118,7 @@ def test_what_could_not_be_published_is_logged(caplog: pytest.LogCaptureFixture)
 
 
 def test_what_could_not_be_noted_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    lake = lake_of()
+    lake = lake_of(settings=STAGING)  # what is staged is noted at once
     tx = write_both(lake)
     when(lake, "publishes", away)
     with caplog.at_level(logging.WARNING):

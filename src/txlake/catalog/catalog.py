@@ -143,6 +143,7 @@ class Catalog:
 
     def close(self) -> None:
         """Ends the sessions and closes the connections; one in memory stays, for other lakes."""
+        self.ledger.close()
         if not self._on.is_in_memory:
             self.sessions.stop()
             self._on.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import dropwhile, groupby
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,6 +20,7 @@ from txlake.catalog.fence import EPOCH, Fence, epoch_of
 from txlake.catalog.grouping import Group, Interrupted
 from txlake.catalog.owners import KILLED, ended, reap
 from txlake.catalog.pruning import require_instant, require_traces
+from txlake.catalog.publishing import Publications
 from txlake.catalog.ratifying import RESERVED_SUBTYPE, RESERVED_TYPE, Decision, Ratifier
 from txlake.catalog.shielding import shielded
 from txlake.catalog.tables import bare, commits, databases, locks, tables, transactions
@@ -41,6 +42,7 @@ _PENDING = (
         commits.c.content,
         commits.c.staged,
         commits.c.operation,
+        commits.c.transaction_id,
         EPOCH,
     )
     .select_from(tables)
@@ -70,26 +72,6 @@ _INSTANTS = sa.union_all(
 _OLDEST_INSTANT = sa.select(sa.func.min(_INSTANTS.c.at))
 _FIRST_VERSION = sa.select(sa.func.min(commits.c.version)).where(
     commits.c.table_id == sa.bindparam("of")
-)
-_STANDING = (
-    sa.select(tables.c.id, tables.c.published, tables.c.head, EPOCH)
-    .where(tables.c.id.in_(sa.bindparam("ids", expanding=True)))
-    .order_by(tables.c.id)
-    .with_for_update(of=tables)
-)
-_CLEAR = (
-    sa.update(commits)
-    .where(
-        commits.c.table_id == sa.bindparam("of"),
-        commits.c.version > sa.bindparam("before"),
-        commits.c.version <= sa.bindparam("until"),
-    )
-    .values(content=None)
-)
-_PUBLISH = (
-    sa.update(tables)
-    .where(tables.c.id == sa.bindparam("of"))
-    .values(published=sa.bindparam("until"))
 )
 
 
@@ -133,7 +115,7 @@ class CommitLedger:
         self._fence = fence
         self._ratifier = Ratifier(on, fence)
         self._ratifying: Group[Ratification, Ratified | Moved | Reserved] = Group(self._ratified)
-        self._publishing: Group[Mapping[str, Versions], bool] = Group(self._published)
+        self._publications = Publications(on, fence)
 
     def sequence(self) -> int:
         known = self._fence.newest
@@ -149,7 +131,9 @@ class CommitLedger:
         self._fence.check_epoch(epoch)
         if not rows:
             return None
-        return Head(version=rows[0].head, pending=table_commits(rows))
+        kept = self._publications.kept_of(table_id)
+        pending = dropwhile(lambda row: (row.version, row.transaction_id) in kept, rows)
+        return Head(version=rows[0].head, pending=table_commits(list(pending)))
 
     def version_at(self, table_id: str, sequence: int) -> int | None:
         known = self._fence.newest
@@ -212,21 +196,25 @@ class CommitLedger:
         return True
 
     def publishes(self, versions: Mapping[str, Versions]) -> None:
-        while True:
-            try:
-                self._publishing.ask(versions)
-            except Interrupted:
-                continue  # noting it twice is as good as once
-            return
+        self._publications.note(versions)
+
+    def has_published(self, transaction_id: str, versions: Mapping[str, int]) -> None:
+        self._publications.keep(transaction_id, versions)
+
+    def close(self) -> None:
+        """Writes the notes of publications that are kept; what can't be written is logged."""
+        self._publications.close()
 
     def pending_tables(self) -> list[PendingTable]:
         """The tables with commits that may not be published yet, dropped ones too."""
+        self._publications.write()
         with self._on.reading() as connection:
             rows = connection.execute(_PENDING.join(commits, _OF_PENDING)).all()
         return [_pending_table(list(of_one)) for _, of_one in groupby(rows, lambda row: row.id)]
 
     def dropped_tables(self) -> list[PendingTable]:
         """The tables that have no name any more and whose rows weren't forgotten yet."""
+        self._publications.write()
         query = _PENDING.outerjoin(commits, _OF_PENDING)
         with self._on.reading() as connection:
             rows = connection.execute(query.where(tables.c.dropped_sequence.is_not(None))).all()
@@ -246,6 +234,7 @@ class CommitLedger:
 
         Raises InvalidRequest before.
         """
+        self._publications.write()
         with self._on.noting() as connection:
             names.lock_sequence(connection)
             place_facts.forget_shared(connection, table_id)
@@ -253,6 +242,7 @@ class CommitLedger:
 
     def commits_listed(self, limit: int = 1000) -> list[CommitEntry]:
         """The newest ratified versions, the newest first."""
+        self._publications.write()
         query = (
             sa.select(
                 commits.c.sequence,
@@ -279,8 +269,8 @@ class CommitLedger:
     def _ratified(self, requests: Sequence[Ratification]) -> Sequence[Decision]:
         decisions: list[Decision] = []
         try:
-            with self._on.writing() as connection:
-                decisions = self._ratifier.ratify(connection, requests)
+            with self._publications.carried() as notes, self._on.writing() as connection:
+                decisions = self._ratifier.ratify(connection, requests, notes)
         except CommitUnsettled as error:
             decisions = list(self._settled(requests, decisions, error))
         for made in decisions:
@@ -332,38 +322,6 @@ class CommitLedger:
                 system.wait_ms(wait_ms * (1 + system.random()))
                 wait_ms *= 2
         raise AssertionError("the last look returns or raises")
-
-    def _published(self, noted: Sequence[Mapping[str, Versions]]) -> Sequence[bool]:
-        vouched: dict[str, list[Versions]] = {}
-        for versions in noted:
-            for table_id, some in versions.items():
-                vouched.setdefault(table_id, []).append(some)
-        with self._on.noting() as connection:
-            known = connection.execute(_STANDING, {"ids": sorted(vouched)}).all()
-            for row in known[:1]:
-                self._fence.check_epoch(row.epoch)
-            reached = {
-                row.id: min(_reached(row.published, vouched[row.id]), row.head)
-                for row in known
-                if row.head is not None
-            }
-            steps = [
-                {"of": row.id, "before": row.published, "until": reached[row.id]}
-                for row in known
-                if row.id in reached and reached[row.id] > row.published
-            ]
-            if steps:
-                connection.execute(_CLEAR, steps)
-                connection.execute(_PUBLISH, steps)
-        return [True] * len(noted)
-
-
-def _reached(published: int, vouched: Sequence[Versions]) -> int:
-    """Up to where versions are published that follow one another, each of them vouched for."""
-    for some in sorted(vouched, key=lambda one: one.first):
-        if some.first <= published + 1:
-            published = max(published, some.last)
-    return published
 
 
 def _traces(connection: Connection, transaction_ids: Sequence[str]) -> dict[str, Ratified]:

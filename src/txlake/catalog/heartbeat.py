@@ -1,6 +1,6 @@
-"""A daemon thread that does a small thing again and again until it is stopped.
+"""Daemon threads that do a small thing: again and again until they are stopped, or once, later.
 
-It doesn't keep alive the object whose thing it does.
+They don't keep alive the object whose thing they do.
 """
 
 from __future__ import annotations
@@ -39,6 +39,45 @@ class Heartbeat:
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()
+
+
+class Delayed:
+    """Calls a bound method once, a while after it was asked for; asking meanwhile adds nothing."""
+
+    def __init__(self, work: Callable[[], None], delay_ms: float) -> None:
+        self._work = weakref.WeakMethod(work)
+        self._delay_ms = delay_ms
+        self._stopped = threading.Event()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def ask(self) -> None:
+        """Has it called, unless it was stopped, or no thread can be had."""
+        with self._starting:
+            if self._thread is not None or self._stopped.is_set():
+                return
+            thread = threading.Thread(target=self._run, name="txlake-delayed", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                return
+            self._thread = thread
+
+    def stop(self) -> None:
+        """Calls it no more; a call that is under way is waited for."""
+        self._stopped.set()
+        with self._starting:
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def _run(self) -> None:
+        is_stopped = self._stopped.wait(self._delay_ms / 1000)
+        with self._starting:
+            self._thread = None
+        work = None if is_stopped else self._work()
+        if work is not None:
+            work()
 
 
 def _run(

@@ -18,6 +18,7 @@ from txlake.catalog import names
 from txlake.catalog.database import Database
 from txlake.catalog.fence import EPOCH, Fence, epoch_of
 from txlake.catalog.owners import ACTIVE, end_transactions, ended, is_over, killed
+from txlake.catalog.publishing import Note, Step, confirmed, step, write_steps
 from txlake.catalog.tables import (
     bare,
     commits,
@@ -115,12 +116,16 @@ class Ratifier:
             .with_for_update(of=tables)
         )
 
-    def ratify(self, connection: Connection, requests: Sequence[Ratification]) -> list[Decision]:
+    def ratify(
+        self, connection: Connection, requests: Sequence[Ratification], notes: Sequence[Note] = ()
+    ) -> list[Decision]:
         """The decisions, in the order of the requests; what they say is done when this commits.
+
+        `notes`, of earlier publications, are written along.
 
         Raises as `Fence.check`, for all of them.
         """
-        book = _Book(self, connection, requests)
+        book = _Book(self, connection, requests, notes)
         decisions = [book.decided(request) for request in requests]
         book.write()
         return decisions
@@ -130,7 +135,11 @@ class _Book:
     """What the group found, and what it is going to write."""
 
     def __init__(
-        self, queries: Ratifier, connection: Connection, requests: Sequence[Ratification]
+        self,
+        queries: Ratifier,
+        connection: Connection,
+        requests: Sequence[Ratification],
+        notes: Sequence[Note],
     ) -> None:
         self._on = queries.on
         self._connection = connection
@@ -146,14 +155,29 @@ class _Book:
         ids = {commit.table_id for request in requests for commit in request.commits}
         ids.update(table_id for request in requests for table_id in request.unchanged)
         ids.update(change.id for request in requests for change in request.names)
+        ids.update(note.table_id for note in notes)
         self._tables = {
             row.id: _Table(
                 row.number, row.head, row.published, row.dropped_sequence is not None, row.holder
             )
             for row in connection.execute(queries.tables, {"ids": sorted(ids)})
         }
+        self._steps = self._published(notes)
         self._ended: list[str] = []
         self._commits: list[dict[str, object]] = []
+
+    def _published(self, notes: Sequence[Note]) -> list[Step]:
+        """What the notes make known as published; from here on the tables stand so."""
+        steps: list[Step] = []
+        for table_id, vouched in confirmed(self._connection, notes).items():
+            table = self._tables.get(table_id)
+            if table is None:
+                continue
+            grown = step(table_id, table.published, table.head, vouched)
+            if grown is not None:
+                table.published = grown.until
+                steps.append(grown)
+        return steps
 
     def decided(self, request: Ratification) -> Decision:
         """What becomes of a request; noted for writing when it is ratified."""
@@ -185,10 +209,13 @@ class _Book:
 
     def write(self) -> None:
         """Writes what was noted."""
-        if not self._ended:
+        if not self._ended and not self._steps:
             return
         with self._on.together(self._connection):
+            write_steps(self._connection, self._steps)
             self._write_commits()
+            if not self._ended:
+                return
             end_transactions(self._connection, self._ended)
             names.set_sequence(self._connection, self._sequence)
 

@@ -368,7 +368,12 @@ class _LakeLoop:
             )
             for one in made
         ]
-        return publish_newest(self._ledger, newest)
+        return publish_newest(
+            self._ledger,
+            newest,
+            # Who takes up a name, or a place, that this one gave away finds all of it published.
+            soon=None if self._names else self._transaction_id,
+        )
 
 
 def _table_id(log: TableLog) -> str:

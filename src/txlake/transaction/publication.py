@@ -116,11 +116,14 @@ def publish(store: Store, ledger: Ledger, commits: Sequence[TableCommit], *, tab
         _tidy(store, commits)
 
 
-def publish_newest(ledger: Ledger, newest: Sequence[Newest]) -> Publication:
+def publish_newest(
+    ledger: Ledger, newest: Sequence[Newest], *, soon: str | None = None
+) -> Publication:
     """Publishes what a transaction ratified, after what came before it and isn't published yet.
 
-    All tables on which that was done are noted at once. Never raises: the commits stand, what fails
-    is logged, and whoever meets a commit next publishes it.
+    All tables on which that was done are noted at once; where `soon` is the transaction's id, those
+    that had nothing else to publish are noted by what this process does next. Never raises: the
+    commits stand, what fails is logged, and whoever meets a commit next publishes it.
     """
     tables: set[str] = set()
     made: list[tuple[Newest, Sequence[TableCommit]]] = []
@@ -142,9 +145,19 @@ def publish_newest(ledger: Ledger, newest: Sequence[Newest]) -> Publication:
             tables.add(one.commit.table_id)
             if commits:
                 made.append((one, commits))
+    if soon is not None:
+        alone = [one.commit for one, commits in made if _is_alone(one, commits)]
+        made = [(one, commits) for one, commits in made if not _is_alone(one, commits)]
+        if alone:
+            ledger.has_published(soon, {commit.table_id: commit.version for commit in alone})
     if made:
         _note(ledger, made)
     return Publication(frozenset(tables), occupied)
+
+
+def _is_alone(newest: Newest, commits: Sequence[TableCommit]) -> bool:
+    """Whether nothing came before the commit, and nothing is tidied up after it."""
+    return tuple(commits) == (newest.commit,) and newest.commit.staged is None
 
 
 def _note(ledger: Ledger, made: Sequence[tuple[Newest, Sequence[TableCommit]]]) -> None:

@@ -1,0 +1,204 @@
+"""Which ratified versions are published: the notes of it, written at once or carried.
+
+Owns the notes that this process keeps until its next ratification carries them, or a thread of
+their own writes them a moment later, and what a note does to the rows: the bytes of a commit are
+cleared, which the file in the log has by then.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from txlake.catalog.database import Database
+from txlake.catalog.fence import EPOCH, Fence
+from txlake.catalog.grouping import Group, Interrupted
+from txlake.catalog.heartbeat import Delayed
+from txlake.catalog.tables import commits, tables
+from txlake.errors import TxlakeError
+from txlake.ports import Versions
+
+_log = logging.getLogger(__name__)
+
+# Long enough for the next ratification of a busy process, short enough that others rarely compare
+# the files of commits which nobody noted yet.
+KEPT_MS = 100
+
+_IDS: sa.BindParameter[object] = sa.bindparam("ids", expanding=True)
+_STANDING = (
+    sa.select(tables.c.id, tables.c.published, tables.c.head, EPOCH)
+    .where(tables.c.id.in_(_IDS))
+    .order_by(tables.c.id)
+    .with_for_update(of=tables)
+)
+_MADE_BY = sa.select(commits.c.table_id, commits.c.version, commits.c.transaction_id).where(
+    commits.c.transaction_id.in_(_IDS)
+)
+_CLEAR = (
+    sa.update(commits)
+    .where(
+        commits.c.table_id == sa.bindparam("of"),
+        commits.c.version > sa.bindparam("before"),
+        commits.c.version <= sa.bindparam("until"),
+    )
+    .values(content=None)
+)
+_PUBLISH = (
+    sa.update(tables)
+    .where(tables.c.id == sa.bindparam("of"))
+    .values(published=sa.bindparam("until"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A version of a table whose file was written, by who ratified it."""
+
+    table_id: str
+    version: int
+    transaction_id: str
+
+
+def confirmed(connection: Connection, notes: Collection[Note]) -> dict[str, list[Versions]]:
+    """What the notes vouch for, by table.
+
+    A version that isn't the noting transaction's any more is left out: its table has gone back
+    since, or the catalog has.
+    """
+    if not notes:
+        return {}
+    ids = sorted({note.transaction_id for note in notes})
+    made = {Note(*row) for row in connection.execute(_MADE_BY, {"ids": ids})}
+    vouched: dict[str, list[Versions]] = {}
+    for note in notes:
+        if note in made:
+            vouched.setdefault(note.table_id, []).append(Versions(note.version, note.version))
+    return vouched
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A table's published versions grow."""
+
+    table_id: str
+    before: int
+    until: int
+
+
+def step(
+    table_id: str, published: int, head: int | None, vouched: Sequence[Versions]
+) -> Step | None:
+    """How far a table's published versions grow: those that follow one another are vouched for."""
+    if head is None:
+        return None
+    until = published
+    for some in sorted(vouched, key=lambda one: one.first):
+        if some.first <= until + 1:
+            until = max(until, some.last)
+    until = min(until, head)
+    return Step(table_id, published, until) if until > published else None
+
+
+def write_steps(connection: Connection, steps: Sequence[Step]) -> None:
+    """Notes them; the bytes of those commits aren't needed any more."""
+    if steps:
+        rows = [{"of": one.table_id, "before": one.before, "until": one.until} for one in steps]
+        connection.execute(_CLEAR, rows)
+        connection.execute(_PUBLISH, rows)
+
+
+class Publications:
+    """The notes of one process, for any number of threads."""
+
+    def __init__(self, on: Database, fence: Fence) -> None:
+        self._on = on
+        self._fence = fence
+        self._group: Group[Mapping[str, Versions], bool] = Group(self._noted)
+        self._kept: list[Note] = []
+        self._keeping = threading.Lock()
+        self._carrying = threading.RLock()  # notes that are on their way aren't looked for
+        self._later = Delayed(self._write_later, KEPT_MS)
+
+    def note(self, versions: Mapping[str, Versions]) -> None:
+        """Notes them now."""
+        while True:
+            try:
+                self._group.ask(versions)
+            except Interrupted:
+                continue  # noting it twice is as good as once
+            return
+
+    def keep(self, transaction_id: str, versions: Mapping[str, int]) -> None:
+        """Keeps a note for each table's version, which is written soon. Touches no database."""
+        with self._keeping:
+            for table_id, version in versions.items():
+                self._kept.append(Note(table_id, version, transaction_id))
+        self._later.ask()
+
+    def kept_of(self, table_id: str) -> frozenset[tuple[int, str]]:
+        """The versions and transactions of a table's notes."""
+        with self._keeping:
+            mine = (note for note in self._kept if note.table_id == table_id)
+            return frozenset((note.version, note.transaction_id) for note in mine)
+
+    @contextmanager
+    def carried(self) -> Iterator[Sequence[Note]]:
+        """The notes that a transaction of the database takes along; kept on where it fails."""
+        with self._carrying:
+            with self._keeping:
+                taken = tuple(self._kept)
+            yield taken
+            with self._keeping:
+                del self._kept[: len(taken)]
+
+    def write(self) -> None:
+        """Writes what is kept. Raises Unavailable, and as `Fence.check_epoch`."""
+        with self._carrying:
+            if not self._kept:
+                return
+            with self.carried() as notes, self._on.noting() as connection:
+                standing = self._standing(connection, {note.table_id for note in notes})
+                self._advance(connection, standing, confirmed(connection, notes))
+
+    def close(self) -> None:
+        """Writes what is kept, if that can be done; nothing is written later."""
+        self._later.stop()
+        self._write_later()
+
+    def _write_later(self) -> None:
+        try:
+            self._on.shielded(self.write)
+        except TxlakeError as error:
+            _log.warning("who opens these tables next notes their publication: %s", error)
+
+    def _noted(self, asked: Sequence[Mapping[str, Versions]]) -> Sequence[bool]:
+        vouched: dict[str, list[Versions]] = {}
+        for versions in asked:
+            for table_id, some in versions.items():
+                vouched.setdefault(table_id, []).append(some)
+        with self._on.noting() as connection:
+            self._advance(connection, self._standing(connection, vouched), vouched)
+        return [True] * len(asked)
+
+    def _standing(self, connection: Connection, ids: Collection[str]) -> Sequence[sa.Row[Any]]:
+        """The tables' rows, locked. Raises as `Fence.check_epoch`."""
+        rows = connection.execute(_STANDING, {"ids": sorted(ids)}).all()
+        for row in rows[:1]:
+            self._fence.check_epoch(row.epoch)
+        return rows
+
+    def _advance(
+        self,
+        connection: Connection,
+        standing: Sequence[sa.Row[Any]],
+        vouched: Mapping[str, Sequence[Versions]],
+    ) -> None:
+        steps = [step(row.id, row.published, row.head, vouched.get(row.id, ())) for row in standing]
+        write_steps(connection, [one for one in steps if one is not None])

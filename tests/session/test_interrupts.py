@@ -58,7 +58,7 @@ def test_a_beginning_that_nobody_holds_ends(
 ) -> None:
     transactions = catalog_of(session).transactions
     with monkeypatch.context() as patched:
-        patched.setattr(transactions, "begin", stopped_after(transactions.begin))
+        patched.setattr(transactions, "announce", stopped_after(transactions.announce))
         with pytest.raises(KeyboardInterrupt):
             session.begin()
     assert len(transactions.listed()) == 1

@@ -156,6 +156,7 @@ def test_a_log_that_was_put_back_is_the_table_again(lakes: Lakes) -> None:
     lake = lakes.process()
     for text in ("one", "two", "three"):
         say(lake, text)
+    assert lake.catalog.ledger.pending_tables() == []
     store = lakes.store("t")
     store.delete([commit_path(2), commit_path(3)])
     fresh = lakes.process()

@@ -161,7 +161,7 @@ class Admissions:
         """Waits until the transaction has the locks.
 
         Nothing is granted and nothing changed where `needs` has to know more. A new transaction
-        that needs no locks stays unknown.
+        that needs no locks stays unknown, unless it was announced.
 
         Raises as `Locks.acquire` and `Fence.check`.
         """
@@ -177,17 +177,18 @@ class Admissions:
         while True:
             heard = self._locks.heard
             known = self._fence.newest
-            with self._on.noting() as connection:
+            announced = self._transactions.taken(who.id)
+            with announced as is_announced, self._on.noting() as connection:
                 seen = _seen(connection, asked)
                 requests = needs(seen)
                 if who.is_new and not requests:
                     self._transactions.forget(who.id)
                     return Admission(seen, is_granted=requests is not None, is_known=False)
+                if who.is_new or is_announced:
+                    self._transactions.enter(connection, [who.row])
                 if requests is None:
                     return Admission(seen, is_granted=False, is_known=True)
                 self._locks.used(who.id)
-                if who.is_new:
-                    self._transactions.enter(connection, [who.row])
                 answer = self._locks.ask(connection, who.owner, requests, waits=timeout_ms != 0)
                 seen = _seen(connection, asked) if answer.granted else seen
                 is_done = answer.waiting is None and needs(seen) == requests

@@ -1,12 +1,15 @@
 """The open transactions of the lake: who began what, when, and whether it still counts.
 
 A transaction lives while its session's lease does, until it is ended, ratified (`commits`) or
-killed.
+killed. One that has begun and done nothing yet is noted with its first statement, or when somebody
+in this process asks for the list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from txlake.catalog import lock_rows
-from txlake.catalog.database import Database
+from txlake.catalog.database import CommitUnsettled, Database
 from txlake.catalog.fence import EPOCH, Fence
 from txlake.catalog.grouping import Group, Interrupted
 from txlake.catalog.holding import Holding
@@ -77,7 +80,7 @@ class TransactionEntry:
     user_name: str | None
 
 
-@shielded(besides=("abandon", "forget", "hold"))
+@shielded(besides=("abandon", "announce", "forget", "hold", "taken"))
 class Transactions:
     """The transactions of one catalog, whoever began them."""
 
@@ -87,6 +90,8 @@ class Transactions:
         self._sessions = of
         self._beginning: Group[dict[str, Any], int] = Group(self._begun)
         self._holding: Holding[str] = Holding()
+        self._announced: dict[str, dict[str, Any]] = {}
+        self._entering = threading.Lock()  # taken outside of the database's transactions only
         of.beside(self._end_abandoned)
         self._insertion = sa.insert(transactions).values(
             begin_ms=on.now(), begin_sequence=NEWEST_SEQUENCE.scalar_subquery(), state=ACTIVE
@@ -104,14 +109,7 @@ class Transactions:
         holder: object = None,
     ) -> int:
         """Notes a new transaction and gives its number; it ends when its holder is gone."""
-        row: dict[str, Any] = {
-            "id": transaction_id,
-            "session_id": session_id,
-            "name": name and name[:_NAME_LENGTH],
-            "isolation": isolation,
-            "read_only": read_only,
-            "explicit": explicit,
-        }
+        row = _row(transaction_id, session_id, name, isolation, read_only, explicit)
         while True:
             if holder is not None:
                 self.hold(transaction_id, holder)
@@ -119,6 +117,55 @@ class Transactions:
                 return self._beginning.ask(row)
             except Interrupted:
                 self.end(transaction_id)  # where it was noted all the same
+
+    def announce(
+        self,
+        transaction_id: str,
+        session_id: int,
+        *,
+        isolation: str | None = None,
+        read_only: bool = False,
+        holder: object = None,
+    ) -> None:
+        """As `begin`, for an explicit transaction, when it is needed. Touches no database."""
+        if holder is not None:
+            self.hold(transaction_id, holder)
+        row = _row(transaction_id, session_id, None, isolation, read_only, explicit=True)
+        self._announced[transaction_id] = row
+
+    @contextmanager
+    def taken(self, transaction_id: str) -> Iterator[bool]:
+        """Whether a transaction was announced, which is noted in this block.
+
+        It stays announced where the block fails; not where nobody knows whether it was noted.
+        """
+        with self._entering:
+            row = self._announced.pop(transaction_id, None)
+        try:
+            yield row is not None
+        except CommitUnsettled:
+            raise
+        except BaseException:
+            if row is not None:
+                self._announced[transaction_id] = row
+            raise
+
+    def _withdrawn(self, transaction_id: str) -> bool:
+        """Whether it was announced, and isn't any more."""
+        with self._entering:
+            return self._announced.pop(transaction_id, None) is not None
+
+    def enter_announced(self) -> None:
+        """Notes the transactions that were announced."""
+        if not self._announced:
+            return
+        with self._entering:
+            rows = list(self._announced.values())
+            if rows:
+                with self._on.noting() as connection:
+                    self.enter(connection, rows)
+            for row in rows:
+                self._announced.pop(row["id"], None)
 
     def hold(self, transaction_id: str, holder: object) -> None:
         """Notes that a transaction has to end when its holder is gone. Touches no database."""
@@ -135,12 +182,14 @@ class Transactions:
 
     def set_isolation(self, transaction_id: str, isolation: str) -> None:
         """Notes which level an open transaction asks for now."""
+        self.enter_announced()
         noted = sa.update(transactions).where(transactions.c.id == transaction_id)
         with self._on.noting() as connection:
             connection.execute(noted.values(isolation=isolation))
 
     def pin(self, transaction_id: str) -> int:
         """The lake's newest instant, noted as what the transaction reads, if it is there."""
+        self.enter_announced()
         known = self._fence.newest
         with self._on.noting() as connection:
             sequence, epoch = self.pinned(connection, transaction_id)
@@ -155,8 +204,9 @@ class Transactions:
 
     def end(self, transaction_id: str) -> None:
         """Ends a transaction, its locks and its reservations; one that isn't there is no error."""
-        with self._on.noting() as connection:
-            end_transactions(connection, [transaction_id])
+        if not self._withdrawn(transaction_id):
+            with self._on.noting() as connection:
+                end_transactions(connection, [transaction_id])
         self._holding.ended(transaction_id)
 
     def abandon(self, transaction_id: str) -> None:
@@ -173,9 +223,13 @@ class Transactions:
         Done at each heartbeat too.
         """
         found = self._holding.due()
-        if found:
+        entered = [
+            transaction_id for transaction_id in found if not self._withdrawn(transaction_id)
+        ]
+        if entered:
             with self._on.noting() as connection:
-                end_transactions(connection, found)
+                end_transactions(connection, entered)
+        if found:
             for transaction_id in found:
                 self._holding.ended(transaction_id)
         return found
@@ -185,6 +239,7 @@ class Transactions:
 
     def kill(self, transaction_id: str) -> bool:
         """Whether there was one to kill: it can't be ratified any more, and its locks are gone."""
+        self.enter_announced()
         with self._on.writing() as connection:
             # Nobody is granted a lock meanwhile: what it asked for before is there to be removed.
             lock_rows.take_turn(connection)
@@ -196,12 +251,16 @@ class Transactions:
 
     def require_unkilled(self, transaction_id: str) -> None:
         """Raises Unavailable for one that was killed."""
+        if transaction_id in self._announced:
+            return
         with self._on.reading() as connection:
             if state_of(connection, transaction_id) == KILLED:
                 raise killed(transaction_id)
 
     def require_open(self, transaction_id: str) -> None:
         """Raises Unavailable for one that was ended, or killed, by somebody else."""
+        if transaction_id in self._announced:
+            return
         with self._on.reading() as connection:
             state = state_of(connection, transaction_id)
         if state is None:
@@ -211,6 +270,7 @@ class Transactions:
 
     def listed(self) -> list[TransactionEntry]:
         """The transactions of living sessions, killed ones too, the oldest first."""
+        self.enter_announced()
         query = (
             sa.select(transactions, sessions.c.host, sessions.c.process, sessions.c.user_name)
             .join_from(transactions, sessions)
@@ -240,3 +300,21 @@ class Transactions:
     def _begun(self, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
         with self._on.noting() as connection:
             return self.enter(connection, rows)
+
+
+def _row(
+    transaction_id: str,
+    session_id: int,
+    name: str | None,
+    isolation: str | None,
+    read_only: bool,
+    explicit: bool,
+) -> dict[str, Any]:
+    return {
+        "id": transaction_id,
+        "session_id": session_id,
+        "name": name and name[:_NAME_LENGTH],
+        "isolation": isolation,
+        "read_only": read_only,
+        "explicit": explicit,
+    }

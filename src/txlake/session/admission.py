@@ -269,6 +269,7 @@ def admit_new(context: Context, entry: TableEntry) -> None:
     """Locks a table that the transaction makes; nobody else can know it yet."""
     catalog, transaction = context.engine.catalog, context.transaction
     assert catalog is not None
+    transaction.make_known()
     request = LockRequest(resource=_object(entry), mode=LockMode.SCH_M)
     catalog.locks.acquire(transaction.session_number(), transaction.id, [request], -1)
 

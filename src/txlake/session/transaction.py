@@ -108,8 +108,18 @@ class Transaction:
 
     def __post_init__(self) -> None:
         self.begin_ms = self.engine.system.now_ms()
-        if self.explicit:
-            self.make_known()
+        catalog = self.engine.catalog
+        if catalog is None or not self.explicit:
+            return
+        number = self.session_number()
+        self._is_known = True  # an interrupt may come as soon as the catalog has it
+        catalog.transactions.announce(
+            self.id,
+            number,
+            isolation=None if self.level is None else self.level.value,
+            read_only=self.read_only,
+            holder=self,
+        )
 
     @property
     def staging(self) -> System:
@@ -119,7 +129,10 @@ class Transaction:
     def make_known(self) -> None:
         """Enters the transaction into the catalog, once: others see it, and it may hold locks."""
         catalog = self.engine.catalog
-        if catalog is None or self._is_known:
+        if catalog is None:
+            return
+        if self._is_known:
+            catalog.transactions.enter_announced()
             return
         number = self.session_number()
         self._is_known = True  # an interrupt may come as soon as the catalog has it

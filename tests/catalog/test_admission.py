@@ -234,3 +234,23 @@ def test_a_name_that_another_took_away_while_the_locks_were_asked_for(
     assert looks == [1, 0, 0, 0]
     assert admission.seen.tables == {}
     assert admission.is_granted
+
+
+def test_a_first_statement_enters_what_was_announced(user: User, other: User) -> None:
+    transactions = user.catalog.transactions
+    for locks in ([], None, [lock(1, "IX")]):
+        who = entrant(user, is_new=False)
+        transactions.announce(who.id, user.session)
+        admission = user.catalog.admissions.admit(who, ON_A, lambda _: locks, timeout_ms=0)  # noqa: B023
+        assert admission.is_known
+        assert who.id in {one.id for one in other.catalog.transactions.listed()}
+
+
+def test_one_whose_first_statement_gets_no_lock_is_announced_still(user: User) -> None:
+    first, second = entrant(user), entrant(user, is_new=False)
+    user.catalog.transactions.announce(second.id, user.session)
+    assert admitted(user, first, "Sch-M").is_granted
+    with pytest.raises(LockTimeout):
+        admitted(user, second)
+    user.catalog.transactions.end(first.id)
+    assert admitted(user, second).is_granted

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.catalog.ledgers import User, living, selected
-from txlake.catalog.database import Database
+from txlake.catalog.database import CommitUnsettled, Database
 from txlake.catalog.fence import Fence
 from txlake.catalog.grouping import Group, Interrupted
 from txlake.catalog.sessions import Sessions
@@ -187,3 +187,91 @@ def test_a_beginning_whose_leader_was_stopped_is_one(
     monkeypatch.setattr(transactions, "_beginning", Stopped(transactions._beginning))
     number = transactions.begin("x", user.session)
     assert [(entry.id, entry.number) for entry in transactions.listed()] == [("x", number)]
+
+
+# --- announced ones -------------------------------------------------------------------------------
+
+
+def announced(user: User, holder: object = None) -> str:
+    transaction_id = System().new_id()
+    user.catalog.transactions.announce(
+        transaction_id, user.session, isolation="Snapshot", read_only=True, holder=holder
+    )
+    return transaction_id
+
+
+def test_an_announced_one_is_noted_when_somebody_asks(user: User) -> None:
+    first, second = announced(user), announced(user)
+    listed = user.catalog.transactions.listed()
+    assert [one.id for one in listed] == [first, second]
+    assert {(one.isolation, one.read_only, one.explicit) for one in listed} == {
+        ("Snapshot", True, True)
+    }
+    assert user.catalog.transactions.listed() == listed
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda of, one: of.set_isolation(one, "Serializable"),
+        lambda of, one: of.pin(one),
+        lambda of, one: of.kill(one),
+        lambda of, _: of.enter_announced(),
+    ],
+)
+def test_an_announced_one_is_noted_where_something_is_noted_of_it(
+    user: User, sqlite_other: User, asked: Callable[[Transactions, str], object]
+) -> None:
+    one = announced(user)
+    assert sqlite_other.catalog.transactions.listed() == []
+    asked(user.catalog.transactions, one)
+    assert [each.id for each in sqlite_other.catalog.transactions.listed()] == [one]
+
+
+def test_an_announced_one_that_ends_asks_for_nothing(
+    user: User, sqlite_other: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transactions = user.catalog.transactions
+    with monkeypatch.context() as patched:
+        for kind in ("reading", "noting", "writing"):
+            patched.setattr(user.catalog._on, kind, refuse)
+        one, holder = announced(user), Holder()
+        held = announced(user, holder)
+        for each in (one, held):
+            transactions.require_unkilled(each)
+            transactions.require_open(each)
+        transactions.end(one)
+        del holder
+        gc.collect()
+        assert transactions.end_abandoned() == [held]
+        transactions.enter_announced()
+    assert transactions.listed() == []
+    with pytest.raises(Unavailable, match="ended"):
+        transactions.require_open(one)
+
+
+def test_an_announced_one_stays_so_where_it_could_not_be_noted(user: User) -> None:
+    one, transactions = announced(user), user.catalog.transactions
+
+    def take(error: Exception) -> bool:
+        with transactions.taken(one) as is_announced:
+            if is_announced:
+                raise error
+        return is_announced
+
+    for error in (Unavailable("away"), CommitUnsettled("lost")):
+        with pytest.raises(type(error)):
+            take(error)
+    assert not take(AssertionError("it may have been noted"))
+    assert transactions.listed() == []
+
+
+def test_announced_ones_stay_so_where_the_list_failed(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, transactions = announced(user), user.catalog.transactions
+    with monkeypatch.context() as patched:
+        patched.setattr(user.catalog._on, "noting", refuse)
+        with pytest.raises(Unavailable, match="it rains"):
+            transactions.listed()
+    assert [each.id for each in transactions.listed()] == [one]

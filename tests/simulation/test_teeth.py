@@ -16,7 +16,7 @@ from tests.simulation.database import SimulatedDatabase
 from tests.simulation.luck import Luck, Misfortune
 from tests.simulation.shrinking import failure_of
 from tests.simulation.world import Failure
-from txlake.catalog import commits, ratifying
+from txlake.catalog import publishing, ratifying
 from txlake.catalog.commits import CommitLedger
 from txlake.catalog.database import Database
 from txlake.catalog.fence import Fence
@@ -134,7 +134,7 @@ def a_file_taken_for_published(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(publication, "_with_those_before", with_those_before)
     # The catalog's own guard, which notes what was compared alone.
-    patch.setattr(commits, "_reached", lambda _, vouched: max(one.last for one in vouched))
+    patch.setattr(publishing, "_reached", lambda _, vouched: max(one.last for one in vouched))
     # And that of whoever comes next.
     nothing_beyond_the_head(patch)
 

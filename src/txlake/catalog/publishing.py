@@ -98,12 +98,15 @@ def step(
     """How far a table's published versions grow: those that follow one another are vouched for."""
     if head is None:
         return None
-    until = published
-    for some in sorted(vouched, key=lambda one: one.first):
-        if some.first <= until + 1:
-            until = max(until, some.last)
-    until = min(until, head)
+    until = min(_reached(published, vouched), head)
     return Step(table_id, published, until) if until > published else None
+
+
+def _reached(published: int, vouched: Sequence[Versions]) -> int:
+    for some in sorted(vouched, key=lambda one: one.first):
+        if some.first <= published + 1:
+            published = max(published, some.last)
+    return published
 
 
 def write_steps(connection: Connection, steps: Sequence[Step]) -> None:

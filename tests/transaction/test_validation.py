@@ -125,13 +125,13 @@ REFUSED: dict[str, tuple[str, Snapshot, Sequence[Action], str]] = {
         "lacks the feature domainMetadata",
     ),
     "the catalog's feature alone": (
-        "belonging_is_whole",
+        "membership_is_whole",
         PLAIN,
         [CATALOGS],
         "txlakeCatalog and the metadata domain txlake.catalog come and go together",
     ),
     "the catalog's domain alone": (
-        "belonging_is_whole",
+        "membership_is_whole",
         PLAIN,
         [domain("txlake.catalog")],
         "come and go together: attach",

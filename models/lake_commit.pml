@@ -1,6 +1,6 @@
 /* The commit of transactions over tables of a lake: three of them, two tables, a database.
  *
- * A step is one request, in the words of the code: transaction/lake_commit.py (the loop),
+ * A step is one request, in the words of the code: transaction/commit_loop.py and lake_commit.py,
  * catalog/ratifying.py and commits.py (the database), catalog/owners.py (leases, kills),
  * transaction/publication.py and vacuum.py. A crash is a process that takes no further step,
  * which Spin considers at every state; a request on its way is a helper that pauses. Table 0's
@@ -95,7 +95,7 @@ inline note(t, v) {                             /* CommitLedger._published */
 	if :: published[t] < v -> published[t] = v :: else fi
 }
 
-inline follow(t) {                              /* Following.latest, check_selects, follow */
+inline follow(t) {                              /* Rebase.latest, check_selects, follow */
 	atomic {
 		v = state[OF(x, t)];
 		do
@@ -117,7 +117,7 @@ inline follow(t) {                              /* Following.latest, check_selec
 #elif defined BROKEN_READS
 #define ASKED(x, t) WRITES(x, t)
 #else
-#define ASKED(x, t) true                        /* _LakeLoop._asked: written, or read */
+#define ASKED(x, t) true                        /* CommitLoop._asked: written, or read */
 #endif
 #define MOVED(x, t) (ASKED(x, t) && head[t] != state[OF(x, t)])
 #define TAKEN(x, t) (holder[t] != 0 && holder[t] != x + 1)

@@ -1,4 +1,4 @@
-/* The commit of path tables: put-if-absent of the next version, by transaction/commit.py.
+/* The commit of path tables: put-if-absent of the next version, by transaction/path_commit.py.
  *
  * Three transactions on one table: each is on one alone, and path tables share nothing. A step is
  * one request to the store. A request whose reply is lost was done, or was not, or is done later,
@@ -80,7 +80,7 @@ proctype Transaction(byte x) {
 #ifdef BROKEN_FIRST_LOOK
 	goto attempt;
 #endif
-catch_up:                                       /* CommitLoop._catch_up, Following.follow */
+catch_up:                                       /* CommitLoop._catch_up, Rebase.follow */
 	atomic {
 		d_step {
 			if :: cleaned > v -> found = REFUSED; v = newest :: else fi;
@@ -115,7 +115,7 @@ catch_up:                                       /* CommitLoop._catch_up, Followi
 		:: else
 		fi
 	}
-attempt:                                        /* CommitLoop._put: version v + 1 */
+attempt:                                        /* PathCommitter._put: version v + 1 */
 	atomic {
 		if
 		:: !THERE(v + 1) -> d_step { create(x, v + 1) };

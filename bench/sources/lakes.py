@@ -27,7 +27,8 @@ from txlake.settings import Settings
 from txlake.storage import open_store
 from txlake.system import System
 from txlake.transaction.catalog_managed import CatalogManaged
-from txlake.transaction.lake_commit import CommittedTogether, Part, commit_together
+from txlake.transaction.commit_loop import CommittedTogether
+from txlake.transaction.lake_commit import Part, commit_together
 from txlake.transaction.table_log import TableLog
 from txlake.transaction.table_transaction import TableTransaction
 

@@ -36,11 +36,12 @@ MODULES = {
     ),
     "transaction": (
         "catalog_managed",
-        "commit",
+        "commit_loop",
         "in_commit_time",
         "lake_commit",
         "log_cleanup",
         "membership",
+        "path_commit",
         "publication",
         "rebase",
         "settings_rules",
@@ -79,7 +80,7 @@ class Mutant:
     """One guard, switched off in one way.
 
     Attributes:
-        module: as `transaction.commit`.
+        module: as `transaction.commit_loop`.
         name: of the function and the guard, and how it is switched off; once in a module.
         function: the qualified name of the function that it is in; "" for the module's own level.
         line, last_line: where the guard is; one of these lines ran whenever it was asked.
@@ -106,7 +107,7 @@ class Mutant:
 
 
 def path_of(module: str) -> Path:
-    """The source file of a module, as `transaction.commit`."""
+    """The source file of a module, as `transaction.commit_loop`."""
     return SOURCES.joinpath(*module.split(".")).with_suffix(".py")
 
 

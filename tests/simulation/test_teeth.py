@@ -31,7 +31,7 @@ from txlake.protocol.file_names import commit_path
 from txlake.transaction import publication, rebase, vacuum
 from txlake.transaction.catalog_managed import CatalogManagedFiles
 from txlake.transaction.in_commit_time import commit_time
-from txlake.transaction.lake_commit import _LakeLoop
+from txlake.transaction.lake_commit import LakeCommitter
 from txlake.transaction.publication import Newest
 from txlake.transaction.table_log import TableLog
 
@@ -142,7 +142,7 @@ def a_file_taken_for_published(patch: pytest.MonkeyPatch) -> None:
 def nothing_beyond_the_head(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CatalogManagedFiles, "_following", lambda _, version: version)
     patch.setattr(CatalogManagedFiles, "_check_end", lambda *_: None)
-    patch.setattr(_LakeLoop, "_check_free", lambda *_: None)
+    patch.setattr(LakeCommitter, "_check_free", lambda *_: None)
 
 
 def no_fence(patch: pytest.MonkeyPatch) -> None:

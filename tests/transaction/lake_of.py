@@ -15,7 +15,8 @@ from txlake.ports import NameChange, NewTable, Store, System
 from txlake.protocol.actions import Add, Metadata
 from txlake.settings import Settings
 from txlake.transaction.catalog_managed import CatalogManaged
-from txlake.transaction.lake_commit import CommittedTogether, Part, commit_together
+from txlake.transaction.commit_loop import CommittedTogether
+from txlake.transaction.lake_commit import Part, commit_together
 from txlake.transaction.membership import Membership, attaching
 from txlake.transaction.table_log import TableLog
 from txlake.transaction.table_transaction import TableTransaction

@@ -13,7 +13,7 @@ from txlake.conflict.levels import Level
 from txlake.errors import InvalidRequest, Unavailable
 from txlake.protocol.file_names import STAGED_FOLDER
 from txlake.settings import RetrySettings, Settings
-from txlake.transaction.lake_commit import CommittedTogether
+from txlake.transaction.commit_loop import CommittedTogether
 
 STAGING = Settings(inline_commit_bytes_max=0)
 

@@ -27,7 +27,8 @@ from txlake.session.engine import Engine, Handle
 from txlake.spark.probe import SparkProbe
 from txlake.spark.table_access import TableAccess
 from txlake.transaction.change import Change
-from txlake.transaction.lake_commit import CommittedTogether, Part, commit_together
+from txlake.transaction.commit_loop import CommittedTogether
+from txlake.transaction.lake_commit import Part, commit_together
 from txlake.transaction.rebase import Proposal, check_reads, check_same
 from txlake.transaction.staging import Staging
 from txlake.transaction.table_transaction import TableTransaction, Token

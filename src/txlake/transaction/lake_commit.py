@@ -1,17 +1,14 @@
 """The commit of a transaction over catalog tables: one ratification, all of it or nothing.
 
-Owns the attempts: follow every table's winners, stage the commits, ratify, and what to do when
-others were faster; then publication, which can't fail a commit any more. What a table's attempt
-holds is `following`'s, who may commit `conflict`'s. Source: DESIGN section 5.
+Owns what an attempt stages, its ratification, and its publication, which can't fail a commit any
+more; the attempts are `commit_loop`'s. Source: DESIGN section 5.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import assert_never
 
 from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.errors import InvalidRequest, OutcomeUnknown, TxlakeError, Unavailable
@@ -31,16 +28,15 @@ from txlake.protocol.features import CATALOG_FEATURE
 from txlake.protocol.file_names import StagedCommit, commit_path, log_path
 from txlake.settings import Settings
 from txlake.transaction.catalog_managed import CatalogManaged
-from txlake.transaction.checkpointing import after_commit
+from txlake.transaction.commit_loop import CommitLoop, CommittedTogether, Made
 from txlake.transaction.membership import is_catalog_managed
 from txlake.transaction.publication import (
     Newest,
-    Occupied,
     Publication,
     publish_newest,
     staged_path,
 )
-from txlake.transaction.rebase import Committed, Proposal, Rebase, wait_after
+from txlake.transaction.rebase import Proposal, Rebase
 from txlake.transaction.table_log import TableLog
 
 _logger = logging.getLogger(__name__)
@@ -59,24 +55,6 @@ class Part:
     log: TableLog
     proposal: Proposal
     is_told: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommittedTogether:
-    """A transaction that stands.
-
-    Attributes:
-        sequence: the instant of the lake since which it is true; None: there was nothing to commit.
-        attempts: how often it was put to the ledger.
-        tables: by table id, each part's outcome.
-        occupied: why one of its commits can't be published, though it stands: another writer's file
-            is at its version.
-    """
-
-    sequence: int | None
-    attempts: int
-    tables: Mapping[str, Committed]
-    occupied: Occupied | None = None
 
 
 def commit_together(
@@ -100,7 +78,24 @@ def commit_together(
     then. After the ratification nothing is raised: what can't be published is logged, and whoever
     meets it next publishes it; `occupied` tells of what that won't mend.
     """
-    return _LakeLoop(ledger, parts, transaction_id, names, system, settings).run()
+    tables = {_table_id(part.log): Rebase(part.log, part.proposal) for part in parts}
+    if len(tables) < len(parts):
+        raise InvalidRequest(
+            f"transaction {transaction_id}: expected one part for each table, found two for one"
+        )
+    # In one order whoever asks: which conflict is told doesn't hang on chance.
+    tables = dict(sorted(tables.items(), key=lambda item: (item[1].log.name, item[0])))
+    loop = CommitLoop(
+        LakeCommitter(ledger, transaction_id, names, system, settings),
+        tables,
+        told=frozenset(_table_id(part.log) for part in parts if part.is_told),
+        has_names=bool(names),
+        system=system,
+        settings=settings,
+    )
+    for one in loop.written().values():
+        one.log.store.ensure_safe()
+    return loop.run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +108,12 @@ class _Attempt:
     snapshot: Snapshot
 
 
-class _LakeLoop:
-    """The attempts of one transaction."""
+class LakeCommitter:
+    """A Committer: what the lake's ledger ratifies is true, all of it or nothing."""
 
     def __init__(
         self,
         ledger: Ledger,
-        parts: Sequence[Part],
         transaction_id: str,
         names: Sequence[NameChange],
         system: System,
@@ -130,150 +124,60 @@ class _LakeLoop:
         self._names = tuple(names)
         self._system = system
         self._settings = settings
-        tables = {_table_id(part.log): Rebase(part.log, part.proposal) for part in parts}
-        if len(tables) < len(parts):
-            raise InvalidRequest(
-                f"transaction {transaction_id}: expected one part for each table, found two for one"
-            )
-        self._told = frozenset(_table_id(part.log) for part in parts if part.is_told)
-        # In one order whoever asks: which conflict is told doesn't hang on chance.
-        self._tables = dict(sorted(tables.items(), key=lambda item: (item[1].log.name, item[0])))
-        self._losses = 0
-        self._is_reserved = False
 
-    def run(self) -> CommittedTogether:
-        """Commits, as `commit_together` promises."""
-        with ExitStack() as turns:
-            for one in self._written().values():
-                one.log.store.ensure_safe()
-                turns.enter_context(one.log.turn())
-            outcome, made, publication = self._run()
-        for attempt in made:
-            if attempt.commit.table_id in publication.tables:
-                about = attempt.following.proposal.about
-                after_commit(attempt.following.log, attempt.snapshot, txn_id=about.txn_id)
-            elif publication.occupied is not None:
-                attempt.following.log.forget()  # who uses it next is to meet the wrong file
-        return replace(outcome, occupied=publication.occupied)
+    @property
+    def name(self) -> str:
+        """The transaction's."""
+        return f"transaction {self._transaction_id}"
 
-    def _run(self) -> tuple[CommittedTogether, Sequence[_Attempt], Publication]:
-        """The outcome, what was committed, and what of that is published."""
-        attempts_max = self._settings.retry.commit_attempts_max
-        self._catch_up(self._overtaken())
-        for attempt in range(1, attempts_max + 1):
-            if not self._names and not self._written():
-                return self._outcome(None, attempt - 1, ()), (), Publication(frozenset())
-            made = self._attempts(retries=attempt - 1)
-            answer = self._ratify(made)
-            match answer:
-                case Ratified():
-                    for one in made:
-                        one.following.log.adopt(one.snapshot)
-                    outcome = self._outcome(answer.sequence, attempt, made)
-                    return outcome, made, self._publish(made, answer)
-                case Moved():
-                    self._drop(made)
-                    self._lost(attempt)
-                    self._catch_up(self._asked() if self._is_reserved else self._moved(answer))
-                case Reserved():
-                    self._drop(made)
-                    self._wait(attempt)
-                    self._catch_up(self._asked())
-                case _:
-                    assert_never(answer)
-        versions = ", ".join(
-            f"{one.log.name} at version {one.state.version}" for one in self._tables.values()
-        )
-        raise Unavailable(
-            f"transaction {self._transaction_id}: {attempts_max} attempts to commit lost to other "
-            f"writers, the newest with {versions}; nothing was committed, run the transaction again"
-        )
-
-    def _outcome(
-        self, sequence: int | None, attempts: int, made: Sequence[_Attempt]
-    ) -> CommittedTogether:
-        after = {one.commit.table_id: one.snapshot for one in made}
-        return CommittedTogether(
-            sequence=sequence,
-            attempts=attempts,
-            tables={
-                table_id: one.committed(attempts, after.get(table_id, one.state))
-                for table_id, one in self._tables.items()
-            },
-        )
-
-    def _written(self) -> dict[str, Rebase]:
-        """The tables that get a version, as far as it is known; it may be fewer after winners."""
-        return {
-            table_id: one
-            for table_id, one in self._tables.items()
-            if table_id in self._told or not one.footprint.is_empty
-        }
-
-    def _asked(self) -> dict[str, Rebase]:
-        """The tables whose heads matter: those that are written, and those that are validated."""
-        written = self._written()
-        return {
-            table_id: one
-            for table_id, one in self._tables.items()
-            if table_id in written or _is_validated(one)
-        }
-
-    # Following others
-
-    def _overtaken(self) -> list[str]:
-        """The tables of which newer versions are known here already."""
+    def outdated(self, asked: Mapping[str, Rebase]) -> Iterable[str]:
+        """Those of which newer versions are known here already; the ledger tells of others."""
         return [
             table_id
-            for table_id, one in self._asked().items()
+            for table_id, one in asked.items()
             if one.log.newest_known > one.state.version >= 0
         ]
 
-    def _moved(self, moved: Moved) -> list[str]:
-        heads = moved.heads
-        return [
-            table_id
-            for table_id, one in self._asked().items()
-            if heads.get(table_id, one.state.version) != one.state.version
-        ]
+    def winners(self, following: Rebase, latest: Snapshot) -> Sequence[ConcurrentCommit]:
+        return list(following.winners(latest))
 
-    def _catch_up(self, table_ids: Iterable[str]) -> None:
-        """Checks these tables against all that came first, and follows.
+    def commit(
+        self, written: Mapping[str, Rebase], unchanged: Mapping[str, int], *, retries: int
+    ) -> Made | Moved | Reserved:
+        made = self._attempts(written, retries=retries)
+        answer = self._ratify(made, unchanged)
+        if not isinstance(answer, Ratified):
+            self._drop(made)
+            return answer
+        for one in made:
+            one.following.log.adopt(one.snapshot)
+        return Made(
+            snapshots={one.commit.table_id: one.snapshot for one in made},
+            publication=self._publish(made, answer),
+            sequence=answer.sequence,
+        )
 
-        The SELECTs of all tables come first: whether the transaction fits into a serial order at
-        all is told before what happened on any one table.
-        """
-        news: list[tuple[Rebase, list[ConcurrentCommit], Snapshot]] = []
-        for table_id in table_ids:
-            following = self._tables[table_id]
-            latest = following.latest()
-            if latest is not None and latest.version > following.state.version:
-                news.append((following, list(following.winners(latest)), latest))
-        for following, winners, _ in news:
-            following.check_selects(winners)
-        for following, winners, latest in news:
-            following.follow(winners, latest)
+    def reserve(self, table_ids: Sequence[str]) -> bool:
+        return self._ledger.reserve(self._transaction_id, table_ids)
 
-    def _lost(self, attempt: int) -> None:
-        """After so many losses the next turn is asked for; others are waited for until then."""
-        self._losses += 1
-        if self._losses >= self._settings.retry.reserve_after:
-            tables = [table_id for table_id, one in self._asked().items() if one.state.version >= 0]
-            self._is_reserved = self._ledger.reserve(self._transaction_id, tables)
-        if not self._is_reserved:
-            self._wait(attempt)
+    def doubt(self) -> None:
+        """The ledger itself looks for what became of a request without a reply."""
 
-    def _wait(self, attempt: int) -> None:
-        wait_after(
-            self._settings.retry, self._system, attempt, f"transaction {self._transaction_id}"
+    def exhausted(self, tables: Mapping[str, Rebase], attempts: int) -> Unavailable:
+        versions = ", ".join(
+            f"{one.log.name} at version {one.state.version}" for one in tables.values()
+        )
+        return Unavailable(
+            f"transaction {self._transaction_id}: {attempts} attempts to commit lost to other "
+            f"writers, the newest with {versions}; nothing was committed, run the transaction again"
         )
 
     # One attempt
 
-    def _attempts(self, *, retries: int) -> list[_Attempt]:
+    def _attempts(self, written: Mapping[str, Rebase], *, retries: int) -> list[_Attempt]:
         made: list[_Attempt] = []
         try:
-            for table_id, following in self._written().items():
+            for table_id, following in written.items():
                 made.append(self._attempt(table_id, following, retries))
         except Exception:
             self._drop(made)
@@ -304,16 +208,13 @@ class _LakeLoop:
         )
         return _Attempt(following, commit, content, snapshot)
 
-    def _ratify(self, made: Sequence[_Attempt]) -> Ratified | Moved | Reserved:
-        written = self._written()
+    def _ratify(
+        self, made: Sequence[_Attempt], unchanged: Mapping[str, int]
+    ) -> Ratified | Moved | Reserved:
         request = Ratification(
             transaction_id=self._transaction_id,
             commits=tuple(one.commit for one in made),
-            unchanged={
-                table_id: one.state.version
-                for table_id, one in self._asked().items()
-                if table_id not in written
-            },
+            unchanged=unchanged,
             names=self._names,
         )
         try:
@@ -384,9 +285,3 @@ def _table_id(log: TableLog) -> str:
             "attach it to the lake first"
         )
     return governed.table_id
-
-
-def _is_validated(following: Rebase) -> bool:
-    return following.state.version >= 0 and following.footprint.depends_on_table(
-        following.proposal.level
-    )

@@ -1,8 +1,8 @@
 """One proposal on one table, following the commits that came first.
 
-Owns what both commit loops share: reading the winners, checking against them, taking over what they
-changed, and making an attempt's actions anew from the state that it follows. Who commits, and
-where, is the loops' business. Source: DESIGN section 4.
+Owns reading the winners, checking against them, taking over what they changed, and making an
+attempt's actions anew from the state that it follows. When that is done is `commit_loop`'s
+business. Source: DESIGN section 4.
 """
 
 from __future__ import annotations

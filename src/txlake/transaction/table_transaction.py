@@ -1,6 +1,7 @@
 """One transaction on one table: what it read, what it staged, and its commit.
 
-Owns the read set and the staged changes; `commit` owns the attempts. Used by one thread at a time.
+Owns the read set and the staged changes; the attempts are `commit_loop`'s. Used by one thread at a
+time.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from txlake.log.files import canonical_path
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Add
-from txlake.transaction.commit import commit
 from txlake.transaction.commit_info import Provenance
 from txlake.transaction.membership import DETACH
 from txlake.transaction.merge_actions import Staged
+from txlake.transaction.path_commit import commit
 from txlake.transaction.rebase import Committed, Proposal
 from txlake.transaction.table_log import TableLog
 from txlake.transaction.validation import completed, validated
@@ -347,7 +348,7 @@ class TableTransaction:
     ) -> Committed:
         """Commits what was staged on a path table, once; `probe` as in `proposal`.
 
-        Raises as `commit.CommitLoop.run`.
+        Raises as `path_commit.commit`.
         """
         proposal = self.proposal(
             txn_id=self.log.system.new_id(), user_metadata=user_metadata, user=user, probe=probe

@@ -1,0 +1,276 @@
+"""The commit loop: follow what came first, check it, hand what is left to a committer, try again.
+
+Owns the attempts, what is waited for and for how long, and what follows a commit. Who makes a
+version true is the committer's business, who may commit `conflict`'s, what an attempt holds
+`rebase`'s. Source: DESIGN sections 2, 4 and 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Protocol, assert_never
+
+from txlake.conflict.concurrent_commit import ConcurrentCommit
+from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, Unavailable
+from txlake.log.snapshot import Snapshot
+from txlake.ports import Moved, Reserved, System
+from txlake.settings import Settings
+from txlake.transaction.checkpointing import after_commit
+from txlake.transaction.publication import Occupied, Publication
+from txlake.transaction.rebase import Committed, Rebase, wait_after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """An attempt that stands.
+
+    Attributes:
+        snapshots: by table id, the tables that got a version, at that version.
+        publication: which of these versions are in their tables' logs.
+        sequence: the instant of the lake since which it is true, where there is a lake.
+    """
+
+    snapshots: Mapping[str, Snapshot]
+    publication: Publication
+    sequence: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """The reply was lost; nothing is there, but the request may still arrive."""
+
+
+class Committer(Protocol):
+    """Makes the versions of one attempt true, all of them or none; used for one transaction.
+
+    Tables are named by their ids, each with its proposal as it is after the winners so far. Every
+    method may raise what stores and catalogs raise.
+    """
+
+    @property
+    def name(self) -> str:
+        """Who commits, as a log line names it."""
+        ...
+
+    def outdated(self, asked: Mapping[str, Rebase]) -> Iterable[str]:
+        """The tables that are followed before the first attempt."""
+        ...
+
+    def winners(self, following: Rebase, latest: Snapshot) -> Sequence[ConcurrentCommit] | Made:
+        """The commits that came first on one table, in order, up to the latest.
+
+        Made where one of them is the transaction's own after all.
+        """
+        ...
+
+    def commit(
+        self, written: Mapping[str, Rebase], unchanged: Mapping[str, int], *, retries: int
+    ) -> Made | Moved | Reserved | Unanswered:
+        """One attempt: the next version of each table that is written, when no other came first.
+
+        `unchanged`: the heads that other tables must still have. What was staged for an attempt
+        that is known to have failed is deleted. Where the outcome isn't known: OutcomeUnknown.
+        After the attempt stands nothing is raised.
+        """
+        ...
+
+    def reserve(self, table_ids: Sequence[str]) -> bool:
+        """The next turn to commit to these tables, where there are turns."""
+        ...
+
+    def doubt(self) -> OutcomeUnknown | None:
+        """The error to raise in place of another one where an attempt before it may stand."""
+        ...
+
+    def exhausted(self, tables: Mapping[str, Rebase], attempts: int) -> Unavailable:
+        """The error when others were faster every time."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedTogether:
+    """A transaction that stands.
+
+    Attributes:
+        sequence: the instant of the lake since which it is true; None: there was nothing to commit,
+            or there is no lake.
+        attempts: how often it was put to the committer.
+        tables: by table id, each part's outcome.
+        occupied: why one of its commits can't be published, though it stands: another writer's file
+            is at its version.
+    """
+
+    sequence: int | None
+    attempts: int
+    tables: Mapping[str, Committed]
+    occupied: Occupied | None = None
+
+
+class CommitLoop:
+    """The attempts of one transaction.
+
+    `tables` are all that it wrote or read, in the order in which they are checked. `told`: those
+    that get a version though nothing changes. `has_names`: there is something to commit where no
+    table gets one.
+    """
+
+    def __init__(
+        self,
+        committer: Committer,
+        tables: Mapping[str, Rebase],
+        *,
+        told: frozenset[str] = frozenset(),
+        has_names: bool = False,
+        system: System,
+        settings: Settings,
+    ) -> None:
+        self._committer = committer
+        self._tables = tables
+        self._told = told
+        self._has_names = has_names
+        self._system = system
+        self._retry = settings.retry
+        self._losses = 0
+        self._is_reserved = False
+
+    def run(self) -> CommittedTogether:
+        """Commits.
+
+        Raises a Conflict when a winner stands in the way, Unavailable when there were more winners
+        than attempts, OutcomeUnknown when nobody can tell, and what the committer raises. Unless
+        the outcome is unknown, nothing was committed then.
+        """
+        try:
+            with ExitStack() as turns:
+                for one in self.written().values():
+                    turns.enter_context(one.log.turn())
+                attempts, made = self._run()
+        except (Unavailable, InvalidRequest, CorruptTable) as error:
+            doubt = self._committer.doubt()
+            if doubt is None:
+                raise
+            raise doubt from error
+        publication = made.publication
+        for table_id, snapshot in made.snapshots.items():
+            one = self._tables[table_id]
+            if table_id in publication.tables:
+                after_commit(one.log, snapshot, txn_id=one.proposal.about.txn_id)
+            elif publication.occupied is not None:
+                one.log.forget()  # who uses it next is to meet the wrong file
+        return CommittedTogether(
+            sequence=made.sequence,
+            attempts=attempts,
+            tables={
+                table_id: one.committed(attempts, made.snapshots.get(table_id, one.state))
+                for table_id, one in self._tables.items()
+            },
+            occupied=publication.occupied,
+        )
+
+    def _run(self) -> tuple[int, Made]:
+        """What stands, and after how many attempts."""
+        if self._is_due():
+            self._catch_up(self._committer.outdated(self._asked()))
+        for attempt in range(1, self._retry.commit_attempts_max + 1):
+            if not self._is_due():
+                return attempt - 1, Made(snapshots={}, publication=Publication(frozenset()))
+            match self._attempt(retries=attempt - 1):
+                case Made() as made:
+                    return attempt, made
+                case Moved() as moved:
+                    self._lose(attempt)
+                    found = self._catch_up(
+                        self._asked() if self._is_reserved else self._moved(moved)
+                    )
+                    if found is not None:
+                        return attempt, found
+                case Reserved():
+                    self._wait(attempt)
+                    self._catch_up(self._asked())
+                case Unanswered():
+                    self._wait(attempt)
+                case other:
+                    assert_never(other)
+        raise self._committer.exhausted(self._tables, self._retry.commit_attempts_max)
+
+    def _attempt(self, *, retries: int) -> Made | Moved | Reserved | Unanswered:
+        written = self.written()
+        unchanged = {
+            table_id: one.state.version
+            for table_id, one in self._asked().items()
+            if table_id not in written
+        }
+        return self._committer.commit(written, unchanged, retries=retries)
+
+    def written(self) -> dict[str, Rebase]:
+        """The tables that get a version, as far as it is known; it may be fewer after winners."""
+        return {
+            table_id: one
+            for table_id, one in self._tables.items()
+            if table_id in self._told or not one.footprint.is_empty
+        }
+
+    def _is_due(self) -> bool:
+        return self._has_names or bool(self.written())
+
+    def _asked(self) -> dict[str, Rebase]:
+        """The tables whose heads matter: those that are written, and those that are validated."""
+        written = self.written()
+        return {
+            table_id: one
+            for table_id, one in self._tables.items()
+            if table_id in written or _is_validated(one)
+        }
+
+    # Following others
+
+    def _moved(self, moved: Moved) -> list[str]:
+        heads = moved.heads
+        return [
+            table_id
+            for table_id, one in self._asked().items()
+            if heads.get(table_id, one.state.version) != one.state.version
+        ]
+
+    def _catch_up(self, table_ids: Iterable[str]) -> Made | None:
+        """Checks these tables against all that came first, and follows the newest versions.
+
+        The SELECTs of all tables come first: whether the transaction fits into a serial order at
+        all is told before what happened on any one table. The answer is the transaction's own
+        commit, when that is what came first.
+        """
+        news: list[tuple[Rebase, Sequence[ConcurrentCommit], Snapshot]] = []
+        for table_id in table_ids:
+            one = self._tables[table_id]
+            latest = one.latest()
+            if latest is None:
+                continue
+            winners = self._committer.winners(one, latest)
+            if isinstance(winners, Made):
+                return winners
+            news.append((one, winners, latest))
+        for one, winners, _ in news:
+            one.check_selects(winners)
+        for one, winners, latest in news:
+            one.follow(winners, latest)
+        return None
+
+    def _lose(self, attempt: int) -> None:
+        """After so many losses the next turn is asked for; others are waited for until then."""
+        self._losses += 1
+        if self._losses >= self._retry.reserve_after:
+            tables = [table_id for table_id, one in self._asked().items() if one.state.version >= 0]
+            self._is_reserved = self._committer.reserve(tables)
+        if not self._is_reserved:
+            self._wait(attempt)
+
+    def _wait(self, attempt: int) -> None:
+        wait_after(self._retry, self._system, attempt, self._committer.name)
+
+
+def _is_validated(following: Rebase) -> bool:
+    return following.state.version >= 0 and following.footprint.depends_on_table(
+        following.proposal.level
+    )

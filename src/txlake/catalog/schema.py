@@ -13,6 +13,7 @@ from sqlalchemy.engine import Connection
 from txlake.catalog.database import Database
 from txlake.catalog.tables import REVISION
 from txlake.errors import InvalidRequest
+from txlake.packages import missing
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _REVISIONS = "txlake_revision"
@@ -36,8 +37,11 @@ def is_current(on: Database, connection: Connection) -> bool:
 def upgrade(on: Database, connection: Connection) -> None:
     """Makes or upgrades the relations, in the caller's writing transaction."""
     # Alembic takes a while to import: only who finds an older schema waits for it.
-    from alembic import command
-    from alembic.config import Config
+    try:
+        from alembic import command
+        from alembic.config import Config
+    except ModuleNotFoundError as error:
+        raise InvalidRequest(missing(f"catalog {on.shown}", error)) from error
 
     if not on.is_sqlite:
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_UPGRADE_LOCK})")

@@ -17,8 +17,7 @@ from pyspark.sql import functions as F
 
 from txlake.catalog import TableEntry
 from txlake.errors import InvalidRequest, TxlakeError
-from txlake.log.predicate_parser import parse_predicate
-from txlake.log.predicates import Predicate, bind
+from txlake.log.predicates import Predicate, bind, parse_predicate
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.features import check_writable
 from txlake.protocol.types import Struct

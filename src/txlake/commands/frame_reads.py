@@ -65,7 +65,7 @@ def _views_in(context: Context, statement: object) -> Iterator[DataFrame]:
         table = reference.table
         if not isinstance(table, TableName) or not _may_be_temporary(table):
             continue
-        if not any((context.find(table), context.viewed(table), context.view_named(table.parts))):
+        if not any((context.find(table), context.viewed(table), context.catalog_view(table.parts))):
             try:
                 yield context.spark.table(str(table))
             except AnalysisException:

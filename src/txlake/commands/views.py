@@ -134,7 +134,7 @@ def _is_of_lake(context: Context, table: object) -> bool:
     return (
         context.find(table) is not None
         or context.viewed(table) is not None
-        or context.view_named(table.parts) is not None
+        or context.catalog_view(table.parts) is not None
     )
 
 

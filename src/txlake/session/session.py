@@ -56,6 +56,8 @@ from txlake.statements import (
 )
 from txlake.statements.control import ControlStatement
 from txlake.statements.scripting import Block
+from txlake.views import VIEWS
+from txlake.views.describe import Rows
 
 
 class Session:
@@ -257,12 +259,18 @@ class Session:
         """A transaction of its own, beside the current one, that holds these locks."""
         return self._within(None, wanted, writes=True)
 
-    def system_view(self, name: str) -> DataFrame:
-        """The rows of one of the views, read committed."""
+    def catalog_view(self, name: str) -> Rows:
+        """What one of the lake's own views shows now, read committed. Starts no Spark.
+
+        Raises InvalidRequest when there is no such view.
+        """
         with self._within(None, []) as context:
-            frame = context.view_named(tuple(name.split(".")))
-            assert frame is not None, name
-            return frame
+            rows = context.catalog_view(tuple(name.split(".")))
+            if rows is None:
+                raise InvalidRequest(
+                    f"{name!r} is none of the lake's own views: there are {', '.join(VIEWS)}"
+                )
+            return rows
 
     def frame(
         self,

@@ -24,10 +24,10 @@ from txlake.conflict.granularity import parse_granularity
 from txlake.conflict.levels import parse_level
 from txlake.errors import Conflict, InvalidRequest
 from txlake.lake.statements import Statements
-from txlake.session.attachment import attach, detach
+from txlake.membership.attachment import attach, detach
+from txlake.membership.opening import open_lake
+from txlake.membership.recovery import Recovered, recover
 from txlake.session.engine import Engine
-from txlake.session.opening import open_lake
-from txlake.session.recovery import Recovered, recover
 from txlake.session.results import rows_frame
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction as Held

@@ -19,13 +19,13 @@ from txlake.errors import CorruptTable, InvalidRequest, Unavailable
 from txlake.log.snapshot import Snapshot
 from txlake.session.admission import admit, database_lock
 from txlake.session.answers import Answers, answered, asks_only
+from txlake.session.catalog_access import refuse_lost
 from txlake.session.command import Answer, TableLock, each_once
 from txlake.session.context import Context
 from txlake.session.engine import Engine
 from txlake.session.immediate import statement_of
 from txlake.session.isolation import set_isolation, shown_isolation
 from txlake.session.killing import kill_session
-from txlake.session.membership import refuse_lost
 from txlake.session.results import nothing, rows_frame
 from txlake.session.scripting import Script
 from txlake.session.transaction import State, Transaction

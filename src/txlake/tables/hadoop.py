@@ -37,7 +37,7 @@ def storage_options(hadoop_conf: Mapping[str, str]) -> dict[str, str]:
         found.update(_option(key, value))
     of_hdfs = {key: value for key, value in hadoop_conf.items() if key.startswith(_OF_HDFS)}
     if of_hdfs:
-        from txlake.storage.hdfs.hadoop import hdfs_options
+        from txlake.storage.hdfs.name_nodes import hdfs_options
 
         found.update(hdfs_options(of_hdfs))
     return found

@@ -20,7 +20,7 @@ from txlake.session.context import Context
 from txlake.session.engine import Handle
 from txlake.spark.marks import Shown, shown_by
 from txlake.statements import NativeFrame, TableName, TablePath
-from txlake.statements.reading import references_of
+from txlake.statements.text_references import references_of
 
 
 def writing(run: Callable[[Context, S], Answer]) -> Callable[[Context, S], Answer]:

@@ -27,8 +27,8 @@ from txlake.session.context import Context
 from txlake.session.engine import Handle
 from txlake.session.results import values_frame
 from txlake.spark import compact
-from txlake.spark.partitions import files_of_partitions
 from txlake.spark.table_access import TableAccess
+from txlake.spark.whole_partitions import files_of_partitions
 from txlake.statements import (
     ConvertToDelta,
     Expression,

@@ -20,9 +20,9 @@ from txlake.commands.clone import Copy, clone
 from txlake.commands.frame_reads import writing
 from txlake.conflict.locking import LockMode
 from txlake.ddl.alter import alter
+from txlake.ddl.alter_features import check_history
 from txlake.ddl.create import check_same_definition, create, create_like
 from txlake.ddl.environment import Environment
-from txlake.ddl.features import check_history
 from txlake.ddl.keys import keys_of
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.snapshot import Snapshot

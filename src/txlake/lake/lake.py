@@ -35,7 +35,7 @@ from txlake.settings import Settings
 from txlake.sql import parse
 from txlake.storage import local_path, open_store
 from txlake.system import System
-from txlake.tables.sessions import note_lake
+from txlake.tables.spark_sessions import note_lake
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -153,7 +153,7 @@ def local_spark(settings: Mapping[str, str] | None = None) -> SparkSession:
     from pyspark.sql import SparkSession
 
     from txlake.spark.quiet import quiet_tasks
-    from txlake.spark.sessions import context_class
+    from txlake.spark.spark_sessions import context_class
 
     active = SparkSession.getActiveSession()
     if active is not None:

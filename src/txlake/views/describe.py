@@ -14,8 +14,8 @@ from typing import assert_never
 import pyarrow as pa
 
 from txlake.ddl.clustering import clustered_by
-from txlake.ddl.expressions import CURRENT_DEFAULT, GENERATION
 from txlake.ddl.keys import KEY_PREFIX, keys_of
+from txlake.ddl.stored_expressions import CURRENT_DEFAULT, GENERATION
 from txlake.ddl.table_metadata import INTERNAL_PROPERTIES
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot

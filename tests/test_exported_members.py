@@ -32,6 +32,7 @@ SESSION = {
     "explain_conflicts": "sql",
     "locks": "",
     "transactions": "",
+    "view": "name",
     "attach": "location, name=None",
     "detach": "name",
     "close": "",

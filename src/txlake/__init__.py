@@ -1,7 +1,8 @@
 """The transaction engine for open Delta Lake tables.
 
 `connect` opens a lake; `Log` works on one table's log alone; `DeltaTable` is delta-spark's API. The
-import starts nothing and loads no PySpark: each name is loaded when it is first used.
+import starts nothing and loads no PySpark: each name is loaded when it is first used, which raises
+ModuleNotFoundError where a package that it needs isn't installed.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from txlake import errors
+from txlake.packages import missing
 from txlake.release import VERSION
 
 if TYPE_CHECKING:
@@ -64,7 +66,11 @@ def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'txlake' has no attribute {name!r}")
-    return getattr(import_module(home), name)
+    try:
+        module = import_module(home)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(missing(f"txlake.{name}", error), name=error.name) from error
+    return getattr(module, name)
 
 
 def __dir__() -> list[str]:

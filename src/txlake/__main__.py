@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from txlake.cli.app import app
+from txlake.packages import missing
+
+
+def main() -> None:
+    """Runs the command with the arguments of this process."""
+    try:
+        from txlake.cli.app import app
+    except ModuleNotFoundError as error:
+        raise SystemExit(missing("the command txlake", error)) from None
+    app(prog_name="txlake")
+
 
 if __name__ == "__main__":
-    app(prog_name="txlake")
+    main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -14,38 +15,60 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from flit_core import buildapi
 
-from tests.catalog.ledgers import User, execute, version
+from tests.catalog.ledgers import User, execute
 from tests.catalog.processes import started
-from txlake.catalog import Catalog
+from txlake.catalog import Catalog, schema
 from txlake.catalog.tables import metadata
 from txlake.errors import InvalidRequest
 from txlake.system import System
 
 REPOSITORY = Path(__file__).parents[2]
 
-# The relations as they were before Alembic.
-NAMES_ALONE = (
-    "CREATE TABLE txlake_schema (version INTEGER NOT NULL)",
-    "INSERT INTO txlake_schema VALUES (1)",
-    """CREATE TABLE txlake_databases (
-        id VARCHAR(36) NOT NULL PRIMARY KEY, folded_name VARCHAR(255) NOT NULL UNIQUE,
-        name VARCHAR(255) NOT NULL, comment TEXT, isolation VARCHAR(32),
-        created_ms BIGINT NOT NULL)""",
-    """CREATE TABLE txlake_tables (
-        id VARCHAR(36) NOT NULL PRIMARY KEY,
-        database_id VARCHAR(36) NOT NULL REFERENCES txlake_databases (id),
-        folded_name VARCHAR(255) NOT NULL, name VARCHAR(255) NOT NULL, location TEXT NOT NULL,
-        managed BOOLEAN NOT NULL, created_ms BIGINT NOT NULL, UNIQUE (database_id, folded_name))""",
-    "INSERT INTO txlake_databases VALUES ('D0', 'default', 'default', NULL, NULL, 1)",
-    "INSERT INTO txlake_databases VALUES ('D1', 'sales', 'Sales', 'c', 'snapshot', 2)",
-    "INSERT INTO txlake_tables VALUES ('T1', 'D1', 'orders', 'Orders', 'file:///o', TRUE, 4)",
-    "INSERT INTO txlake_tables VALUES ('T0', 'D0', 'old', 'old', 'file:///x', FALSE, 3)",
-)
-WITH_PROPERTIES = (
-    "ALTER TABLE txlake_databases ADD COLUMN properties TEXT",
-    """UPDATE txlake_databases SET properties = '{"a": "b"}' WHERE id = 'D1'""",
-    "UPDATE txlake_schema SET version = 2",
-)
+# A step after those that there are.
+NEXT_REVISION = "0007"
+NEXT_STEP = """
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0007"
+down_revision = "0006"
+
+
+def upgrade():
+    op.add_column(
+        "txlake_databases", sa.Column("motto", sa.String(255), nullable=False, server_default="")
+    )
+    op.execute("UPDATE txlake_databases SET motto = folded_name || '!'")
+"""
+
+
+@pytest.fixture
+def steps(tmp_path: Path) -> Path:
+    """The steps of a release to come."""
+    folder = tmp_path / "migrations"
+    shutil.copytree(schema._MIGRATIONS, folder)
+    (folder / "versions" / "v0007_next.py").write_text(NEXT_STEP)
+    return folder
+
+
+@pytest.fixture
+def released(steps: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From when it is called, this txlake is the release to come."""
+
+    def release() -> None:
+        monkeypatch.setattr(schema, "_MIGRATIONS", steps)
+        monkeypatch.setattr(schema, "REVISION", NEXT_REVISION)
+
+    return release
+
+
+def values(url: str, query: str) -> list[object]:
+    """The one column that a query asks the database itself for."""
+    engine = sa.create_engine(url)
+    with engine.connect() as connection:
+        found = list(connection.exec_driver_sql(query).scalars())
+    engine.dispose()
+    return found
 
 
 def test_the_steps_make_what_the_relations_say(url: str) -> None:
@@ -62,57 +85,46 @@ def test_the_steps_make_what_the_relations_say(url: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("version", [1, 2])
 def test_a_catalog_of_an_older_txlake_is_upgraded(
-    url: str, opened: Callable[[], Catalog], version: int
+    url: str, opened: Callable[[], Catalog], released: Callable[[], None]
 ) -> None:
-    execute(url, *NAMES_ALONE, *(WITH_PROPERTIES if version == 2 else ()))
+    older = opened()
+    older.create_database("Sales", comment="c", isolation="snapshot", properties={"a": "b"})
+    orders = User(older).name("Orders", database="sales")
+    before = (older.lake_id, older.databases(), older.find("sales", "ORDERS"))
+    released()
     for _ in range(2):
-        catalog = opened()
-        default, sales = catalog.databases()
-        assert (default.name, default.number) == ("default", 1)
-        assert (sales.id, sales.name, sales.number, sales.comment) == ("D1", "Sales", 2, "c")
-        assert (sales.isolation, sales.created_ms) == ("snapshot", 2)
-        assert sales.properties == ({"a": "b"} if version == 2 else {})
-        orders = catalog.find("sales", "ORDERS")
-        assert orders is not None
-        assert (orders.id, orders.name, orders.location) == ("T1", "Orders", "file:///o")
-        assert (orders.managed, orders.number, orders.database_number) == (True, 4, 2)
-        assert (orders.head, orders.created_ms, orders.modified_ms) == (None, 4, 4)
-        old = catalog.find("default", "old")
-        assert old is not None
-        assert (old.id, old.number, old.managed) == ("T0", 3, False)
-    added = User(opened()).name("items", database="sales")
-    assert added.number == 5
+        upgraded = opened()
+        assert (upgraded.lake_id, upgraded.databases(), upgraded.find("sales", "orders")) == before
+        assert values(url, "SELECT motto FROM txlake_databases ORDER BY number") == [
+            "default!",
+            "sales!",
+        ]
+        assert values(url, "SELECT version_num FROM txlake_revision") == [NEXT_REVISION]
+    assert User(upgraded).name("items", database="sales").number == orders.number + 1
 
 
-def test_what_an_older_txlake_left_open_is_taken_to_read_from_the_beginning(
-    url: str, opened: Callable[[], Catalog]
-) -> None:
-    user = User(opened())
-    user.create("a")
-    user.write(version("a", 1))
-    transaction_id = user.begin()
-    user.catalog.transactions.pin(transaction_id)
+@pytest.mark.parametrize("version", [1, 3])
+def test_a_catalog_of_a_release_that_never_was_is_refused(url: str, version: int) -> None:
     execute(
         url,
-        "ALTER TABLE txlake_sessions DROP COLUMN length_ms",
-        "ALTER TABLE txlake_sessions DROP COLUMN warned",
-        "ALTER TABLE txlake_transactions DROP COLUMN begin_sequence",
-        "UPDATE txlake_transactions SET sequence = NULL",
-        "DROP TABLE txlake_views",
-        *(
-            f"ALTER TABLE txlake_tables DROP COLUMN {name}"
-            for name in ("dropped_ms", "kept_until_ms", "dropped_from", "is_told")
-        ),
-        "UPDATE txlake_revision SET version_num = '0003'",
+        "CREATE TABLE txlake_schema (version INTEGER NOT NULL)",
+        f"INSERT INTO txlake_schema VALUES ({version})",
     )
-    upgraded = opened()
-    [session] = upgraded.sessions.listed()
-    assert (session.length_ms, session.warned) == (30_000, False)
-    [entry] = upgraded.transactions.listed()
-    assert (entry.id, entry.begin_sequence, entry.sequence) == (transaction_id, 0, None)
-    assert upgraded.ledger.oldest_read("a") == 0
+    if version == 3:
+        execute(
+            url,
+            "CREATE TABLE txlake_revision (version_num VARCHAR(32) NOT NULL)",
+            "INSERT INTO txlake_revision VALUES ('0005')",
+        )
+    found = "0005" if version == 3 else "0001"
+    for _ in range(2):
+        with pytest.raises(
+            InvalidRequest,
+            match=rf"revision {found}, of a txlake that was never released.*is 0006.*recover\(\)",
+        ):
+            Catalog(url, System())
+    assert values(url, "SELECT version FROM txlake_schema") == [version]
 
 
 def test_a_catalog_of_a_newer_txlake_is_refused(url: str) -> None:
@@ -122,21 +134,29 @@ def test_a_catalog_of_a_newer_txlake_is_refused(url: str) -> None:
         Catalog(url, System())
 
 
-def test_an_older_txlake_refuses_this_ones_catalog(url: str) -> None:
-    """Releases before Alembic look at the one number."""
+def test_an_older_txlake_refuses_an_upgraded_catalog(
+    url: str, released: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released()
     Catalog(url, System()).close()
-    engine = sa.create_engine(url)
-    with engine.connect() as connection:
-        found = connection.exec_driver_sql("SELECT version FROM txlake_schema").scalar_one()
-    engine.dispose()
-    assert found > 2
+    monkeypatch.undo()
+    with pytest.raises(InvalidRequest, match=r"revision 0007, this txlake knows 0006"):
+        Catalog(url, System())
+
+
+def test_an_older_txlake_refuses_this_ones_catalog(url: str) -> None:
+    """Those from before Alembic look at the one number."""
+    Catalog(url, System()).close()
+    assert values(url, "SELECT version FROM txlake_schema") == [3]
 
 
 OPENING = """
 import sys
-from txlake.catalog import Catalog
+from pathlib import Path
+from txlake.catalog import Catalog, schema
 from txlake.system import System
 
+schema._MIGRATIONS, schema.REVISION = Path(sys.argv[2]), "0007"
 sys.stdin.readline()
 catalog = Catalog(sys.argv[1], System())
 print(catalog.lake_id, len(catalog.databases()), catalog.find("sales", "orders").number)
@@ -155,12 +175,13 @@ opened.close()
 """
 
 
-def test_processes_upgrade_it_at_once(url: str) -> None:
-    execute(url, *NAMES_ALONE)
-    processes = started(OPENING, url, count=4)
+def test_processes_upgrade_it_at_once(url: str, opened: Callable[[], Catalog], steps: Path) -> None:
+    older = opened()
+    older.create_database("sales")
+    number = User(older).name("orders", database="sales").number
+    processes = started(OPENING, url, str(steps), count=4)
     told = {process.communicate("\n", timeout=120)[0] for process in processes}
-    assert len(told) == 1
-    assert told.pop().split()[1:] == ["2", "4"]
+    assert told == {f"{older.lake_id} 2 {number}\n"}
 
 
 def test_an_installed_txlake_has_the_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

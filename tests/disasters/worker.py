@@ -20,8 +20,8 @@ from tests.judge.lakes import row_engine
 from tests.simulation.rows import RowSession
 from txlake.conflict.levels import Level
 from txlake.errors import Conflict, CorruptTable, InvalidRequest, TxlakeError
-from txlake.session.opening import open_lake
-from txlake.session.recovery import Recovered, recover
+from txlake.membership.opening import open_lake
+from txlake.membership.recovery import Recovered, recover
 from txlake.session.transaction import State, Transaction
 from txlake.settings import Settings
 from txlake.statements import TableName

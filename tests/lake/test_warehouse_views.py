@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -85,3 +88,62 @@ def test_a_session_sees_itself(lake: txlake.Lake) -> None:
         assert (number(other, "SELECT @@SPID"), "running") in seen
         mine = "SELECT is_user_transaction FROM sys.dm_tran_session_transactions"
         assert query(other, f"{mine} WHERE session_id = @@SPID") == [(True,)]
+
+
+WITHOUT_SPARK = """
+import sys
+import pyspark
+from pyspark.sql import SparkSession
+
+def started(*_, **__):
+    raise AssertionError("Spark is started")
+
+pyspark.SparkContext.__init__ = pyspark.SparkContext._ensure_initialized = started
+SparkSession.Builder.getOrCreate = started
+
+import txlake
+from txlake.views import VIEWS
+
+log = txlake.Log(sys.argv[1] + "/t")
+fields = '[{"name":"id","type":"long","nullable":true,"metadata":{}}]'
+metadata = {"schemaString": '{"type":"struct","fields":' + fields + "}"}
+log.start_transaction().commit([{"metaData": metadata}], operation="CREATE TABLE")
+with txlake.connect(sys.argv[1] + "/warehouse") as lake:
+    lake.attach(sys.argv[1] + "/t", "t")
+    for name in VIEWS:
+        shown = lake.view(name)
+        assert shown.schema.names == list(VIEWS[name].schema.names), name
+    assert lake.view("PG_Catalog.PG_Tables")["tablename"].to_pylist() == ["t"]
+    [column] = lake.view("sys.columns").to_pylist()
+    assert (column["name"], column["is_nullable"]) == ("id", True)
+    assert lake.view("txlake.commits")["table"].to_pylist() == ["default.t"]
+    assert lake.view("txlake.conflicts").num_rows == 0
+    for name in ("t", "sys.nothing", None):
+        try:
+            lake.view(name)
+        except txlake.errors.InvalidRequest as error:
+            print(error)
+"""
+
+
+def test_the_lakes_own_views_need_no_spark(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_SPARK, str(tmp_path)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    table, nothing, none = done.stdout.splitlines()
+    assert table.startswith("'t' is none of the lake's own views: there are sys.dm_tran_locks, ")
+    assert nothing.startswith("'sys.nothing' is none of the lake's own views")
+    assert none == "expected a view's name, found None"
+
+
+def test_a_view_as_arrow_shows_what_sql_shows(lake: txlake.Lake) -> None:
+    lake.sql("CREATE TABLE t (id INT, at DATE) PARTITIONED BY (at)")
+    tx = lake.begin()
+    tx.sql("INSERT INTO t VALUES (1, DATE '2026-01-31')")
+    for name in ("sys.columns", "sys.tables", "txlake.transactions", "svv_tables"):
+        shown = lake.view(name).to_pylist()
+        assert [tuple(row.values())[:3] for row in shown] == [
+            row[:3] for row in map(tuple, lake.sql(f"SELECT * FROM {name}").collect())
+        ]
+    tx.rollback()

@@ -64,7 +64,8 @@ MODULES = {
         "sessions",
         "transactions",
     ),
-    "session": ("admission", "attachment", "membership", "isolation", "opening", "recovery"),
+    "session": ("admission", "catalog_access", "isolation"),
+    "membership": ("attachment", "dropping", "opening", "recovery"),
     "storage": ("proof",),
 }
 """By folder of txlake the modules whose guards are listed."""

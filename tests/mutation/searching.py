@@ -16,7 +16,14 @@ from tests.mutation.guards import Mutant, path_of
 from tests.mutation.listing import Known
 from tests.mutation.running import Hung, Outcome, run, traced, with_tests
 
-FOLDERS = ("tests/conflict", "tests/transaction", "tests/catalog", "tests/session", "tests/storage")
+FOLDERS = (
+    "tests/conflict",
+    "tests/transaction",
+    "tests/catalog",
+    "tests/session",
+    "tests/membership",
+    "tests/storage",
+)
 SECONDS_MAX = 4.0
 """A test that takes longer, traced, isn't named as a killer."""
 

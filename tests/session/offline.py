@@ -15,8 +15,8 @@ from txlake.commands import COMMANDS
 from txlake.errors import Unavailable
 from txlake.ports import NewTable, Store
 from txlake.protocol.actions import Action, Metadata
+from txlake.session.catalog_access import transaction_of
 from txlake.session.engine import Engine, Handle
-from txlake.session.membership import transaction_of
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction
 from txlake.settings import Settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.transaction.log_of import LogOf, add, vector
-from txlake.ddl.features import check_history
+from txlake.ddl.alter_features import check_history
 from txlake.errors import InvalidRequest
 from txlake.statements import DropFeature, TablePath
 from txlake.transaction.checkpointing import write_checkpoint

@@ -15,7 +15,7 @@ from txlake.session.engine import Engine
 from txlake.settings import Settings
 from txlake.statements import TableName
 from txlake.system import System
-from txlake.tables import sessions
+from txlake.tables import spark_sessions
 
 
 class Thing:
@@ -93,19 +93,19 @@ def test_only_what_is_shared_is_remembered() -> None:
 
 
 def test_engines_of_places_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "_engines", [])
+    monkeypatch.setattr(spark_sessions, "_engines", [])
     context = SimpleNamespace(master="yarn", pythonExec="python3")
     spark = cast(SparkSession, SimpleNamespace(sparkContext=context))
-    first = sessions.for_spark(spark, {"token": "0"}).engine
+    first = spark_sessions.for_spark(spark, {"token": "0"}).engine
     for number in range(1, 40):
-        sessions.for_spark(spark, {"token": str(number)})
-        assert sessions.for_spark(spark, {"token": "0"}).engine is first
-    assert len(sessions._engines) == 16
+        spark_sessions.for_spark(spark, {"token": str(number)})
+        assert spark_sessions.for_spark(spark, {"token": "0"}).engine is first
+    assert len(spark_sessions._engines) == 16
     first._shared["memory://clone"] = ("memory://source",)
     for number in range(40, 80):
-        sessions.for_spark(spark, {"token": str(number)})
-    assert len(sessions._engines) == 17
-    assert sessions.for_spark(spark, {"token": "0"}).engine is first
+        spark_sessions.for_spark(spark, {"token": str(number)})
+    assert len(spark_sessions._engines) == 17
+    assert spark_sessions.for_spark(spark, {"token": "0"}).engine is first
     assert isinstance(first.system, System)
 
 

@@ -15,13 +15,13 @@ from tests.session.processes import Lakes, told
 from tests.transaction.log_of import add
 from txlake.catalog import DroppedEntry, TableEntry
 from txlake.errors import CorruptTable, InvalidRequest, LockTimeout, Unavailable
+from txlake.membership.attachment import attach, detach
+from txlake.membership.drop_note import note_path, tell
+from txlake.membership.dropping import finish
+from txlake.membership.opening import open_lake
+from txlake.membership.recovery import Recovered, recover
 from txlake.ports import Ratification
 from txlake.protocol.file_names import commit_path
-from txlake.session.attachment import attach, detach
-from txlake.session.dropped import note_path, tell
-from txlake.session.membership import finish
-from txlake.session.opening import open_lake
-from txlake.session.recovery import Recovered, recover
 from txlake.session.session import Session
 from txlake.statements import TablePath
 

@@ -195,10 +195,11 @@ def test_rows_are_of_the_columns_types(name: str) -> None:
     names = found.schema.names
     assert len({one.lower() for one in names}) == len(names)
     rows = [dict(zip(names, row, strict=True)) for row in found.rows]
-    schema = to_arrow_schema(found.schema)
-    assert pa.Table.from_pylist(rows, schema=schema).num_rows == len(rows)
+    shown = found.table()
+    assert shown.schema == to_arrow_schema(found.schema)
+    assert shown.to_pylist() == rows
     for row in rows:
-        for column in schema:
+        for column in shown.schema:
             if pa.types.is_string(column.type) and row[column.name] is not None:
                 assert isinstance(row[column.name], str)
 

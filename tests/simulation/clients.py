@@ -18,7 +18,7 @@ from tests.simulation.statements import Select, Statement
 from tests.simulation.stores import ROOT
 from txlake.conflict.levels import Level
 from txlake.errors import Conflict, CorruptTable, InvalidRequest, OutcomeUnknown, Unavailable
-from txlake.session.attachment import attach, detach
+from txlake.membership.attachment import attach, detach
 from txlake.session.transaction import State, Transaction
 
 if TYPE_CHECKING:

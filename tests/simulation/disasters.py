@@ -22,9 +22,9 @@ from tests.simulation.luck import Misfortune
 from tests.simulation.process import Interrupted, Process
 from tests.simulation.stores import SimulatedStore
 from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, TxlakeError, Unavailable
+from txlake.membership.recovery import Recovered, recover
 from txlake.protocol.actions import Action, Add, CommitInfo, encode_actions
 from txlake.protocol.file_names import commit_path
-from txlake.session.recovery import Recovered, recover
 from txlake.settings import Settings
 from txlake.transaction.checkpointing import write_checkpoint
 from txlake.transaction.in_commit_time import is_enabled

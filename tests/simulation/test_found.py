@@ -9,10 +9,11 @@ import pytest
 from tests.simulation.rows import RowEngine, RowSession
 from txlake.catalog import Catalog
 from txlake.errors import CorruptTable, Unavailable
+from txlake.membership import dropping
+from txlake.membership.dropping import finish
 from txlake.ports import Store
-from txlake.session import membership, transaction
+from txlake.session import transaction
 from txlake.session.engine import Engine
-from txlake.session.membership import finish
 from txlake.session.transaction import State
 from txlake.settings import Settings
 from txlake.storage import open_store
@@ -113,7 +114,7 @@ def test_a_folder_that_somebody_else_cleared_isn_t_used_again(
     session = lake("twice")
     catalog = session.engine.catalog
     assert catalog is not None
-    removing = membership._remove_all
+    removing = dropping._remove_all
     others: list[Store] = []
 
     def both(engine: Engine, store: Store, table_id: str) -> None:
@@ -122,7 +123,7 @@ def test_a_folder_that_somebody_else_cleared_isn_t_used_again(
             finish(session.engine)
         removing(engine, store, table_id)
 
-    monkeypatch.setattr(membership, "_remove_all", both)
+    monkeypatch.setattr(dropping, "_remove_all", both)
     assert len(set(places_of(session, 2))) == 2
     assert len(others) == 1
 
@@ -135,7 +136,7 @@ def test_who_comes_after_a_clearing_doesn_t_begin_another(monkeypatch: pytest.Mo
     ledger = engine.catalog.ledger
     session.rows("CREATE TABLE t (n INT) USING delta")
     with monkeypatch.context() as patch:
-        patch.setattr(membership, "_clear", lambda *_, **__: None)
+        patch.setattr(dropping, "_clear", lambda *_, **__: None)
         session.rows("DROP TABLE t")
     dropped = ledger.dropped_tables()
     (table,) = dropped

@@ -34,8 +34,8 @@ from tests.simulation.statements import COLUMNS, Insert, Select, State
 from tests.simulation.stores import ROOT, Storage
 from tests.simulation.threads import simulated_threads
 from txlake.catalog import Catalog
-from txlake.session.attachment import attach
-from txlake.session.recovery import recover
+from txlake.membership.attachment import attach
+from txlake.membership.recovery import recover
 from txlake.settings import Settings
 from txlake.statements import TableName
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -19,8 +21,8 @@ from tests.storage.proxy import Fault, Proxy, Request, proxying, serving
 from txlake.errors import InvalidRequest, TxlakeError, Unavailable
 from txlake.ports import PutOutcome, Store
 from txlake.storage import open_store
-from txlake.storage.hdfs import HdfsStore, translated
-from txlake.webhdfs import (
+from txlake.storage.hdfs.store import HdfsStore, translated
+from txlake.storage.hdfs.webhdfs import (
     REFUSALS,
     REFUSING_STATUSES,
     WebHdfs,
@@ -487,3 +489,14 @@ def test_many_may_replace_one_object(place: Placed) -> None:
         each.join(120)
     assert len(set(store.get("x"))) == 1
     assert [each.path for each in store.list("")] == ["x"]
+
+
+def test_nothing_of_it_is_loaded_for_other_places() -> None:
+    program = (
+        "import sys, txlake; txlake.Log('memory://a'); txlake.Log('s3://bucket/t'); "
+        "assert not [name for name in sys.modules if name.startswith('txlake.storage.hdfs')]; "
+        "txlake.Log('hdfs://host/t'); "
+        "assert 'txlake.storage.hdfs.store' in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -12,8 +12,8 @@ from pyspark.errors import AnalysisException
 
 import txlake
 from txlake import DeltaTable
-from txlake.tables import sessions
-from txlake.tables.sessions import lake_of
+from txlake.tables import spark_sessions
+from txlake.tables.spark_sessions import lake_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def _no_other_lake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lakes that other tests of this process left open don't count."""
-    monkeypatch.setattr(sessions, "_lakes", type(sessions._lakes)())
+    monkeypatch.setattr(spark_sessions, "_lakes", type(spark_sessions._lakes)())
 
 
 @pytest.fixture

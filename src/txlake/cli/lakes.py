@@ -120,7 +120,7 @@ def names_place(table: str) -> bool:
 def history(place: Place, table: str, limit: int | None) -> Result:
     """A table's commits, newest first, from its log alone. Starts no Spark."""
     from txlake.lake.log import Log
-    from txlake.session.membership import refuse_lost
+    from txlake.session.catalog_access import refuse_lost
     from txlake.session.unknown_names import unknown_table
     from txlake.statements import TablePath, table_of
 

@@ -23,6 +23,7 @@ from txlake.protocol.actions import Txn
 from txlake.protocol.schema_change import as_table_schema
 from txlake.protocol.types import Struct
 from txlake.session.admission import admit
+from txlake.session.catalog_access import catalog_of
 from txlake.session.command import (
     TableLock,
     command,
@@ -34,7 +35,6 @@ from txlake.session.command import (
 )
 from txlake.session.context import Context
 from txlake.session.engine import Handle, use_this_python
-from txlake.session.membership import catalog_of
 from txlake.session.view_queries import Viewed
 from txlake.spark import dml, inserts, local_rows, replacing
 from txlake.spark import merge as merging

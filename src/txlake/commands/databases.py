@@ -9,13 +9,14 @@ from __future__ import annotations
 from txlake.conflict.granularity import PROPERTY as GRANULARITY
 from txlake.conflict.granularity import parse_granularity
 from txlake.errors import InvalidRequest
+from txlake.membership.drop_note import PROPERTY as RETENTION
+from txlake.membership.drop_note import parse_retention
+from txlake.membership.dropping import drop
 from txlake.session.admission import admit_alone
+from txlake.session.catalog_access import catalog_of, transaction_of
 from txlake.session.command import command, giving_nothing, no_table
 from txlake.session.context import Context
-from txlake.session.dropped import PROPERTY as RETENTION
-from txlake.session.dropped import parse_retention
 from txlake.session.isolation import IGNORED, parse_ignored
-from txlake.session.membership import catalog_of, drop, transaction_of
 from txlake.statements import AlterDatabase, CreateDatabase, DropDatabase
 from txlake.views import VIEWS
 

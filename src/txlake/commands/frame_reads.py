@@ -20,7 +20,7 @@ from txlake.session.context import Context
 from txlake.session.engine import Handle
 from txlake.spark.marks import Shown, shown_by
 from txlake.statements import NativeFrame, TableName, TablePath
-from txlake.statements.reading import references_of
+from txlake.statements.text_references import references_of
 
 
 def writing(run: Callable[[Context, S], Answer]) -> Callable[[Context, S], Answer]:
@@ -65,7 +65,7 @@ def _views_in(context: Context, statement: object) -> Iterator[DataFrame]:
         table = reference.table
         if not isinstance(table, TableName) or not _may_be_temporary(table):
             continue
-        if not any((context.find(table), context.viewed(table), context.view_named(table.parts))):
+        if not any((context.find(table), context.viewed(table), context.catalog_view(table.parts))):
             try:
                 yield context.spark.table(str(table))
             except AnalysisException:

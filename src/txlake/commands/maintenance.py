@@ -21,14 +21,14 @@ from txlake.conflict.locking import LockMode
 from txlake.protocol.actions import Add, Remove
 from txlake.protocol.paths import absolute_url, is_absolute
 from txlake.protocol.types import Field, Primitive, Struct
+from txlake.session.catalog_access import transaction_of
 from txlake.session.command import command, giving_counts, giving_nothing, giving_rows, its_table
 from txlake.session.context import Context
 from txlake.session.engine import Handle
-from txlake.session.membership import transaction_of
 from txlake.session.results import values_frame
 from txlake.spark import compact
-from txlake.spark.partitions import files_of_partitions
 from txlake.spark.table_access import TableAccess
+from txlake.spark.whole_partitions import files_of_partitions
 from txlake.statements import (
     ConvertToDelta,
     Expression,

@@ -20,20 +20,22 @@ from txlake.commands.clone import Copy, clone
 from txlake.commands.frame_reads import writing
 from txlake.conflict.locking import LockMode
 from txlake.ddl.alter import alter
+from txlake.ddl.alter_features import check_history
 from txlake.ddl.create import check_same_definition, create, create_like
 from txlake.ddl.environment import Environment
-from txlake.ddl.features import check_history
 from txlake.ddl.keys import keys_of
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.snapshot import Snapshot
+from txlake.membership.attachment import mark, new_entry, take_in
+from txlake.membership.dropping import drop
 from txlake.ports import NewTable, RenamedTable
 from txlake.protocol.file_names import LOG_FOLDER, commit_path
 from txlake.protocol.types import DataType, Struct
 from txlake.session.admission import admit_new
+from txlake.session.catalog_access import catalog_of
 from txlake.session.command import TableLock, command, giving_counts, giving_nothing, its_table
 from txlake.session.context import Context
 from txlake.session.engine import Handle
-from txlake.session.membership import attach, catalog_of, drop, mark, new_entry
 from txlake.spark import inserts
 from txlake.spark.inserts import Placement
 from txlake.spark.rows import unknown_column
@@ -222,7 +224,9 @@ def adopted(context: Context, handle: Handle, *, managed: bool) -> Handle:
         )
     owner, name = handle.table.parts
     transaction.forget(handle)
-    entry = attach(context.engine, transaction.session_number, handle, owner, name, managed=managed)
+    entry = take_in(
+        context.engine, transaction.session_number, handle, owner, name, managed=managed
+    )
     return context.engine.at_entry(entry)
 
 

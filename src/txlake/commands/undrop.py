@@ -12,14 +12,16 @@ from txlake.catalog import DroppedEntry, TableEntry
 from txlake.catalog.names import taken
 from txlake.conflict.locking import LockMode
 from txlake.errors import CorruptTable, InvalidRequest
+from txlake.membership.attachment import stamped
+from txlake.membership.drop_note import take_back
+from txlake.membership.dropping import publish_pending
 from txlake.ports import UndroppedTable
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.admission import admit, admit_new
+from txlake.session.catalog_access import catalog_of
 from txlake.session.command import TableLock, command, giving_nothing, giving_rows, no_table
 from txlake.session.context import Context
-from txlake.session.dropped import take_back
 from txlake.session.engine import Engine
-from txlake.session.membership import catalog_of, publish_pending, stamped
 from txlake.statements import ShowDroppedTables, TableName, TablePath, UndropTable
 from txlake.transaction.membership import Membership, membership_of
 from txlake.views.describe import Rows

@@ -16,9 +16,9 @@ from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
 from txlake.protocol.type_text import quoted_text
 from txlake.protocol.types import Field, Primitive, Struct
+from txlake.session.catalog_access import catalog_of
 from txlake.session.command import TableLock, command, giving_nothing, giving_rows, no_table
 from txlake.session.context import Context
-from txlake.session.membership import catalog_of
 from txlake.session.results import schema_rows
 from txlake.session.view_queries import Viewed
 from txlake.spark.marks import view_mark
@@ -134,7 +134,7 @@ def _is_of_lake(context: Context, table: object) -> bool:
     return (
         context.find(table) is not None
         or context.viewed(table) is not None
-        or context.view_named(table.parts) is not None
+        or context.catalog_view(table.parts) is not None
     )
 
 

@@ -17,6 +17,7 @@ from txlake.ddl.alter_columns import (
     rename,
     replace_columns,
 )
+from txlake.ddl.alter_features import add_feature, drop_feature, upgrade_protocol
 from txlake.ddl.clustering import (
     FEATURE,
     check_statistics,
@@ -25,10 +26,9 @@ from txlake.ddl.clustering import (
     clustering_paths,
 )
 from txlake.ddl.environment import EVERY_ROW, Environment
-from txlake.ddl.expressions import check_constraint
-from txlake.ddl.features import add_feature, drop_feature, upgrade_protocol
 from txlake.ddl.keys import KEY_PREFIX, Key, keys_of, with_keys
 from txlake.ddl.operations import as_json
+from txlake.ddl.stored_expressions import check_constraint
 from txlake.ddl.table_metadata import changed, check_not_reserved, named
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot

@@ -19,13 +19,13 @@ from txlake.ddl.columns import (
     with_comment,
 )
 from txlake.ddl.environment import EVERY_ROW, Environment
-from txlake.ddl.expressions import (
+from txlake.ddl.operations import as_json, column_for_history
+from txlake.ddl.stored_expressions import (
     CURRENT_DEFAULT,
     GENERATION,
     check_default,
     check_dependents,
 )
-from txlake.ddl.operations import as_json, column_for_history
 from txlake.ddl.table_metadata import changed
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Protocol, cast
 
 from txlake.ddl.environment import Environment
-from txlake.ddl.expressions import (
+from txlake.ddl.stored_expressions import (
     CURRENT_DEFAULT,
     GENERATION,
     check_default,

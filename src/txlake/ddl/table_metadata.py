@@ -12,8 +12,8 @@ import msgspec
 
 from txlake.ddl.clustering import DOMAIN, FEATURE, clustering_domain, clustering_paths
 from txlake.ddl.environment import Environment
-from txlake.ddl.expressions import check_constraint
 from txlake.ddl.keys import KEY_PREFIX, check_keys
+from txlake.ddl.stored_expressions import check_constraint
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, DomainMetadata, Metadata

@@ -24,19 +24,21 @@ from txlake.conflict.granularity import parse_granularity
 from txlake.conflict.levels import parse_level
 from txlake.errors import Conflict, InvalidRequest
 from txlake.lake.statements import Statements
-from txlake.session.attachment import attach, detach
+from txlake.membership.attachment import attach, detach
+from txlake.membership.opening import open_lake
+from txlake.membership.recovery import Recovered, recover
 from txlake.session.engine import Engine
-from txlake.session.opening import open_lake
-from txlake.session.recovery import Recovered, recover
+from txlake.session.results import rows_frame
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction as Held
 from txlake.settings import Settings
 from txlake.sql import parse
 from txlake.storage import local_path, open_store
 from txlake.system import System
-from txlake.tables.sessions import note_lake
+from txlake.tables.spark_sessions import note_lake
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 Value = TypeVar("Value")
@@ -151,7 +153,7 @@ def local_spark(settings: Mapping[str, str] | None = None) -> SparkSession:
     from pyspark.sql import SparkSession
 
     from txlake.spark.quiet import quiet_tasks
-    from txlake.spark.sessions import context_class
+    from txlake.spark.spark_sessions import context_class
 
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -344,8 +346,20 @@ class LakeSession(Statements):
         """The locks held and waited for, of all processes: `sys.dm_tran_locks`."""
         return self._view("sys.dm_tran_locks")
 
+    def view(self, name: str) -> pa.Table:
+        """What one of the lake's own views shows now, such as `sys.dm_tran_locks`. Needs no Spark.
+
+        Read committed, in letter case as it comes; Redshift's also with `pg_catalog.` before them.
+        Times are in UTC. Raises InvalidRequest when it isn't one of them: a view that was made by
+        CREATE VIEW is a query, for `read` or `sql`.
+        """
+        if not isinstance(name, str):
+            raise InvalidRequest(f"expected a view's name, found {name!r:.80}")
+        return self._session.catalog_view(name).table()
+
     def _view(self, name: str) -> DataFrame:
-        return self._session.system_view(name)
+        rows = self._session.catalog_view(name)
+        return rows_frame(self._session.spark, rows.schema, rows.rows)
 
     def attach(self, location: str, name: str | None = None) -> str:
         """Makes the Delta table at a place a table of the lake; nothing is rewritten.

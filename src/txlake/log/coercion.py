@@ -16,8 +16,8 @@ from decimal import ROUND_FLOOR, Context, Decimal
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
+from txlake.errors import CorruptTable
 from txlake.log.predicate_nodes import LiteralValue, LocalTime, Operator
-from txlake.log.predicate_parser import as_date, as_timestamp, as_wall_time
 from txlake.protocol.partition_values import PartitionScalar, parse_value
 from txlake.protocol.types import Field, Primitive
 
@@ -29,6 +29,7 @@ _EXACT_IN_FLOAT = 1 << 24
 _WIDE = Context(prec=100)
 _COLLATIONS = "__COLLATIONS"
 _CHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
+_ZONED = re.compile(r".*(?:Z|UTC|GMT|:\d+(?:\.\d+)?\s*[+-]\d{1,2}(?::?\d{2})?)", re.IGNORECASE)
 # Where a value between two steps leaves the comparison with the step below it.
 _ROUNDED_DOWN: Mapping[Operator, Operator] = {
     Operator.LESS: Operator.LESS_OR_EQUAL,
@@ -224,3 +225,35 @@ def around(local: LocalTime) -> tuple[datetime, datetime]:
     widest = timedelta(hours=18)
     utc = local.wall.replace(tzinfo=ZoneInfo("UTC"))
     return utc - widest, utc + widest
+
+
+def as_date(text: str) -> date | None:
+    """The date of a text that is plainly one, `2020-01-31`; else None."""
+    if re.fullmatch(r"\d{4}-\d{1,2}-\d{1,2}", text.strip()) is None:
+        return None
+    value = _parsed_value(text, "date")
+    return value if isinstance(value, date) else None
+
+
+def as_wall_time(text: str) -> datetime | None:
+    """The wall clock time of a text without a zone; None when it has one or is no time."""
+    if _ZONED.fullmatch(text.strip()) is not None:
+        return None
+    value = _parsed_value(text, "timestamp_ntz")
+    return value if isinstance(value, datetime) else None
+
+
+def as_timestamp(text: str) -> datetime | LocalTime | None:
+    """The instant of a text with a zone, the local time of one without; None for no time."""
+    if _ZONED.fullmatch(text.strip()) is not None:
+        value = _parsed_value(text, "timestamp")
+        return value if isinstance(value, datetime) else None
+    wall = as_wall_time(text)
+    return None if wall is None else LocalTime(wall)
+
+
+def _parsed_value(text: str, kind: str) -> LiteralValue:
+    try:
+        return parse_value(text, Primitive(kind))
+    except CorruptTable:
+        return None

@@ -1,4 +1,4 @@
-"""SQL conditions become predicates.
+"""SQL conditions become predicates. `predicates` loads it for the first one.
 
 Owns which SQL is modelled: comparisons of one column with literals, IN, BETWEEN, LIKE with a
 prefix, null tests, boolean columns, and AND, OR, NOT of those. Everything else that parses is an
@@ -8,7 +8,7 @@ prefix, null tests, boolean columns, and AND, OR, NOT of those. Everything else 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from datetime import date, datetime
 from decimal import Decimal
 from functools import lru_cache
@@ -19,6 +19,7 @@ from sqlglot.dialects.databricks import Databricks
 from sqlglot.errors import ParseError, SqlglotError
 
 from txlake.errors import CorruptTable, InvalidRequest
+from txlake.log.coercion import as_date, as_timestamp, as_wall_time
 from txlake.log.predicate_nodes import (
     Always,
     And,
@@ -27,7 +28,6 @@ from txlake.log.predicate_nodes import (
     In,
     IsNull,
     LiteralValue,
-    LocalTime,
     Not,
     Opaque,
     Operator,
@@ -77,28 +77,22 @@ _UNSTABLE = (
     exp.Placeholder,
     exp.Parameter,
 )
-_ZONED = re.compile(r".*(?:Z|UTC|GMT|:\d+(?:\.\d+)?\s*[+-]\d{1,2}(?::?\d{2})?)", re.IGNORECASE)
 
 
 class _NotLiteral(Exception):
     """The expression is no literal that is modelled."""
 
 
-def parse_predicate(text: str, *, aliases: Collection[str] = ()) -> Predicate:
-    """The predicate of a SQL condition, not yet bound to a schema.
-
-    A qualifier that equals one of `aliases` (`t`, `database.t`; letter case doesn't count) is
-    stripped from the columns. Raises InvalidRequest, pointing at the place, when the text is not
-    one condition.
-    """
+def parsed(text: str, aliases: Iterable[str]) -> Predicate:
+    """What `predicates.parse_predicate` promises."""
     try:
-        return _Reader(aliases).predicate(_parsed(text))
+        return _Reader(aliases).predicate(_condition(text))
     except RecursionError as error:
         raise InvalidRequest(f"a condition that is nested too deeply: {text:.80}...") from error
 
 
 @lru_cache(maxsize=256)
-def _parsed(text: str) -> exp.Expression:
+def _condition(text: str) -> exp.Expression:
     dialect = Databricks()
     try:
         found = dialect.parser().parse_into(exp.Condition, dialect.tokenize(text), text)
@@ -377,35 +371,3 @@ def _as_decimal(value: LiteralValue, to: exp.DataType) -> LiteralValue:
         return parse_value(str(value), Primitive(f"decimal({precision},{scale})"))
     except CorruptTable as error:
         raise _NotLiteral from error
-
-
-def as_date(text: str) -> date | None:
-    """The date of a text that is plainly one, `2020-01-31`; else None."""
-    if re.fullmatch(r"\d{4}-\d{1,2}-\d{1,2}", text.strip()) is None:
-        return None
-    value = _parsed_value(text, "date")
-    return value if isinstance(value, date) else None
-
-
-def as_wall_time(text: str) -> datetime | None:
-    """The wall clock time of a text without a zone; None when it has one or is no time."""
-    if _ZONED.fullmatch(text.strip()) is not None:
-        return None
-    value = _parsed_value(text, "timestamp_ntz")
-    return value if isinstance(value, datetime) else None
-
-
-def as_timestamp(text: str) -> datetime | LocalTime | None:
-    """The instant of a text with a zone, the local time of one without; None for no time."""
-    if _ZONED.fullmatch(text.strip()) is not None:
-        value = _parsed_value(text, "timestamp")
-        return value if isinstance(value, datetime) else None
-    wall = as_wall_time(text)
-    return None if wall is None else LocalTime(wall)
-
-
-def _parsed_value(text: str, kind: str) -> LiteralValue:
-    try:
-        return parse_value(text, Primitive(kind))
-    except CorruptTable:
-        return None

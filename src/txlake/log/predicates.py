@@ -6,7 +6,7 @@ Owns binding to a schema and the questions that are asked of a predicate. The no
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from decimal import Decimal
 
 from txlake.errors import InvalidRequest
@@ -27,7 +27,7 @@ from txlake.log.predicate_nodes import (
     Predicate,
     StartsWith,
 )
-from txlake.log.predicate_parser import parse_predicate
+from txlake.packages import missing
 from txlake.protocol.partition_values import PartitionScalar
 from txlake.protocol.types import Field, Primitive, Struct
 
@@ -53,6 +53,20 @@ __all__ = [
     "parse_predicate",
     "to_text",
 ]
+
+
+def parse_predicate(text: str, *, aliases: Collection[str] = ()) -> Predicate:
+    """The predicate of a SQL condition, not yet bound to a schema.
+
+    A qualifier that equals one of `aliases` (`t`, `database.t`; letter case doesn't count) is
+    stripped from the columns. Raises InvalidRequest, pointing at the place, when the text is not
+    one condition, and where sqlglot isn't installed.
+    """
+    try:
+        from txlake.log import predicate_parser
+    except ModuleNotFoundError as error:
+        raise InvalidRequest(missing(f"the condition {text!r:.80}", error)) from error
+    return predicate_parser.parsed(text, aliases)
 
 
 def bind(predicate: Predicate, schema: Struct, *, time_zone: str | None = None) -> Predicate:

@@ -19,7 +19,7 @@ from txlake.conflict.locking import LockMode, combined
 from txlake.session.context import Context
 from txlake.session.results import counts_frame, nothing, rows_frame
 from txlake.statements import Statement, Table, TableName
-from txlake.statements.reading import references_of
+from txlake.statements.text_references import references_of
 from txlake.views.describe import Rows
 
 Answer: TypeAlias = Callable[[SparkSession], DataFrame]

@@ -17,8 +17,7 @@ from pyspark.sql import functions as F
 
 from txlake.catalog import TableEntry
 from txlake.errors import InvalidRequest, TxlakeError
-from txlake.log.predicate_parser import parse_predicate
-from txlake.log.predicates import Predicate, bind
+from txlake.log.predicates import Predicate, bind, parse_predicate
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.features import check_writable
 from txlake.protocol.types import Struct
@@ -362,7 +361,8 @@ class Context:
             return None
         view = self.viewed(table)
         if view is None:
-            return self.view_named(table.parts)
+            rows = self.catalog_view(table.parts)
+            return None if rows is None else rows_frame(self.spark, rows.schema, rows.rows)
         if travel is not None:
             raise InvalidRequest(f"{view.name} is a view: {travel} goes with a table")
         return self.view_rows(view)
@@ -436,7 +436,7 @@ class Context:
         is_managed = handle.entry is not None and handle.entry.managed
         return describe(statement, self.snapshot(handle), handle.log, is_managed=is_managed)
 
-    def view_named(self, parts: tuple[str, ...]) -> DataFrame | None:
+    def catalog_view(self, parts: tuple[str, ...]) -> Rows | None:
         """What one of the lake's own views shows now, read committed; None for other names."""
         catalog = self.engine.catalog
         if catalog is None:
@@ -444,8 +444,7 @@ class Context:
         if len(parts) > 2 and parts[0].lower() in self.engine.lake_names:
             parts = parts[1:]
         own = self.transaction.session_number
-        rows = rows_of(parts, CatalogEntries(catalog, self._shape_of, own))
-        return None if rows is None else rows_frame(self.spark, rows.schema, rows.rows)
+        return rows_of(parts, CatalogEntries(catalog, self._shape_of, own))
 
     def _shape_of(self, entry: TableEntry) -> Snapshot | None:
         return self.engine.at_entry(entry).log.latest_or_none()

@@ -29,7 +29,7 @@ from txlake.session.view_queries import TemporaryViews, Viewed
 from txlake.settings import Settings
 from txlake.spark.manifest import Manifests
 from txlake.spark.reading import is_connect
-from txlake.spark.sessions import default_properties
+from txlake.spark.spark_sessions import default_properties
 from txlake.spark.table_access import TableAccess
 from txlake.statements import Table, TableName, TablePath
 from txlake.storage import canonical_url, open_store

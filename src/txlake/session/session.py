@@ -19,13 +19,13 @@ from txlake.errors import CorruptTable, InvalidRequest, Unavailable
 from txlake.log.snapshot import Snapshot
 from txlake.session.admission import admit, database_lock
 from txlake.session.answers import Answers, answered, asks_only
+from txlake.session.catalog_access import refuse_lost
 from txlake.session.command import Answer, TableLock, each_once
 from txlake.session.context import Context
 from txlake.session.engine import Engine
 from txlake.session.immediate import statement_of
 from txlake.session.isolation import set_isolation, shown_isolation
 from txlake.session.killing import kill_session
-from txlake.session.membership import refuse_lost
 from txlake.session.results import nothing, rows_frame
 from txlake.session.scripting import Script
 from txlake.session.transaction import State, Transaction
@@ -56,6 +56,8 @@ from txlake.statements import (
 )
 from txlake.statements.control import ControlStatement
 from txlake.statements.scripting import Block
+from txlake.views import VIEWS
+from txlake.views.describe import Rows
 
 
 class Session:
@@ -257,12 +259,18 @@ class Session:
         """A transaction of its own, beside the current one, that holds these locks."""
         return self._within(None, wanted, writes=True)
 
-    def system_view(self, name: str) -> DataFrame:
-        """The rows of one of the views, read committed."""
+    def catalog_view(self, name: str) -> Rows:
+        """What one of the lake's own views shows now, read committed. Starts no Spark.
+
+        Raises InvalidRequest when there is no such view.
+        """
         with self._within(None, []) as context:
-            frame = context.view_named(tuple(name.split(".")))
-            assert frame is not None, name
-            return frame
+            rows = context.catalog_view(tuple(name.split(".")))
+            if rows is None:
+                raise InvalidRequest(
+                    f"{name!r} is none of the lake's own views: there are {', '.join(VIEWS)}"
+                )
+            return rows
 
     def frame(
         self,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from txlake.catalog import TableEntry
 from txlake.errors import InvalidRequest, TxlakeError
 from txlake.nearest import did_you_mean, nearest
+from txlake.session.catalog_access import catalog_of
 from txlake.session.engine import Engine
-from txlake.session.membership import catalog_of
 from txlake.session.transaction import Transaction
 from txlake.statements import TableName
 from txlake.views import VIEWS

@@ -29,7 +29,6 @@ from txlake.spark.executor import COPY, REPORT_SCHEMA, pack_positions
 from txlake.spark.executor_compact import BINS, CompactTask
 from txlake.spark.log_columns import broadcast_bytes, stored_vector, vector_decoder
 from txlake.spark.memory_tables import task_url
-from txlake.spark.partitions import files_of_partitions
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import add_rows
 from txlake.spark.shipping import travelling
@@ -37,6 +36,7 @@ from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess, condition_text
 from txlake.spark.types import quote
 from txlake.spark.vectors import as_array, load_vectors
+from txlake.spark.whole_partitions import files_of_partitions
 from txlake.spark.writing import (
     ACTION,
     Written,

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from txlake.azure import account_options
 from txlake.redaction import redacted, secrets_of
-from txlake.webhdfs import OPTIONS_PREFIX, SCHEMES, client_of, path_of, patiently
+from txlake.storage.hdfs.webhdfs import OPTIONS_PREFIX, SCHEMES, client_of, path_of, patiently
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

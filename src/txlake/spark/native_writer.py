@@ -27,7 +27,7 @@ from txlake.spark import executor_files
 from txlake.spark.executor import COMPRESSION, INSERT
 from txlake.spark.footers import read_footer
 from txlake.spark.reading import is_connect
-from txlake.spark.sessions import dataset_in, session_with
+from txlake.spark.spark_sessions import dataset_in, session_with
 from txlake.spark.types import quote, spark_type
 from txlake.spark.writing import (
     VIOLATION,

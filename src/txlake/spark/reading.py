@@ -29,8 +29,8 @@ from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
 from txlake.spark.executor_reads import DecodeTask
 from txlake.spark.manifest import Manifests
 from txlake.spark.memory_tables import task_url
-from txlake.spark.sessions import in_session, session_with
 from txlake.spark.shipping import travelling
+from txlake.spark.spark_sessions import in_session, session_with
 from txlake.spark.task_split import sharing
 from txlake.spark.types import parquet_field, spark_schema
 

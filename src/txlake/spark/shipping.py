@@ -6,9 +6,10 @@ from typing import TypeVar
 
 from pyspark import cloudpickle
 
-from txlake import azure, errors, redaction, webhdfs
+from txlake import azure, errors, redaction
 from txlake.protocol import deletion_vectors, paths
 from txlake.spark import executor, executor_compact, executor_files, executor_reads
+from txlake.storage.hdfs import webhdfs
 
 SHIPPED = (
     executor,

@@ -41,7 +41,7 @@ from txlake.redaction import redacted
 from txlake.spark.causes import Cause, causes_of
 from txlake.spark.manifest import TEMPORARY
 from txlake.spark.quiet import unlogged
-from txlake.spark.sessions import context_class
+from txlake.spark.spark_sessions import context_class
 from txlake.spark.table_access import TableAccess
 
 P = ParamSpec("P")

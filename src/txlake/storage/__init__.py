@@ -11,7 +11,6 @@ import os
 from collections.abc import Mapping
 
 from txlake.ports import Store
-from txlake.storage.hdfs import HdfsStore, cluster_at
 from txlake.storage.links import led_out
 from txlake.storage.local import LocalStore
 from txlake.storage.locations import Kind, canonical_url, join_url, local_path, locate
@@ -31,7 +30,7 @@ def open_store(
     `abfss://container@account.dfs.core.windows.net/`, `hdfs://namenode:8020/` (`webhdfs`,
     `swebhdfs`), and `memory://name`, which is one store for the whole process. `storage_options`
     go to the store's client, see `txlake.storage.objects.cloud_backend` and
-    `txlake.storage.hdfs.cluster_at`; others don't look at them.
+    `txlake.storage.hdfs.store.cluster_at`; others don't look at them.
 
     Raises:
         InvalidRequest: the location or an option can't be used.
@@ -45,6 +44,9 @@ def open_store(
         case Kind.CLOUD:
             return BucketStore(place, cloud_backend(place.base, storage_options or {}))
         case Kind.HDFS:
+            # Few places are in HDFS: who names none loads nothing for it.
+            from txlake.storage.hdfs.store import HdfsStore, cluster_at
+
             return HdfsStore(place, cluster_at(place.base, storage_options or {}))
 
 

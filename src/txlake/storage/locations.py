@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from enum import Enum
 from urllib.parse import quote, unquote
 
-from txlake import webhdfs
 from txlake.errors import InvalidRequest
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(.*)", re.DOTALL)
@@ -28,6 +27,7 @@ _CLOUD_SCHEMES = {
     "abfs": "abfss",
     "abfss": "abfss",
 }
+_HDFS_SCHEMES = ("hdfs", "webhdfs", "swebhdfs")
 _MEMORY_NAME = "default"
 _HOST = re.compile(r"([^:\[\]]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
 
@@ -92,10 +92,10 @@ def locate(location: str | os.PathLike[str]) -> Place:
         return _memory_url(text, rest)
     if not rest.startswith("//"):
         return _local(text)  # a folder with a colon in its name
-    if scheme in webhdfs.SCHEMES:
+    if scheme in _HDFS_SCHEMES:
         return _hdfs_url(text, scheme, rest[2:])
     if scheme not in _CLOUD_SCHEMES:
-        known = ", ".join(("file", "memory", *_CLOUD_SCHEMES, *webhdfs.SCHEMES))
+        known = ", ".join(("file", "memory", *_CLOUD_SCHEMES, *_HDFS_SCHEMES))
         raise InvalidRequest(
             f"the scheme {scheme!r} of {_without_user(text)!r} is not known: "
             f"give a folder, or a URL with one of {known}"

@@ -25,7 +25,7 @@ from txlake.errors import InvalidRequest
 from txlake.ports import PutOutcome, StoredObject
 from txlake.redaction import secrets_of
 from txlake.storage.locations import Kind, Place, checked_path, join_url, joined
-from txlake.storage.options import RETRIES, retries_of
+from txlake.storage.options import RETRIES, is_of_hdfs, retries_of
 from txlake.storage.proof import Proof
 from txlake.storage.store_errors import (
     LIBRARY_ERRORS,
@@ -37,7 +37,6 @@ from txlake.storage.store_errors import (
     translated,
     verdict_of,
 )
-from txlake.webhdfs import OPTIONS_PREFIX
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -83,7 +82,7 @@ def cloud_backend(base: str, storage_options: Mapping[str, str]) -> Backend:
     Raises:
         InvalidRequest: an option is not known, or its value can't be used.
     """
-    own = ((k, v) for k, v in storage_options.items() if not k.lower().startswith(OPTIONS_PREFIX))
+    own = ((name, value) for name, value in storage_options.items() if not is_of_hdfs(name))
     return _cloud_backend(base, tuple(sorted(own)))
 
 

@@ -1,4 +1,4 @@
-"""Storage options that are read here, and not by a store's client."""
+"""Storage options that are read here, not by a store's client, and whose the others are."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from txlake.errors import InvalidRequest
 
 RETRIES = "max_retries"
 _RETRIES_DEFAULT = "6"
+_OF_HDFS = "webhdfs_"
+
+
+def is_of_hdfs(name: str) -> bool:
+    """Whether an option is for HDFS alone; letter case doesn't count."""
+    return name.lower().startswith(_OF_HDFS)
 
 
 def retries_of(storage_options: Mapping[str, str]) -> int:

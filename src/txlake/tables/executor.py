@@ -12,7 +12,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.session import Session
 from txlake.session.unknown_names import unknown_table
 from txlake.statements import Statement, Table, TableName, TimeTravel
-from txlake.tables.sessions import for_spark, lake_of
+from txlake.tables.spark_sessions import for_spark, lake_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

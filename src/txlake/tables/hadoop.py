@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from txlake.tables.arguments import checked
 from txlake.tables.errors import ArgumentValueRefused
 
-_PREFIXES = ("fs.", "dfs.")
+_OF_HDFS = "dfs."
+_PREFIXES = ("fs.", _OF_HDFS)
 _S3 = {
     "access.key": "aws_access_key_id",
     "secret.key": "aws_secret_access_key",
@@ -16,9 +17,6 @@ _S3 = {
     "endpoint": "aws_endpoint",
     "endpoint.region": "aws_region",
 }
-# Of one name node, or of one of a service's: `.service.node` follows.
-_NAME_NODE = re.compile(r"dfs\.namenode\.(https?)-address(?:\..*)?")
-_NAME_NODES = "webhdfs_endpoint"
 _AZURE_KEY = re.compile(r"fs\.azure\.account\.key(?:\.([^.]+)\..*)?")
 
 
@@ -28,7 +26,6 @@ def storage_options(hadoop_conf: Mapping[str, str]) -> dict[str, str]:
     Raises a ValueError for a key that is no file system's, or keys and values that aren't text.
     """
     found: dict[str, str] = {}
-    name_nodes: list[str] = []
     for key, value in checked(hadoop_conf, dict, "hadoopConf").items():
         checked(key, str, f"All hadoopConf keys including {key}")
         checked(value, str, f"All hadoopConf values including {value}")
@@ -37,11 +34,12 @@ def storage_options(hadoop_conf: Mapping[str, str]) -> dict[str, str]:
                 "DeltaTable.forPath takes only Hadoop settings that start with "
                 f"{' or '.join(_PREFIXES)}, found {key!r}; set it on the Spark session"
             )
-        if (node := _NAME_NODE.fullmatch(key)) is not None:
-            name_nodes.append(f"{node[1]}://{value}")
         found.update(_option(key, value))
-    if name_nodes:
-        found[_NAME_NODES] = ",".join(name_nodes)
+    of_hdfs = {key: value for key, value in hadoop_conf.items() if key.startswith(_OF_HDFS)}
+    if of_hdfs:
+        from txlake.storage.hdfs.name_nodes import hdfs_options
+
+        found.update(hdfs_options(of_hdfs))
     return found
 
 

@@ -11,9 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
+import pyarrow as pa
+
 from txlake.ddl.clustering import clustered_by
-from txlake.ddl.expressions import CURRENT_DEFAULT, GENERATION
 from txlake.ddl.keys import KEY_PREFIX, keys_of
+from txlake.ddl.stored_expressions import CURRENT_DEFAULT, GENERATION
 from txlake.ddl.table_metadata import INTERNAL_PROPERTIES
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
@@ -35,6 +37,7 @@ from txlake.protocol.types import (
     Primitive,
     Struct,
     from_arrow_schema,
+    to_arrow_schema,
 )
 from txlake.statements import (
     DescribeDetail,
@@ -89,6 +92,14 @@ class Rows:
 
     schema: Struct
     rows: Sequence[tuple[object, ...]]
+
+    def table(self) -> pa.Table:
+        """The answer as Arrow has it."""
+        schema = to_arrow_schema(self.schema)
+        columns = zip(*self.rows) if self.rows else ((),) * len(schema)
+        return pa.Table.from_arrays(
+            [pa.array(values, item.type) for values, item in zip(columns, schema)], schema=schema
+        )
 
 
 def describe(

@@ -18,7 +18,7 @@ from txlake.catalog import TableEntry
 from txlake.catalog.transactions import TransactionEntry
 from txlake.catalog.views import ViewEntry
 from txlake.conflict.locking import LockStatus, ResourceType
-from txlake.ddl.expressions import CURRENT_DEFAULT, GENERATION
+from txlake.ddl.stored_expressions import CURRENT_DEFAULT, GENERATION
 from txlake.protocol.type_text import declared_type
 from txlake.protocol.types import DataType, Primitive
 from txlake.views.view import Entries, Values, moment, objects_of, view

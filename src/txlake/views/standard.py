@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from txlake.ddl.expressions import CURRENT_DEFAULT
+from txlake.ddl.stored_expressions import CURRENT_DEFAULT
 from txlake.protocol.type_text import COMMENT, declared_type, short_text
 from txlake.protocol.types import Array, DataType, Map, Primitive, Struct
 from txlake.views.view import Entries, Values, moment, view

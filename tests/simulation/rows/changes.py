@@ -26,11 +26,11 @@ from txlake.spark import dml, inserts
 from txlake.spark.deletions import Deletions, remove_files
 from txlake.spark.executor import INSERT
 from txlake.spark.inserts import Placement
-from txlake.spark.partitions import files_of_partitions
 from txlake.spark.rows import GENERATION_EXPRESSION, unknown_column
 from txlake.spark.scan import add_rows
 from txlake.spark.table_access import TableAccess, condition_text
 from txlake.spark.vectors import load_vector
+from txlake.spark.whole_partitions import files_of_partitions
 from txlake.spark.writing import Written
 from txlake.statements import Assignment, Default, Expression
 from txlake.transaction.change import Change, Read

@@ -14,12 +14,13 @@ from functools import partial
 from txlake.catalog.recovering import Standing
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
+from txlake.membership.drop_note import DropNote, note_in
+from txlake.membership.dropping import finish
+from txlake.membership.opening import MARKER, Marker, mark, marker_of
 from txlake.ports import DroppedTable, NewTable, RenamedTable, Store
 from txlake.protocol.file_names import LOG_FOLDER, STAGED_FOLDER
-from txlake.session.dropped import DropNote, note_in
+from txlake.session.catalog_access import catalog_of, transaction_of
 from txlake.session.engine import Engine, Lost
-from txlake.session.membership import catalog_of, finish, transaction_of
-from txlake.session.opening import MARKER, Marker, mark, marker_of
 from txlake.session.session import Session
 from txlake.statements import TableName, TablePath, table_of
 from txlake.transaction.membership import Membership, membership_of

@@ -6,7 +6,7 @@ import pytest
 
 from tests.session.offline import Offline
 from txlake.errors import InvalidRequest
-from txlake.session.attachment import attach, detach
+from txlake.membership.attachment import attach, detach
 
 
 @pytest.fixture

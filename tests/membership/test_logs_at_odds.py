@@ -9,11 +9,11 @@ from tests.session.offline import Offline
 from tests.session.processes import INTRUDER, Lakes, head, say, told
 from tests.transaction.log_of import add, metadata
 from txlake.errors import CorruptTable, InvalidRequest, Unavailable
+from txlake.membership.attachment import attach
+from txlake.membership.recovery import recover
 from txlake.ports import PutOutcome
 from txlake.protocol.actions import CommitInfo, encode_actions
 from txlake.protocol.file_names import commit_path
-from txlake.session.attachment import attach
-from txlake.session.recovery import recover
 from txlake.statements import TablePath
 from txlake.transaction.membership import ATTACH, Membership, attaching
 

@@ -7,11 +7,11 @@ import pytest
 from tests.session.offline import Offline
 from txlake.errors import CorruptTable
 from txlake.log.snapshot import Snapshot
+from txlake.membership.attachment import attach
+from txlake.membership.opening import open_lake
+from txlake.membership.recovery import Recovered, recover
 from txlake.protocol.actions import CommitInfo, encode_actions
 from txlake.protocol.file_names import commit_path
-from txlake.session.attachment import attach
-from txlake.session.opening import open_lake
-from txlake.session.recovery import Recovered, recover
 from txlake.transaction.checkpointing import write_checkpoint
 from txlake.transaction.membership import Membership, attaching
 from txlake.transaction.table_log import TableLog

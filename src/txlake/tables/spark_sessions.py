@@ -13,7 +13,7 @@ from txlake.errors import InvalidRequest
 from txlake.session.engine import Engine
 from txlake.session.session import Session
 from txlake.settings import Settings
-from txlake.spark.sessions import is_same
+from txlake.spark.spark_sessions import is_same
 from txlake.system import System
 
 # Options change when credentials do: engines of old ones end with the tables that use them.

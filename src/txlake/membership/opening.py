@@ -11,10 +11,12 @@ from pathlib import Path
 
 from txlake.catalog import Catalog
 from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown
+from txlake.membership.attachment import attach_named
+from txlake.membership.dropping import finish
 from txlake.ports import PutOutcome, Store
 from txlake.protocol.file_names import LOG_FOLDER
+from txlake.session.catalog_access import catalog_of
 from txlake.session.engine import Lost
-from txlake.session.membership import attach_named, catalog_of, finish
 from txlake.session.session import Session
 from txlake.storage import local_path
 

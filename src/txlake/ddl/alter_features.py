@@ -12,8 +12,8 @@ import msgspec
 
 from txlake.ddl.clustering import DOMAIN
 from txlake.ddl.environment import Environment
-from txlake.ddl.expressions import CURRENT_DEFAULT, GENERATION
 from txlake.ddl.operations import as_json
+from txlake.ddl.stored_expressions import CURRENT_DEFAULT, GENERATION
 from txlake.ddl.table_metadata import IN_COMMIT_TIMESTAMPS, changed
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot

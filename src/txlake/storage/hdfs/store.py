@@ -1,7 +1,7 @@
 """The store in HDFS, over HTTP: no Java is needed in the driver.
 
 Owns put-if-absent there: a hidden file is written whole, and then gets its name by a rename that
-refuses a name that is taken. How the calls travel is `txlake.webhdfs`'s.
+refuses a name that is taken. How the calls travel is `webhdfs`'s.
 """
 
 from __future__ import annotations
@@ -17,12 +17,7 @@ from typing import TypeVar
 
 from txlake.errors import InvalidRequest, TxlakeError, Unavailable
 from txlake.ports import PutOutcome, StoredObject
-from txlake.storage.locations import Kind, Place, checked_path, join_url, joined
-from txlake.storage.options import RETRIES, retries_of
-from txlake.storage.proof import PROBE_FOLDER, Proof
-from txlake.storage.temporary import is_temporary, temporary_name
-from txlake.webhdfs import (
-    OPTIONS_PREFIX,
+from txlake.storage.hdfs.webhdfs import (
     FileStatus,
     WebHdfs,
     WebHdfsError,
@@ -30,6 +25,10 @@ from txlake.webhdfs import (
     path_of,
     patiently,
 )
+from txlake.storage.locations import Kind, Place, checked_path, join_url, joined
+from txlake.storage.options import RETRIES, is_of_hdfs, retries_of
+from txlake.storage.proof import PROBE_FOLDER, Proof
+from txlake.storage.temporary import is_temporary, temporary_name
 
 T = TypeVar("T")
 
@@ -77,7 +76,7 @@ class Cluster:
 def cluster_at(base: str, storage_options: Mapping[str, str]) -> Cluster:
     """The HDFS at a URL like `hdfs://namenode`. Sends nothing.
 
-    The options are those of `txlake.webhdfs.client_of`, and `max_retries`: how often a failed read
+    The options are those of `webhdfs.client_of`, and `max_retries`: how often a failed read
     or plain write is repeated; others are not looked at.
 
     Raises:
@@ -86,7 +85,7 @@ def cluster_at(base: str, storage_options: Mapping[str, str]) -> Cluster:
     own = {
         name: value
         for name, value in storage_options.items()
-        if name == RETRIES or name.lower().startswith(OPTIONS_PREFIX)
+        if name == RETRIES or is_of_hdfs(name)
     }
     return _cluster_at(base, tuple(sorted(own.items())))
 

@@ -12,9 +12,9 @@ from tests.catalog.backups import Copy, copied, put_back
 from tests.session.processes import Lakes, head, restored, say, told
 from txlake.catalog.recovering import Standing
 from txlake.errors import CorruptTable, Unavailable
-from txlake.session.attachment import attach, detach
-from txlake.session.opening import MARKER, Marker, mark, marker_of
-from txlake.session.recovery import Recovered, recover
+from txlake.membership.attachment import attach, detach
+from txlake.membership.opening import MARKER, Marker, mark, marker_of
+from txlake.membership.recovery import Recovered, recover
 
 
 def test_a_table_whose_log_is_ahead_is_refused_until_it_is_recovered(lakes: Lakes) -> None:

@@ -11,11 +11,11 @@ import pytest
 from tests.session.offline import Offline
 from txlake.catalog import Catalog
 from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown
+from txlake.membership.attachment import attach
+from txlake.membership.opening import MARKER, Marker, marker_of, open_lake
+from txlake.membership.recovery import recover
 from txlake.ports import NewTable, PutOutcome
-from txlake.session.attachment import attach
-from txlake.session.membership import transaction_of
-from txlake.session.opening import MARKER, Marker, marker_of, open_lake
-from txlake.session.recovery import recover
+from txlake.session.catalog_access import transaction_of
 from txlake.system import System
 
 

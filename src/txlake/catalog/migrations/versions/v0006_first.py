@@ -1,41 +1,30 @@
-"""Numbers, heads and ratified commits; sessions, transactions and locks; the conflict journal.
+"""The schema of the first release: names, ratified commits, owners, locks, views, conflicts.
 
-Tables that had only a name get a number and no head: the lake attaches them.
+Its number isn't 0001 because catalogs have it that were made before the first release.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
-
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0003"
-down_revision = "0002"
+revision = "0006"
+down_revision = None
 
 
 def upgrade() -> None:
-    """Makes the relations, and the two old ones anew with what they held."""
-    # Older releases refuse the catalog by this number.
-    op.execute("UPDATE txlake_schema SET version = 3")
-    databases = _rows("txlake_databases")
-    tables = _rows("txlake_tables")
-    op.drop_table("txlake_tables")
-    op.drop_table("txlake_databases")
-    _make_lake(numbered=len(databases) + len(tables))
-    _make_names(databases, tables)
+    """Makes the relations."""
+    _make_lake()
+    _make_names()
     _make_commits()
     _make_owners()
+    _make_conflicts()
 
 
-def _rows(name: str) -> Sequence[Mapping[str, Any]]:
-    """A relation's rows as they are, the oldest first."""
-    found = op.get_bind().execute(sa.text(f"SELECT * FROM {name} ORDER BY created_ms, id"))
-    return [dict(row) for row in found.mappings()]
-
-
-def _make_lake(numbered: int) -> None:
+def _make_lake() -> None:
+    # Those from before Alembic refuse the catalog by this number.
+    schema = op.create_table("txlake_schema", sa.Column("version", sa.Integer, nullable=False))
+    op.bulk_insert(schema, [{"version": 3}])
     op.create_table(
         "txlake_facts",
         sa.Column("name", sa.String(32), primary_key=True),
@@ -46,14 +35,12 @@ def _make_lake(numbered: int) -> None:
         sa.Column("name", sa.String(32), primary_key=True),
         sa.Column("value", sa.BigInteger, nullable=False),
     )
-    given = {"sequence": 0, "object": numbered, "session": 0, "transaction": 0, "lock": 0}
-    op.bulk_insert(counters, [{"name": name, "value": value} for name, value in given.items()])
+    given = ("sequence", "object", "session", "transaction", "lock")
+    op.bulk_insert(counters, [{"name": name, "value": 0} for name in given])
 
 
-def _make_names(
-    old_databases: Sequence[Mapping[str, Any]], old_tables: Sequence[Mapping[str, Any]]
-) -> None:
-    databases = op.create_table(
+def _make_names() -> None:
+    op.create_table(
         "txlake_databases",
         sa.Column("id", sa.String(36), primary_key=True),
         sa.Column("number", sa.BigInteger, nullable=False, unique=True),
@@ -64,7 +51,7 @@ def _make_names(
         sa.Column("properties", sa.Text),
         sa.Column("created_ms", sa.BigInteger, nullable=False),
     )
-    tables = op.create_table(
+    op.create_table(
         "txlake_tables",
         sa.Column("id", sa.String(36), primary_key=True),
         sa.Column("number", sa.BigInteger, nullable=False, unique=True),
@@ -78,6 +65,10 @@ def _make_names(
         sa.Column("head", sa.BigInteger),
         sa.Column("published", sa.BigInteger, nullable=False, server_default=sa.text("-1")),
         sa.Column("dropped_sequence", sa.BigInteger),
+        sa.Column("dropped_ms", sa.BigInteger),
+        sa.Column("kept_until_ms", sa.BigInteger),
+        sa.Column("dropped_from", sa.String(255)),
+        sa.Column("is_told", sa.Boolean, nullable=False, server_default=sa.false()),
     )
     op.create_index(
         "txlake_tables_name",
@@ -87,15 +78,22 @@ def _make_names(
         sqlite_where=sa.text("dropped_sequence IS NULL"),
         postgresql_where=sa.text("dropped_sequence IS NULL"),
     )
-    numbers: Iterator[int] = iter(range(1, 1 + len(old_databases) + len(old_tables)))
-    op.bulk_insert(databases, [{**row, "number": next(numbers)} for row in old_databases])
-    op.bulk_insert(
-        tables,
-        [
-            {**row, "managed": bool(row["managed"]), "number": next(numbers)}
-            | {"modified_ms": row["created_ms"]}
-            for row in old_tables
-        ],
+    op.create_table(
+        "txlake_views",
+        sa.Column("id", sa.String(36), primary_key=True),
+        sa.Column("number", sa.BigInteger, nullable=False, unique=True),
+        sa.Column(
+            "database_id", sa.String(36), sa.ForeignKey("txlake_databases.id"), nullable=False
+        ),
+        sa.Column("folded_name", sa.String(255), nullable=False),
+        sa.Column("name", sa.String(255), nullable=False),
+        sa.Column("query", sa.Text, nullable=False),
+        sa.Column("columns", sa.Text, nullable=False),
+        sa.Column("comment", sa.Text),
+        sa.Column("properties", sa.Text, nullable=False),
+        sa.Column("created_ms", sa.BigInteger, nullable=False),
+        sa.Column("modified_ms", sa.BigInteger, nullable=False),
+        sa.UniqueConstraint("database_id", "folded_name"),
     )
 
 
@@ -128,6 +126,8 @@ def _make_owners() -> None:
         sa.Column("user_name", sa.String(255)),
         sa.Column("begin_ms", sa.BigInteger, nullable=False),
         sa.Column("lease_ms", sa.BigInteger, nullable=False),
+        sa.Column("length_ms", sa.BigInteger, nullable=False, server_default="30000"),
+        sa.Column("warned", sa.Boolean, nullable=False, server_default=sa.false()),
     )
     op.create_table(
         "txlake_transactions",
@@ -141,6 +141,7 @@ def _make_owners() -> None:
         sa.Column("explicit", sa.Boolean, nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("sequence", sa.BigInteger),
+        sa.Column("begin_sequence", sa.BigInteger, nullable=False, server_default="0"),
     )
     op.create_table(
         "txlake_locks",
@@ -157,6 +158,9 @@ def _make_owners() -> None:
         sa.Column("asked_ms", sa.BigInteger, nullable=False),
     )
     op.create_index("txlake_locks_resource", "txlake_locks", ["resource_type", "entity"])
+
+
+def _make_conflicts() -> None:
     op.create_table(
         "txlake_conflicts",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),

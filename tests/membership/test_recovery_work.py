@@ -9,11 +9,11 @@ import pytest
 from tests.catalog.backups import copied, put_back
 from tests.session.processes import INTRUDER, Lakes, say, told
 from txlake.errors import Unavailable
+from txlake.membership import recovery
+from txlake.membership.attachment import attach
+from txlake.membership.recovery import recover
 from txlake.protocol.actions import CommitInfo, encode_actions
 from txlake.protocol.file_names import commit_path
-from txlake.session import recovery
-from txlake.session.attachment import attach
-from txlake.session.recovery import recover
 from txlake.transaction.membership import ATTACH, Membership, attaching
 
 

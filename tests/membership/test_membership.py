@@ -10,11 +10,13 @@ import pytest
 from tests.session.offline import Offline
 from tests.transaction.log_of import add
 from txlake.errors import InvalidRequest, LockTimeout, Unavailable
+from txlake.membership import attachment
+from txlake.membership.attachment import attach_named
+from txlake.membership.dropping import finish
 from txlake.ports import Ratification
 from txlake.protocol.file_names import commit_path
-from txlake.session import attachment, membership
+from txlake.session.catalog_access import catalog_of, transaction_of
 from txlake.session.engine import Lost
-from txlake.session.membership import attach_named, catalog_of, finish, transaction_of
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction
 from txlake.statements import TableName
@@ -101,7 +103,7 @@ def test_a_views_name_is_taken_too(lake: Offline, place: str) -> None:
 
 def test_a_database_that_is_missing_is_named(lake: Offline) -> None:
     with pytest.raises(InvalidRequest, match="CREATE DATABASE nowhere"):
-        membership.new_entry(lake.engine, "nowhere", "t", "memory://t", managed=True)
+        attachment.new_entry(lake.engine, "nowhere", "t", "memory://t", managed=True)
 
 
 def test_another_lakes_table_is_refused(lake: Offline, place: str) -> None:

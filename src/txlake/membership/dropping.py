@@ -1,165 +1,30 @@
-"""What belongs to a lake: tables attached and detached, and what a dropped one leaves behind.
+"""A table leaves the lake: what a dropped one leaves behind, and who finishes what was cut short.
 
-Owns the order of the two steps that attaching takes, in the table's log and in the catalog, and
-what heals one that was cut short.
+Owns the order of the steps that a drop takes, in the table's log, its folder and the catalog.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 
-from txlake.catalog import Catalog, DroppedEntry, TableEntry
+from txlake.catalog import DroppedEntry
 from txlake.catalog.commits import PendingTable
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, UnsupportedFeature
-from txlake.ports import DroppedTable, NewTable, Store, Versions
+from txlake.membership.drop_note import DropNote, note_in, note_path, retention_ms, tell
+from txlake.ports import DroppedTable, Store, Versions
 from txlake.protocol.file_names import LOG_FOLDER
-from txlake.session.dropped import DropNote, note_in, note_path, retention_ms, tell
+from txlake.session.catalog_access import catalog_of, handle_entry
 from txlake.session.engine import Engine, Handle
 from txlake.session.transaction import Transaction
-from txlake.statements import TableName, TablePath
+from txlake.statements import TablePath
 from txlake.storage import led_out
 from txlake.transaction.change import Change
-from txlake.transaction.membership import (
-    ATTACH,
-    DETACH,
-    Membership,
-    attaching,
-    detaching,
-    membership_of,
-)
+from txlake.transaction.membership import DETACH, detaching, membership_of
 from txlake.transaction.publication import publish
 from txlake.transaction.settling import newest_of
-from txlake.transaction.table_transaction import TableTransaction
 
 _logger = logging.getLogger(__name__)
-
-
-def catalog_of(engine: Engine) -> Catalog:
-    """The lake's catalog. Raises InvalidRequest where there is none."""
-    if engine.catalog is None:
-        raise InvalidRequest("there is no lake here; open one with txlake.connect")
-    return engine.catalog
-
-
-def refuse_lost(engine: Engine) -> None:
-    """Raises InvalidRequest or CorruptTable for a lake whose catalog isn't recovered yet."""
-    if engine.lost is not None:
-        raise type(engine.lost.error)(str(engine.lost.error))
-
-
-def new_entry(
-    engine: Engine, database: str, name: str, location: str, *, managed: bool
-) -> TableEntry:
-    """The entry of a table that the catalog doesn't have yet, in a database that it has."""
-    catalog, now_ms = catalog_of(engine), engine.system.now_ms()
-    owner = catalog.database(database)
-    if owner is None:
-        raise InvalidRequest(
-            f"there is no database {database!r}; CREATE DATABASE {database} makes it"
-        )
-    return TableEntry(
-        id=engine.system.new_id(),
-        number=catalog.new_number(),
-        database=owner.name,
-        database_number=owner.number,
-        name=name,
-        location=location,
-        managed=managed,
-        created_ms=now_ms,
-        modified_ms=now_ms,
-    )
-
-
-def attach(
-    engine: Engine,
-    session_number: Callable[[], int],
-    handle: Handle,
-    database: str,
-    name: str,
-    *,
-    managed: bool,
-) -> TableEntry:
-    """Makes a path table one of the lake, with nothing rewritten.
-
-    First the table's log says whose it is: from then on no other engine writes it. Then the
-    catalog takes it in. What was cut short between the two is finished by attaching again.
-
-    Raises InvalidRequest when it belongs to another lake, or the name is taken, Conflict when
-    another writer changed the table's settings meanwhile.
-    """
-    catalog = catalog_of(engine)
-    if catalog.find(database, name) is not None:
-        raise InvalidRequest(f"table {database}.{name} exists already; choose another name")
-    if catalog.views.find(database, name) is not None:
-        raise InvalidRequest(f"{database}.{name} is a view; choose another name")
-    latest = handle.log.latest()
-    own = membership_of(latest)
-    if own is not None and own.lake != catalog.lake_id:
-        raise InvalidRequest(
-            f"{handle.store.url} belongs to another lake ({own.lake}), as {own.name}; detach it "
-            "there first"
-        )
-    if own is not None and catalog.dropped.find(own.table) is not None:
-        raise InvalidRequest(
-            f"{handle.store.url} holds a table that was dropped, {own.name}: UNDROP TABLE WITH ID "
-            f"'{own.table}' brings it back"
-        )
-    entry = new_entry(engine, database, name, handle.store.url, managed=managed)
-    return _take_in(engine, session_number, handle, entry)
-
-
-def _take_in(
-    engine: Engine, session_number: Callable[[], int], handle: Handle, entry: TableEntry
-) -> TableEntry:
-    """Stamps the table and enters it into the catalog."""
-    catalog, latest = catalog_of(engine), handle.log.latest()
-    own = membership_of(latest)
-    name = str(TableName((entry.database, entry.name)))
-    if own is None:
-        head = stamped(handle, Membership(lake=catalog.lake_id, table=entry.id, name=name))
-    else:  # an attachment that was cut short, or a table that the catalog lost
-        entry, head = replace(entry, id=own.table), latest.version
-        handle.store.delete([note_path(own.table)])
-    with transaction_of(engine, session_number) as transaction:
-        named = NewTable(
-            id=entry.id,
-            database=entry.database,
-            name=entry.name,
-            location=entry.location,
-            managed=entry.managed,
-            head=head,
-            number=entry.number,
-        )
-        transaction.change_name(named, {})
-    found = catalog.find(entry.database, entry.name)
-    assert found is not None
-    if own is not None and own.name != name:
-        with transaction_of(engine, session_number) as transaction:
-            mark(transaction, engine.at_entry(found), "RENAME TABLE")
-    return found
-
-
-def stamped(handle: Handle, stamp: Membership) -> int:
-    """Writes into the table's own log whose it is; the version that says so."""
-    own = TableTransaction(handle.log, handle.log.latest())
-    own.stage(attaching(stamp, own.view), operation=ATTACH, parameters={"name": stamp.name})
-    return own.commit().version
-
-
-def mark(transaction: Transaction, handle: Handle, operation: str) -> None:
-    """Says in the log of a table of the lake which lake it is, and by what name."""
-    entry = handle_entry(handle)
-    stamp = Membership(
-        lake=catalog_of(transaction.engine).lake_id,
-        table=entry.id,
-        name=str(TableName((entry.database, entry.name))),
-    )
-    actions = attaching(stamp, transaction.open(handle).view)
-    transaction.stage(handle, Change(operation=operation, actions=actions))
 
 
 def drop(transaction: Transaction, handle: Handle, *, purge: bool = False) -> None:
@@ -396,32 +261,3 @@ def _remove_all(engine: Engine, store: Store, table_id: str) -> None:
     store.delete([path for path in paths if not path.startswith(f"{LOG_FOLDER}/")])
     store.delete([path for path in paths if path.startswith(f"{LOG_FOLDER}/")])
     store.delete([removal])
-
-
-def attach_named(engine: Engine, session_number: Callable[[], int]) -> None:
-    """Attaches the tables that an older txlake knew by name alone; those that are gone stay."""
-    for entry in catalog_of(engine).unattached():
-        place = TablePath(entry.location)
-        handle = engine.at(entry.location, place)
-        if handle.log.latest_or_none() is not None:
-            _take_in(engine, session_number, handle, entry)
-
-
-def handle_entry(handle: Handle) -> TableEntry:
-    """The catalog's entry of a table of the lake."""
-    assert handle.entry is not None
-    return handle.entry
-
-
-@contextmanager
-def transaction_of(engine: Engine, session_number: Callable[[], int]) -> Iterator[Transaction]:
-    """A transaction of its own, committed at the end of the block."""
-    transaction = Transaction(
-        id=engine.system.new_id(), engine=engine, session_number=session_number, explicit=False
-    )
-    try:
-        yield transaction
-        transaction.commit()
-    except BaseException:
-        transaction.rollback()
-        raise

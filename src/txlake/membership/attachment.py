@@ -1,0 +1,191 @@
+"""Tables are attached and detached: names and places resolved, locks taken, the table taken in.
+
+Owns the order of the two steps that attaching takes, in the table's log and in the catalog, and
+what heals one that was cut short.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable
+from dataclasses import replace
+from urllib.parse import unquote
+
+from txlake.catalog import TableEntry
+from txlake.conflict.locking import LockMode
+from txlake.errors import InvalidRequest
+from txlake.membership.drop_note import note_path
+from txlake.membership.dropping import take_out
+from txlake.ports import NewTable
+from txlake.session.catalog_access import catalog_of, handle_entry, transaction_of
+from txlake.session.engine import Engine, Handle
+from txlake.session.session import Session
+from txlake.session.transaction import Transaction
+from txlake.statements import TableName, TablePath, table_of
+from txlake.transaction.change import Change
+from txlake.transaction.membership import ATTACH, Membership, attaching, membership_of
+from txlake.transaction.table_transaction import TableTransaction
+
+
+def attach(session: Session, location: str, name: str | None) -> str:
+    """Makes the table at a place one of the lake; the name that it has there."""
+    engine = session.engine
+    place = table_of(location)
+    if isinstance(place, TableName):
+        place = TablePath(location)
+    handle = engine.at(place.location, place)
+    taken = catalog_of(engine).at_place(handle.store.url)
+    if taken is not None:
+        raise InvalidRequest(f"{handle.store.url} is the lake's already: {_text(taken)}")
+    wanted = TableName((unquote(posixpath.basename(handle.store.url)),))
+    if name is not None:
+        given = table_of(name)
+        if isinstance(given, TablePath):
+            raise InvalidRequest(f"attach: expected a name like database.table, found {name!r}")
+        wanted = given
+    database, own = engine.qualified(wanted, session.database)
+    known = catalog_of(engine).database(database)
+    if known is None:
+        raise InvalidRequest(
+            f"there is no database {database!r}; CREATE DATABASE {database} makes it"
+        )
+    wanted = TableName((known.name, own))
+    with session.alone([(wanted, LockMode.SCH_M)]):
+        entry = take_in(engine, session.number, handle, known.name, own, managed=False)
+    return _text(entry)
+
+
+def detach(session: Session, name: str) -> str:
+    """Gives a table up; its place."""
+    table = table_of(name)
+    with session.alone([(table, LockMode.SCH_M)]) as context:
+        handle = context.require(table)
+        if handle.entry is None:
+            raise InvalidRequest(f"{name} is no table of the lake: there is nothing to detach")
+        take_out(context.transaction, handle, stays=True)
+        context.transaction.commit()
+    return handle_entry(handle).location
+
+
+def new_entry(
+    engine: Engine, database: str, name: str, location: str, *, managed: bool
+) -> TableEntry:
+    """The entry of a table that the catalog doesn't have yet, in a database that it has."""
+    catalog, now_ms = catalog_of(engine), engine.system.now_ms()
+    owner = catalog.database(database)
+    if owner is None:
+        raise InvalidRequest(
+            f"there is no database {database!r}; CREATE DATABASE {database} makes it"
+        )
+    return TableEntry(
+        id=engine.system.new_id(),
+        number=catalog.new_number(),
+        database=owner.name,
+        database_number=owner.number,
+        name=name,
+        location=location,
+        managed=managed,
+        created_ms=now_ms,
+        modified_ms=now_ms,
+    )
+
+
+def take_in(
+    engine: Engine,
+    session_number: Callable[[], int],
+    handle: Handle,
+    database: str,
+    name: str,
+    *,
+    managed: bool,
+) -> TableEntry:
+    """Makes a path table one of the lake, with nothing rewritten; its entry in the catalog.
+
+    First the table's log says whose it is: from then on no other engine writes it. Then the
+    catalog takes it in. What was cut short between the two is finished by attaching again.
+
+    Raises InvalidRequest when it belongs to another lake, or the name is taken, Conflict when
+    another writer changed the table's settings meanwhile.
+    """
+    catalog = catalog_of(engine)
+    if catalog.find(database, name) is not None:
+        raise InvalidRequest(f"table {database}.{name} exists already; choose another name")
+    if catalog.views.find(database, name) is not None:
+        raise InvalidRequest(f"{database}.{name} is a view; choose another name")
+    latest = handle.log.latest()
+    own = membership_of(latest)
+    if own is not None and own.lake != catalog.lake_id:
+        raise InvalidRequest(
+            f"{handle.store.url} belongs to another lake ({own.lake}), as {own.name}; detach it "
+            "there first"
+        )
+    if own is not None and catalog.dropped.find(own.table) is not None:
+        raise InvalidRequest(
+            f"{handle.store.url} holds a table that was dropped, {own.name}: UNDROP TABLE WITH ID "
+            f"'{own.table}' brings it back"
+        )
+    entry = new_entry(engine, database, name, handle.store.url, managed=managed)
+    return _entered(engine, session_number, handle, entry)
+
+
+def _entered(
+    engine: Engine, session_number: Callable[[], int], handle: Handle, entry: TableEntry
+) -> TableEntry:
+    """Stamps the table and enters it into the catalog."""
+    catalog, latest = catalog_of(engine), handle.log.latest()
+    own = membership_of(latest)
+    name = str(TableName((entry.database, entry.name)))
+    if own is None:
+        head = stamped(handle, Membership(lake=catalog.lake_id, table=entry.id, name=name))
+    else:  # an attachment that was cut short, or a table that the catalog lost
+        entry, head = replace(entry, id=own.table), latest.version
+        handle.store.delete([note_path(own.table)])
+    with transaction_of(engine, session_number) as transaction:
+        named = NewTable(
+            id=entry.id,
+            database=entry.database,
+            name=entry.name,
+            location=entry.location,
+            managed=entry.managed,
+            head=head,
+            number=entry.number,
+        )
+        transaction.change_name(named, {})
+    found = catalog.find(entry.database, entry.name)
+    assert found is not None
+    if own is not None and own.name != name:
+        with transaction_of(engine, session_number) as transaction:
+            mark(transaction, engine.at_entry(found), "RENAME TABLE")
+    return found
+
+
+def stamped(handle: Handle, stamp: Membership) -> int:
+    """Writes into the table's own log whose it is; the version that says so."""
+    own = TableTransaction(handle.log, handle.log.latest())
+    own.stage(attaching(stamp, own.view), operation=ATTACH, parameters={"name": stamp.name})
+    return own.commit().version
+
+
+def mark(transaction: Transaction, handle: Handle, operation: str) -> None:
+    """Says in the log of a table of the lake which lake it is, and by what name."""
+    entry = handle_entry(handle)
+    stamp = Membership(
+        lake=catalog_of(transaction.engine).lake_id,
+        table=entry.id,
+        name=str(TableName((entry.database, entry.name))),
+    )
+    actions = attaching(stamp, transaction.open(handle).view)
+    transaction.stage(handle, Change(operation=operation, actions=actions))
+
+
+def attach_named(engine: Engine, session_number: Callable[[], int]) -> None:
+    """Attaches the tables that an older txlake knew by name alone; those that are gone stay."""
+    for entry in catalog_of(engine).unattached():
+        place = TablePath(entry.location)
+        handle = engine.at(entry.location, place)
+        if handle.log.latest_or_none() is not None:
+            _entered(engine, session_number, handle, entry)
+
+
+def _text(entry: TableEntry) -> str:
+    return str(TableName((entry.database, entry.name)))

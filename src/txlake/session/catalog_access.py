@@ -1,0 +1,47 @@
+"""A lake's catalog, as what works on the lake gets at it: there is one, and it isn't lost.
+
+Owns also a table's entry in it, and a transaction of its own beside a session's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from txlake.catalog import Catalog, TableEntry
+from txlake.errors import InvalidRequest
+from txlake.session.engine import Engine, Handle
+from txlake.session.transaction import Transaction
+
+
+def catalog_of(engine: Engine) -> Catalog:
+    """The lake's catalog. Raises InvalidRequest where there is none."""
+    if engine.catalog is None:
+        raise InvalidRequest("there is no lake here; open one with txlake.connect")
+    return engine.catalog
+
+
+def refuse_lost(engine: Engine) -> None:
+    """Raises InvalidRequest or CorruptTable for a lake whose catalog isn't recovered yet."""
+    if engine.lost is not None:
+        raise type(engine.lost.error)(str(engine.lost.error))
+
+
+def handle_entry(handle: Handle) -> TableEntry:
+    """The catalog's entry of a table of the lake."""
+    assert handle.entry is not None
+    return handle.entry
+
+
+@contextmanager
+def transaction_of(engine: Engine, session_number: Callable[[], int]) -> Iterator[Transaction]:
+    """A transaction of its own, committed at the end of the block."""
+    transaction = Transaction(
+        id=engine.system.new_id(), engine=engine, session_number=session_number, explicit=False
+    )
+    try:
+        yield transaction
+        transaction.commit()
+    except BaseException:
+        transaction.rollback()
+        raise

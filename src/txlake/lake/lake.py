@@ -31,6 +31,7 @@ from txlake.session.recovery import Recovered, recover
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction as Held
 from txlake.settings import Settings
+from txlake.spark.plane import SparkPlane
 from txlake.sql import parse
 from txlake.storage import local_path, open_store
 from txlake.system import System
@@ -102,7 +103,13 @@ def open_session(
         system=system,
         settings=settings,
         commands=COMMANDS,
-        make_spark=make_spark,
+        plane=SparkPlane(
+            make_spark=make_spark,
+            system=system,
+            settings=settings,
+            open_store=open_store,
+            storage_options=options,
+        ),
         warehouse=warehouse,
         catalog=names,
         storage_options=options,

@@ -67,10 +67,7 @@ class Bin:
 
 @translating
 def compact(work: TableAccess, where: Expression | None = None, *, purge: bool = False) -> Change:
-    """Packs small files, and files with many deleted rows, into files of the target size.
-
-    With `purge` every file that has a deletion vector is rewritten, and nothing else is. `where`
-    may name partition columns only; InvalidRequest otherwise.
+    """`TableData.compact`.
 
     A file that can't be taken over exactly stays as it is, with a warning in the log: one with
     dates before 1582 or times before 1900 in the calendar of old Spark versions, or with shredded
@@ -87,7 +84,7 @@ def compact(work: TableAccess, where: Expression | None = None, *, purge: bool =
 
 @translating
 def zorder(work: TableAccess, columns: tuple[str, ...], where: Expression | None = None) -> Change:
-    """Rewrites whole partitions with their rows clustered by the columns' Z-order."""
+    """`TableData.zorder`."""
     for name in columns:
         item = work.snapshot.schema.find(name)
         if item is None:

@@ -197,10 +197,17 @@ def update(
         updated(work, frame, resolved, carried=(FILE, ROW))
     deletions = delete_positions(work, files, written.replaced)
     count = sum(len(bitmap) for bitmap in written.replaced.values())
+    return updating(condition, read, deletions, written.adds, count)
+
+
+def updating(
+    condition: Expression | None, read: Read, deletions: Deletions, adds: Sequence[Add], count: int
+) -> Change:
+    """What an UPDATE of `count` rows does: they are deleted, and their new images are added."""
     return Change(
         operation="UPDATE",
         parameters={} if condition is None else {"predicate": [condition_text(condition)]},
-        actions=(*deletions.actions, *written.adds),
+        actions=(*deletions.actions, *adds),
         metrics={
             "numRemovedFiles": deletions.files_removed,
             "numRemovedBytes": deletions.bytes_removed,
@@ -209,8 +216,8 @@ def update(
             "numDeletionVectorsAdded": deletions.vectors_added,
             "numDeletionVectorsRemoved": deletions.vectors_removed,
             "numDeletionVectorsUpdated": 0,
-            "numAddedFiles": deletions.files_added + len(written.adds),
-            "numAddedBytes": deletions.bytes_added + sum(add.size for add in written.adds),
+            "numAddedFiles": deletions.files_added + len(adds),
+            "numAddedBytes": deletions.bytes_added + sum(add.size for add in adds),
             "numAddedChangeFiles": 0,
         },
         reads=(read,),

@@ -29,10 +29,7 @@ _PARTITION = "__txlake_partition"
 
 @translating
 def files_of_partitions(work: TableAccess, where: Expression | None) -> pa.Table:
-    """The files of the partitions for which the condition is true, in FILES_SCHEMA.
-
-    Raises InvalidRequest for a condition on other columns, or with a query in it.
-    """
+    """`TableData.files_of_partitions`."""
     predicate = work.predicate(where, None)
     files = work.snapshot.select(predicate)
     if where is None or predicate is None:

@@ -39,13 +39,17 @@ from txlake.spark.writing import add_of, data_fields, partition_fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowWork(TableAccess):
+class RowAccess(TableAccess):
     """A table as a statement sees it, whose scans are rows.
 
     `store_at` gives the store of a folder, for files that lie outside of the table.
     """
 
     store_at: Callable[[str], Store]
+
+    @property
+    def time_zone(self) -> str:
+        return "UTC"
 
     def scan(
         self,
@@ -124,7 +128,7 @@ def _bytes(work: TableAccess, path: str) -> bytes:
     try:
         if not paths.is_absolute(path):
             return work.store.get(paths.decode_path(path))
-        assert isinstance(work, RowWork)
+        assert isinstance(work, RowAccess)
         folder, _, name = url.rpartition("/")
         return work.store_at(folder).get(paths.decode_path(name))
     except FileNotFoundError as error:

@@ -17,8 +17,8 @@ from txlake.log.snapshot import Snapshot
 from txlake.protocol.types import Field, Struct
 from txlake.spark import rows as of_spark
 from txlake.spark.bounded_text import length_of
-from txlake.spark.inserts import Placement
 from txlake.spark.rows import CURRENT_DEFAULT, GENERATION_EXPRESSION, unknown_column
+from txlake.transaction.data_plane import Placement
 
 Value = Callable[[Row], Any]
 

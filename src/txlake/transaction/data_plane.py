@@ -111,7 +111,7 @@ class TableData(Protocol):
         positions: bool = False,
         deleted: Mapping[int, BitMap64] | None = None,
     ) -> DataFrame:
-        """The live rows of these files, but for those deleted here, by the files' ordinals.
+        """The live rows of these files; `deleted` stand for a file's own vector, by its ordinal.
 
         With positions also each row's ordinal of its file and place in it, and row ids where the
         table tracks rows.

@@ -18,6 +18,7 @@ from txlake.commands.tables import adopted, create_from_rows, environment_of, pl
 from txlake.conflict.locking import LockMode
 from txlake.ddl.schema_evolution import schema_actions
 from txlake.errors import InvalidRequest
+from txlake.log.snapshot import unknown_column
 from txlake.protocol.actions import Txn
 from txlake.protocol.schema_change import as_table_schema
 from txlake.session.admission import admit
@@ -34,9 +35,6 @@ from txlake.session.context import Context
 from txlake.session.engine import Handle
 from txlake.session.membership import catalog_of
 from txlake.session.view_queries import Viewed
-from txlake.spark.rows import unknown_column
-from txlake.spark.table_access import condition_text
-from txlake.spark.types import quote
 from txlake.sql import sql_literal
 from txlake.statements import (
     ComputedValues,
@@ -59,7 +57,9 @@ from txlake.statements import (
     Update,
     Values,
     Write,
+    condition_text,
 )
+from txlake.statements.names import quoted
 from txlake.transaction.change import Change
 from txlake.transaction.data_plane import Placement, Rows, TableData
 
@@ -221,8 +221,8 @@ def _with_partition(
 
 def _equals(one: PartitionValue) -> str:
     if one.value is None:
-        return f"{quote(one.column)} IS NULL"
-    return f"{quote(one.column)} = {sql_literal(one.value)}"
+        return f"{quoted(one.column, always=True)} IS NULL"
+    return f"{quoted(one.column, always=True)} = {sql_literal(one.value)}"
 
 
 def _has_rows(work: TableData, condition: Expression | None) -> bool:
@@ -387,7 +387,11 @@ def read(context: Context, statement: ReadTable) -> DataFrame:
     for name in columns:
         if snapshot.schema.find(name) is None:
             raise unknown_column(name, snapshot)
-    return frame.select(*[quote(name) for name in columns])
+    return _chosen(frame, columns)
+
+
+def _chosen(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
+    return frame.select(*[quoted(name, always=True) for name in columns])
 
 
 def _read_view(
@@ -402,7 +406,9 @@ def _read_view(
     frame = context.view_rows(view)
     if condition is not None:
         frame = frame.where(context.column_of(condition))
-    return frame if columns is None else frame.select(*[quote(name) for name in columns])
+    return (
+        frame if columns is None else frame.select(*[quoted(name, always=True) for name in columns])
+    )
 
 
 def _of_write(statement: Write) -> Sequence[TableLock]:

@@ -22,7 +22,7 @@ from txlake.ddl.environment import Environment
 from txlake.ddl.features import check_history
 from txlake.ddl.keys import keys_of
 from txlake.errors import CorruptTable, InvalidRequest
-from txlake.log.snapshot import Snapshot
+from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.ports import NewTable, RenamedTable
 from txlake.protocol.file_names import LOG_FOLDER, commit_path
 from txlake.protocol.types import Struct
@@ -31,7 +31,6 @@ from txlake.session.command import TableLock, command, giving_counts, giving_not
 from txlake.session.context import Context
 from txlake.session.engine import Handle
 from txlake.session.membership import attach, catalog_of, drop, mark, new_entry
-from txlake.spark.rows import unknown_column
 from txlake.statements import (
     AddConstraint,
     AlterStatement,

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from txlake.errors import InvalidRequest
 from txlake.log.predicates import And, Comparison, IsNull, Operator, Or, Predicate
-from txlake.log.snapshot import Snapshot
+from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.protocol.actions import Action, Add
 from txlake.protocol.partition_values import parse_value
 from txlake.protocol.types import Primitive
@@ -27,10 +27,10 @@ from txlake.spark.deletions import remove_files
 from txlake.spark.executor import INSERT
 from txlake.spark.reading import estimated_bytes
 from txlake.spark.spark_errors import translating
-from txlake.spark.table_access import TableAccess, condition_text
+from txlake.spark.table_access import TableAccess
 from txlake.spark.types import quote
 from txlake.spark.writing import VIOLATION, VIOLATION_ROW, Written, write_arrow, write_frame
-from txlake.statements import ComputedValues, Default, Expression, Values
+from txlake.statements import ComputedValues, Default, Expression, Values, condition_text
 from txlake.transaction.change import Change, Read
 from txlake.transaction.data_plane import Placement, Rows
 
@@ -230,15 +230,7 @@ def named_values(
     Arrow for constants, or a Spark frame where a cell asks for a default or is computed. Raises
     InvalidRequest when the numbers differ or the table has no such column.
     """
-    width = len(values.rows[0]) if values.rows else len(names)
-    if width != len(names):
-        raise InvalidRequest(
-            f"{work.snapshot.table}: expected {len(names)} values a row ({', '.join(names)}), "
-            f"found {width}"
-        )
-    for name in names:
-        if work.snapshot.schema.find(name) is None:
-            raise rows.unknown_column(name, work.snapshot)
+    check_named(work, values, names)
     if isinstance(values, ComputedValues):
         return _computed(work, values, names)
     table, defaults = local_rows.table_of_values(values, names, lambda: work.time_zone)
@@ -258,6 +250,19 @@ def named_values(
             column = F.when(computed, rows.given_default(item, work.snapshot)).otherwise(column)
         columns.append(column.alias(name))
     return frame.select(*columns)
+
+
+def check_named(work: TableAccess, values: Values | ComputedValues, names: Sequence[str]) -> None:
+    """Raises InvalidRequest where VALUES aren't as many as the names, or one is no column's."""
+    width = len(values.rows[0]) if values.rows else len(names)
+    if width != len(names):
+        raise InvalidRequest(
+            f"{work.snapshot.table}: expected {len(names)} values a row ({', '.join(names)}), "
+            f"found {width}"
+        )
+    for name in names:
+        if work.snapshot.schema.find(name) is None:
+            raise unknown_column(name, work.snapshot)
 
 
 def _computed(work: TableAccess, values: ComputedValues, names: Sequence[str]) -> DataFrame:

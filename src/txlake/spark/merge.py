@@ -38,7 +38,7 @@ from txlake.spark.executor import (
 from txlake.spark.merge_job import MergeJob
 from txlake.spark.merge_source import LocalSource, held_source, keys_in_target
 from txlake.spark.spark_errors import translating
-from txlake.spark.table_access import TableAccess, condition_text
+from txlake.spark.table_access import TableAccess
 from txlake.spark.types import delta_schema
 from txlake.spark.writing import Written, write_frame
 from txlake.statements import (
@@ -50,6 +50,7 @@ from txlake.statements import (
     NotMatchedInsert,
     SqlText,
     Star,
+    condition_text,
 )
 from txlake.transaction.change import Change, Read
 from txlake.transaction.data_plane import EvolveSchema

@@ -19,10 +19,10 @@ from txlake.log.skipping import is_partition_only
 from txlake.protocol.partition_values import parse_column
 from txlake.spark.bounded_text import shown_metadata, shown_text
 from txlake.spark.spark_errors import translating
-from txlake.spark.table_access import TableAccess, condition_text
+from txlake.spark.table_access import TableAccess
 from txlake.spark.types import quote, spark_type, visible_metadata
 from txlake.spark.writing import partition_fields
-from txlake.statements import Expression, NativeColumn
+from txlake.statements import Expression, NativeColumn, condition_text
 
 _PARTITION = "__txlake_partition"
 

@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from txlake.errors import InvalidRequest
-from txlake.log.snapshot import Snapshot
+from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.ports import Store, System
 from txlake.protocol.types import DataType, Struct
 from txlake.settings import Settings
@@ -28,7 +28,6 @@ from txlake.spark import dml, inserts, local_rows, partitions, replacing, restat
 from txlake.spark import merge as merging
 from txlake.spark.manifest import Manifests
 from txlake.spark.reading import is_connect, spark_url
-from txlake.spark.rows import unknown_column
 from txlake.spark.sessions import default_properties
 from txlake.spark.spark_errors import spark_errors
 from txlake.spark.table_access import TableAccess, plain_column

@@ -15,10 +15,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from txlake.errors import InvalidRequest
+from txlake.log.snapshot import unknown_column
 from txlake.protocol.types import Primitive
 from txlake.spark import dml
 from txlake.spark.inserts import overwriting, write_rows
-from txlake.spark.rows import unknown_column
 from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import quote

@@ -34,7 +34,7 @@ from txlake.settings import Settings
 from txlake.spark.manifest import Manifests
 from txlake.spark.scan import Scan, scan_frame
 from txlake.spark.writing import Target
-from txlake.statements import Expression, NativeColumn, SqlText
+from txlake.statements import Expression, NativeColumn, condition_text
 from txlake.transaction.change import Read
 from txlake.transaction.data_plane import Condition
 
@@ -232,8 +232,3 @@ def _sql_call(call: re.Match[str]) -> str:
     if name.lower() in _OPERATORS:
         return "coalesce("
     return call[0] if name.isidentifier() else "rand("  # a function of nobody knows what
-
-
-def condition_text(expression: Expression) -> str:
-    """A condition as its author wrote it, for messages and history."""
-    return expression.text if isinstance(expression, SqlText) else str(expression.column)

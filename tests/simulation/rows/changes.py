@@ -21,6 +21,7 @@ from tests.simulation.rows.queries import compiler
 from tests.simulation.rows.scopes import Name, Row, Rows, Scope, Typed
 from txlake.errors import InvalidRequest
 from txlake.log.files import adds_of
+from txlake.log.snapshot import unknown_column
 from txlake.protocol.actions import Add
 from txlake.spark import compact as compacting
 from txlake.spark import deletions as deleting
@@ -28,9 +29,8 @@ from txlake.spark import dml, inserts, local_rows
 from txlake.spark.deletions import Deletions, remove_files
 from txlake.spark.executor import INSERT
 from txlake.spark.partitions import files_of_partitions
-from txlake.spark.rows import GENERATION_EXPRESSION, unknown_column
+from txlake.spark.rows import GENERATION_EXPRESSION
 from txlake.spark.scan import add_rows
-from txlake.spark.table_access import condition_text
 from txlake.spark.vectors import load_vector
 from txlake.spark.writing import Written
 from txlake.statements import (
@@ -40,6 +40,7 @@ from txlake.statements import (
     Expression,
     PartitionValue,
     Values,
+    condition_text,
 )
 from txlake.transaction.change import Change
 from txlake.transaction.data_plane import Placement
@@ -256,15 +257,7 @@ def given(work: RowAccess, rows: Any, names: Sequence[str]) -> Any:
     """Rows to write as a frame; those of VALUES are columns of these names."""
     assert not isinstance(rows, ComputedValues), "VALUES are constants here"
     if isinstance(rows, Values):
-        width = len(rows.rows[0])
-        if width != len(names):
-            raise InvalidRequest(
-                f"{work.snapshot.table}: expected {len(names)} values a row ({', '.join(names)}), "
-                f"found {width}"
-            )
-        for name in names:
-            if work.snapshot.schema.find(name) is None:
-                raise unknown_column(name, work.snapshot)
+        inserts.check_named(work, rows, names)
         rows = _arrow_of(rows, names)
     return frame_of_arrow(rows) if isinstance(rows, pa.Table) else rows
 
@@ -312,32 +305,21 @@ def _written(
 
 def compact(work: RowAccess, where: Expression | None = None, *, purge: bool = False) -> Change:
     """Packs small files, and files with many deleted rows, as `spark.compact` chooses them."""
-    candidates = adds_of(files_of_partitions(work, where))
-    if purge:
-        bins = [compacting.Bin((a,)) for a in candidates if a.deletion_vector is not None]
-    else:
-        bins = list(compacting.pack(candidates, compacting._target_bytes(work)))
     sources: list[Add] = []
     outputs: list[Add] = []
-    for one in bins:
+    for one in compacting.chosen(work, where, purge=purge):
         rows = [[row for _, row in live_rows(work, add)] for add in one.files]
         sources += one.files
         written = write_rows(work, [row for part in rows for row in part], data_change=False)
         taken = list(zip(one.files, map(len, rows), strict=True))
         outputs += [compacting._with_sources(add, taken) for add in written]
-    operation = "REORG" if purge else "OPTIMIZE"
-    return compacting._change(work, operation, where, (), tuple(sources), tuple(outputs))
+    return compacting.compacting(work, where, tuple(sources), tuple(outputs), purge=purge)
 
 
 def zorder(work: RowAccess, columns: tuple[str, ...], where: Expression | None = None) -> Change:
     """Rewrites whole partitions with their rows sorted by the columns; in no recorded order."""
     scope = Scope(fitting.names_of(work.snapshot))
-    for name in columns:
-        item = work.snapshot.schema.find(name)
-        if item is None:
-            raise unknown_column(name, work.snapshot)
-        if item.name in work.snapshot.partition_columns:
-            raise InvalidRequest(f"{work.snapshot.table}: {item.name} is a partition column")
+    compacting.check_sorted_by(work, columns)
     places = [scope.find([name])[0] for name in columns]
     candidates = adds_of(files_of_partitions(work, where))
     rows = [row for add in candidates for _, row in live_rows(work, add)]

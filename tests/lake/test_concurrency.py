@@ -32,7 +32,7 @@ sys.stdin.readline()
 for number in range(count):
     rows = pa.table({"worker": [worker], "number": [number]})
     lake.run(lambda tx: tx.write(rows, table, "append"), attempts=20)
-assert lake._session.engine._spark is None
+assert not lake._session.engine.plane.is_started
 """
 
 

@@ -32,8 +32,9 @@ from txlake.errors import (
 from txlake.log.predicates import parse_predicate
 from txlake.session.engine import Handle
 from txlake.spark.probe import SparkProbe
-from txlake.spark.table_access import Condition, calls_are_of_the_row
+from txlake.spark.table_access import calls_are_of_the_row
 from txlake.statements import SqlText, TablePath
+from txlake.transaction.data_plane import Condition
 
 
 @pytest.fixture(scope="module")

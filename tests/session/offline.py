@@ -20,6 +20,7 @@ from txlake.session.engine import Engine, Handle
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction
 from txlake.settings import Settings
+from txlake.spark.plane import SparkPlane
 from txlake.sql import parse
 from txlake.statements import TablePath
 from txlake.storage import open_store
@@ -46,6 +47,11 @@ class _Failing:
         return _Failing(self._inner.at(folder), self._failing, self._instead)
 
 
+def plane_without_spark(system: System, settings: Settings) -> SparkPlane:
+    """A data plane that nobody asks for rows."""
+    return SparkPlane(make_spark=_no_spark, system=system, settings=settings, open_store=open_store)
+
+
 class Offline:
     """One process's lake; others of the same place, or of the same catalog, can be made of it.
 
@@ -68,11 +74,13 @@ class Offline:
         self.instead: dict[str, object] = {}
         system = System()
         self.catalog = catalog or Catalog("sqlite://", system, lease_ms=lease_ms)
+        settings = Settings(dropped_table_retention_ms=kept_ms)
+        self.plane = plane_without_spark(system, settings)
         self.engine = Engine(
             system=system,
-            settings=Settings(dropped_table_retention_ms=kept_ms),
+            settings=settings,
             commands=COMMANDS,
-            make_spark=_no_spark,
+            plane=self.plane,
             warehouse=self._open(self.place, {}),
             catalog=self.catalog,
             open_store=self._open,
@@ -129,7 +137,7 @@ class Offline:
             system=self.engine.system,
             settings=self.engine.settings,
             commands=COMMANDS,
-            make_spark=_no_spark,
+            plane=self.plane,
             open_store=self.engine.open_store,
         )
 

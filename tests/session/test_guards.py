@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
-from pyspark.sql import SparkSession
 
+from tests.session.offline import plane_without_spark
 from tests.session.tables import environment, specs, sql
 from txlake.conflict.levels import Level
 from txlake.ddl.alter import alter
@@ -29,13 +29,11 @@ from txlake.transaction.change import Change
 CREATE = CreateTable(table=TablePath("t"), columns=specs("a int"))
 
 
-def no_spark() -> SparkSession:
-    raise AssertionError("nothing here needs Spark")
-
-
 @pytest.fixture
 def engine() -> Iterator[Engine]:
-    found = Engine(system=System(), settings=Settings(), commands={}, make_spark=no_spark)
+    system, settings = System(), Settings()
+    plane = plane_without_spark(system, settings)
+    found = Engine(system=system, settings=settings, commands={}, plane=plane)
     yield found
     found.close()
 

@@ -8,17 +8,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pyspark.sql import types as T
 
+from tests.session.offline import plane_without_spark
 from tests.simulation.rows import RowEngine, RowSession
 from txlake.catalog import Catalog
 from txlake.errors import InvalidRequest
 from txlake.protocol.types import Struct
-from txlake.session import results, transaction
+from txlake.session import transaction
+from txlake.session.command import nothing
 from txlake.session.transaction import State, Transaction
 from txlake.settings import Settings
 from txlake.storage import open_store
 from txlake.system import System
+from txlake.transaction.data_plane import DataPlane
 from txlake.transaction.lake_commit import commit_together
 
 
@@ -164,12 +166,14 @@ def stumble(*_: object) -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        lambda spark: results.counts_frame(spark, {"num_affected_rows": 1}),
-        lambda spark: results.rows_frame(spark, Struct(()), []),
-        lambda spark: results.values_frame(spark, T.StructType(), []),
-        results.nothing,
+        lambda plane: plane.counts({"num_affected_rows": 1}),
+        lambda plane: plane.frame(Struct(()), []),
+        nothing,
     ],
 )
-def test_an_interrupt_of_an_answer_stays_one(answer: Callable[[Any], object]) -> None:
+def test_an_interrupt_of_an_answer_stays_one(answer: Callable[[DataPlane], object]) -> None:
+    plane = plane_without_spark(System(), Settings())
+    spark: Any = SimpleNamespace(sql=stumble, createDataFrame=stumble)
+    plane._spark = spark
     with pytest.raises(KeyboardInterrupt):
-        answer(SimpleNamespace(sql=stumble, createDataFrame=stumble))
+        answer(plane)

@@ -49,7 +49,7 @@ def test_a_lake_keeps_few_logs_and_a_transaction_its_own() -> None:
         system=lake.engine.system,
         settings=Settings(tables_cached=2),
         commands=lake.engine.commands,
-        make_spark=lake.engine.make_spark,
+        plane=lake.engine.plane,
         warehouse=lake.engine.warehouse,
         catalog=lake.catalog,
         open_store=lake.engine.open_store,

@@ -133,9 +133,9 @@ class Process:
             warehouse=SimulatedStore(self, WAREHOUSE),
             catalog=catalog,
             open_store=lambda location, _: SimulatedStore(self, key_of(location)),
+            spark_settings={_RETENTION_CHECK: "false"},
         )
         engine._lock = THREADS.RLock()  # type: ignore[assignment,no-untyped-call]
-        engine.spark.conf.set(_RETENTION_CHECK, "false")
         if catalog is not None:
             session = RowSession(engine)
             open_lake(session)

@@ -1,4 +1,4 @@
-"""Tables on disk that the data plane works on, without a session: SQL in, rows out."""
+"""Tables on disk that a data plane works on, without a session: SQL in, rows out."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from txlake.ddl.schema_evolution import schema_actions
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add
 from txlake.settings import Settings
-from txlake.spark import compact, dml, inserts, merge
-from txlake.spark.inserts import Placement, Rows
 from txlake.spark.manifest import Manifests
-from txlake.spark.table_access import TableAccess
+from txlake.spark.plane import SparkPlane, SparkTable
 from txlake.sql import parse
 from txlake.statements import (
     ComputedValues,
@@ -37,6 +35,7 @@ from txlake.statements import (
 from txlake.storage import open_store
 from txlake.system import System
 from txlake.transaction.change import Change
+from txlake.transaction.data_plane import DataPlane, Placement, Rows
 from txlake.transaction.table_log import TableLog
 from txlake.transaction.table_transaction import TableTransaction
 
@@ -58,39 +57,38 @@ class PathTable:
     """A Delta table in a folder. `changes`: what each statement did, newest last."""
 
     folder: Path
-    start: Callable[[], SparkSession]
+    plane: Any
     settings: Settings
     log: TableLog
     changes: list[Change]
 
     @property
     def spark(self) -> SparkSession:
-        return self.start()
+        session: SparkSession = self.plane.spark
+        return session
 
     @property
     def snapshot(self) -> Snapshot:
         return self.log.latest()
 
-    def work(self, *, name: str | None = "t") -> TableAccess:
-        return TableAccess(
-            start=self.start,
-            manifests=MANIFESTS,
+    def work(self, *, name: str | None = "t") -> SparkTable:
+        made: SparkTable = self.plane.table(
+            self.snapshot,
+            self.log.store,
             system=SYSTEM,
-            settings=self.settings,
-            snapshot=self.snapshot,
-            store=self.log.store,
-            allowed=lambda: self.settings.allow_outside_paths,
             name=name,
+            allowed=lambda: self.settings.allow_outside_paths,
         )
+        return made
 
     def without_spark(self) -> PathTable:
         """The same table, where starting Spark fails the test."""
-        return replace(self, start=no_spark)
+        return replace(self, plane=spark_plane(no_spark, self.settings))
 
     # Changes
 
     def run(self, sql: str) -> Change:
-        """Carries out an INSERT, DELETE, UPDATE or MERGE on the table, which it calls `t`."""
+        """Carries out a statement that changes rows of the table, which it calls `t`."""
         (statement,) = parse(sql)
         return self.commit(self.change_of(statement))
 
@@ -109,47 +107,46 @@ class PathTable:
                 rows = self._rows(source)
                 placement = Placement(by_name=by_name, columns=columns)
                 if statement.replace_where is not None:
-                    return inserts.replace_where(work, rows, placement, statement.replace_where)
-                how = inserts.overwrite if statement.overwrite else inserts.append
-                return how(work, rows, placement)
+                    return work.replace_where(rows, placement, statement.replace_where)
+                return (work.overwrite if statement.overwrite else work.append)(rows, placement)
             case Delete(condition=condition, alias=alias):
-                return dml.delete(work, condition, alias)
+                return work.delete(condition, alias)
             case Update(assignments=assignments, condition=condition, alias=alias):
-                return dml.update(work, assignments, condition, alias)
+                return work.update(assignments, condition, alias)
             case Merge(source=source):
                 rows = self._rows(source)
-                return merge.merge(work, statement, rows, partial(_evolved, work.snapshot))
+                return work.merge(statement, rows, partial(_evolved, work.snapshot))
             case _:
                 raise AssertionError(statement)
 
     def _rows(self, source: Source) -> Any:
         match source:
             case Query(sql):
-                return self.spark.sql(sql.text)
+                return self.plane.query(sql.text, {})
             case NativeFrame(frame):
                 return frame
             case Values() | ComputedValues():
                 return source
 
     def append(self, rows: Rows) -> Change:
-        return self.commit(inserts.append(self.work(), rows, Placement()))
+        return self.commit(self.work().append(rows, Placement()))
 
     def overwrite(self, rows: Rows) -> Change:
-        return self.commit(inserts.overwrite(self.work(), rows, Placement()))
+        return self.commit(self.work().overwrite(rows, Placement()))
 
     def replace_where(self, rows: Rows, condition: str) -> Change:
         text = SqlText(condition)
-        return self.commit(inserts.replace_where(self.work(), rows, Placement(), text))
+        return self.commit(self.work().replace_where(rows, Placement(), text))
 
     def overwrite_partitions(self, rows: Rows) -> Change:
-        return self.commit(inserts.overwrite_partitions(self.work(), rows, Placement()))
+        return self.commit(self.work().overwrite_partitions(rows, Placement()))
 
     def compact(self, where: str | None = None, *, purge: bool = False) -> Change:
         condition = None if where is None else SqlText(where)
-        return self.commit(compact.compact(self.work(), condition, purge=purge))
+        return self.commit(self.work().compact(condition, purge=purge))
 
     def zorder(self, *columns: str, where: Expression | None = None) -> Change:
-        return self.commit(compact.zorder(self.work(), columns, where))
+        return self.commit(self.work().zorder(columns, where))
 
     def commit(self, change: Change) -> Change:
         transaction = TableTransaction(self.log, self.snapshot)
@@ -187,16 +184,28 @@ class PathTable:
         return {str(path) for path in found if path.parts[0] != "_delta_log"}
 
 
+def spark_plane(start: Callable[[], SparkSession], settings: Settings) -> SparkPlane:
+    """Spark's plane, whose manifests all tests share."""
+    return SparkPlane(
+        make_spark=start,
+        system=SYSTEM,
+        settings=settings,
+        open_store=open_store,
+        _manifests=MANIFESTS,
+    )
+
+
 def table(
     folder: Path,
-    spark: SparkSession,
+    spark: SparkSession | None,
     columns: str,
     *,
     partitioned_by: str | None = None,
     properties: Mapping[str, str] | None = None,
     settings: Settings | None = None,
+    plane: DataPlane | None = None,
 ) -> PathTable:
-    """A new table. `columns` as in CREATE TABLE, constraints included."""
+    """A new table on Spark's plane, or another. `columns` as in CREATE TABLE, with constraints."""
     clause = "" if partitioned_by is None else f" PARTITIONED BY ({partitioned_by})"
     (statement,) = parse(f"CREATE TABLE t ({columns}){clause}")
     assert isinstance(statement, CreateTable)
@@ -208,7 +217,10 @@ def table(
     transaction = TableTransaction(log, None)
     transaction.stage(change.actions, operation=change.operation)
     transaction.commit()
-    return PathTable(folder, lambda: spark, chosen, log, [])
+    if plane is None:
+        assert spark is not None
+        plane = spark_plane(lambda: spark, chosen)
+    return PathTable(folder, plane, chosen, log, [])
 
 
 def _evolved(snapshot: Snapshot, schema: Any) -> Any:

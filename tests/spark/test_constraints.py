@@ -13,7 +13,7 @@ import pytest
 from tests.spark.tables import NO_VECTORS, VECTORS, PathTable, table
 from txlake.errors import InvalidRequest
 from txlake.spark import inserts
-from txlake.spark.inserts import Placement
+from txlake.transaction.data_plane import Placement
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

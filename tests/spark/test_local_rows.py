@@ -15,8 +15,8 @@ import pytest
 from tests.spark.tables import PathTable, table
 from txlake.errors import InvalidRequest
 from txlake.spark import inserts, local_rows
-from txlake.spark.inserts import Placement
 from txlake.statements import Values
+from txlake.transaction.data_plane import Placement
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

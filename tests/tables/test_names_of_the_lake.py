@@ -69,7 +69,7 @@ def test_a_clone_by_name(lake: txlake.Lake, spark: SparkSession, tmp_path: Path)
 def test_a_lake_that_took_the_active_session(tmp_path: Path, spark: SparkSession) -> None:
     with txlake.connect(str(tmp_path / "w")) as lake:
         lake.write(pa.table({"id": [1]}), "t")  # starts no Spark
-        assert not lake._session.engine.has_spark
+        assert not lake._session.engine.plane.is_started
         assert rows(DeltaTable.forName(spark, "t")) == [(1,)]
 
 

@@ -84,9 +84,9 @@ class LakeWorker:
         from txlake.spark.reading import is_connect
 
         engine = self._session.engine
-        if engine.has_spark and is_connect(engine.spark):
+        if engine.plane.is_started and is_connect(engine.spark):
             engine.spark.interruptAll()
-        elif engine.has_spark:
+        elif engine.plane.is_started:
             engine.spark.sparkContext.cancelAllJobs()
 
     def _shown(self, ask: Callable[[], DataFrame], rows_max: int | None) -> Result:

@@ -14,15 +14,15 @@ import msgspec
 
 from txlake.conflict.locking import LockMode
 from txlake.log.files import Files
+from txlake.log.snapshot import unknown_column
 from txlake.protocol.actions import Add
 from txlake.protocol.statistics import FileStatistics
 from txlake.session.command import TableLock, command, giving_nothing
 from txlake.session.context import Context
-from txlake.spark.restating import footer_of, restated
-from txlake.spark.rows import unknown_column
-from txlake.spark.table_access import TableAccess
+from txlake.spark.restating import restated
 from txlake.statements import AnalyzeTable
 from txlake.transaction.change import Change
+from txlake.transaction.data_plane import TableData
 
 _THREADS = 16
 
@@ -44,7 +44,7 @@ def analyze(context: Context, statement: AnalyzeTable) -> None:
         context.transaction.stage(handle, recomputed(context.work(handle), before))
 
 
-def recomputed(work: TableAccess, before: Files) -> Change:
+def recomputed(work: TableData, before: Files) -> Change:
     """The change that lists the files anew whose statistics aren't those of their footers.
 
     `before`: the files that the transaction read; of its own ones the rows stay new. Raises
@@ -65,9 +65,9 @@ def recomputed(work: TableAccess, before: Files) -> Change:
     )
 
 
-def _restated(work: TableAccess, add: Add) -> Add | None:
+def _restated(work: TableData, add: Add) -> Add | None:
     """The file with other statistics; None where they are the same."""
-    stats = restated(footer_of(work, add), add, work.snapshot).to_json()
+    stats = restated(work.footer(add), add, work.snapshot).to_json()
     if FileStatistics.from_json(stats) == FileStatistics.from_json(add.stats):
         return None
     return msgspec.structs.replace(add, stats=stats)

@@ -8,7 +8,6 @@ ConcurrentTransactionException and finds the file copied when it runs again.
 from __future__ import annotations
 
 import fnmatch
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -27,21 +26,18 @@ from txlake.protocol.actions import Txn
 from txlake.session.command import Answer, command, giving_counts, giving_frame, its_table
 from txlake.session.context import Context
 from txlake.session.engine import Handle
-from txlake.spark import inserts, rows
-from txlake.spark.inserts import Placement
-from txlake.spark.reading import spark_url
-from txlake.spark.table_access import TableAccess
-from txlake.spark.types import delta_schema, quote, spark_schema
+from txlake.spark import rows
+from txlake.spark.types import quote
 from txlake.spark.writing import VIOLATION, VIOLATION_ROW
 from txlake.sql import metadata_column
 from txlake.statements import CopyInto, Reference, TablePath
 from txlake.storage import join_url
 from txlake.transaction.change import Change
+from txlake.transaction.data_plane import Placement, TableData
 
 _File: TypeAlias = tuple[str, StoredObject]
 _APP_PREFIX = "copy-into:"
 _GLOB = frozenset("*?[")
-_PATTERN_SIGN = re.compile(r"[{}\[\]*?\\]")
 
 
 def copy_into(context: Context, statement: CopyInto) -> Mapping[str, int]:
@@ -52,7 +48,7 @@ def copy_into(context: Context, statement: CopyInto) -> Mapping[str, int]:
         return {"num_affected_rows": 0, "num_inserted_rows": 0, "num_skipped_corrupt_files": 0}
     frame, work = _read(context, handle, statement, new)
     with _their_rows(statement, new):
-        change = inserts.append(work, frame, _placement(_ordered(statement, frame, work)))
+        change = work.append(frame, _placement(_ordered(statement, frame, work)))
     context.transaction.stage(handle, _with_files(context, change, new))
     return {**change.affected, "num_skipped_corrupt_files": 0}
 
@@ -82,7 +78,7 @@ def validate(context: Context, statement: CopyInto) -> DataFrame:
     handle = context.require(statement.table)
     new = _new_files(context, handle, statement)
     if not new:
-        return context.spark.createDataFrame([], spark_schema(context.snapshot(handle).schema))
+        return context.plane.frame(context.snapshot(handle).schema, [])
     table = context.transaction.open(handle)
     before = table.savepoint()
     frame, work = _read(context, handle, statement, new)
@@ -109,7 +105,7 @@ def _placement(statement: CopyInto) -> Placement:
     return Placement(by_name=by_name, columns=statement.columns)
 
 
-def _ordered(statement: CopyInto, frame: DataFrame, work: TableAccess) -> CopyInto:
+def _ordered(statement: CopyInto, frame: DataFrame, work: TableData) -> CopyInto:
     """By position where Fabric's form reads Parquet, unless the names there are the table's."""
     if statement.fields is None or statement.file_format != "PARQUET":
         return statement
@@ -120,12 +116,12 @@ def _ordered(statement: CopyInto, frame: DataFrame, work: TableAccess) -> CopyIn
 
 def _read(
     context: Context, handle: Handle, statement: CopyInto, new: Sequence[_File]
-) -> tuple[DataFrame, TableAccess]:
+) -> tuple[DataFrame, TableData]:
     """The files' rows, and the work on the table, with their new columns if they may be added."""
     frame = _rows(context, statement, [url for url, _ in new])
     work = context.work(handle)
     if _is_on(statement, "mergeSchema"):
-        work = grown(context, handle, work, delta_schema(frame.schema), "COPY INTO")
+        work = grown(context, handle, work, context.plane.schema_of(frame), "COPY INTO")
     return frame, work
 
 
@@ -199,15 +195,8 @@ def _is_hidden(path: str) -> bool:
     return any(part.startswith(("_", ".")) for part in path.split("/"))
 
 
-def _spark_path(url: str) -> str:
-    """The file as Spark's readers take it: not encoded, and nothing of it a pattern."""
-    return _PATTERN_SIGN.sub(r"\\\g<0>", unquote(spark_url(url)))
-
-
 def _rows(context: Context, statement: CopyInto, urls: list[str]) -> DataFrame:
-    reader = context.spark.read.format(statement.file_format.lower())
-    reader = reader.options(**dict(statement.format_options))
-    frame = reader.load([_spark_path(url) for url in urls])
+    frame = context.plane.files(statement.file_format, dict(statement.format_options), urls)
     if statement.fields is not None:
         return _fields(statement, frame)
     if statement.select is None or statement.location_span is None:
@@ -219,7 +208,7 @@ def _rows(context: Context, statement: CopyInto, urls: list[str]) -> DataFrame:
         query = metadata_column.hiding(query, [start])
         frame = frame.select("*", metadata_column.COLUMN)
     view = quote(context.view_of(frame))
-    return context.spark.sql(query.rewritten(lambda _: view))
+    return context.plane.query(query.rewritten(lambda _: view), {})
 
 
 def _fields(statement: CopyInto, frame: DataFrame) -> DataFrame:

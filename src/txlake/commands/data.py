@@ -11,7 +11,6 @@ from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from txlake.commands.frame_reads import writing
 from txlake.commands.schema_evolution import grown, with_schema
@@ -19,9 +18,9 @@ from txlake.commands.tables import adopted, create_from_rows, environment_of, pl
 from txlake.conflict.locking import LockMode
 from txlake.ddl.schema_evolution import schema_actions
 from txlake.errors import InvalidRequest
+from txlake.log.snapshot import unknown_column
 from txlake.protocol.actions import Txn
 from txlake.protocol.schema_change import as_table_schema
-from txlake.protocol.types import Struct
 from txlake.session.admission import admit
 from txlake.session.catalog_access import catalog_of
 from txlake.session.command import (
@@ -34,14 +33,8 @@ from txlake.session.command import (
     no_table,
 )
 from txlake.session.context import Context
-from txlake.session.engine import Handle, use_this_python
+from txlake.session.engine import Handle
 from txlake.session.view_queries import Viewed
-from txlake.spark import dml, inserts, local_rows, replacing
-from txlake.spark import merge as merging
-from txlake.spark.inserts import Placement, Rows
-from txlake.spark.rows import unknown_column
-from txlake.spark.table_access import TableAccess, condition_text
-from txlake.spark.types import delta_schema, quote, spark_type
 from txlake.sql import sql_literal
 from txlake.statements import (
     ComputedValues,
@@ -64,8 +57,11 @@ from txlake.statements import (
     Update,
     Values,
     Write,
+    condition_text,
 )
+from txlake.statements.names import quoted
 from txlake.transaction.change import Change
+from txlake.transaction.data_plane import Placement, Rows, TableData
 
 Counts = Mapping[str, int]
 _AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
@@ -75,7 +71,7 @@ def delete(context: Context, statement: Delete) -> Counts:
     """DELETE FROM."""
     handle = context.require(statement.table)
     work = context.work(handle, removes_rows=True)
-    change = dml.delete(work, statement.condition, statement.alias)
+    change = work.delete(statement.condition, statement.alias)
     context.transaction.stage(handle, change)
     return change.affected
 
@@ -83,7 +79,7 @@ def delete(context: Context, statement: Delete) -> Counts:
 def truncate(context: Context, statement: Truncate) -> None:
     """TRUNCATE TABLE."""
     handle = context.require(statement.table)
-    deleted = dml.delete(context.work(handle, removes_rows=True), None)
+    deleted = context.work(handle, removes_rows=True).delete(None)
     change = replace(deleted, operation="TRUNCATE", parameters={})
     context.transaction.stage(handle, change)
 
@@ -92,7 +88,7 @@ def update(context: Context, statement: Update) -> Counts:
     """UPDATE."""
     handle = context.require(statement.table)
     work = context.work(handle, removes_rows=True)
-    change = dml.update(work, statement.assignments, statement.condition, statement.alias)
+    change = work.update(statement.assignments, statement.condition, statement.alias)
     context.transaction.stage(handle, change)
     return change.affected
 
@@ -102,12 +98,12 @@ def merge(context: Context, statement: Merge) -> Counts:
     handle = context.require(statement.target)
     removes = any(not isinstance(clause, NotMatchedInsert) for clause in statement.clauses)
     work = context.work(handle, removes_rows=removes)
-    source = _as_frame(context, source_rows(context, statement.source))
+    source = work.given(source_rows(context, statement.source), ())
     environment = environment_of(context)
     evolve = partial(schema_actions, work.snapshot, environment=environment)
     evolves = statement.schema_evolution or _merges_schemas(context)
     statement = replace(statement, schema_evolution=evolves)
-    change = merging.merge(work, statement, source, evolve)
+    change = work.merge(statement, source, evolve)
     context.transaction.stage(handle, change)
     return change.affected
 
@@ -121,7 +117,7 @@ def insert(context: Context, statement: Insert) -> Counts:
     rows = source_rows(context, statement.source)
     evolves = statement.schema_evolution or (statement.by_name and _merges_schemas(context))
     if evolves and not isinstance(rows, Values | ComputedValues):
-        work = grown(context, handle, work, _schema_of(rows))
+        work = grown(context, handle, work, context.plane.schema_of(rows))
     placement = Placement(by_name=statement.by_name, columns=statement.columns)
     if matches:
         change = _matching(context, work, rows, placement, statement)
@@ -130,7 +126,7 @@ def insert(context: Context, statement: Insert) -> Counts:
     condition = statement.replace_where
     dynamic = statement.overwrite and _is_dynamic(context)
     if statement.partition is not None:
-        rows, placement = _with_partition(context, work, rows, placement, statement.partition)
+        rows, placement = _with_partition(work, rows, placement, statement.partition)
         static = [one for one in statement.partition if not one.dynamic]
         named = SqlText(" AND ".join(_equals(one) for one in static)) if static else None
         if statement.if_not_exists and _has_rows(work, named):
@@ -145,17 +141,16 @@ def insert(context: Context, statement: Insert) -> Counts:
 
 
 def _matching(
-    context: Context, work: TableAccess, rows: Rows, placement: Placement, statement: Insert
+    context: Context, work: TableData, rows: Rows, placement: Placement, statement: Insert
 ) -> Change:
     """REPLACE USING and REPLACE ON."""
     if statement.replace_on is None:
         columns = statement.replace_using
-        return replacing.replace_using(
-            work, rows, placement, columns, literal_of=sql_literal, view_of=context.view_of
+        return work.replace_using(
+            rows, placement, columns, literal_of=sql_literal, view_of=context.view_of
         )
-    return replacing.replace_on(
-        work,
-        _as_frame(context, rows),
+    return work.replace_on(
+        work.given(rows, ()),
         placement,
         statement.replace_on,
         aliases=(statement.alias, statement.source_alias),
@@ -164,7 +159,7 @@ def _matching(
 
 
 def _placed(
-    work: TableAccess,
+    work: TableData,
     rows: Rows,
     placement: Placement,
     condition: Expression | None,
@@ -172,27 +167,26 @@ def _placed(
     dynamic: bool,
 ) -> Change:
     if condition is not None:
-        return inserts.replace_where(work, rows, placement, condition)
+        return work.replace_where(rows, placement, condition)
     if dynamic:
-        return inserts.overwrite_partitions(work, rows, placement)
+        return work.overwrite_partitions(rows, placement)
     if overwrite:
-        return inserts.overwrite(work, rows, placement)
-    return inserts.append(work, rows, placement)
+        return work.overwrite(rows, placement)
+    return work.append(rows, placement)
 
 
 def _is_dynamic(context: Context) -> bool:
-    mode = context.engine.spark_setting("spark.sql.sources.partitionOverwriteMode", "static")
+    mode = context.plane.setting("spark.sql.sources.partitionOverwriteMode", "static")
     return mode.lower() == "dynamic"
 
 
 def _merges_schemas(context: Context) -> bool:
     """Whether new columns are added by what doesn't say so: Delta Spark's setting for a session."""
-    return context.engine.spark_setting(_AUTO_MERGE, "false").lower() == "true"
+    return context.plane.setting(_AUTO_MERGE, "false").lower() == "true"
 
 
 def _with_partition(
-    context: Context,
-    work: TableAccess,
+    work: TableData,
     rows: Rows,
     placement: Placement,
     partition: tuple[PartitionValue, ...],
@@ -210,12 +204,10 @@ def _with_partition(
                 f"{snapshot.table}: PARTITION names {one.column!r}, which is no partition column; "
                 f"the table is partitioned by {', '.join(snapshot.partition_columns) or 'nothing'}"
             )
-    static = {one.column.lower(): one for one in partition if not one.dynamic}
+    static = {one.column.lower() for one in partition if not one.dynamic}
     rest = tuple(name for name in snapshot.schema.names if name.lower() not in static)
     names = placement.columns or rest
-    if isinstance(rows, Values | ComputedValues):
-        rows = inserts.named_values(work, rows, names)
-    frame = _as_frame(context, rows)
+    frame = work.given(rows, names)
     if placement.by_name:
         names = tuple(frame.columns)
     if len(names) != len(frame.columns):
@@ -223,22 +215,17 @@ def _with_partition(
             f"{snapshot.table}: expected {len(names)} columns ({', '.join(names)}), "
             f"found {len(frame.columns)}"
         )
-    frame = frame.toDF(*names)
-    for one in static.values():
-        item = snapshot.schema.find(one.column)
-        if item is None:
-            raise unknown_column(one.column, snapshot)
-        frame = frame.withColumn(item.name, F.lit(one.value).cast(spark_type(item.type)))
-    return frame, Placement(by_name=True)
+    constants = [one for one in partition if not one.dynamic]
+    return work.with_constants(frame.toDF(*names), constants), Placement(by_name=True)
 
 
 def _equals(one: PartitionValue) -> str:
     if one.value is None:
-        return f"{quote(one.column)} IS NULL"
-    return f"{quote(one.column)} = {sql_literal(one.value)}"
+        return f"{quoted(one.column, always=True)} IS NULL"
+    return f"{quoted(one.column, always=True)} = {sql_literal(one.value)}"
 
 
-def _has_rows(work: TableAccess, condition: Expression | None) -> bool:
+def _has_rows(work: TableData, condition: Expression | None) -> bool:
     return bool(work.snapshot.select(work.predicate(condition, None)).num_rows)
 
 
@@ -250,25 +237,7 @@ def source_rows(context: Context, source: Source) -> Rows:
         case Query(sql):
             return context.query(sql)
         case NativeFrame(frame):
-            table = local_rows.as_arrow(frame)
-            if table is not None:
-                return table
-            if isinstance(frame, DataFrame):
-                use_this_python(frame.sparkSession)
-                return frame
-            raise InvalidRequest(
-                f"expected a DataFrame of Spark, pandas, pyarrow or polars, "
-                f"found {type(frame).__module__}.{type(frame).__qualname__}"
-            )
-
-
-def _as_frame(context: Context, rows: Rows) -> DataFrame:
-    assert not isinstance(rows, Values | ComputedValues), "they are an INSERT's own"
-    return rows if isinstance(rows, DataFrame) else context.spark.createDataFrame(rows)
-
-
-def _schema_of(rows: DataFrame | pa.Table) -> Struct:
-    return local_rows.schema_of(rows) if isinstance(rows, pa.Table) else delta_schema(rows.schema)
+            return context.plane.held(frame)
 
 
 def write(context: Context, statement: Write) -> Counts:
@@ -277,7 +246,8 @@ def write(context: Context, statement: Write) -> Counts:
     rows = source_rows(context, statement.source)
     assert not isinstance(rows, Values | ComputedValues)
     if context.is_homeless(statement.table):
-        as_table_schema(_schema_of(rows))  # what no table can hold has no database made for it
+        # What no table can hold has no database made for it.
+        as_table_schema(context.plane.schema_of(rows))
         _make_database(context, statement)
     handle = place(context, statement.table)
     exists = context.exists(handle)
@@ -290,7 +260,8 @@ def write(context: Context, statement: Write) -> Counts:
     if exists:
         handle = adopted(context, handle, managed=True)
     else:
-        create_from_rows(context, handle, statement, as_table_schema(_schema_of(rows)))
+        schema = as_table_schema(context.plane.schema_of(rows))
+        create_from_rows(context, handle, statement, schema)
         register(context, handle, "WRITE")
     if _written_before(context, handle, statement):
         return nothing
@@ -324,7 +295,7 @@ def _make_database(context: Context, statement: Write) -> None:
 
 def _prepared(
     context: Context, handle: Handle, statement: Write, rows: DataFrame | pa.Table, exists: bool
-) -> TableAccess:
+) -> TableData:
     """The work on the table after its schema was changed as the write asks for."""
     work = context.work(handle, removes_rows=exists and statement.mode == "overwrite")
     if not exists:
@@ -339,7 +310,7 @@ def _prepared(
                 f"{handle.name}: overwrite_schema replaces the whole table; leave out "
                 "replace_where and dynamic partition overwrite"
             )
-        schema = as_table_schema(_schema_of(rows))
+        schema = as_table_schema(context.plane.schema_of(rows))
         # As Delta Spark does: the partitioning goes with the schema, also to none.
         partitions = statement.partition_by or ()
         return with_schema(context, handle, work, schema, partitions)
@@ -351,7 +322,7 @@ def _prepared(
             "overwrite_schema=True"
         )
     if statement.merge_schema or _merges_schemas(context):
-        return grown(context, handle, work, _schema_of(rows))
+        return grown(context, handle, work, context.plane.schema_of(rows))
     return work
 
 
@@ -416,7 +387,11 @@ def read(context: Context, statement: ReadTable) -> DataFrame:
     for name in columns:
         if snapshot.schema.find(name) is None:
             raise unknown_column(name, snapshot)
-    return frame.select(*[quote(name) for name in columns])
+    return _chosen(frame, columns)
+
+
+def _chosen(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
+    return frame.select(*[quoted(name, always=True) for name in columns])
 
 
 def _read_view(
@@ -431,7 +406,9 @@ def _read_view(
     frame = context.view_rows(view)
     if condition is not None:
         frame = frame.where(context.column_of(condition))
-    return frame if columns is None else frame.select(*[quote(name) for name in columns])
+    return (
+        frame if columns is None else frame.select(*[quoted(name, always=True) for name in columns])
+    )
 
 
 def _of_write(statement: Write) -> Sequence[TableLock]:

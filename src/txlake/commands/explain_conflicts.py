@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pyspark.sql import DataFrame
-
 from txlake.commands.data import source_rows
 from txlake.conflict.explanation import Doing, Intent, explain
 from txlake.conflict.footprint import Read
@@ -25,9 +23,6 @@ from txlake.session.command import TableLock, command, giving_rows
 from txlake.session.context import Context
 from txlake.session.engine import Handle
 from txlake.session.transaction import Transaction
-from txlake.spark import merge as merging
-from txlake.spark.table_access import TableAccess
-from txlake.spark.types import delta_schema
 from txlake.statements import (
     Delete,
     ExplainConflicts,
@@ -43,6 +38,7 @@ from txlake.statements import (
     Update,
 )
 from txlake.transaction import change
+from txlake.transaction.data_plane import TableData
 from txlake.transaction.table_transaction import TableTransaction
 from txlake.views.describe import Rows
 
@@ -116,7 +112,7 @@ class _Asked:
         return self.context.transaction.open(self.handle)
 
     @property
-    def _work(self) -> TableAccess:
+    def _work(self) -> TableData:
         return self.context.work_on(self.handle, self._table.view)
 
     def intent(self, statement: Explained) -> Intent:
@@ -150,9 +146,8 @@ class _Asked:
         return self._intent(Doing.APPENDS)
 
     def _merging(self, statement: Merge) -> Intent:
-        source = source_rows(self.context, statement.source)
-        assert isinstance(source, DataFrame)
-        read = merging.target_read(self._work, statement, delta_schema(source.schema))
+        source = self._work.given(source_rows(self.context, statement.source), ())
+        read = self._work.merge_read(statement, self.context.plane.schema_of(source))
         inserts = all(isinstance(one, NotMatchedInsert) for one in statement.clauses)
         by_row = read.predicate is not None and self._work.by_row(read.predicate)
         return self._intent(Doing.APPENDS if inserts else Doing.CHANGES, read, by_row=by_row)

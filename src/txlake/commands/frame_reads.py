@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from txlake.conflict.footprint import Read
@@ -66,10 +65,9 @@ def _views_in(context: Context, statement: object) -> Iterator[DataFrame]:
         if not isinstance(table, TableName) or not _may_be_temporary(table):
             continue
         if not any((context.find(table), context.viewed(table), context.catalog_view(table.parts))):
-            try:
-                yield context.spark.table(str(table))
-            except AnalysisException:
-                continue  # Spark says so when it runs the statement
+            found = context.plane.found(str(table))
+            if found is not None:  # else Spark says so when it runs the statement
+                yield found
 
 
 def _may_be_temporary(table: TableName) -> bool:

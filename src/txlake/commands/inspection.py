@@ -8,14 +8,13 @@ from __future__ import annotations
 from typing import get_args
 
 from txlake.catalog import matches
-from txlake.commands.views import described
+from txlake.commands.views import described, schema_rows
 from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.catalog_access import catalog_of
 from txlake.session.command import command, giving_rows, its_table, no_table
 from txlake.session.context import Context
-from txlake.session.results import schema_rows
 from txlake.session.unknown_names import tables_in
 from txlake.session.view_queries import Viewed
 from txlake.statements import (

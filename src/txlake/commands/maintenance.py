@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from urllib.parse import unquote
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import types as T
+from pyspark.sql import DataFrame
 
 from txlake.commands import convert as converted
 from txlake.commands import generate as generated
@@ -25,10 +24,6 @@ from txlake.session.catalog_access import transaction_of
 from txlake.session.command import command, giving_counts, giving_nothing, giving_rows, its_table
 from txlake.session.context import Context
 from txlake.session.engine import Handle
-from txlake.session.results import values_frame
-from txlake.spark import compact
-from txlake.spark.table_access import TableAccess
-from txlake.spark.whole_partitions import files_of_partitions
 from txlake.statements import (
     ConvertToDelta,
     Expression,
@@ -42,57 +37,50 @@ from txlake.statements import (
 )
 from txlake.storage import local_path
 from txlake.transaction.change import Change
+from txlake.transaction.data_plane import DataPlane, TableData
 from txlake.transaction.vacuum import OthersOpen, plan_vacuum, vacuum
 from txlake.views.describe import Rows
 
 _RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 _PATHS = Struct((Field("path", Primitive("string"), False),))
 _HOUR_MS = 3_600_000
-_SIZES = T.StructType(
-    [
-        T.StructField("min", T.LongType()),
-        T.StructField("max", T.LongType()),
-        T.StructField("avg", T.DoubleType()),
-        T.StructField("totalFiles", T.LongType()),
-        T.StructField("totalSize", T.LongType()),
-    ]
+_LONG = Primitive("long")
+_SIZES = Struct(
+    (
+        Field("min", _LONG),
+        Field("max", _LONG),
+        Field("avg", Primitive("double")),
+        Field("totalFiles", _LONG),
+        Field("totalSize", _LONG),
+    )
 )
-_FILES = T.StructType(
-    [T.StructField("num", T.LongType(), False), T.StructField("size", T.LongType(), False)]
+_FILES = Struct((Field("num", _LONG, False), Field("size", _LONG, False)))
+_ZORDERED = Struct(
+    (
+        Field("strategyName", Primitive("string")),
+        Field("inputCubeFiles", _FILES),
+        Field("inputOtherFiles", _FILES),
+        Field("inputNumCubes", _LONG, False),
+        Field("mergedFiles", _FILES),
+        Field("numOutputCubes", _LONG, False),
+        Field("mergedNumCubes", _LONG),
+    )
 )
-_ZORDERED = T.StructType(
-    [
-        T.StructField("strategyName", T.StringType()),
-        T.StructField("inputCubeFiles", _FILES),
-        T.StructField("inputOtherFiles", _FILES),
-        T.StructField("inputNumCubes", T.LongType(), False),
-        T.StructField("mergedFiles", _FILES),
-        T.StructField("numOutputCubes", T.LongType(), False),
-        T.StructField("mergedNumCubes", T.LongType()),
-    ]
+_METRICS = Struct(
+    (
+        Field("numFilesAdded", _LONG, False),
+        Field("numFilesRemoved", _LONG, False),
+        Field("filesAdded", _SIZES),
+        Field("filesRemoved", _SIZES),
+        Field("partitionsOptimized", _LONG, False),
+        Field("zOrderStats", _ZORDERED),
+        Field("numBatches", _LONG, False),
+        Field("totalConsideredFiles", _LONG, False),
+        Field("totalFilesSkipped", _LONG, False),
+        Field("preserveInsertionOrder", Primitive("boolean"), False),
+    )
 )
-_OPTIMIZED = T.StructType(
-    [
-        T.StructField("path", T.StringType()),
-        T.StructField(
-            "metrics",
-            T.StructType(
-                [
-                    T.StructField("numFilesAdded", T.LongType(), False),
-                    T.StructField("numFilesRemoved", T.LongType(), False),
-                    T.StructField("filesAdded", _SIZES),
-                    T.StructField("filesRemoved", _SIZES),
-                    T.StructField("partitionsOptimized", T.LongType(), False),
-                    T.StructField("zOrderStats", _ZORDERED),
-                    T.StructField("numBatches", T.LongType(), False),
-                    T.StructField("totalConsideredFiles", T.LongType(), False),
-                    T.StructField("totalFilesSkipped", T.LongType(), False),
-                    T.StructField("preserveInsertionOrder", T.BooleanType(), False),
-                ]
-            ),
-        ),
-    ]
-)
+_OPTIMIZED = Struct((Field("path", Primitive("string")), Field("metrics", _METRICS)))
 
 
 class Optimized:
@@ -103,7 +91,7 @@ class Optimized:
         self._considered = considered
         self._change = change
 
-    def __call__(self, spark: SparkSession) -> DataFrame:
+    def __call__(self, plane: DataPlane) -> DataFrame:
         """One row: the table's place and the metrics, named as Delta names them."""
         added = [one for one in self._change.actions if isinstance(one, Add)]
         removed = [one for one in self._change.actions if isinstance(one, Remove)]
@@ -120,7 +108,7 @@ class Optimized:
             self._considered - len(removed),
             not self._change.parameters.get("zOrderBy"),
         )
-        return values_frame(spark, _OPTIMIZED, [(self._place, metrics)])
+        return plane.frame(_OPTIMIZED, [(self._place, metrics)])
 
     def _zordered(self, removed: Sequence[Remove], partitions: int) -> tuple[object, ...] | None:
         """Each partition is one cube, made anew from all of its files."""
@@ -141,9 +129,9 @@ def optimize(context: Context, statement: Optimize) -> Optimized:
     handle = context.require(statement.table)
     work = context.work(handle)
     if statement.zorder_by:
-        change = compact.zorder(work, statement.zorder_by, statement.where)
+        change = work.zorder(statement.zorder_by, statement.where)
     else:
-        change = compact.compact(work, statement.where)
+        change = work.compact(statement.where)
     context.transaction.stage(handle, change)
     return Optimized(handle, _considered(work, statement.where), change)
 
@@ -152,13 +140,13 @@ def reorg(context: Context, statement: Reorg) -> Optimized:
     """REORG TABLE ... APPLY (PURGE)."""
     handle = context.require(statement.table)
     work = context.work(handle)
-    change = compact.compact(work, statement.where, purge=True)
+    change = work.compact(statement.where, purge=True)
     context.transaction.stage(handle, change)
     return Optimized(handle, _considered(work, statement.where), change)
 
 
-def _considered(work: TableAccess, where: Expression | None) -> int:
-    return int(files_of_partitions(work, where).num_rows)
+def _considered(work: TableData, where: Expression | None) -> int:
+    return int(work.files_of_partitions(where).num_rows)
 
 
 def vacuum_table(context: Context, statement: Vacuum) -> Rows:
@@ -171,7 +159,7 @@ def _vacuumed(context: Context, statement: Vacuum) -> list[str]:
     retention_ms = None
     if statement.retain_hours is not None:
         retention_ms = int(statement.retain_hours * _HOUR_MS)
-    check = context.engine.spark_setting(_RETENTION_CHECK, "true").lower() != "false"
+    check = context.plane.setting(_RETENTION_CHECK, "true").lower() != "false"
     others_open = _others_open(context)
     if statement.dry_run:
         plan = plan_vacuum(handle.log, retention_ms, retention_check=check, others_open=others_open)

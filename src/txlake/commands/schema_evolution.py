@@ -8,13 +8,13 @@ from txlake.protocol.schema_change import merge_schemas
 from txlake.protocol.types import Struct
 from txlake.session.context import Context
 from txlake.session.engine import Handle
-from txlake.spark.table_access import TableAccess
 from txlake.transaction.change import Change
+from txlake.transaction.data_plane import TableData
 
 
 def grown(
-    context: Context, handle: Handle, work: TableAccess, incoming: Struct, operation: str = "WRITE"
-) -> TableAccess:
+    context: Context, handle: Handle, work: TableData, incoming: Struct, operation: str = "WRITE"
+) -> TableData:
     """The work on the table with the rows' new columns added, for the history by an operation."""
     properties = work.snapshot.properties
     schema = merge_schemas(
@@ -29,11 +29,11 @@ def grown(
 def with_schema(
     context: Context,
     handle: Handle,
-    work: TableAccess,
+    work: TableData,
     schema: Struct,
     partition_columns: tuple[str, ...] | None,
     operation: str = "WRITE",
-) -> TableAccess:
+) -> TableData:
     """The work on the table with this schema and these partition columns, None for its own."""
     actions = schema_actions(
         work.snapshot, schema, environment_of(context), partition_columns=partition_columns

@@ -13,9 +13,6 @@ from functools import partial
 from typing import Any, get_args
 from urllib.parse import unquote
 
-from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import functions as F
-
 from txlake.commands.clone import Copy, clone
 from txlake.commands.frame_reads import writing
 from txlake.conflict.locking import LockMode
@@ -25,21 +22,17 @@ from txlake.ddl.create import check_same_definition, create, create_like
 from txlake.ddl.environment import Environment
 from txlake.ddl.keys import keys_of
 from txlake.errors import CorruptTable, InvalidRequest
-from txlake.log.snapshot import Snapshot
+from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.membership.attachment import mark, new_entry, take_in
 from txlake.membership.dropping import drop
 from txlake.ports import NewTable, RenamedTable
 from txlake.protocol.file_names import LOG_FOLDER, commit_path
-from txlake.protocol.types import DataType, Struct
+from txlake.protocol.types import Struct
 from txlake.session.admission import admit_new
 from txlake.session.catalog_access import catalog_of
 from txlake.session.command import TableLock, command, giving_counts, giving_nothing, its_table
 from txlake.session.context import Context
 from txlake.session.engine import Handle
-from txlake.spark import inserts
-from txlake.spark.inserts import Placement
-from txlake.spark.rows import unknown_column
-from txlake.spark.types import delta_schema, spark_schema
 from txlake.statements import (
     AddConstraint,
     AlterStatement,
@@ -58,6 +51,7 @@ from txlake.statements import (
     Write,
 )
 from txlake.transaction.change import Change
+from txlake.transaction.data_plane import Placement
 from txlake.transaction.membership import ATTACH, Membership, membership_of
 
 _COPIERS = 8
@@ -70,8 +64,8 @@ def environment_of(context: Context, handle: Handle | None = None) -> Environmen
         now_ms=system.now_ms(),
         new_id=system.new_id,
         violating_row=partial(_violating_row, context, handle) if handle else _no_row,
-        type_of=partial(_type_of, context),
-        table_defaults=context.engine.table_defaults,
+        type_of=context.plane.type_of,
+        table_defaults=context.plane.table_defaults,
     )
 
 
@@ -81,22 +75,9 @@ def _no_row(condition: str) -> None:
 
 def _violating_row(
     context: Context, handle: Handle | None, condition: str
-) -> dict[str, object] | None:
+) -> Mapping[str, object] | None:
     assert handle is not None
-    work = context.work(handle)
-    frame = work.qualified(work.scan(work.snapshot.select(None)), None)
-    found = frame.where(~F.coalesce(F.expr(condition), F.lit(False))).limit(1).collect()
-    return found[0].asDict(recursive=True) if found else None
-
-
-def _type_of(context: Context, text: str, schema: Struct) -> DataType:
-    empty = context.spark.createDataFrame([], spark_schema(schema))
-    try:
-        result = empty.select(F.expr(text).alias("value"))
-        return delta_schema(result.schema).fields[0].type
-    except (AnalysisException, ParseException) as error:
-        reason = str(error).splitlines()[0]
-        raise InvalidRequest(f"expression {text!r}: {reason}") from error
+    return context.work(handle).violating_row(condition)
 
 
 def place(context: Context, table: Table, location: str | None = None) -> Handle:
@@ -252,14 +233,14 @@ def create_table(context: Context, statement: CreateTable) -> None:
         statement,
         existing,
         environment_of(context),
-        query_schema=None if frame is None else delta_schema(frame.schema),
+        query_schema=None if frame is None else context.plane.schema_of(frame),
         managed=managed,
     )
     if change is None:
         return
     context.transaction.stage(handle, change)
     if frame is not None:
-        written = inserts.append(context.work(handle), frame, Placement(by_name=True))
+        written = context.work(handle).append(frame, Placement(by_name=True))
         context.transaction.stage(
             handle,
             Change(

@@ -19,7 +19,6 @@ from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.catalog_access import catalog_of
 from txlake.session.command import TableLock, command, giving_nothing, giving_rows, no_table
 from txlake.session.context import Context
-from txlake.session.results import schema_rows
 from txlake.session.view_queries import Viewed
 from txlake.spark.marks import view_mark
 from txlake.statements import (
@@ -224,6 +223,13 @@ def described(
     if statement.extended:
         rows += _details(view)
     return replace(shown, rows=rows)
+
+
+def schema_rows(schema: StructType) -> Rows:
+    """A query's columns, as DESCRIBE QUERY lists them."""
+    columns = Struct(tuple(Field(name, _TEXT) for name in ("col_name", "data_type", "comment")))
+    rows = [(item.name, item.dataType.simpleString(), None) for item in schema]
+    return Rows(schema=columns, rows=rows)
 
 
 def _details(view: Viewed) -> list[tuple[object, ...]]:

@@ -28,10 +28,10 @@ from txlake.membership.attachment import attach, detach
 from txlake.membership.opening import open_lake
 from txlake.membership.recovery import Recovered, recover
 from txlake.session.engine import Engine
-from txlake.session.results import rows_frame
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction as Held
 from txlake.settings import Settings
+from txlake.spark.plane import SparkPlane
 from txlake.sql import parse
 from txlake.storage import local_path, open_store
 from txlake.system import System
@@ -104,7 +104,13 @@ def open_session(
         system=system,
         settings=settings,
         commands=COMMANDS,
-        make_spark=make_spark,
+        plane=SparkPlane(
+            make_spark=make_spark,
+            system=system,
+            settings=settings,
+            open_store=open_store,
+            storage_options=options,
+        ),
         warehouse=warehouse,
         catalog=names,
         storage_options=options,
@@ -359,7 +365,7 @@ class LakeSession(Statements):
 
     def _view(self, name: str) -> DataFrame:
         rows = self._session.catalog_view(name)
-        return rows_frame(self._session.spark, rows.schema, rows.rows)
+        return self._session.engine.plane.frame(rows.schema, rows.rows)
 
     def attach(self, location: str, name: str | None = None) -> str:
         """Makes the Delta table at a place a table of the lake; nothing is rewritten.

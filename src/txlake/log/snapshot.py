@@ -13,7 +13,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from txlake.errors import CorruptTable
+from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.files import Files, canonical_key
 from txlake.log.predicates import Predicate
 from txlake.log.skipping import may_match
@@ -256,6 +256,14 @@ class Changes:
             in_commit_timestamp_ms=in_commit,
             in_commit_before_ms=before,
         )
+
+
+def unknown_column(name: str, snapshot: Snapshot) -> InvalidRequest:
+    """The error for a column that the table doesn't have."""
+    return InvalidRequest(
+        f"{snapshot.table}: there is no column {name!r}; "
+        f"the table has {', '.join(snapshot.schema.names)}"
+    )
 
 
 def _latest(*times: int | None) -> int | None:

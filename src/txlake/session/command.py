@@ -10,19 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from txlake.conflict.locking import LockMode, combined
 from txlake.session.context import Context
-from txlake.session.results import counts_frame, nothing, rows_frame
 from txlake.statements import Statement, Table, TableName
 from txlake.statements.text_references import references_of
+from txlake.transaction.data_plane import DataPlane
 from txlake.views.describe import Rows
 
-Answer: TypeAlias = Callable[[SparkSession], DataFrame]
+Answer: TypeAlias = Callable[[DataPlane], DataFrame]
 TableLock: TypeAlias = tuple[Table, LockMode]
 S = TypeVar("S")
 
@@ -115,6 +114,11 @@ def _folded(table: Table) -> Table:
 # What a handler gives becomes the answer.
 
 
+def nothing(plane: DataPlane) -> DataFrame:
+    """The answer of statements without a result."""
+    return plane.nothing()
+
+
 def giving_counts(
     handler: Callable[[Context, S], Mapping[str, int]],
 ) -> Callable[[Context, S], Answer]:
@@ -122,7 +126,7 @@ def giving_counts(
 
     def run(context: Context, statement: S) -> Answer:
         counts = handler(context, statement)
-        return partial(counts_frame, counts=counts) if counts else nothing
+        return (lambda plane: plane.counts(counts)) if counts else nothing
 
     return run
 
@@ -132,7 +136,7 @@ def giving_rows(handler: Callable[[Context, S], Rows]) -> Callable[[Context, S],
 
     def run(context: Context, statement: S) -> Answer:
         rows = handler(context, statement)
-        return lambda spark: rows_frame(spark, rows.schema, rows.rows)
+        return lambda plane: plane.frame(rows.schema, rows.rows)
 
     return run
 

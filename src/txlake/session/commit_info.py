@@ -15,7 +15,7 @@ def is_described(engine: Engine) -> bool:
     append was blind, and the id by which a commit is found again. Raises InvalidRequest for a value
     that is neither true nor false.
     """
-    text = engine.spark_setting(_ENABLED, "true").strip().lower()
+    text = engine.plane.setting(_ENABLED, "true").strip().lower()
     if text not in {"true", "false"}:
         raise InvalidRequest(f"{_ENABLED}: expected true or false, found {text!r}; set it anew")
     return text == "true"

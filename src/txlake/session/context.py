@@ -23,24 +23,22 @@ from txlake.protocol.features import check_writable
 from txlake.protocol.types import Struct
 from txlake.session.engine import Engine, Handle
 from txlake.session.filters import Filter, condition_of
-from txlake.session.results import rows_frame
 from txlake.session.transaction import Transaction
 from txlake.session.unknown_names import unknown_table
 from txlake.session.view_queries import Viewed, viewed_entry
 from txlake.spark.marks import Shown, marked
-from txlake.spark.spark_errors import missing_table, spark_errors
-from txlake.spark.table_access import Condition, TableAccess, plain_column
+from txlake.spark.spark_errors import missing_table
 from txlake.sql import metadata_column
 from txlake.statements import (
     DescribeHistory,
     Expression,
-    NativeColumn,
     Reference,
     SqlText,
     Table,
     TableName,
     TimeTravel,
 )
+from txlake.transaction.data_plane import Condition, DataPlane, TableData
 from txlake.transaction.validation import check_removable
 from txlake.views import CatalogEntries, rows_of
 from txlake.views.describe import Inspection, Rows, describe
@@ -73,9 +71,14 @@ class Context:
     _within: tuple[str, ...] = ()
 
     @property
+    def plane(self) -> DataPlane:
+        """Who reads and writes rows."""
+        return self.engine.plane
+
+    @property
     def spark(self) -> SparkSession:
         """The Spark session."""
-        return self.engine.spark
+        return self.plane.spark
 
     def close(self) -> None:
         """Drops the statement's views.
@@ -86,8 +89,7 @@ class Context:
         while self._views:
             name = self._views.pop()
             try:
-                with spark_errors():
-                    self.spark.catalog.dropTempView(name)
+                self.plane.drop_view(name)
             except TxlakeError as error:
                 _logger.warning("the temporary view %s stays in Spark's session: %s", name, error)
 
@@ -206,9 +208,9 @@ class Context:
 
     def zone(self) -> str:
         """The time zone of timestamps that name none."""
-        return self.spark.conf.get("spark.sql.session.timeZone") or "UTC"
+        return self.plane.time_zone
 
-    def work(self, handle: Handle, *, removes_rows: bool = False) -> TableAccess:
+    def work(self, handle: Handle, *, removes_rows: bool = False) -> TableData:
         """The table to read and write, as the transaction sees it.
 
         What can't be written is refused here, before a data file is: in a read-only transaction, a
@@ -225,10 +227,10 @@ class Context:
             handle.store.ensure_safe()
         return self.work_on(handle, self.transaction.open(handle).view)
 
-    def work_on(self, handle: Handle, snapshot: Snapshot) -> TableAccess:
+    def work_on(self, handle: Handle, snapshot: Snapshot) -> TableData:
         """The means to read the table as it was at a snapshot."""
-        work = self.engine.work(handle, snapshot)
-        return replace(work, column_of=self.column_of, system=self.transaction.staging)
+        staging = self.transaction.staging
+        return self.engine.work(handle, snapshot, system=staging, column_of=self.column_of)
 
     def scan(
         self,
@@ -277,9 +279,7 @@ class Context:
 
     def column_of(self, expression: Expression) -> Column:
         """The column of an expression; tables in it are read in this transaction."""
-        if isinstance(expression, NativeColumn) or not expression.references:
-            return plain_column(expression)
-        return F.expr(expression.rewritten(self._view))
+        return self.plane.column(expression, self._view)
 
     def query(self, sql: SqlText) -> DataFrame:
         """The rows of a query; tables of the lake in it are read in this transaction.
@@ -310,9 +310,7 @@ class Context:
         text = sql.rewritten(replaced).replace("{", "{{").replace("}", "}}")
         for token, marker in tokens.items():
             text = text.replace(token, marker)
-        if not frames:
-            return self.spark.sql(sql.text)
-        return self.spark.sql(text, args=None, **frames)
+        return self.plane.query(text if frames else sql.text, frames)
 
     def command(self, sql: SqlText) -> DataFrame:
         """What Spark answers to a command; tables of the lake in it are read in this transaction.
@@ -334,7 +332,7 @@ class Context:
     ) -> DataFrame | None:
         if reference.shown is not None:
             rows = self.described(reference.shown)
-            return rows_frame(self.spark, rows.schema, rows.rows)
+            return self.plane.frame(rows.schema, rows.rows)
         table = reference.table
         handle = self.find(table)
         if handle is None:
@@ -362,7 +360,7 @@ class Context:
         view = self.viewed(table)
         if view is None:
             rows = self.catalog_view(table.parts)
-            return None if rows is None else rows_frame(self.spark, rows.schema, rows.rows)
+            return None if rows is None else self.plane.frame(rows.schema, rows.rows)
         if travel is not None:
             raise InvalidRequest(f"{view.name} is a view: {travel} goes with a table")
         return self.view_rows(view)
@@ -381,7 +379,7 @@ class Context:
 
     def is_temporary(self, table: TableName) -> bool:
         """Whether Spark has a temporary view of that name."""
-        if self.find(table) is not None or not self.engine.has_spark:
+        if self.find(table) is not None or not self.plane.is_started:
             return False
         return any(
             one.name.lower() == table.name.lower() and one.isTemporary
@@ -466,6 +464,6 @@ class Context:
     def view_of(self, frame: DataFrame) -> str:
         """A temporary view of the rows, for as long as the statement runs."""
         name = f"{_OWN_VIEW}{self.engine.system.new_id().replace('-', '')}"
-        frame.createOrReplaceTempView(name)
+        self.plane.make_view(name, frame)
         self._views.append(name)
         return name

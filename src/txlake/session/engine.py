@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -15,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
 
 from txlake.catalog import DEFAULT_DATABASE, Catalog, TableEntry, forked
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError
@@ -27,13 +26,10 @@ from txlake.session.bounded_cache import Recent
 from txlake.session.name_parts import lake_names, qualified
 from txlake.session.view_queries import TemporaryViews, Viewed
 from txlake.settings import Settings
-from txlake.spark.manifest import Manifests
-from txlake.spark.reading import is_connect
-from txlake.spark.spark_sessions import default_properties
-from txlake.spark.table_access import TableAccess
-from txlake.statements import Table, TableName, TablePath
+from txlake.statements import Expression, Table, TableName, TablePath
 from txlake.storage import canonical_url, open_store
 from txlake.transaction.catalog_managed import CatalogManaged
+from txlake.transaction.data_plane import DataPlane, TableData
 from txlake.transaction.table_log import TableLog
 from txlake.transaction.vectors import Elsewhere
 
@@ -49,7 +45,6 @@ _OWN_FOLDERS = {"_txlake", LOG_FOLDER}
 _FOLDER_BYTES_MAX = 255
 # Rolled back transactions that are remembered, for the DataFrames that outlive them.
 _UNDONE_KEPT = 10_000
-_DEFAULT_PYTHON = "python3"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,9 +134,9 @@ class Engine:
 
     Attributes:
         commands: how each statement is carried out.
+        plane: reads and writes the rows of tables.
         warehouse: the store of the lake's own folder; None where only places are known.
         catalog: the names; None where only places are known.
-        make_spark: gives the Spark session when the first statement needs one.
         open_store: gives the store at a place, with the storage options.
         lost: why the catalog has to be recovered first, where it has to.
     """
@@ -149,7 +144,7 @@ class Engine:
     system: System
     settings: Settings
     commands: Commands
-    make_spark: Callable[[], SparkSession]
+    plane: DataPlane
     warehouse: Store | None = None
     catalog: Catalog | None = None
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -159,8 +154,6 @@ class Engine:
     _sessions: set[int] = field(default_factory=set)
     _logs: Recent[str, TableLog] = field(init=False)
     _shared: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    _spark: SparkSession | None = None
-    _manifests: Manifests | None = None
     _process: int = field(default_factory=os.getpid)
     _lock: threading.RLock = field(default_factory=threading.RLock)
     temporary_views: TemporaryViews = field(default_factory=TemporaryViews)
@@ -172,15 +165,11 @@ class Engine:
     @property
     def spark(self) -> SparkSession:
         """The Spark session, started or found on first use."""
-        with self._lock:
-            if self._spark is None:
-                self._spark = self.make_spark()
-                use_this_python(self._spark)
-            return self._spark
+        return self.plane.spark
 
     def temporary_view(self, name: TableName) -> Viewed | None:
         """The temporary view over tables of the lake that has this name in Spark."""
-        return self.temporary_views.find(self.spark, name) if self.has_spark else None
+        return self.temporary_views.find(self.plane, name) if self.plane.is_started else None
 
     def note_undone(self, transaction_id: str) -> None:
         """Remembers for a while that a transaction was rolled back."""
@@ -190,18 +179,26 @@ class Engine:
         """Whether a transaction was rolled back here, as far as that is remembered."""
         return transaction_id in self._undone
 
-    def work(self, handle: Handle, snapshot: Snapshot) -> TableAccess:
-        """The means to read and write a table's rows as they were at a snapshot."""
-        return TableAccess(
-            start=lambda: self.spark,
-            manifests=self.manifests,
-            system=self.system,
-            settings=self.settings,
-            snapshot=snapshot,
-            store=handle.store,
-            storage_options=self.storage_options,
-            allowed=self.reach(handle).allowed,
+    def work(
+        self,
+        handle: Handle,
+        snapshot: Snapshot,
+        *,
+        system: System | None = None,
+        column_of: Callable[[Expression], Column] | None = None,
+    ) -> TableData:
+        """The means to read and write a table's rows as they were at a snapshot.
+
+        `system` gives the names of new files, where the engine's doesn't; `column_of` makes columns
+        of expressions that name tables.
+        """
+        return self.plane.table(
+            snapshot,
+            handle.store,
+            system=system or self.system,
             name=handle.qualifier,
+            allowed=self.reach(handle).allowed,
+            column_of=column_of,
         )
 
     def reach(self, handle: Handle) -> Reach:
@@ -236,7 +233,7 @@ class Engine:
         yield from self._shared.get(root, ())
         places = self.settings.allow_outside_paths
         if self.catalog is None:
-            asked = self.spark.conf.get(_ALLOW_OUTSIDE, "") or ""
+            asked = self.plane.setting(_ALLOW_OUTSIDE, "")
             places += tuple(filter(None, asked.split(",")))
         for place in places:
             yield place if place == ANYWHERE else canonical_url(place.strip())
@@ -253,34 +250,6 @@ class Engine:
         for database in self.catalog.databases():
             for table in self.catalog.tables(database.name):
                 yield canonical_url(table.location)
-
-    @property
-    def has_spark(self) -> bool:
-        """Whether the Spark session was started or found."""
-        with self._lock:
-            return self._spark is not None
-
-    def spark_setting(self, key: str, default: str) -> str:
-        """A setting of the Spark session; the default while none was started."""
-        with self._lock:
-            if self._spark is None:
-                return default
-            return self._spark.conf.get(key, default) or default
-
-    def table_defaults(self) -> Mapping[str, str]:
-        """Properties that the Spark session gives to new tables; none while none was started."""
-        with self._lock:
-            return {} if self._spark is None else default_properties(self._spark)
-
-    @property
-    def manifests(self) -> Manifests:
-        """Where scan manifests are written."""
-        with self._lock:
-            if self._manifests is None:
-                scratch = self.settings.scratch_url
-                store = None if scratch is None else self.store_at(scratch)
-                self._manifests = Manifests(self.system, store)
-            return self._manifests
 
     def require_open(self) -> None:
         """Raises InvalidRequest when the lake is closed, and in a fork of its process."""
@@ -340,8 +309,7 @@ class Engine:
             self.close_session(number)
         with self._lock:
             self.is_closed = True
-            if self._manifests is not None:
-                self._manifests.close()
+            self.plane.close()
             if self.catalog is not None:
                 self.catalog.close()
 
@@ -450,16 +418,3 @@ class Engine:
                 )
         folder = "/".join(parts)
         return self.warehouse.at(folder).url
-
-
-def use_this_python(spark: SparkSession) -> None:
-    """Lets a local Spark run its Python workers with this interpreter, unless it was told which.
-
-    PySpark's default is whatever `python3` the PATH has, which outside an activated environment is
-    one without pyarrow.
-    """
-    if is_connect(spark):
-        return
-    context = spark.sparkContext
-    if (context.master or "").startswith("local") and context.pythonExec == _DEFAULT_PYTHON:
-        context.pythonExec = sys.executable

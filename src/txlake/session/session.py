@@ -20,13 +20,12 @@ from txlake.log.snapshot import Snapshot
 from txlake.session.admission import admit, database_lock
 from txlake.session.answers import Answers, answered, asks_only
 from txlake.session.catalog_access import refuse_lost
-from txlake.session.command import Answer, TableLock, each_once
+from txlake.session.command import Answer, TableLock, each_once, nothing
 from txlake.session.context import Context
 from txlake.session.engine import Engine
 from txlake.session.immediate import statement_of
 from txlake.session.isolation import set_isolation, shown_isolation
 from txlake.session.killing import kill_session
-from txlake.session.results import nothing, rows_frame
 from txlake.session.scripting import Script
 from txlake.session.transaction import State, Transaction
 from txlake.session.variables import SessionGround
@@ -154,7 +153,7 @@ class Session:
         if transaction is not None and isinstance(statement, ControlStatement):
             return self._control_of(transaction, statement)
         answer = self.carry_out(transaction, statement)
-        return answer(self.spark)
+        return answer(self.engine.plane)
 
     def carry_out(self, transaction: Transaction | None, statement: Statement) -> Answer:
         """As `execute_in`, for what doesn't steer transactions.
@@ -248,7 +247,7 @@ class Session:
             condition=condition,
             columns=None if columns is None else tuple(columns),
         )
-        return self.carry_out(transaction or self._current, statement)(self.spark)
+        return self.carry_out(transaction or self._current, statement)(self.engine.plane)
 
     def _reading(
         self, table: Table, transaction: Transaction | None
@@ -341,7 +340,7 @@ class Session:
                 self._lock(self._current, statement)
             case _:
                 raise AssertionError(statement)
-        return nothing(self.spark)
+        return nothing(self.engine.plane)
 
     def _control_of(self, transaction: Transaction, statement: Statement) -> DataFrame:
         """A control statement inside a transaction that isn't the session's current one."""
@@ -375,7 +374,7 @@ class Session:
         except InvalidRequest as error:
             self._failed(transaction, error)
             raise
-        return nothing(self.spark)
+        return nothing(self.engine.plane)
 
     def _lock(self, transaction: Transaction | None, statement: LockTable) -> None:
         if transaction is None:
@@ -403,7 +402,7 @@ class Session:
             )
             current.set_level(made.of_open)
         self.level = made.level
-        return rows_frame(self.spark, made.rows.schema, made.rows.rows)
+        return self.engine.plane.frame(made.rows.schema, made.rows.rows)
 
     def _show_isolation(self, current: Transaction | None) -> DataFrame:
         """The level in force, of the open transaction or of the session's next."""
@@ -411,7 +410,7 @@ class Session:
             current.require_active()
         level = self.level if current is None else current.level
         found = shown_isolation(level, self._database_entry())
-        return rows_frame(self.spark, found.schema, found.rows)
+        return self.engine.plane.frame(found.schema, found.rows)
 
     def _database_entry(self) -> DatabaseEntry | None:
         catalog = self.engine.catalog
@@ -473,7 +472,7 @@ class Session:
         if statement.into:
             assert isinstance(found, Select)
             ground.assign(statement.into, found.query)
-            return nothing(self.spark)
+            return nothing(self.engine.plane)
         if transaction is self._current and not self._in_script:
             return self.execute(found)
         return self.execute_in(transaction, found)

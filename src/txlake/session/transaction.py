@@ -25,9 +25,9 @@ from txlake.ports import DroppedTable, NameChange, NewTable, System
 from txlake.session.commit_info import is_described
 from txlake.session.engine import Engine, Handle
 from txlake.spark.probe import SparkProbe
-from txlake.spark.table_access import TableAccess
 from txlake.transaction.change import Change
 from txlake.transaction.commit_loop import CommittedTogether
+from txlake.transaction.data_plane import TableData
 from txlake.transaction.lake_commit import Part, commit_together
 from txlake.transaction.rebase import Proposal, check_reads, check_same
 from txlake.transaction.staging import Staging
@@ -491,7 +491,7 @@ class Transaction:
         if not written and not self._names.changes:
             self.require_unkilled()
             return None
-        told = self.user_metadata or self.engine.spark_setting(_USER_METADATA, "") or None
+        told = self.user_metadata or self.engine.plane.setting(_USER_METADATA, "") or None
         if not is_described(self.engine):
             told = None
             for table in written.values():
@@ -556,9 +556,9 @@ class Transaction:
     def _probe(self, key: str) -> SparkProbe:
         return SparkProbe(partial(self._work_on, self._handles[key], self._tables[key].base))
 
-    def _work_on(self, handle: Handle, base: Snapshot) -> TableAccess | None:
+    def _work_on(self, handle: Handle, base: Snapshot) -> TableData | None:
         """The table as it was read; None where that would start Spark."""
-        return self.engine.work(handle, base) if self.engine.has_spark else None
+        return self.engine.work(handle, base) if self.engine.plane.is_started else None
 
     def rollback(self) -> None:
         """Forgets everything; files already written are orphans for VACUUM."""

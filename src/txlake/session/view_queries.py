@@ -10,14 +10,12 @@ import threading
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
-
 from txlake.catalog.views import ViewEntry
 from txlake.errors import InvalidRequest
 from txlake.spark.marks import shows_view
 from txlake.sql import parse
 from txlake.statements import Select, SqlText, Table, TableName
+from txlake.transaction.data_plane import DataPlane
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +73,7 @@ class TemporaryViews:
         with self._lock:
             self._views[view.name.lower()] = (mark, view)
 
-    def find(self, spark: SparkSession, name: TableName) -> Viewed | None:
+    def find(self, plane: DataPlane, name: TableName) -> Viewed | None:
         """The view of that name, unless Spark's is another one by now, or none."""
         key = str(name).lower()
         with self._lock:
@@ -83,19 +81,10 @@ class TemporaryViews:
         if known is None:
             return None
         mark, view = known
-        frame = _table(spark, name)
+        frame = plane.found(str(name))
         if frame is not None and shows_view(frame, mark):
             return view
         with self._lock:
             if self._views.get(key) == known:
                 del self._views[key]
         return None
-
-
-def _table(spark: SparkSession, name: TableName) -> DataFrame | None:
-    try:
-        found = spark.table(str(name))
-        _ = found.schema  # Connect finds out only now
-    except AnalysisException:
-        return None
-    return found

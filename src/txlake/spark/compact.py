@@ -21,10 +21,10 @@ from pyspark.sql import functions as F
 
 from txlake.errors import InvalidRequest
 from txlake.log.files import adds_of, files_table
+from txlake.log.snapshot import unknown_column
 from txlake.protocol.actions import Action, Add
 from txlake.protocol.paths import decode_path
 from txlake.protocol.sources import SOURCES_TAG, Source, sources_text
-from txlake.spark import rows
 from txlake.spark.executor import COPY, REPORT_SCHEMA, pack_positions
 from txlake.spark.executor_compact import BINS, CompactTask
 from txlake.spark.log_columns import broadcast_bytes, stored_vector, vector_decoder
@@ -33,7 +33,7 @@ from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import add_rows
 from txlake.spark.shipping import travelling
 from txlake.spark.spark_errors import translating
-from txlake.spark.table_access import TableAccess, condition_text
+from txlake.spark.table_access import TableAccess
 from txlake.spark.types import quote
 from txlake.spark.vectors import as_array, load_vectors
 from txlake.spark.whole_partitions import files_of_partitions
@@ -45,7 +45,7 @@ from txlake.spark.writing import (
     write_frame,
     written,
 )
-from txlake.statements import Expression
+from txlake.statements import Expression, condition_text
 from txlake.transaction.change import Change
 
 _DELETED_RATIO_MAX = 0.05
@@ -67,36 +67,40 @@ class Bin:
 
 @translating
 def compact(work: TableAccess, where: Expression | None = None, *, purge: bool = False) -> Change:
-    """Packs small files, and files with many deleted rows, into files of the target size.
-
-    With `purge` every file that has a deletion vector is rewritten, and nothing else is. `where`
-    may name partition columns only; InvalidRequest otherwise.
+    """`TableData.compact`.
 
     A file that can't be taken over exactly stays as it is, with a warning in the log: one with
     dates before 1582 or times before 1900 in the calendar of old Spark versions, or with shredded
     variants.
     """
+    done = _rewrite(work, chosen(work, where, purge=purge))
+    return compacting(work, where, done.sources, done.outputs, purge=purge)
+
+
+def chosen(work: TableAccess, where: Expression | None, *, purge: bool) -> list[Bin]:
+    """The files to pack, or to purge."""
     candidates = adds_of(files_of_partitions(work, where))
     if purge:
-        bins = [Bin((add,)) for add in candidates if add.deletion_vector is not None]
-    else:
-        bins = list(pack(candidates, _target_bytes(work)))
-    done = _rewrite(work, bins)
-    return _change(work, "REORG" if purge else "OPTIMIZE", where, (), done.sources, done.outputs)
+        return [Bin((add,)) for add in candidates if add.deletion_vector is not None]
+    return list(pack(candidates, _target_bytes(work)))
+
+
+def compacting(
+    work: TableAccess,
+    where: Expression | None,
+    sources: tuple[Add, ...],
+    outputs: tuple[Add, ...],
+    *,
+    purge: bool,
+) -> Change:
+    """The change by which files become others with the same rows."""
+    return _change(work, "REORG" if purge else "OPTIMIZE", where, (), sources, outputs)
 
 
 @translating
 def zorder(work: TableAccess, columns: tuple[str, ...], where: Expression | None = None) -> Change:
-    """Rewrites whole partitions with their rows clustered by the columns' Z-order."""
-    for name in columns:
-        item = work.snapshot.schema.find(name)
-        if item is None:
-            raise rows.unknown_column(name, work.snapshot)
-        if item.name in work.snapshot.partition_columns:
-            raise InvalidRequest(
-                f"{work.snapshot.table}: {item.name} is a partition column. Z-Ordering can only be "
-                "performed on data columns: a partition column's files hold one value each"
-            )
+    """`TableData.zorder`."""
+    check_sorted_by(work, columns)
     candidates = adds_of(files_of_partitions(work, where))
     files = files_table(candidates)
     outputs: tuple[Add, ...] = ()
@@ -111,6 +115,19 @@ def zorder(work: TableAccess, columns: tuple[str, ...], where: Expression | None
         target = work.target(data_change=False)
         outputs = write_frame(ordered, target, keep_order=True).adds
     return _change(work, "OPTIMIZE", where, columns, tuple(candidates), outputs)
+
+
+def check_sorted_by(work: TableAccess, columns: tuple[str, ...]) -> None:
+    """Raises InvalidRequest for a column that isn't there, or by which the files are apart."""
+    for name in columns:
+        item = work.snapshot.schema.find(name)
+        if item is None:
+            raise unknown_column(name, work.snapshot)
+        if item.name in work.snapshot.partition_columns:
+            raise InvalidRequest(
+                f"{work.snapshot.table}: {item.name} is a partition column. Z-Ordering can only be "
+                "performed on data columns: a partition column's files hold one value each"
+            )
 
 
 def _z_value(work: TableAccess, files: pa.Table, columns: tuple[str, ...]) -> Column:

@@ -21,6 +21,7 @@ from txlake.errors import InvalidRequest
 from txlake.log.files import adds_of
 from txlake.log.predicates import Predicate
 from txlake.log.skipping import has_opaque, must_match
+from txlake.log.snapshot import unknown_column
 from txlake.protocol.actions import Add
 from txlake.protocol.types import DataType, Field, Primitive, Struct
 from txlake.spark import candidates, rows
@@ -29,10 +30,10 @@ from txlake.spark.executor import DELETE
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION, add_rows, selected
 from txlake.spark.spark_errors import translating
-from txlake.spark.table_access import TableAccess, condition_text
+from txlake.spark.table_access import TableAccess
 from txlake.spark.types import delta_schema, quote, spark_type
 from txlake.spark.writing import ACTION, Written, write_frame
-from txlake.statements import Assignment, Default, Expression, SqlText
+from txlake.statements import Assignment, Default, Expression, SqlText, condition_text
 from txlake.transaction.change import Change, Read
 
 _FEW_ROWS = 20_000
@@ -197,10 +198,17 @@ def update(
         updated(work, frame, resolved, carried=(FILE, ROW))
     deletions = delete_positions(work, files, written.replaced)
     count = sum(len(bitmap) for bitmap in written.replaced.values())
+    return updating(condition, read, deletions, written.adds, count)
+
+
+def updating(
+    condition: Expression | None, read: Read, deletions: Deletions, adds: Sequence[Add], count: int
+) -> Change:
+    """What an UPDATE of `count` rows does: they are deleted, and their new images are added."""
     return Change(
         operation="UPDATE",
         parameters={} if condition is None else {"predicate": [condition_text(condition)]},
-        actions=(*deletions.actions, *written.adds),
+        actions=(*deletions.actions, *adds),
         metrics={
             "numRemovedFiles": deletions.files_removed,
             "numRemovedBytes": deletions.bytes_removed,
@@ -209,8 +217,8 @@ def update(
             "numDeletionVectorsAdded": deletions.vectors_added,
             "numDeletionVectorsRemoved": deletions.vectors_removed,
             "numDeletionVectorsUpdated": 0,
-            "numAddedFiles": deletions.files_added + len(written.adds),
-            "numAddedBytes": deletions.bytes_added + sum(add.size for add in written.adds),
+            "numAddedFiles": deletions.files_added + len(adds),
+            "numAddedBytes": deletions.bytes_added + sum(add.size for add in adds),
             "numAddedChangeFiles": 0,
         },
         reads=(read,),
@@ -242,7 +250,7 @@ def resolve_assignments(
         path = column_path(work, assignment.column, alias)
         column = schema.find(path[0])
         if column is None or schema.resolve(path) is None:
-            raise rows.unknown_column(".".join(assignment.column), work.snapshot)
+            raise unknown_column(".".join(assignment.column), work.snapshot)
         entries = resolved.setdefault(column.name, [])
         inner = path[1:]
         for other, _ in entries:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +18,7 @@ from pyspark.sql import functions as F
 
 from txlake.errors import InvalidRequest
 from txlake.log.predicates import And, Comparison, IsNull, Operator, Or, Predicate
-from txlake.log.snapshot import Snapshot
+from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.protocol.actions import Action, Add
 from txlake.protocol.partition_values import parse_value
 from txlake.protocol.types import Primitive
@@ -28,38 +27,38 @@ from txlake.spark.deletions import remove_files
 from txlake.spark.executor import INSERT
 from txlake.spark.reading import estimated_bytes
 from txlake.spark.spark_errors import translating
-from txlake.spark.table_access import TableAccess, condition_text
+from txlake.spark.table_access import TableAccess
 from txlake.spark.types import quote
 from txlake.spark.writing import VIOLATION, VIOLATION_ROW, Written, write_arrow, write_frame
-from txlake.statements import ComputedValues, Default, Expression, Values
+from txlake.statements import ComputedValues, Default, Expression, Values, condition_text
 from txlake.transaction.change import Change, Read
+from txlake.transaction.data_plane import Placement, Rows
 
-Rows: TypeAlias = DataFrame | pa.Table | Values | ComputedValues
 _FEW_ROWS_MAX = 20_000
 _FEW_BYTES_MAX = 1024 * 1024
 _PARTITION = "__txlake_partition"
 _ONE_ROW = "__txlake_one_row"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
-    """Which of the table's columns the rows' columns go to: by name, or in order of `columns`."""
-
-    by_name: bool = True
-    columns: tuple[str, ...] | None = None
-
-
 @translating
 def append(work: TableAccess, new: Rows, placement: Placement) -> Change:
     """Adds the rows."""
-    written = write_rows(work, new, placement)
+    return appending(work, write_rows(work, new, placement))
+
+
+def appending(work: TableAccess, written: Written) -> Change:
+    """The change that adds rows which were written."""
     return _change(work, "Append", written, (), ())
 
 
 @translating
 def overwrite(work: TableAccess, new: Rows, placement: Placement) -> Change:
     """Replaces every row."""
-    written = write_rows(work, new, placement)
+    return replacing_all(work, write_rows(work, new, placement))
+
+
+def replacing_all(work: TableAccess, written: Written) -> Change:
+    """The change by which rows that were written replace every other."""
     removed = remove_files(work, list(work.snapshot.files.adds()))
     return _change(work, "Overwrite", written, removed.actions, (Read(),))
 
@@ -68,27 +67,26 @@ def overwrite(work: TableAccess, new: Rows, placement: Placement) -> Change:
 def replace_where(
     work: TableAccess, new: Rows, placement: Placement, condition: Expression
 ) -> Change:
-    """Replaces the rows for which the condition is true. All new rows must match it.
-
-    Raises InvalidRequest with the row that doesn't; nothing is written.
-    """
+    """`TableData.replace_where`."""
     written = write_rows(work, new, placement, must_match=condition)
-    deleted = dml.delete(work, condition)
-    said = condition_text(condition)
-    change = overwriting(work, written, deleted.actions, deleted.reads, said)
-    return replace(change, metrics={**deleted.metrics, **change.metrics})
+    return overwriting(work, written, dml.delete(work, condition), condition_text(condition))
 
 
 def overwriting(
-    work: TableAccess,
-    written: Written,
-    removed: Sequence[Action],
-    reads: tuple[Read, ...],
-    predicate: str,
+    work: TableAccess, written: Written, deleted: Change | None, predicate: str
 ) -> Change:
-    """The change by which rows that were written replace others; `predicate`: which, for people."""
+    """The change by which rows that were written replace the deleted ones.
+
+    `predicate`: which those are, for people.
+    """
+    removed, reads = ((), ()) if deleted is None else (deleted.actions, deleted.reads)
     change = _change(work, "Overwrite", written, removed, reads)
-    return replace(change, parameters={**change.parameters, "predicate": predicate})
+    before = {} if deleted is None else deleted.metrics
+    return replace(
+        change,
+        parameters={**change.parameters, "predicate": predicate},
+        metrics={**before, **change.metrics},
+    )
 
 
 @translating
@@ -96,7 +94,11 @@ def overwrite_partitions(work: TableAccess, new: Rows, placement: Placement) -> 
     """Replaces the partitions that the rows fall into, and no others."""
     if not work.snapshot.partition_columns:
         return overwrite(work, new, placement)
-    written = write_rows(work, new, placement)
+    return replacing_partitions(work, write_rows(work, new, placement))
+
+
+def replacing_partitions(work: TableAccess, written: Written) -> Change:
+    """The change by which rows that were written replace the partitions that they fall into."""
     keys = {_partition_key(add) for add in written.adds}
     replaced = [add for add in work.snapshot.files.adds() if _partition_key(add) in keys]
     removed = remove_files(work, replaced)
@@ -228,15 +230,7 @@ def named_values(
     Arrow for constants, or a Spark frame where a cell asks for a default or is computed. Raises
     InvalidRequest when the numbers differ or the table has no such column.
     """
-    width = len(values.rows[0]) if values.rows else len(names)
-    if width != len(names):
-        raise InvalidRequest(
-            f"{work.snapshot.table}: expected {len(names)} values a row ({', '.join(names)}), "
-            f"found {width}"
-        )
-    for name in names:
-        if work.snapshot.schema.find(name) is None:
-            raise rows.unknown_column(name, work.snapshot)
+    check_named(work, values, names)
     if isinstance(values, ComputedValues):
         return _computed(work, values, names)
     table, defaults = local_rows.table_of_values(values, names, lambda: work.time_zone)
@@ -256,6 +250,19 @@ def named_values(
             column = F.when(computed, rows.given_default(item, work.snapshot)).otherwise(column)
         columns.append(column.alias(name))
     return frame.select(*columns)
+
+
+def check_named(work: TableAccess, values: Values | ComputedValues, names: Sequence[str]) -> None:
+    """Raises InvalidRequest where VALUES aren't as many as the names, or one is no column's."""
+    width = len(values.rows[0]) if values.rows else len(names)
+    if width != len(names):
+        raise InvalidRequest(
+            f"{work.snapshot.table}: expected {len(names)} values a row ({', '.join(names)}), "
+            f"found {width}"
+        )
+    for name in names:
+        if work.snapshot.schema.find(name) is None:
+            raise unknown_column(name, work.snapshot)
 
 
 def _computed(work: TableAccess, values: ComputedValues, names: Sequence[str]) -> DataFrame:

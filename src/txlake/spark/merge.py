@@ -7,7 +7,6 @@ from by a job of its own, a small one; any other takes part in one job that does
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pyarrow as pa
@@ -39,7 +38,7 @@ from txlake.spark.executor import (
 from txlake.spark.merge_job import MergeJob
 from txlake.spark.merge_source import LocalSource, held_source, keys_in_target
 from txlake.spark.spark_errors import translating
-from txlake.spark.table_access import TableAccess, condition_text
+from txlake.spark.table_access import TableAccess
 from txlake.spark.types import delta_schema
 from txlake.spark.writing import Written, write_frame
 from txlake.statements import (
@@ -51,21 +50,15 @@ from txlake.statements import (
     NotMatchedInsert,
     SqlText,
     Star,
+    condition_text,
 )
 from txlake.transaction.change import Change, Read
-
-EvolveSchema = Callable[[Struct], tuple[Action, ...]]
+from txlake.transaction.data_plane import EvolveSchema
 
 
 @translating
 def merge(work: TableAccess, statement: Merge, source: DataFrame, evolve: EvolveSchema) -> Change:
-    """Changes the target by the first clause that holds for each row.
-
-    `evolve` gives the actions that change the table's schema to the one given.
-
-    Raises InvalidRequest with an example when two source rows change one target row, when a clause
-    names a column that isn't there, or when types don't fit.
-    """
+    """`TableData.merge`."""
     check_clauses(statement)
     schema_actions: tuple[Action, ...] = ()
     if statement.schema_evolution:
@@ -267,7 +260,7 @@ def _part(schema: Struct, path: tuple[str, ...]) -> Field | None:
 
 
 def target_read(work: TableAccess, statement: Merge, source: Struct) -> Read:
-    """What the statement reads of the target: what the join condition says of it alone."""
+    """`TableData.merge_read`."""
     text = condition_text(statement.on)
     by_source = any(isinstance(c, BySourceUpdate | BySourceDelete) for c in statement.clauses)
     if by_source or not isinstance(statement.on, SqlText) or statement.on.references:

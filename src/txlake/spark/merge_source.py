@@ -38,7 +38,7 @@ from txlake.log.predicates import (
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
 from txlake.spark.reading import estimated_bytes
 from txlake.spark.rows import CURRENT_DEFAULT
-from txlake.spark.table_access import TableAccess, condition_text
+from txlake.spark.table_access import TableAccess
 from txlake.spark.types import all_nullable, delta_schema, quote
 from txlake.spark.writing import SOURCE_ROW
 from txlake.statements import (
@@ -50,6 +50,7 @@ from txlake.statements import (
     NotMatchedInsert,
     SqlText,
     Star,
+    condition_text,
 )
 
 HELD_BYTES_MAX = 32 * 1024 * 1024

@@ -18,7 +18,7 @@ from txlake.log.files import files_table
 from txlake.protocol.statistics import FileStatistics
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.spark_errors import spark_errors
-from txlake.spark.table_access import Condition, TableAccess
+from txlake.transaction.data_plane import Condition, TableData
 
 _ROWS_MAX = 1_000
 
@@ -31,7 +31,7 @@ class SparkProbe:
     it would take longer than running the transaction again.
     """
 
-    work: Callable[[], TableAccess | None]
+    work: Callable[[], TableData | None]
 
     def matching(self, read: Read, rows: Sequence[FileRows]) -> Sequence[FileRows] | None:
         """Those of the rows that the read matches, up to 1,000; None when that can't be told."""
@@ -69,7 +69,7 @@ def _others(one: FileRows) -> BitMap64 | None:
 
 
 def _matches(
-    work: TableAccess,
+    work: TableData,
     condition: Condition,
     rows: Sequence[FileRows],
     others: Sequence[BitMap64 | None],

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,16 +15,17 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from txlake.errors import InvalidRequest
+from txlake.log.snapshot import unknown_column
 from txlake.protocol.types import Primitive
 from txlake.spark import dml
-from txlake.spark.inserts import Placement, Rows, overwriting, write_rows
-from txlake.spark.rows import unknown_column
+from txlake.spark.inserts import overwriting, write_rows
 from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import quote
 from txlake.spark.writing import Written
 from txlake.statements import Expression, NativeColumn, SqlText
 from txlake.transaction.change import Change
+from txlake.transaction.data_plane import Placement, Rows
 
 # So many keys are written out, which tells concurrent writers which rows are meant.
 _KEYS_MAX = 64
@@ -44,10 +44,7 @@ def replace_using(
     literal_of: Callable[[object], str],
     view_of: Callable[[DataFrame], str],
 ) -> Change:
-    """Replaces the rows whose values in the columns are those of a new row; null is no value.
-
-    Raises InvalidRequest for a column that the table doesn't have.
-    """
+    """`TableData.replace_using`."""
     names: list[str] = []
     for column in columns:
         item = work.snapshot.schema.find(column)
@@ -79,12 +76,7 @@ def replace_on(
     aliases: tuple[str | None, str | None],
     view_of: Callable[[DataFrame], str],
 ) -> Change:
-    """Replaces the rows for which the condition is true with one of the new rows.
-
-    `aliases`: those of the table and of the source.
-
-    Raises InvalidRequest for a condition with a query in it, or a column that isn't told apart.
-    """
+    """`TableData.replace_on`."""
     if condition.references:
         raise InvalidRequest(
             f"{work.snapshot.table}: the condition of REPLACE ON can't have a query, found "
@@ -155,8 +147,5 @@ def _exists(view: str, source: str, condition: str) -> NativeColumn:
 def _replaced(
     work: TableAccess, written: Written, condition: Expression | None, alias: str, said: str
 ) -> Change:
-    if condition is None:
-        return overwriting(work, written, (), (), said)
-    deleted = dml.delete(work, condition, alias)
-    change = overwriting(work, written, deleted.actions, deleted.reads, said)
-    return replace(change, metrics={**deleted.metrics, **change.metrics})
+    deleted = None if condition is None else dml.delete(work, condition, alias)
+    return overwriting(work, written, deleted, said)

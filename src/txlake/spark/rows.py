@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from txlake.errors import InvalidRequest
-from txlake.log.snapshot import Snapshot
+from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.protocol.types import DataType, Field, Struct, type_to_json
 from txlake.spark.bounded_text import is_bounded, length_of, shown_metadata, stored_text
 from txlake.spark.executor import FIRST_WITHOUT_IMAGE
@@ -108,14 +108,6 @@ def by_position(frame: DataFrame, snapshot: Snapshot, columns: Sequence[str] | N
 
 def _fills_itself(item: Field) -> bool:
     return GENERATION_EXPRESSION in item.metadata or CURRENT_DEFAULT in item.metadata
-
-
-def unknown_column(name: str, snapshot: Snapshot) -> InvalidRequest:
-    """The error for a column that the table doesn't have."""
-    return InvalidRequest(
-        f"{snapshot.table}: there is no column {name!r}; "
-        f"the table has {', '.join(snapshot.schema.names)}"
-    )
 
 
 def _has_the_columns(source: Struct, schema: Struct) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 import pyarrow as pa
 from pyroaring import BitMap64
@@ -33,8 +34,9 @@ from txlake.settings import Settings
 from txlake.spark.manifest import Manifests
 from txlake.spark.scan import Scan, scan_frame
 from txlake.spark.writing import Target
-from txlake.statements import Expression, NativeColumn, SqlText
+from txlake.statements import Expression, NativeColumn, condition_text
 from txlake.transaction.change import Read
+from txlake.transaction.data_plane import Condition
 
 _TEXT_MAX = 10_000
 _CALL = re.compile(r"([^\s(),'\"`]+)\(")
@@ -53,19 +55,6 @@ def plain_column(expression: Expression) -> Column:
         assert isinstance(expression.column, Column)
         return expression.column
     return F.expr(expression.rewritten(lambda _: None))
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A statement's condition on a table's rows, and the alias by which it names the table.
-
-    Attributes:
-        zone: the time zone in which it was evaluated.
-    """
-
-    expression: Expression
-    alias: str | None
-    zone: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,10 +97,7 @@ class TableAccess:
         deleted: Mapping[int, BitMap64] | None = None,
         where: Predicate | None = None,
     ) -> DataFrame:
-        """The rows of these files; with positions also row ids where the table tracks rows.
-
-        Rows of which `where` isn't true may be left out.
-        """
+        """As `TableData.scan`; rows of which `where` isn't true may be left out."""
         return scan_frame(
             self.spark,
             self.manifests,
@@ -130,7 +116,6 @@ class TableAccess:
         )
 
     def scan_telling_files(self, files: pa.Table) -> DataFrame:
-        """The rows of these files with the column `_metadata`, what Spark tells of their files."""
         scan = Scan(
             snapshot=self.snapshot,
             store=self.store,
@@ -166,20 +151,15 @@ class TableAccess:
             data_change=data_change,
         )
 
-    def after(self, actions: tuple[Action, ...]) -> TableAccess:
+    def after(self, actions: tuple[Action, ...]) -> Self:
         """The same work on the table as these actions leave it."""
         return replace(self, snapshot=self.snapshot.apply(actions))
 
     def qualified(self, frame: DataFrame, alias: str | None) -> DataFrame:
-        """The frame under the alias by which the statement names its columns."""
         name = alias or self.name
         return frame if name is None else frame.alias(name)
 
     def predicate(self, expression: Expression | None, alias: str | None) -> Predicate | None:
-        """What skipping and conflict checks know of a condition; None for every row.
-
-        Raises InvalidRequest for a column that the table doesn't have.
-        """
         if expression is None:
             return None
         if isinstance(expression, NativeColumn) or expression.references:
@@ -197,11 +177,9 @@ class TableAccess:
 
     @property
     def time_zone(self) -> str:
-        """The time zone of timestamps that name none: Spark's setting."""
         return self.spark.conf.get("spark.sql.session.timeZone") or "UTC"
 
     def read(self, expression: Expression | None, alias: str | None) -> Read:
-        """The read of a DELETE or UPDATE, which takes away every row that its condition matches."""
         predicate = self.predicate(expression, alias)
         if expression is None or predicate is None:
             return Read(takes_all=True)
@@ -216,12 +194,10 @@ class TableAccess:
     def of_the_row(
         self, predicate: Predicate, expression: Expression, alias: str | None
     ) -> Condition | None:
-        """A condition as rows are asked for it later; None unless it is of the row alone."""
         is_of_the_row = self.by_row(predicate) or _is_of_the_row(expression)
         return Condition(expression, alias, self.time_zone) if is_of_the_row else None
 
     def by_row(self, predicate: Predicate) -> bool:
-        """Whether conflicts over a condition are found by row: a function of plain columns."""
         fields = (self.snapshot.schema.find(column[0]) for column in columns_of(predicate))
         return is_deterministic(predicate) and all(
             item is not None and isinstance(item.type, Primitive) for item in fields
@@ -256,8 +232,3 @@ def _sql_call(call: re.Match[str]) -> str:
     if name.lower() in _OPERATORS:
         return "coalesce("
     return call[0] if name.isidentifier() else "rand("  # a function of nobody knows what
-
-
-def condition_text(expression: Expression) -> str:
-    """A condition as its author wrote it, for messages and history."""
-    return expression.text if isinstance(expression, SqlText) else str(expression.column)

@@ -19,20 +19,17 @@ from txlake.log.skipping import is_partition_only
 from txlake.protocol.partition_values import parse_column
 from txlake.spark.bounded_text import shown_metadata, shown_text
 from txlake.spark.spark_errors import translating
-from txlake.spark.table_access import TableAccess, condition_text
+from txlake.spark.table_access import TableAccess
 from txlake.spark.types import quote, spark_type, visible_metadata
 from txlake.spark.writing import partition_fields
-from txlake.statements import Expression, NativeColumn
+from txlake.statements import Expression, NativeColumn, condition_text
 
 _PARTITION = "__txlake_partition"
 
 
 @translating
 def files_of_partitions(work: TableAccess, where: Expression | None) -> pa.Table:
-    """The files of the partitions for which the condition is true, in FILES_SCHEMA.
-
-    Raises InvalidRequest for a condition on other columns, or with a query in it.
-    """
+    """`TableData.files_of_partitions`."""
     predicate = work.predicate(where, None)
     files = work.snapshot.select(predicate)
     if where is None or predicate is None:

@@ -57,6 +57,7 @@ from txlake.statements.expressions import (
     SqlText,
     Star,
     Values,
+    condition_text,
 )
 from txlake.statements.inspection import (
     AlterDatabase,
@@ -284,6 +285,7 @@ __all__ = [
     "Values",
     "ViewStatement",
     "Write",
+    "condition_text",
     "is_place",
     "quoted",
     "table_of",

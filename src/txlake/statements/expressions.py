@@ -177,6 +177,11 @@ class NativeColumn:
     column: object
 
 
+def condition_text(expression: SqlText | NativeColumn) -> str:
+    """A condition as its author wrote it, for messages and history."""
+    return expression.text if isinstance(expression, SqlText) else str(expression.column)
+
+
 @dataclass(frozen=True, slots=True)
 class NativeFrame:
     """Rows given as a DataFrame: of Spark, pandas, pyarrow or polars."""

@@ -13,7 +13,9 @@ from txlake.errors import InvalidRequest
 from txlake.session.engine import Engine
 from txlake.session.session import Session
 from txlake.settings import Settings
+from txlake.spark.plane import SparkPlane
 from txlake.spark.spark_sessions import is_same
+from txlake.storage import open_store
 from txlake.system import System
 
 # Options change when credentials do: engines of old ones end with the tables that use them.
@@ -53,7 +55,7 @@ def lake_of(spark: SparkSession) -> Session | None:
 def _works_with(engine: Engine, spark: SparkSession) -> bool:
     if engine.is_closed or engine.is_forked:
         return False
-    if engine.has_spark:
+    if engine.plane.is_started:
         return is_same(engine.spark, spark)
     active = SparkSession.getActiveSession()  # which the lake takes when it needs one
     return active is not None and is_same(active, spark)
@@ -67,11 +69,18 @@ def for_spark(spark: SparkSession, storage_options: Mapping[str, str] | None = N
             if known is spark and known_options == options:
                 _engines.append(_engines.pop(place))
                 return Session(engine)
+        system, settings = System(), Settings()
         engine = Engine(
-            system=System(),
-            settings=Settings(),
+            system=system,
+            settings=settings,
             commands=COMMANDS,
-            make_spark=lambda: spark,
+            plane=SparkPlane(
+                make_spark=lambda: spark,
+                system=system,
+                settings=settings,
+                open_store=open_store,
+                storage_options=options,
+            ),
             storage_options=options,
         )
         _ = engine.spark  # its settings count from the first statement

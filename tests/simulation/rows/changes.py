@@ -8,61 +8,67 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from tests.simulation.rows import fitting
+from tests.simulation.rows import fitting, values
 from tests.simulation.rows.expressions import parsed
-from tests.simulation.rows.files import columns_of, live_rows, write_rows
+from tests.simulation.rows.files import RowAccess, columns_of, live_rows, write_rows
+from tests.simulation.rows.frames import RowFrame, frame_of_arrow
 from tests.simulation.rows.queries import compiler
-from tests.simulation.rows.scopes import Row, Rows, Scope, Typed
+from tests.simulation.rows.scopes import Name, Row, Rows, Scope, Typed
 from txlake.errors import InvalidRequest
 from txlake.log.files import adds_of
+from txlake.log.snapshot import unknown_column
 from txlake.protocol.actions import Add
 from txlake.spark import compact as compacting
 from txlake.spark import deletions as deleting
-from txlake.spark import dml, inserts
+from txlake.spark import dml, inserts, local_rows
 from txlake.spark.deletions import Deletions, remove_files
 from txlake.spark.executor import INSERT
-from txlake.spark.inserts import Placement
-from txlake.spark.rows import GENERATION_EXPRESSION, unknown_column
+from txlake.spark.rows import GENERATION_EXPRESSION
 from txlake.spark.scan import add_rows
-from txlake.spark.table_access import TableAccess, condition_text
 from txlake.spark.vectors import load_vector
 from txlake.spark.whole_partitions import files_of_partitions
 from txlake.spark.writing import Written
-from txlake.statements import Assignment, Default, Expression
-from txlake.transaction.change import Change, Read
-
-Tables = Mapping[str, Rows]
-Texts = Callable[[Expression], tuple[str, Tables]]
-"""What a statement's expression is as text, and the rows of the tables that it names."""
+from txlake.statements import (
+    Assignment,
+    ComputedValues,
+    Default,
+    Expression,
+    PartitionValue,
+    Values,
+    condition_text,
+)
+from txlake.transaction.change import Change
+from txlake.transaction.data_plane import Placement
 
 
 class Seen:
-    """The expressions of a statement on one table, over the table's rows."""
+    """The expressions of a statement on a table, over the rows of a scope: the table's own."""
 
-    def __init__(self, work: TableAccess, texts: Texts, alias: str | None) -> None:
-        self._texts = texts
-        self.scope = Scope(columns_of(work, alias or work.name))
+    def __init__(
+        self, work: RowAccess, alias: str | None = None, scope: Scope | None = None
+    ) -> None:
+        self._work = work
+        self.scope = scope or Scope(columns_of(work, alias or work.name))
 
     def condition(self, one: Expression | None) -> Callable[[Row], bool]:
         """Whether a condition is true of a row; of every one where there is none."""
         if one is None:
             return lambda _: True
-        text, tables = self._texts(one)
-        return compiler(self.scope, tables).condition(parsed(text))
+        column: Any = self._work.column_of(one)
+        return compiler(self.scope, column.tables).condition(parsed(column.text))
 
     def value(self, one: Expression) -> Typed:
         """An expression's type and value."""
-        text, tables = self._texts(one)
-        return compiler(self.scope, tables).typed(parsed(text))
+        column: Any = self._work.column_of(one)
+        return compiler(self.scope, column.tables).typed(parsed(column.text))
 
 
-def delete(
-    work: TableAccess, texts: Texts, condition: Expression | None, alias: str | None
-) -> Change:
+def delete(work: RowAccess, condition: Expression | None, alias: str | None = None) -> Change:
     """Deletes the rows for which the condition is true; all rows without one."""
     read = work.read(condition, alias)
     files = work.snapshot.select(read.predicate)
@@ -70,7 +76,7 @@ def delete(
     removed = remove_files(work, whole)
     replaced: dict[int, BitMap64] = {}
     if partly.num_rows:
-        holds = Seen(work, texts, alias).condition(condition)
+        holds = Seen(work, alias).condition(condition)
         for ordinal, add in enumerate(adds_of(partly)):
             found = BitMap64(place for place, row in live_rows(work, add) if holds(row))
             if found:
@@ -81,16 +87,15 @@ def delete(
 
 
 def update(
-    work: TableAccess,
-    texts: Texts,
+    work: RowAccess,
     assignments: tuple[Assignment, ...],
     condition: Expression | None,
-    alias: str | None,
+    alias: str | None = None,
 ) -> Change:
     """Changes the rows for which the condition is true; all rows without one."""
     read = work.read(condition, alias)
     files = work.snapshot.select(read.predicate)
-    seen = Seen(work, texts, alias)
+    seen = Seen(work, alias)
     given = assigned(work, seen, assignments, alias)
     holds = seen.condition(condition)
     found: list[Row] = []
@@ -103,29 +108,11 @@ def update(
     images = updated(work, found, given)
     adds = write_rows(work, images)
     deletions = delete_positions(work, files, replaced)
-    return Change(
-        operation="UPDATE",
-        parameters={} if condition is None else {"predicate": [condition_text(condition)]},
-        actions=(*deletions.actions, *adds),
-        metrics={
-            "numRemovedFiles": deletions.files_removed,
-            "numRemovedBytes": deletions.bytes_removed,
-            "numCopiedRows": deletions.rows_copied,
-            "numUpdatedRows": len(found),
-            "numDeletionVectorsAdded": deletions.vectors_added,
-            "numDeletionVectorsRemoved": deletions.vectors_removed,
-            "numDeletionVectorsUpdated": 0,
-            "numAddedFiles": deletions.files_added + len(adds),
-            "numAddedBytes": deletions.bytes_added + sum(add.size for add in adds),
-            "numAddedChangeFiles": 0,
-        },
-        reads=(read,),
-        affected={"num_affected_rows": len(found)},
-    )
+    return dml.updating(condition, read, deletions, adds, len(found))
 
 
 def assigned(
-    work: TableAccess, seen: Seen, assignments: tuple[Assignment, ...], alias: str | None
+    work: RowAccess, seen: Seen, assignments: tuple[Assignment, ...], alias: str | None
 ) -> dict[str, fitting.Value]:
     """The new values of the columns that a SET clause names."""
     given = {}
@@ -141,9 +128,7 @@ def assigned(
     return given
 
 
-def updated(
-    work: TableAccess, rows: Sequence[Row], given: Mapping[str, fitting.Value]
-) -> list[Row]:
+def updated(work: RowAccess, rows: Sequence[Row], given: Mapping[str, fitting.Value]) -> list[Row]:
     """The rows with their new values; generated columns that aren't given follow."""
     kept = {
         item.name: _taken(place)
@@ -155,7 +140,7 @@ def updated(
     return moved(work, rows, images)
 
 
-def moved(work: TableAccess, rows: Sequence[Row], images: Sequence[Row]) -> list[Row]:
+def moved(work: RowAccess, rows: Sequence[Row], images: Sequence[Row]) -> list[Row]:
     """The new images of rows, which keep the rows' ids where the table tracks them."""
     if not work.tracks_rows:
         return list(images)
@@ -171,7 +156,7 @@ def _taken(place: int) -> fitting.Value:
 
 
 def delete_positions(
-    work: TableAccess, files: pa.Table, replaced: Mapping[int, BitMap64]
+    work: RowAccess, files: pa.Table, replaced: Mapping[int, BitMap64]
 ) -> Deletions:
     """Deletes rows by position; `replaced` has them by the files' ordinals.
 
@@ -198,14 +183,14 @@ def delete_positions(
     )
 
 
-def _deleted(work: TableAccess, add: Add) -> BitMap64:
+def _deleted(work: RowAccess, add: Add) -> BitMap64:
     if add.deletion_vector is None:
         return BitMap64()
     return load_vector(work.store, work.reach, add.deletion_vector, work.storage_options)
 
 
 def _rewritten(
-    work: TableAccess, adds: Mapping[int, Add], ordinals: list[int], deleted: Mapping[int, BitMap64]
+    work: RowAccess, adds: Mapping[int, Add], ordinals: list[int], deleted: Mapping[int, BitMap64]
 ) -> Deletions:
     """New files with the rows that are left."""
     left = [
@@ -235,65 +220,81 @@ def _total(replaced: Mapping[int, BitMap64]) -> int:
 # INSERT
 
 
-def insert(work: TableAccess, new: Rows, placement: Placement) -> Change:
+def append(work: RowAccess, new: Any, placement: Placement) -> Change:
     """Adds the rows."""
-    return inserts._change(work, "Append", _written(work, new, placement), (), ())
+    return inserts.appending(work, _written(work, new, placement))
 
 
-def overwrite(work: TableAccess, new: Rows, placement: Placement) -> Change:
+def overwrite(work: RowAccess, new: Any, placement: Placement) -> Change:
     """Replaces every row."""
-    written = _written(work, new, placement)
-    removed = remove_files(work, list(work.snapshot.files.adds()))
-    return inserts._change(work, "Overwrite", written, removed.actions, (Read(),))
+    return inserts.replacing_all(work, _written(work, new, placement))
 
 
-def overwrite_partitions(work: TableAccess, new: Rows, placement: Placement) -> Change:
+def overwrite_partitions(work: RowAccess, new: Any, placement: Placement) -> Change:
     """Replaces the partitions that the rows fall into, and no others."""
     if not work.snapshot.partition_columns:
         return overwrite(work, new, placement)
-    written = _written(work, new, placement)
-    keys = {inserts._partition_key(add) for add in written.adds}
-    replaced = [add for add in work.snapshot.files.adds() if inserts._partition_key(add) in keys]
-    reads = tuple(
-        Read(predicate=predicate, text="dynamic partition overwrite", files=False)
-        for predicate in inserts._partition_predicates(work.snapshot, written.adds)
-    )
-    removed = remove_files(work, replaced)
-    return inserts._change(work, "Overwrite", written, removed.actions, reads)
+    return inserts.replacing_partitions(work, _written(work, new, placement))
 
 
-def replace_where(
-    work: TableAccess, texts: Texts, new: Rows, placement: Placement, condition: Expression
-) -> Change:
+def replace_where(work: RowAccess, new: Any, placement: Placement, condition: Expression) -> Change:
     """Replaces the rows for which the condition is true. All new rows must match it."""
-    holds = Seen(work, texts, None).condition(condition)
+    holds, said = Seen(work).condition(condition), condition_text(condition)
 
     def matches(rows: Sequence[Row]) -> None:
         for row in rows:
             if not holds(row):
                 raise InvalidRequest(
-                    f"{work.snapshot.table}: replace_where {condition_text(condition)} is violated "
-                    f"by the row {row}; nothing was written"
+                    f"{work.snapshot.table}: replace_where {said} is violated by the row {row}; "
+                    "nothing was written"
                 )
 
     written = _written(work, new, placement, matches)
-    deleted = delete(work, texts, condition, None)
-    change = inserts._change(work, "Overwrite", written, deleted.actions, deleted.reads)
-    return replace(
-        change,
-        parameters={**change.parameters, "predicate": condition_text(condition)},
-        metrics={**deleted.metrics, **change.metrics},
-    )
+    return inserts.overwriting(work, written, delete(work, condition), said)
+
+
+def given(work: RowAccess, rows: Any, names: Sequence[str]) -> Any:
+    """Rows to write as a frame; those of VALUES are columns of these names."""
+    assert not isinstance(rows, ComputedValues), "VALUES are constants here"
+    if isinstance(rows, Values):
+        inserts.check_named(work, rows, names)
+        rows = _arrow_of(rows, names)
+    return frame_of_arrow(rows) if isinstance(rows, pa.Table) else rows
+
+
+def _arrow_of(cells: Values, names: Sequence[str]) -> pa.Table:
+    """Constants as columns of these names."""
+    table, defaults = local_rows.table_of_values(cells, names, lambda: "UTC")
+    assert not defaults, "DEFAULT isn't known here"
+    return table
+
+
+def with_constants(work: RowAccess, frame: Any, constants: Sequence[PartitionValue]) -> Any:
+    """The rows with a column more for each of these columns of the table, of one value each."""
+    found: Rows = frame.found
+    for one in constants:
+        item = work.snapshot.schema.find(one.column)
+        if item is None:
+            raise unknown_column(one.column, work.snapshot)
+        constant = frame_of_arrow(_arrow_of(Values(((one.value,),)), ["value"])).found
+        value = values.cast(constant.names[0].type, item.type)(constant.rows[0][0])
+        names = (*found.names, Name(item.name, item.type))
+        found = Rows(names, [(*row, value) for row in found.rows])
+    return RowFrame(found)
 
 
 def _written(
-    work: TableAccess,
-    new: Rows,
+    work: RowAccess,
+    new: Any,
     placement: Placement,
     matches: Callable[[Sequence[Row]], None] | None = None,
 ) -> Written:
-    rows, given = fitting.placed(new, work.snapshot, placement)
-    fitting.check(rows, work.snapshot, given)
+    if isinstance(new, Values):
+        new = given(work, new, placement.columns or work.snapshot.schema.names)
+        placement = Placement(by_name=True)
+    frame = given(work, new, ())
+    rows, of_caller = fitting.placed(frame.found, work.snapshot, placement)
+    fitting.check(rows, work.snapshot, of_caller)
     if matches is not None:
         matches(rows)
     return Written(adds=write_rows(work, rows), actions={INSERT: len(rows)} if rows else {})
@@ -302,34 +303,23 @@ def _written(
 # OPTIMIZE
 
 
-def compact(work: TableAccess, where: Expression | None, *, purge: bool) -> Change:
+def compact(work: RowAccess, where: Expression | None = None, *, purge: bool = False) -> Change:
     """Packs small files, and files with many deleted rows, as `spark.compact` chooses them."""
-    candidates = adds_of(files_of_partitions(work, where))
-    if purge:
-        bins = [compacting.Bin((a,)) for a in candidates if a.deletion_vector is not None]
-    else:
-        bins = list(compacting.pack(candidates, compacting._target_bytes(work)))
     sources: list[Add] = []
     outputs: list[Add] = []
-    for one in bins:
+    for one in compacting.chosen(work, where, purge=purge):
         rows = [[row for _, row in live_rows(work, add)] for add in one.files]
         sources += one.files
         written = write_rows(work, [row for part in rows for row in part], data_change=False)
         taken = list(zip(one.files, map(len, rows), strict=True))
         outputs += [compacting._with_sources(add, taken) for add in written]
-    operation = "REORG" if purge else "OPTIMIZE"
-    return compacting._change(work, operation, where, (), tuple(sources), tuple(outputs))
+    return compacting.compacting(work, where, tuple(sources), tuple(outputs), purge=purge)
 
 
-def zorder(work: TableAccess, columns: tuple[str, ...], where: Expression | None) -> Change:
+def zorder(work: RowAccess, columns: tuple[str, ...], where: Expression | None = None) -> Change:
     """Rewrites whole partitions with their rows sorted by the columns; in no recorded order."""
     scope = Scope(fitting.names_of(work.snapshot))
-    for name in columns:
-        item = work.snapshot.schema.find(name)
-        if item is None:
-            raise unknown_column(name, work.snapshot)
-        if item.name in work.snapshot.partition_columns:
-            raise InvalidRequest(f"{work.snapshot.table}: {item.name} is a partition column")
+    compacting.check_sorted_by(work, columns)
     places = [scope.find([name])[0] for name in columns]
     candidates = adds_of(files_of_partitions(work, where))
     rows = [row for add in candidates for _, row in live_rows(work, add)]

@@ -39,13 +39,17 @@ from txlake.spark.writing import add_of, data_fields, partition_fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowWork(TableAccess):
+class RowAccess(TableAccess):
     """A table as a statement sees it, whose scans are rows.
 
     `store_at` gives the store of a folder, for files that lie outside of the table.
     """
 
     store_at: Callable[[str], Store]
+
+    @property
+    def time_zone(self) -> str:
+        return "UTC"
 
     def scan(
         self,
@@ -60,10 +64,8 @@ class RowWork(TableAccess):
             names += [Name(FILE, LONG, hidden=True), Name(ROW, LONG, hidden=True)]
         rows: list[Row] = []
         for place, add in enumerate(adds_of(files)):
-            hidden = (deleted or {}).get(place)
-            for position, row in live_rows(self, add):
-                if hidden is None or position not in hidden:
-                    rows.append((*row, place, position) if positions else row)
+            for position, row in live_rows(self, add, (deleted or {}).get(place)):
+                rows.append((*row, place, position) if positions else row)
         return RowFrame(Rows(tuple(names), rows))
 
 
@@ -75,12 +77,15 @@ def columns_of(work: TableAccess, qualifier: str | None = None) -> tuple[Name, .
     return tuple(names)
 
 
-def live_rows(work: TableAccess, add: Add) -> list[tuple[int, Row]]:
-    """The rows of a file that aren't deleted, with their positions."""
+def live_rows(
+    work: TableAccess, add: Add, deleted: BitMap64 | None = None
+) -> list[tuple[int, Row]]:
+    """The rows of a file that aren't deleted, with their positions; by its vector, or by these."""
     rows = list(enumerate(rows_of(work, add)))
-    if add.deletion_vector is None:
+    if deleted is None and add.deletion_vector is not None:
+        deleted = load_vector(work.store, work.reach, add.deletion_vector, work.storage_options)
+    if deleted is None:
         return rows
-    deleted = load_vector(work.store, work.reach, add.deletion_vector, work.storage_options)
     return [(position, row) for position, row in rows if position not in deleted]
 
 
@@ -124,7 +129,7 @@ def _bytes(work: TableAccess, path: str) -> bytes:
     try:
         if not paths.is_absolute(path):
             return work.store.get(paths.decode_path(path))
-        assert isinstance(work, RowWork)
+        assert isinstance(work, RowAccess)
         folder, _, name = url.rpartition("/")
         return work.store_at(folder).get(paths.decode_path(name))
     except FileNotFoundError as error:

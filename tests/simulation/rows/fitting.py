@@ -13,12 +13,12 @@ from tests.simulation.rows import queries, values
 from tests.simulation.rows.functions import converted
 from tests.simulation.rows.scopes import Name, Row, Rows, Scope, Typed
 from txlake.errors import InvalidRequest
-from txlake.log.snapshot import Snapshot
+from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.protocol.types import Field, Struct
 from txlake.spark import rows as of_spark
 from txlake.spark.bounded_text import length_of
-from txlake.spark.inserts import Placement
-from txlake.spark.rows import CURRENT_DEFAULT, GENERATION_EXPRESSION, unknown_column
+from txlake.spark.rows import CURRENT_DEFAULT, GENERATION_EXPRESSION
+from txlake.transaction.data_plane import Placement
 
 Value = Callable[[Row], Any]
 

@@ -1,23 +1,21 @@
-"""Rows where the engine expects Spark: a frame, a column, a session with the few methods it calls.
+"""Rows where the engine expects Spark: a frame and a column, with the few methods that it calls.
 
 Owns no meaning: queries are `queries`' business.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import types as T
 
 from tests.simulation.rows import queries
 from tests.simulation.rows.scopes import Name, Row, Rows, Scope
-from txlake.protocol.types import Struct
-from txlake.spark.types import delta_schema, spark_schema
-
-_MARKER = re.compile(r"\{\{|\}\}|\{(\w+)\}")
+from txlake.protocol.types import Struct, from_arrow_schema
+from txlake.spark.types import spark_schema
 
 
 @dataclass(frozen=True)
@@ -55,6 +53,12 @@ class RowFrame:
         rows = [tuple(row[place] for place in places) for row in self.found.rows]
         return RowFrame(Rows(tuple(Name(*_named(self.found.names[p])) for p in places), rows))
 
+    def toDF(self, *names: str) -> RowFrame:
+        named = (
+            replace(one, name=name) for one, name in zip(self.found.visible, names, strict=True)
+        )
+        return RowFrame(Rows(tuple(named), self.collect()))
+
     def limit(self, number: int) -> RowFrame:
         return RowFrame(replace(self.found, rows=self.found.rows[:number]))
 
@@ -84,34 +88,8 @@ def _plain(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
-class RowConf:
-    """`spark.conf`: what was set, else Spark's defaults that the engine asks for."""
-
-    def __init__(self) -> None:
-        self._set = {"spark.sql.session.timeZone": "UTC"}
-
-    def get(self, key: str, default: str | None = None) -> str | None:
-        return self._set.get(key, default)
-
-    def set(self, key: str, value: str) -> None:
-        self._set[key] = value
-
-
-class RowSpark:
-    """`pyspark.sql.SparkSession`, as far as the engine uses it here."""
-
-    def __init__(self) -> None:
-        self.conf = RowConf()
-
-    def sql(self, text: str, args: None = None, **frames: RowFrame) -> RowFrame:
-        """A query over frames that it names in braces."""
-        assert args is None
-        tables = {name: frame.found for name, frame in frames.items()}
-        return RowFrame(queries.run(_MARKER.sub(_unmarked, text) if frames else text, tables))
-
-    def createDataFrame(self, rows: Sequence[Any], schema: T.StructType) -> RowFrame:
-        return frame_of(rows, delta_schema(schema))
-
-
-def _unmarked(found: re.Match[str]) -> str:
-    return f"`{found[1]}`" if found[1] else found[0][0]
+def frame_of_arrow(table: pa.Table) -> RowFrame:
+    """The rows of a table."""
+    columns = [column.to_pylist() for column in table.columns]
+    names = tuple(Name(item.name, item.type) for item in from_arrow_schema(table.schema))
+    return RowFrame(Rows(names, list(zip(*columns, strict=True))))

@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 from pyroaring import BitMap64
 
 from tests.simulation.rows import fitting, values
-from tests.simulation.rows.changes import Texts, delete_positions, moved
-from tests.simulation.rows.expressions import parsed
-from tests.simulation.rows.files import columns_of, live_rows, write_rows
-from tests.simulation.rows.queries import compiler
+from tests.simulation.rows.changes import Seen, delete_positions, moved
+from tests.simulation.rows.files import RowAccess, columns_of, live_rows, write_rows
 from tests.simulation.rows.scopes import Name, Row, Rows, Scope, Typed
 from txlake.errors import InvalidRequest
 from txlake.log.files import adds_of
@@ -29,7 +28,6 @@ from txlake.spark.executor import INSERT, UPDATE, UPDATE_BY_SOURCE
 from txlake.spark.merge_job import _ACTIONS
 from txlake.spark.merge_source import LocalSource, _gives_the_time_twice, keys_in_target
 from txlake.spark.rows import GENERATION_EXPRESSION
-from txlake.spark.table_access import TableAccess
 from txlake.spark.types import spark_schema
 from txlake.spark.writing import Written
 from txlake.statements import (
@@ -44,6 +42,7 @@ from txlake.statements import (
 )
 from txlake.statements.data import MergeClause
 from txlake.transaction.change import Change, Read
+from txlake.transaction.data_plane import EvolveSchema
 
 
 @dataclass(frozen=True)
@@ -55,25 +54,20 @@ class _Clause:
     given: Mapping[str, fitting.Value]
 
 
-def merge(
-    work: TableAccess,
-    texts: Texts,
-    statement: Merge,
-    source: Rows,
-    evolve: of_spark.EvolveSchema,
-) -> Change:
+def merge(work: RowAccess, statement: Merge, source: Any, evolve: EvolveSchema) -> Change:
     """Changes the target by the first clause that holds for each row."""
     of_spark.check_clauses(statement)
-    source = Rows(source.visible, source.rows).qualified(statement.source_alias)
+    given: Rows = source.found
+    rows = Rows(given.visible, given.rows).qualified(statement.source_alias)
     schema_actions: tuple[Action, ...] = ()
     if statement.schema_evolution:
-        wanted = of_spark._evolved(work, statement, source.schema)
+        wanted = of_spark._evolved(work, statement, rows.schema)
         if wanted != work.snapshot.schema:
             schema_actions = evolve(wanted)
             work = work.after(schema_actions)
-    read = _read(work, statement, source)
+    read = _read(work, statement, rows)
     files = work.snapshot.select(read.predicate)
-    job = _Job(work, texts, statement, source)
+    job = _Job(work, statement, rows)
     job.run(files)
     adds = (
         *write_rows(work, job.images(changed=True)),
@@ -85,7 +79,7 @@ def merge(
     return of_spark.merged(statement, read, written, distinct, deletions, schema_actions)
 
 
-def _read(work: TableAccess, statement: Merge, source: Rows) -> Read:
+def _read(work: RowAccess, statement: Merge, source: Rows) -> Read:
     """What the statement depends on: with a source that is held, rows of its keys alone."""
     read = of_spark.target_read(work, statement, source.schema)
     if _gives_the_time_twice(statement, work.snapshot.schema):
@@ -105,9 +99,8 @@ def _table(source: Rows) -> pa.Table:
 class _Job:
     """The join, and each row's outcome."""
 
-    def __init__(self, work: TableAccess, texts: Texts, statement: Merge, source: Rows) -> None:
-        self._work, self._texts = work, texts
-        self._statement, self._source = statement, source
+    def __init__(self, work: RowAccess, statement: Merge, source: Rows) -> None:
+        self._work, self._statement, self._source = work, statement, source
         target = columns_of(work, statement.target_alias or work.name)
         self._width = len(target)
         self._both = Scope((*target, *source.names))
@@ -123,8 +116,7 @@ class _Job:
 
     def run(self, files: pa.Table) -> None:
         """Decides every row. Raises InvalidRequest for a row that several source rows change."""
-        text, tables = self._texts(self._statement.on)
-        matches = compiler(self._both, tables).condition(parsed(text))
+        matches = Seen(self._work, scope=self._both).condition(self._statement.on)
         met: set[int] = set()
         nothing = (None,) * len(self._source.names)
         for ordinal, add in enumerate(adds_of(files)):
@@ -186,10 +178,7 @@ class _Job:
         ]
 
     def _clause(self, clause: MergeClause, scope: Scope) -> _Clause:
-        holds: Callable[[Row], bool] = _always
-        if clause.condition is not None:
-            text, tables = self._texts(clause.condition)
-            holds = compiler(scope, tables).condition(parsed(text))
+        holds = Seen(self._work, scope=scope).condition(clause.condition)
         action = _ACTIONS[type(clause)]
         if isinstance(clause, MatchedDelete | BySourceDelete):
             return _Clause(action, holds, {})
@@ -237,8 +226,7 @@ class _Job:
             if isinstance(value, Default):
                 given[name] = fitting.default_value(item)
                 continue
-            text, tables = self._texts(value)
-            typed = compiler(scope, tables).typed(parsed(text))
+            typed = Seen(self._work, scope=scope).value(value)
             given[name] = fitting.storable(typed, item, self._work.snapshot)
         return given
 
@@ -256,7 +244,3 @@ def _unseen(one: Name) -> Name:
 
 def _at(place: int) -> fitting.Value:
     return lambda row: row[place]
-
-
-def _always(_: Row) -> bool:
-    return True

@@ -1,19 +1,10 @@
-"""A session whose data plane is rows of this process: the same statements, without Spark.
-
-Which of them are carried out on rows: `commands`. Everything else of a session is the engine's own:
-transactions, locks, names, footprints, commits, recovery.
-"""
+"""A session that answers with dictionaries: the engine's own, on the data plane of rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
-from tests.simulation.rows.context import RowContext
-from txlake.session.command import TableLock
-from txlake.session.context import Context
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction
 from txlake.sql import parse
@@ -54,17 +45,3 @@ class RowSession(Session):
                 frame = self.execute_in(transaction, statement)
             found = frame.dicts()
         return found
-
-    @contextmanager
-    def _within(
-        self,
-        transaction: Transaction | None,
-        wanted: Sequence[TableLock],
-        *,
-        leaves: bool = False,
-        writes: bool = False,
-        pins: bool = True,
-    ) -> Iterator[Context]:
-        given = super()._within(transaction, wanted, leaves=leaves, writes=writes, pins=pins)
-        with given as context:
-            yield RowContext.of(context)

@@ -1,0 +1,252 @@
+"""The data plane by Spark: `transaction.data_plane` in terms of sessions, frames and jobs.
+
+Owns the Spark session, which is started or found on first use. What is done with a table's rows has
+its own modules here.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from txlake.errors import InvalidRequest
+from txlake.log.snapshot import Snapshot, unknown_column
+from txlake.ports import Store, System
+from txlake.protocol.types import DataType, Struct
+from txlake.settings import Settings
+from txlake.spark import compact as compacting
+from txlake.spark import dml, inserts, local_rows, replacing, restating, whole_partitions
+from txlake.spark import merge as merging
+from txlake.spark.manifest import Manifests
+from txlake.spark.reading import is_connect, spark_url
+from txlake.spark.spark_sessions import default_properties
+from txlake.spark.spark_errors import spark_errors
+from txlake.spark.table_access import TableAccess, plain_column
+from txlake.spark.types import delta_schema, spark_schema, spark_type
+from txlake.statements import (
+    ComputedValues,
+    Expression,
+    NativeColumn,
+    PartitionValue,
+    Reference,
+    Values,
+)
+from txlake.transaction.data_plane import Rows
+
+_DEFAULT_PYTHON = "python3"
+_PATTERN_SIGN = re.compile(r"[{}\[\]*?\\]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkTable(TableAccess):
+    """`TableData` by Spark."""
+
+    delete = dml.delete
+    update = dml.update
+    append = inserts.append
+    overwrite = inserts.overwrite
+    overwrite_partitions = inserts.overwrite_partitions
+    replace_where = inserts.replace_where
+    replace_using = replacing.replace_using
+    replace_on = replacing.replace_on
+    merge = merging.merge
+    merge_read = merging.target_read
+    compact = compacting.compact
+    zorder = compacting.zorder
+    footer = restating.footer_of
+    files_of_partitions = whole_partitions.files_of_partitions
+
+    def violating_row(self, condition: str) -> Mapping[str, object] | None:
+        frame = self.qualified(self.scan(self.snapshot.select(None)), None)
+        found = frame.where(~F.coalesce(F.expr(condition), F.lit(False))).limit(1).collect()
+        return found[0].asDict(recursive=True) if found else None
+
+    def given(self, rows: Rows, names: Sequence[str]) -> DataFrame:
+        if isinstance(rows, Values | ComputedValues):
+            rows = inserts.named_values(self, rows, names)
+        return rows if isinstance(rows, DataFrame) else self.spark.createDataFrame(rows)
+
+    def with_constants(self, frame: DataFrame, constants: Sequence[PartitionValue]) -> DataFrame:
+        for one in constants:
+            item = self.snapshot.schema.find(one.column)
+            if item is None:
+                raise unknown_column(one.column, self.snapshot)
+            frame = frame.withColumn(item.name, F.lit(one.value).cast(spark_type(item.type)))
+        return frame
+
+
+@dataclass(slots=True, kw_only=True)
+class SparkPlane:
+    """`DataPlane` by Spark.
+
+    Attributes:
+        make_spark: gives the session when the first statement needs one.
+        open_store: gives the store at a place, with the storage options.
+    """
+
+    make_spark: Callable[[], SparkSession]
+    system: System
+    settings: Settings
+    open_store: Callable[[str, Mapping[str, str]], Store]
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    _spark: SparkSession | None = None
+    _manifests: Manifests | None = None
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @property
+    def spark(self) -> SparkSession:
+        with self._lock:
+            if self._spark is None:
+                self._spark = self.make_spark()
+                use_this_python(self._spark)
+            return self._spark
+
+    @property
+    def time_zone(self) -> str:
+        return self.spark.conf.get("spark.sql.session.timeZone") or "UTC"
+
+    @property
+    def is_started(self) -> bool:
+        with self._lock:
+            return self._spark is not None
+
+    def setting(self, key: str, default: str) -> str:
+        with self._lock:
+            if self._spark is None:
+                return default
+            return self._spark.conf.get(key, default) or default
+
+    def table_defaults(self) -> Mapping[str, str]:
+        with self._lock:
+            return {} if self._spark is None else default_properties(self._spark)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._manifests is not None:
+                self._manifests.close()
+
+    def table(
+        self,
+        snapshot: Snapshot,
+        store: Store,
+        *,
+        system: System,
+        name: str | None,
+        allowed: Callable[[], Iterable[str]],
+        column_of: Callable[[Expression], Column] | None = None,
+    ) -> SparkTable:
+        return SparkTable(
+            start=lambda: self.spark,
+            manifests=self._scratch(),
+            system=system,
+            settings=self.settings,
+            snapshot=snapshot,
+            store=store,
+            storage_options=self.storage_options,
+            allowed=allowed,
+            column_of=column_of or plain_column,
+            name=name,
+        )
+
+    def _scratch(self) -> Manifests:
+        """Where scan manifests are written."""
+        with self._lock:
+            if self._manifests is None:
+                scratch = self.settings.scratch_url
+                store = None if scratch is None else self.open_store(scratch, self.storage_options)
+                self._manifests = Manifests(self.system, store)
+            return self._manifests
+
+    def column(self, expression: Expression, view: Callable[[Reference], str | None]) -> Column:
+        if isinstance(expression, NativeColumn):
+            return plain_column(expression)
+        return F.expr(expression.rewritten(view))
+
+    def type_of(self, text: str, schema: Struct) -> DataType:
+        empty = self.spark.createDataFrame([], spark_schema(schema))
+        try:
+            result = empty.select(F.expr(text).alias("value"))
+            return delta_schema(result.schema).fields[0].type
+        except (AnalysisException, ParseException) as error:
+            reason = str(error).splitlines()[0]
+            raise InvalidRequest(f"expression {text!r}: {reason}") from error
+
+    def query(self, text: str, frames: Mapping[str, DataFrame]) -> DataFrame:
+        return self.spark.sql(text, args=None, **frames) if frames else self.spark.sql(text)
+
+    def make_view(self, name: str, frame: DataFrame) -> None:
+        frame.createOrReplaceTempView(name)
+
+    def drop_view(self, name: str) -> None:
+        with spark_errors():
+            self.spark.catalog.dropTempView(name)
+
+    def found(self, name: str) -> DataFrame | None:
+        try:
+            found = self.spark.table(name)
+            _ = found.schema  # Connect finds out only now
+        except AnalysisException:
+            return None
+        return found
+
+    def files(self, file_format: str, options: Mapping[str, str], urls: Sequence[str]) -> DataFrame:
+        reader = self.spark.read.format(file_format.lower()).options(**options)
+        return reader.load([_literally(url) for url in urls])
+
+    def held(self, frame: object) -> DataFrame | pa.Table:
+        table = local_rows.as_arrow(frame)
+        if table is not None:
+            return table
+        if isinstance(frame, DataFrame):
+            use_this_python(frame.sparkSession)
+            return frame
+        raise InvalidRequest(
+            f"expected a DataFrame of Spark, pandas, pyarrow or polars, "
+            f"found {type(frame).__module__}.{type(frame).__qualname__}"
+        )
+
+    @spark_errors()
+    def frame(self, schema: Struct, rows: Sequence[tuple[object, ...]]) -> DataFrame:
+        return self.spark.createDataFrame(list(rows), spark_schema(schema))
+
+    def schema_of(self, rows: DataFrame | pa.Table) -> Struct:
+        return (
+            local_rows.schema_of(rows) if isinstance(rows, pa.Table) else delta_schema(rows.schema)
+        )
+
+    @spark_errors()
+    def counts(self, counts: Mapping[str, int]) -> DataFrame:
+        """One row of counts. Spark knows it without a job."""
+        columns = (f"CAST({count} AS BIGINT) AS {name}" for name, count in counts.items())
+        return self.spark.sql(f"SELECT {', '.join(columns)}")
+
+    @spark_errors()
+    def nothing(self) -> DataFrame:
+        return self.spark.sql("SELECT 1 WHERE false").select()
+
+
+def _literally(url: str) -> str:
+    """The file as Spark's readers take it: not encoded, and nothing of it a pattern."""
+    return _PATTERN_SIGN.sub(r"\\\g<0>", unquote(spark_url(url)))
+
+
+def use_this_python(spark: SparkSession) -> None:
+    """Lets a local Spark run its Python workers with this interpreter, unless it was told which.
+
+    PySpark's default is whatever `python3` the PATH has, which outside an activated environment is
+    one without pyarrow.
+    """
+    if is_connect(spark):
+        return
+    context = spark.sparkContext
+    if (context.master or "").startswith("local") and context.pythonExec == _DEFAULT_PYTHON:
+        context.pythonExec = sys.executable

@@ -1,0 +1,180 @@
+"""The data plane of rows that this process holds: `transaction.data_plane` without Spark.
+
+Owns the wiring, and the views that statements name. What is done with a table's rows has its own
+modules here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.simulation.rows import changes, merging, queries
+from tests.simulation.rows.files import RowAccess
+from tests.simulation.rows.frames import RowColumn, RowFrame, frame_of, frame_of_arrow
+from tests.simulation.rows.scopes import Name, Rows, Scope
+from tests.simulation.rows.values import LONG
+from txlake.log.snapshot import Snapshot
+from txlake.ports import Store, System
+from txlake.protocol.types import DataType, Struct
+from txlake.settings import Settings
+from txlake.spark import local_rows, partitions, restating
+from txlake.spark import merge as of_spark
+from txlake.statements import Expression, Reference, SqlText
+
+_MARKER = re.compile(r"\{\{|\}\}|\{(\w+)\}")
+
+
+def _no_spark(*_: object, **__: object) -> Any:
+    raise AssertionError("there is no Spark here")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowTable(RowAccess):
+    """`TableData` by rows."""
+
+    delete = changes.delete
+    update = changes.update
+    append = changes.append
+    overwrite = changes.overwrite
+    overwrite_partitions = changes.overwrite_partitions
+    replace_where = changes.replace_where
+    replace_using = _no_spark
+    replace_on = _no_spark
+    given = changes.given
+    with_constants = changes.with_constants
+    merge = merging.merge
+    merge_read = of_spark.target_read
+    compact = changes.compact
+    zorder = changes.zorder
+    footer = restating.footer_of
+    files_of_partitions = partitions.files_of_partitions
+
+    def violating_row(self, condition: str) -> Mapping[str, object] | None:
+        frame: Any = self.qualified(self.scan(self.snapshot.select(None)), None)
+        holds = queries.condition(condition, Scope(frame.found.names), {})
+        found = (row for row in frame.found.rows if not holds(row))
+        first = next(found, None)
+        return None if first is None else dict(zip(frame.columns, first, strict=False))
+
+
+@dataclass(slots=True, kw_only=True)
+class RowPlane:
+    """`DataPlane` by rows.
+
+    Attributes:
+        spark_settings: what would be set in the Spark session.
+    """
+
+    settings: Settings
+    store_at: Callable[[str], Store]
+    spark_settings: Mapping[str, str]
+    _views: dict[str, Rows] = field(default_factory=dict)
+
+    @property
+    def spark(self) -> Any:
+        return _no_spark()
+
+    @property
+    def time_zone(self) -> str:
+        return "UTC"
+
+    @property
+    def is_started(self) -> bool:
+        return True
+
+    def setting(self, key: str, default: str) -> str:
+        return self.spark_settings.get(key, default)
+
+    def table_defaults(self) -> Mapping[str, str]:
+        return {}
+
+    def close(self) -> None: ...
+
+    def table(
+        self,
+        snapshot: Snapshot,
+        store: Store,
+        *,
+        system: System,
+        name: str | None,
+        allowed: Callable[[], Iterable[str]],
+        column_of: Callable[[Expression], Any] | None = None,
+    ) -> RowTable:
+        manifests: Any = None
+        return RowTable(
+            start=_no_spark,
+            manifests=manifests,
+            system=system,
+            settings=self.settings,
+            snapshot=snapshot,
+            store=store,
+            allowed=allowed,
+            column_of=column_of or self._plain,
+            name=name,
+            store_at=self.store_at,
+        )
+
+    def _plain(self, expression: Expression) -> Any:
+        return self.column(expression, lambda _: None)
+
+    def column(self, expression: Expression, view: Callable[[Reference], str | None]) -> Any:
+        assert isinstance(expression, SqlText), "expressions are SQL here"
+        return RowColumn(expression.rewritten(view), self._views)
+
+    def type_of(self, text: str, schema: Struct) -> DataType:
+        names = tuple(Name(item.name, item.type) for item in schema)
+        return queries.expression(text, Scope(names), {}).type
+
+    def query(self, text: str, frames: Mapping[str, Any]) -> Any:
+        tables = {name: frame.found for name, frame in frames.items()}
+        return RowFrame(queries.run(_MARKER.sub(_unmarked, text) if frames else text, tables))
+
+    def make_view(self, name: str, frame: Any) -> None:
+        self._views[name] = frame.found
+
+    def drop_view(self, name: str) -> None:
+        self._views.pop(name, None)
+
+    def found(self, name: str) -> None:
+        return None
+
+    def files(self, file_format: str, options: Mapping[str, str], urls: Sequence[str]) -> Any:
+        assert (file_format, options) == ("PARQUET", {}), "only plain Parquet is known here"
+        tables = []
+        for url in urls:
+            folder, _, name = url.rpartition("/")
+            data = self.store_at(folder).get(unquote(name))
+            tables.append(pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False))
+        return frame_of_arrow(pa.concat_tables(tables))
+
+    def held(self, frame: object) -> pa.Table:
+        table = local_rows.as_arrow(frame)
+        assert table is not None, "only rows that this process holds are known here"
+        return table
+
+    def frame(self, schema: Struct, rows: Sequence[tuple[object, ...]]) -> Any:
+        return frame_of(rows, schema)
+
+    def schema_of(self, rows: Any) -> Struct:
+        if isinstance(rows, pa.Table):
+            return local_rows.schema_of(rows)
+        found: Rows = rows.found
+        return found.schema
+
+    def counts(self, counts: Mapping[str, int]) -> Any:
+        names = tuple(Name(name, LONG) for name in counts)
+        return RowFrame(Rows(names, [tuple(counts.values())]))
+
+    def nothing(self) -> Any:
+        return frame_of([], Struct(()))
+
+
+def _unmarked(found: re.Match[str]) -> str:
+    return f"`{found[1]}`" if found[1] else found[0][0]

@@ -28,8 +28,8 @@ from txlake.spark import dml, inserts, local_rows, replacing, restating, whole_p
 from txlake.spark import merge as merging
 from txlake.spark.manifest import Manifests
 from txlake.spark.reading import is_connect, spark_url
-from txlake.spark.spark_sessions import default_properties
 from txlake.spark.spark_errors import spark_errors
+from txlake.spark.spark_sessions import default_properties
 from txlake.spark.table_access import TableAccess, plain_column
 from txlake.spark.types import delta_schema, spark_schema, spark_type
 from txlake.statements import (

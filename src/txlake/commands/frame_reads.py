@@ -64,10 +64,11 @@ def _views_in(context: Context, statement: object) -> Iterator[DataFrame]:
         table = reference.table
         if not isinstance(table, TableName) or not _may_be_temporary(table):
             continue
-        if not any((context.find(table), context.viewed(table), context.catalog_view(table.parts))):
-            found = context.plane.found(str(table))
-            if found is not None:  # else Spark says so when it runs the statement
-                yield found
+        if context.find(table) or context.viewed(table) or context.catalog_view(table.parts):
+            continue
+        found = context.plane.found(str(table))
+        if found is not None:  # else Spark says so when it runs the statement
+            yield found
 
 
 def _may_be_temporary(table: TableName) -> bool:

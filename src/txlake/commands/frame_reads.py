@@ -78,7 +78,7 @@ def _may_be_temporary(table: TableName) -> bool:
 
 def _count(context: Context, shown: Shown) -> None:
     engine, transaction = context.engine, context.transaction
-    own_lake = None if engine.catalog is None else engine.catalog.lake_id
+    own_lake = engine.catalog.lake_id
     if shown.lake not in (None, own_lake):
         return  # another lake's tables are a source like any other
     if shown.transaction is not None and shown.transaction != transaction.id:
@@ -110,10 +110,9 @@ def _count(context: Context, shown: Shown) -> None:
 
 def _is_dropped(context: Context, shown: Shown) -> bool:
     """Whether the table is one that the lake dropped, and keeps for UNDROP TABLE."""
-    catalog = context.engine.catalog
-    if catalog is None or shown.lake is None:
+    if shown.lake is None:
         return False
-    kept = (one.entry for one in catalog.dropped.listed())
+    kept = (one.entry for one in context.engine.catalog.of_lake().dropped.listed())
     return any(one.managed and one.location == shown.url for one in kept)
 
 

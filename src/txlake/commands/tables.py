@@ -366,7 +366,7 @@ def alter_table(context: Context, statement: AlterStatement) -> None:
 
 def _qualified(context: Context, key: KeyConstraint) -> KeyConstraint:
     """The key with its parent's whole name, which means the same whatever database is current."""
-    if not isinstance(key.parent, TableName) or context.engine.catalog is None:
+    if not isinstance(key.parent, TableName):
         return key
     return replace(key, parent=TableName(context.engine.qualified(key.parent, context.database)))
 

@@ -40,9 +40,7 @@ _logger = logging.getLogger(__name__)
 
 def catalog_of(engine: Engine) -> Catalog:
     """The lake's catalog. Raises InvalidRequest where there is none."""
-    if engine.catalog is None:
-        raise InvalidRequest("there is no lake here; open one with txlake.connect")
-    return engine.catalog
+    return engine.catalog.of_lake()
 
 
 def refuse_lost(engine: Engine) -> None:

@@ -291,14 +291,14 @@ class Session:
             return context.exists(context.find(table))
 
     def _use(self, name: str) -> None:
-        catalog = self.engine.catalog
-        entry = None if catalog is None else catalog.database(name)
-        if catalog is None or entry is None:
+        entry = self.engine.catalog.database(name)
+        if entry is None:
             raise InvalidRequest(f"there is no database {name!r}; SHOW DATABASES lists them")
         number = self.number()
         used = database_lock(entry.number, LockMode.S)
-        catalog.locks.acquire(number, None, [used], self.lock_timeout_ms)
-        catalog.locks.leave(number, used.resource)
+        locks = self.engine.catalog.of_lake().locks
+        locks.acquire(number, None, [used], self.lock_timeout_ms)
+        locks.leave(number, used.resource)
         self.database = name
 
     def _control(self, statement: Statement) -> DataFrame:
@@ -320,7 +320,7 @@ class Session:
             case ShowIsolation():
                 return self._show_isolation(self._current)
             case Kill(session_id):
-                kill_session(self.engine.catalog, self.number(), session_id)
+                kill_session(self.engine.catalog.of_lake(), self.number(), session_id)
             case Atomic():
                 self._atomic(statement)
             case ExecuteImmediate():
@@ -406,8 +406,7 @@ class Session:
         return rows_frame(self.spark, found.schema, found.rows)
 
     def _database_entry(self) -> DatabaseEntry | None:
-        catalog = self.engine.catalog
-        return None if catalog is None else catalog.database(self.database)
+        return self.engine.catalog.database(self.database)
 
     def _begin(self, level: Level | None, read_only: bool) -> None:
         if self._current is not None:

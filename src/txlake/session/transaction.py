@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 
-from txlake.catalog import Catalog, DatabaseEntry
+from txlake.catalog import DatabaseEntry
 from txlake.catalog.admission import Admission, Asked, Entrant, Needs, Seen
 from txlake.conflict.footprint import Read, ReadKind
 from txlake.conflict.granularity import PROPERTY as GRANULARITY
@@ -119,12 +119,11 @@ class Transaction:
 
     def make_known(self) -> None:
         """Enters the transaction into the catalog, once: others see it, and it may hold locks."""
-        catalog = self.engine.catalog
-        if catalog is None or self._is_known:
+        if self._is_known:
             return
         number = self.session_number()
         self._is_known = True  # an interrupt may come as soon as the catalog has it
-        catalog.transactions.begin(
+        self.engine.catalog.transactions.begin(
             self.id,
             number,
             isolation=None if self.level is None else self.level.value,
@@ -138,9 +137,7 @@ class Transaction:
         """Whether the catalog has it."""
         return self._is_known
 
-    def admitted(
-        self, catalog: Catalog, asked: Asked, needs: Needs, *, pins: bool, timeout_ms: int
-    ) -> Admission:
+    def admitted(self, asked: Asked, needs: Needs, *, pins: bool, timeout_ms: int) -> Admission:
         """Enters it into the catalog as `make_known` does, if it is to hold locks; gets them.
 
         Raises as `Admissions.admit`.
@@ -157,7 +154,8 @@ class Transaction:
             holder=self,
         )
         self._is_known = True  # an interrupt may come as soon as the catalog has it
-        admission = catalog.admissions.admit(who, asked, needs, timeout_ms=timeout_ms)
+        admissions = self.engine.catalog.of_lake().admissions
+        admission = admissions.admit(who, asked, needs, timeout_ms=timeout_ms)
         self._is_known = admission.is_known
         return admission
 
@@ -178,13 +176,12 @@ class Transaction:
         self.level = level
         for table in self._tables.values():
             table.raise_level(level)
-        if self._is_known and self.engine.catalog is not None:
+        if self._is_known:
             self.engine.catalog.transactions.set_isolation(self.id, level.value)
 
     def ends_in_this_thread(self) -> None:
         """Says that the calling thread ends it, so that it can't wait for the transaction."""
-        if self.engine.catalog is not None:
-            self.engine.catalog.locks.ends_here(self.id)
+        self.engine.catalog.locks.ends_here(self.id)
 
     @property
     def sequence(self) -> int | None:
@@ -277,10 +274,10 @@ class Transaction:
 
     def _base_of(self, handle: Handle) -> Snapshot | None:
         """The table at the transaction's instant; a path table as it is now."""
-        catalog = self.engine.catalog
-        if catalog is None or handle.entry is None:
+        if handle.entry is None:
             return handle.log.latest_or_none()
         if self._sequence is None:
+            catalog = self.engine.catalog.of_lake()
             if self._is_known and self.explicit:
                 self._sequence = catalog.transactions.pin(self.id)
             else:
@@ -290,11 +287,11 @@ class Transaction:
         return handle.log.at_sequence(self._sequence, self._versions.get(handle.entry.id))
 
     def _database_of(self, handle: Handle) -> DatabaseEntry | None:
-        catalog, entry = self.engine.catalog, handle.entry
-        if catalog is None or entry is None:
+        entry = handle.entry
+        if entry is None:
             return None
         if entry.database not in self._databases:
-            self._databases[entry.database] = catalog.database(entry.database)
+            self._databases[entry.database] = self.engine.catalog.database(entry.database)
         return self._databases[entry.database]
 
     def _level_in(self, database: DatabaseEntry | None) -> Level | None:
@@ -493,8 +490,7 @@ class Transaction:
             written[key].read_elsewhere(one for url, one in self._tables.items() if url != key)
             written[key].commit(user_metadata=told, probe=self._probe(key))
             return None
-        catalog = self.engine.catalog
-        assert catalog is not None, "names and their tables are a catalog's"
+        catalog = self.engine.catalog.of_lake()
         self.make_known()
         gone = {one.id for one in self._names.changes if isinstance(one, DroppedTable)}
         parts = [
@@ -517,18 +513,16 @@ class Transaction:
 
     def require_unkilled(self) -> None:
         """Raises Unavailable when somebody killed it; asked where nothing else asks the catalog."""
-        catalog = self.engine.catalog
-        if catalog is not None and self._is_known and self.explicit:
-            catalog.transactions.require_unkilled(self.id)
+        if self._is_known and self.explicit:
+            self.engine.catalog.transactions.require_unkilled(self.id)
 
     def require_alive(self) -> None:
         """Raises Unavailable when somebody else ended it: VACUUM may have taken its files.
 
         Asked where no ratification does: a path table's commit, and a file that isn't there.
         """
-        catalog = self.engine.catalog
-        if catalog is not None and self._is_known:
-            catalog.transactions.require_open(self.id)
+        if self._is_known:
+            self.engine.catalog.transactions.require_open(self.id)
 
     def _proposal(self, key: str, user_metadata: str | None) -> Proposal:
         return self._tables[key].proposal(
@@ -559,7 +553,7 @@ class Transaction:
         if self.explicit and state in {State.ROLLED_BACK, State.FAILED}:
             self.engine.note_undone(self.id)
         catalog = self.engine.catalog
-        if not self._is_known or catalog is None or self.engine.is_closed:
+        if not self._is_known or self.engine.is_closed:
             return  # closing the lake ended it in the catalog
         if self.engine.is_forked:
             return  # the process that began it ends it
@@ -574,12 +568,11 @@ class Transaction:
     def _forget_entry(self) -> None:
         """It has none in the catalog any more."""
         self._is_known = False
-        if self.engine.catalog is not None:
-            self.engine.catalog.transactions.forget(self.id)
+        self.engine.catalog.transactions.forget(self.id)
 
     def _note(self, error: BaseException) -> None:
         """Enters a conflict into the lake's list of them."""
-        if isinstance(error, Conflict) and self.engine.catalog is not None:
+        if isinstance(error, Conflict):
             # While the catalog knows it: its number and when it began are noted too.
             self.engine.catalog.journal.met(self.id, self.session_number(), error)
 

@@ -102,7 +102,7 @@ def _count(context: Context, shown: Shown) -> None:
         return
     handle = engine.find(TablePath(shown.url), context.database)
     assert handle is not None, "a place is always found"
-    if handle.entry is None and _is_dropped(context, shown):
+    if not handle.in_lake and _is_dropped(context, shown):
         raise _gone(shown, "that table was dropped")
     version = _version(handle, shown)
     transaction.shows(handle, version, _read(context, version, shown))

@@ -264,7 +264,7 @@ class Context:
         return Shown(
             table=handle.name,
             url=handle.store.url,
-            lake=None if handle.entry is None else self.engine.catalog.lake_id,
+            lake=self.engine.catalog.lake_id if handle.in_lake else None,
             table_id=part.base.metadata.id if part.base.is_created else "",
             version=part.base.version,
             transaction=own.id if own.explicit else None,
@@ -431,8 +431,8 @@ class Context:
         handle = self.require(statement.table)
         if isinstance(statement, DescribeHistory):
             self.require_history(handle)
-        is_managed = handle.entry is not None and handle.entry.managed
-        return describe(statement, self.snapshot(handle), handle.log, is_managed=is_managed)
+        snapshot = self.snapshot(handle)
+        return describe(statement, snapshot, handle.log, is_managed=handle.is_managed)
 
     def view_named(self, parts: tuple[str, ...]) -> DataFrame | None:
         """What one of the lake's own views shows now, read committed; None for other names."""

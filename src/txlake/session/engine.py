@@ -73,6 +73,16 @@ class Handle:
         return self.store.url if self.entry is None else self.entry.id
 
     @property
+    def in_lake(self) -> bool:
+        """Whether the lake's catalog makes its versions."""
+        return self.entry is not None
+
+    @property
+    def is_managed(self) -> bool:
+        """Whether its folder is the lake's own."""
+        return self.entry is not None and self.entry.managed
+
+    @property
     def qualifier(self) -> str | None:
         """What qualifies the table's columns when a statement gives no alias."""
         return self.table.name if isinstance(self.table, TableName) else None

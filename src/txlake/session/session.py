@@ -377,7 +377,7 @@ class Session:
         wanted = each_once((table, LockMode.X) for table in statement.tables)
         with self._within(transaction, wanted, pins=False) as context:
             for table in statement.tables:
-                if context.handle(table).entry is None:
+                if not context.handle(table).in_lake:
                     raise InvalidRequest(
                         f"LOCK TABLE {table}: a table named by its place takes no locks; "
                         "conflicting transactions are found at COMMIT"

@@ -341,9 +341,9 @@ class Transaction:
         """Raises InvalidRequest where the write can't be part of this transaction."""
         self.require_writes(handle, operation)
         others = [self._handles[key] for key, _ in self._written() if key != handle.key]
-        if others and not all(other.entry for other in (handle, *others)):
+        if others and not all(other.in_lake for other in (handle, *others)):
             raise _not_alone(others[0].name, handle.name)
-        if handle.entry is None and self._names.changes:
+        if not handle.in_lake and self._names.changes:
             raise _not_alone("the lake's names", handle.name)
 
     def _written(self) -> Iterator[tuple[str, TableTransaction]]:
@@ -373,7 +373,7 @@ class Transaction:
         if self.read_only:
             raise InvalidRequest("tables can't be named or dropped in a read-only transaction")
         for key, _ in self._written():
-            if self._handles[key].entry is None:
+            if not self._handles[key].in_lake:
                 raise _not_alone(self._handles[key].name, "the lake's names")
         self._names = self._names.then(change, meanings)
 
@@ -480,9 +480,9 @@ class Transaction:
             told = None
             for table in written.values():
                 table.describe_less()
-        paths = [key for key in written if self._handles[key].entry is None]
+        paths = [key for key in written if not self._handles[key].in_lake]
         for key, table in self._tables.items():
-            if key not in written and (paths or self._handles[key].entry is None):
+            if key not in written and (paths or not self._handles[key].in_lake):
                 check_reads(table.log, self._proposal(key, told))
         if paths:
             [key] = paths
@@ -496,7 +496,7 @@ class Transaction:
         parts = [
             Part(table.log, self._proposal(key, told))
             for key, table in self._tables.items()
-            if self._handles[key].entry is not None and (key in written or key not in gone)
+            if self._handles[key].in_lake and (key in written or key not in gone)
         ]
         committed = commit_together(
             catalog.ledger,

@@ -280,8 +280,7 @@ def run(place: str, count: int, seed: int) -> dict[str, int]:
         counts = client.counts
         _judge(session, client.rans, counts, beside.rows)
         session.begin().rollback()  # what nobody holds any more has ended then
-        catalog = session.engine.catalog
-        assert catalog is not None
+        catalog = session.engine.catalog.of_lake()
         assert catalog.transactions.listed() == []
     counts.update(interrupts=client.timer.raised, watched=int(rounds), beside=beside.rows)
     assert not counts["swallowed"], counts

@@ -158,8 +158,7 @@ class _Audit:
         session = opened(str(self._warehouse), self._catalog.url, _LEASE_MS)
         if self._restores:
             bring_up(session)
-        catalog = session.engine.catalog
-        assert catalog is not None
+        catalog = session.engine.catalog.of_lake()
         for entry in catalog.tables("default"):
             session.rows(f"SELECT k FROM {entry.name}")
         closed(session)
@@ -194,8 +193,7 @@ class _Audit:
 
     def _check_rows(self) -> None:
         session = opened(str(self._warehouse), self._catalog.url, _LEASE_MS)
-        catalog = session.engine.catalog
-        assert catalog is not None
+        catalog = session.engine.catalog.of_lake()
         names = {entry.name for entry in catalog.tables("default")}
         kept = {one.entry.name for one in catalog.dropped.listed()}
         torn: list[int] = []

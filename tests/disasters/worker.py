@@ -83,8 +83,7 @@ def closed(session: RowSession) -> None:
 def bring_up(session: RowSession) -> Recovered:
     """`lake.recover()`, and what it says to do: tables without a folder are dropped."""
     report = recover(session, ())
-    catalog = session.engine.catalog
-    assert catalog is not None
+    catalog = session.engine.catalog.of_lake()
     for sentence in report.unknown:
         if "drop the table" in sentence:
             entry = catalog.at_place(sentence.partition(" isn't recovered")[0])
@@ -149,8 +148,7 @@ class _Worker:
 
     def _is_sound(self, session: RowSession) -> bool:
         """Whether all logs are their catalog's: somebody else may have recovered the lake."""
-        catalog = session.engine.catalog
-        assert catalog is not None
+        catalog = session.engine.catalog.of_lake()
         if session.engine.lost is not None:
             return False
         for entry in catalog.tables("default"):

@@ -134,8 +134,7 @@ def test_a_killed_transaction_commits_nothing(
     lake.write(ROWS, table)
     tx = lake.begin()
     tx.write(ROWS, table, mode="append")
-    catalog = lake._session.engine.catalog
-    assert catalog is not None
+    catalog = lake._session.engine.catalog.of_lake()
     assert catalog.transactions.kill(tx.id)
     with pytest.raises(Unavailable, match=f"transaction {tx.id} was killed by somebody else"):
         tx.commit()

@@ -282,8 +282,7 @@ def test_a_database_in_use_keeps_its_level(t: txlake.Lake) -> None:
 
 def test_a_database_that_cannot_be_used_leaves_the_one_in_use(t: txlake.Lake) -> None:
     t.sql("CREATE DATABASE one; CREATE DATABASE two")
-    catalog = t._session.engine.catalog
-    assert catalog is not None
+    catalog = t._session.engine.catalog.of_lake()
     two = catalog.database("two")
     assert two is not None
     in_use = (

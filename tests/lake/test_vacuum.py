@@ -155,8 +155,7 @@ def test_files_of_a_killed_transaction_go(t: txlake.Lake, folder: Path) -> None:
     tx.sql("INSERT INTO t VALUES (7)")
     t.sql(VACUUM)
     assert kept < files(folder)
-    catalog = t._session.engine.catalog
-    assert catalog is not None
+    catalog = t._session.engine.catalog.of_lake()
     catalog.transactions.kill(tx.id)
     t.sql(VACUUM)
     assert files(folder) == kept

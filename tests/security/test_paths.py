@@ -186,7 +186,7 @@ def test_who_reads_a_named_file_asks_first() -> None:
         "protocol/deletion_vectors.py",  # where the other is
         "protocol/reach.py",
         "transaction/vacuum.py",  # which of the files below the table are needed
-        "session/upkeep.py",  # the names of files that were listed below the table
+        "commands/maintenance.py",  # the names of files that were listed below the table
     }
     found = {
         str(path.relative_to(SOURCES))

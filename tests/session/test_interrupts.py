@@ -39,8 +39,7 @@ def session(request: pytest.FixtureRequest) -> RowSession:
 
 
 def catalog_of(session: RowSession) -> Catalog:
-    assert session.engine.catalog is not None
-    return session.engine.catalog
+    return session.engine.catalog.of_lake()
 
 
 def stopped_after(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from txlake.catalog.name_parts import lake_names, qualified
 from txlake.errors import InvalidRequest
-from txlake.session.name_parts import lake_names, qualified
 from txlake.statements import TableName
 
 LAKES = lake_names("file:///data/My%20House/")

@@ -158,10 +158,12 @@ class _Attempt:
         self._world.set_clock(hours)
 
     def kill(self) -> None:
-        catalog = self._session.engine.catalog
-        found = [] if catalog is None else catalog.transactions.listed()
-        if catalog is not None and found:
-            catalog.transactions.kill(found[-1].id)
+        if not self._world.shape.has_catalog:
+            return
+        transactions = self._session.engine.catalog.of_lake().transactions
+        found = transactions.listed()
+        if found:
+            transactions.kill(found[-1].id)
 
     def attach(self, name: str) -> None:
         attach(self._session, f"{ROOT}/{WAREHOUSE}/{name}", name)

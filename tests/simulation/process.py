@@ -16,7 +16,7 @@ from tests.simulation.rows import RowEngine, RowSession
 from tests.simulation.scheduler import Killed, Task
 from tests.simulation.stores import SimulatedStore, key_of
 from tests.simulation.threads import THREADS
-from txlake.catalog import Catalog
+from txlake.catalog import AnyCatalog, Catalog, NoCatalog
 from txlake.conflict.levels import Level
 from txlake.errors import InvalidRequest, OutcomeUnknown, Unavailable
 from txlake.membership.opening import open_lake
@@ -118,8 +118,10 @@ class Process:
     def open(self) -> Engine:
         """Opens the lake, or where there is none an engine for places alone."""
         world = self.world
-        catalog = None
+        catalog: AnyCatalog = NoCatalog()
+        warehouse = None
         if world.shape.has_catalog:
+            warehouse = SimulatedStore(self, WAREHOUSE)
             catalog = Catalog(
                 "sqlite://",
                 self.system,
@@ -130,13 +132,13 @@ class Process:
         engine = RowEngine(
             system=self.system,
             settings=world.settings,
-            warehouse=SimulatedStore(self, WAREHOUSE),
+            warehouse=warehouse,
             catalog=catalog,
             open_store=lambda location, _: SimulatedStore(self, key_of(location)),
             spark_settings={_RETENTION_CHECK: "false"},
         )
         engine._lock = THREADS.RLock()  # type: ignore[assignment,no-untyped-call]
-        if catalog is not None:
+        if world.shape.has_catalog:
             session = RowSession(engine)
             open_lake(session)
             session.close()

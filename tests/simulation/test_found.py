@@ -72,8 +72,7 @@ def test_a_table_of_a_dropped_one_s_name_isn_t_cleared_away_with_it(
         raise Unavailable("the catalog is away")
 
     with monkeypatch.context() as patch:
-        assert engine.catalog is not None
-        patch.setattr(engine.catalog.ledger, "forget", away)
+        patch.setattr(engine.catalog.of_lake().ledger, "forget", away)
         session.rows("DROP TABLE t")
     session.rows("CREATE TABLE t (n INT) USING delta")
     session.rows("INSERT INTO t VALUES (1)")
@@ -83,8 +82,7 @@ def test_a_table_of_a_dropped_one_s_name_isn_t_cleared_away_with_it(
 
 def places_of(session: RowSession, count: int) -> list[str]:
     """Where the tables lie that are made and dropped under one name, one after the other."""
-    catalog = session.engine.catalog
-    assert catalog is not None
+    catalog = session.engine.catalog.of_lake()
     places = []
     for _ in range(count):
         session.rows("CREATE TABLE t (n INT) USING delta")
@@ -112,8 +110,6 @@ def test_a_folder_that_somebody_else_cleared_isn_t_used_again(
 ) -> None:
     """Who opened the lake saw the dropped table, and found its files before they were gone."""
     session = lake("twice")
-    catalog = session.engine.catalog
-    assert catalog is not None
     removing = dropping._remove_all
     others: list[Store] = []
 
@@ -132,8 +128,7 @@ def test_who_comes_after_a_clearing_doesn_t_begin_another(monkeypatch: pytest.Mo
     """Its list of dropped tables is from before, and a new table is in the folder."""
     session = lake("after")
     engine = session.engine
-    assert engine.catalog is not None
-    ledger = engine.catalog.ledger
+    ledger = engine.catalog.of_lake().ledger
     session.rows("CREATE TABLE t (n INT) USING delta")
     with monkeypatch.context() as patch:
         patch.setattr(dropping, "_clear", lambda *_, **__: None)
@@ -158,7 +153,6 @@ def test_a_path_table_is_not_written_by_a_transaction_that_was_ended() -> None:
     session.rows(f"CREATE TABLE {place} (n INT) USING delta")
     held = session.begin()
     session.within(held, f"INSERT INTO {place} VALUES (1)")
-    assert session.engine.catalog is not None
     session.engine.catalog.sessions.close(session.number())
     with pytest.raises(Unavailable, match="was ended while it was open"):
         held.commit()
@@ -170,7 +164,6 @@ def test_who_misses_its_own_file_is_told_that_it_was_ended() -> None:
     session = lake("missed")
     session.rows("CREATE TABLE t (n INT) USING delta")
     store = session.engine.store_at("memory://missed/lake/t")
-    assert session.engine.catalog is not None
     errors: list[type[Exception]] = [CorruptTable, Unavailable]
     for error in errors:
         held = session.begin()

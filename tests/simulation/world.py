@@ -377,7 +377,7 @@ class World:
                 session.rows(Insert(name, rows).sql(names))
             key = f"{WAREHOUSE}/{name}"
             table_id = ""
-            if session.engine.catalog is not None:
+            if self.shape.has_catalog:
                 entry = session.engine.catalog.find("default", name)
                 assert entry is not None
                 table_id, key = entry.id, entry.location[len(ROOT) + 1 :]
@@ -444,8 +444,7 @@ class World:
         final: dict[str, definitions.Found] = {}
 
         def read(session: RowSession) -> None:
-            catalog = session.engine.catalog
-            assert catalog is not None
+            catalog = session.engine.catalog.of_lake()
             if catalog.find("default", definitions.GIVEN_AWAY) is None:
                 place = f"{ROOT}/{WAREHOUSE}/{definitions.GIVEN_AWAY}"
                 attach(session, place, definitions.GIVEN_AWAY)

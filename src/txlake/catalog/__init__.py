@@ -7,12 +7,16 @@ from txlake.catalog.database import sqlite_url
 from txlake.catalog.dropped import DroppedEntry
 from txlake.catalog.forks import forked
 from txlake.catalog.names import DatabaseEntry, TableEntry, check_name, matches
+from txlake.catalog.no_catalog import NoCatalog
+from txlake.catalog.ports import AnyCatalog
 
 __all__ = [
     "DEFAULT_DATABASE",
+    "AnyCatalog",
     "Catalog",
     "DatabaseEntry",
     "DroppedEntry",
+    "NoCatalog",
     "TableEntry",
     "check_name",
     "forked",

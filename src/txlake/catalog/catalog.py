@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from txlake.catalog import names, place_facts
+from txlake.catalog import name_parts, names, place_facts
 from txlake.catalog.admission import Admissions
 from txlake.catalog.commits import CommitLedger
 from txlake.catalog.database import Database
@@ -32,12 +32,13 @@ from txlake.catalog.transactions import Transactions
 from txlake.catalog.views import Views
 from txlake.errors import InvalidRequest
 from txlake.ports import System
+from txlake.statements import TableName
 
 DEFAULT_DATABASE = "default"
 _LAKE = "lake"
 
 
-@shielded(besides=("shown", "epoch"))
+@shielded(besides=("shown", "epoch", "of_lake", "qualified"))
 class Catalog:
     """Names of one lake. `url` is SQLAlchemy's, `sqlite:///path` or `postgresql+psycopg://...`;
     `open_database` makes of it what the catalog is kept in.
@@ -87,6 +88,10 @@ class Catalog:
     def shown(self) -> str:
         """Where it is, without a password."""
         return self._on.shown
+
+    def of_lake(self) -> Catalog:
+        """Itself."""
+        return self
 
     @property
     def lake_id(self) -> str:
@@ -232,6 +237,15 @@ class Catalog:
             names.drop_database(connection, entry)
 
     # Tables
+
+    def qualified(self, table: TableName, database: str, lakes: Collection[str]) -> tuple[str, str]:
+        """(database, table) of a name, as `name_parts` says; `database` is the one in use.
+
+        Raises InvalidRequest for a name of another catalog.
+        """
+        return name_parts.qualified(
+            table, database, lakes, lambda name: self.database(name) is not None
+        )
 
     def find(self, database: str, name: str) -> TableEntry | None:
         """The table of that name; letter case doesn't count."""

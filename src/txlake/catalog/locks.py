@@ -21,6 +21,7 @@ from txlake.catalog import lock_rows
 from txlake.catalog.database import Database
 from txlake.catalog.grouping import Interrupted
 from txlake.catalog.owners import KILLED, killed, reap, release_locks, state_of
+from txlake.catalog.ports import Wanted
 from txlake.catalog.shielding import shielded
 from txlake.conflict.locking import (
     LockMode,
@@ -82,7 +83,7 @@ class Answer:
     stirs: bool = False
 
 
-@shielded(besides=("ends_here", "used", "heard", "keep"), waits=("acquire", "wait"))
+@shielded(besides=("taken", "ends_here", "used", "heard", "keep"), waits=("acquire", "wait"))
 class Locks:
     """The locks of one catalog. Any number of threads may ask; each owner is used by one."""
 
@@ -131,6 +132,10 @@ class Locks:
         except BaseException:
             self.withdraw(owner)
             raise
+
+    def taken(self, wanted: Sequence[Wanted]) -> Sequence[Wanted]:
+        """All of the wanted locks."""
+        return wanted
 
     def used(self, transaction_id: str) -> None:
         """Notes that the calling thread uses the transaction."""

@@ -98,9 +98,7 @@ def quiet_spark() -> SparkSession:
 def catalog_of(place: Place) -> Iterator[Catalog]:
     """The lake's catalog."""
     with opened(place) as (_, session):
-        catalog = session.engine.catalog
-        assert catalog is not None, "a lake has one"
-        yield catalog
+        yield session.engine.catalog.of_lake()
 
 
 @contextmanager

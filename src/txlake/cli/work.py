@@ -108,8 +108,7 @@ class LakeWorker:
         from txlake.session.transaction import State
 
         session, current = self._session, self._session.current
-        catalog = session.engine.catalog
-        database = None if catalog is None else catalog.database(session.database)
+        database = session.engine.catalog.database(session.database)
         of_database = None if database is None else database.isolation
         level = session.level if current is None else current.level
         in_force = strictest(None if of_database is None else parse_level(of_database), level)
@@ -134,8 +133,6 @@ class LakeWorker:
 
     def names(self) -> Sequence[str]:
         catalog = self._session.engine.catalog
-        if catalog is None:
-            return []
         found: list[str] = []
         for database in catalog.databases():
             tables = [table.name for table in catalog.tables(database.name)]

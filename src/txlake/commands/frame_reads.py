@@ -77,7 +77,7 @@ def _may_be_temporary(table: TableName) -> bool:
 
 def _count(context: Context, shown: Shown) -> None:
     engine, transaction = context.engine, context.transaction
-    own_lake = None if engine.catalog is None else engine.catalog.lake_id
+    own_lake = engine.catalog.lake_id
     if shown.lake not in (None, own_lake):
         return  # another lake's tables are a source like any other
     if shown.transaction is not None and shown.transaction != transaction.id:
@@ -101,7 +101,7 @@ def _count(context: Context, shown: Shown) -> None:
         return
     handle = engine.find(TablePath(shown.url), context.database)
     assert handle is not None, "a place is always found"
-    if handle.entry is None and _is_dropped(context, shown):
+    if not handle.in_lake and _is_dropped(context, shown):
         raise _gone(shown, "that table was dropped")
     version = _version(handle, shown)
     transaction.shows(handle, version, _read(context, version, shown))
@@ -109,10 +109,9 @@ def _count(context: Context, shown: Shown) -> None:
 
 def _is_dropped(context: Context, shown: Shown) -> bool:
     """Whether the table is one that the lake dropped, and keeps for UNDROP TABLE."""
-    catalog = context.engine.catalog
-    if catalog is None or shown.lake is None:
+    if shown.lake is None:
         return False
-    kept = (one.entry for one in catalog.dropped.listed())
+    kept = (one.entry for one in context.engine.catalog.of_lake().dropped.listed())
     return any(one.managed and one.location == shown.url for one in kept)
 
 

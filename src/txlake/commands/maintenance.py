@@ -174,12 +174,9 @@ def _vacuumed(context: Context, statement: Vacuum) -> list[str]:
     return [handle.store.url]
 
 
-def _others_open(context: Context) -> OthersOpen | None:
+def _others_open(context: Context) -> OthersOpen:
     """Asks for the lake's other transactions: they may write path tables too."""
-    catalog = context.engine.catalog
-    if catalog is None:
-        return None
-    return partial(catalog.transactions.others_open, context.transaction.id)
+    return partial(context.engine.catalog.transactions.others_open, context.transaction.id)
 
 
 @contextmanager

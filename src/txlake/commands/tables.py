@@ -195,7 +195,7 @@ def register(context: Context, handle: Handle, operation: str) -> None:
 
 def adopted(context: Context, handle: Handle, *, managed: bool) -> Handle:
     """The handle; a Delta table that has no name yet becomes one of the lake, at once."""
-    if handle.entry is not None or isinstance(handle.table, TablePath):
+    if handle.in_lake or isinstance(handle.table, TablePath):
         return handle
     transaction = context.transaction
     if transaction.explicit:
@@ -217,7 +217,7 @@ def create_table(context: Context, statement: CreateTable) -> None:
     handle = place(context, statement.table, statement.location)
     existing = _existing(context, handle)
     managed = isinstance(statement.table, TableName) and statement.location is None
-    unnamed = handle.entry is None and isinstance(statement.table, TableName)
+    unnamed = not handle.in_lake and isinstance(statement.table, TableName)
     if existing is not None and unnamed and statement.mode in ("create", "if_not_exists"):
         if statement.query is not None:
             raise InvalidRequest(
@@ -324,7 +324,7 @@ def drop_table(context: Context, statement: DropTable) -> None:
         return
     if handle is None:
         handle = context.require(statement.table)
-    if isinstance(statement.table, TablePath) or handle.entry is None:
+    if isinstance(statement.table, TablePath) or not handle.in_lake:
         raise InvalidRequest(
             f"DROP TABLE {statement.table}: only a named table is dropped; remove the folder of a "
             "table that has none"
@@ -351,7 +351,7 @@ def alter_table(context: Context, statement: AlterStatement) -> None:
 
 def _qualified(context: Context, key: KeyConstraint) -> KeyConstraint:
     """The key with its parent's whole name, which means the same whatever database is current."""
-    if not isinstance(key.parent, TableName) or context.engine.catalog is None:
+    if not isinstance(key.parent, TableName):
         return key
     return replace(key, parent=TableName(context.engine.qualified(key.parent, context.database)))
 

@@ -60,7 +60,7 @@ def detach(session: Session, name: str) -> str:
     table = table_of(name)
     with session.alone([(table, LockMode.SCH_M)]) as context:
         handle = context.require(table)
-        if handle.entry is None:
+        if not handle.in_lake:
             raise InvalidRequest(f"{name} is no table of the lake: there is nothing to detach")
         take_out(context.transaction, handle, stays=True)
         context.transaction.commit()

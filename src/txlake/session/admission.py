@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from txlake.catalog import Catalog, TableEntry, check_name
+from txlake.catalog import TableEntry, check_name
 from txlake.catalog.admission import Admission, Asked, Name, Seen
 from txlake.catalog.views import ViewEntry
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
@@ -214,14 +214,12 @@ def admit(
     Raises LockTimeout, Deadlock, InvalidRequest for a new name that is too long, and Unavailable
     for a transaction that was killed.
     """
-    catalog, transaction = context.engine.catalog, context.transaction
-    if catalog is None:
-        return
+    transaction, wanted = context.transaction, context.engine.catalog.locks.taken(wanted)
     if not wanted:
         transaction.require_unkilled()
         return
     wants = _Wants(context, wanted, leaves=leaves)
-    while not (admission := _admission(context, catalog, wants, pins=pins)).is_granted:
+    while not (admission := _admission(context, wants, pins=pins)).is_granted:
         wants.look_behind()
     seen = admission.seen
     transaction.learn(seen)
@@ -233,16 +231,16 @@ def admit(
     )
 
 
-def _admission(context: Context, catalog: Catalog, wants: _Wants, *, pins: bool) -> Admission:
+def _admission(context: Context, wants: _Wants, *, pins: bool) -> Admission:
     """The next one; it isn't granted where a view was met whose query isn't known yet."""
     transaction = context.transaction
     is_fresh = not transaction.is_known and transaction.sequence is None
     if is_fresh and wants.may_only_read:
-        admission = catalog.admissions.look(wants.asked, wants.reads)
+        admission = context.engine.catalog.of_lake().admissions.look(wants.asked, wants.reads)
         if admission.is_granted or wants.has_met_views:
             return admission
     timeout_ms = context.lock_timeout_ms
-    return transaction.admitted(catalog, wants.asked, wants.locks, pins=pins, timeout_ms=timeout_ms)
+    return transaction.admitted(wants.asked, wants.locks, pins=pins, timeout_ms=timeout_ms)
 
 
 def admit_alone(context: Context, database: str, what: str) -> None:
@@ -251,13 +249,14 @@ def admit_alone(context: Context, database: str, what: str) -> None:
     Raises InvalidRequest when somebody does.
     """
     catalog, transaction = context.engine.catalog, context.transaction
-    entry = None if catalog is None else catalog.database(database)
-    if catalog is None or entry is None:
+    entry = catalog.database(database)
+    if entry is None:
         return
     transaction.make_known()
     request = database_lock(entry.number, LockMode.X)
     try:
-        catalog.locks.acquire(transaction.session_number(), transaction.id, [request], 0)
+        locks = catalog.of_lake().locks
+        locks.acquire(transaction.session_number(), transaction.id, [request], 0)
     except LockTimeout as error:
         raise InvalidRequest(
             f"{what}: other sessions use database {entry.name!r}; wait until their transactions "
@@ -267,11 +266,10 @@ def admit_alone(context: Context, database: str, what: str) -> None:
 
 def admit_new(context: Context, entry: TableEntry) -> None:
     """Locks a table that the transaction makes; nobody else can know it yet."""
-    catalog, transaction = context.engine.catalog, context.transaction
-    assert catalog is not None
+    locks, transaction = context.engine.catalog.of_lake().locks, context.transaction
     transaction.make_known()
     request = LockRequest(resource=_object(entry), mode=LockMode.SCH_M)
-    catalog.locks.acquire(transaction.session_number(), transaction.id, [request], -1)
+    locks.acquire(transaction.session_number(), transaction.id, [request], -1)
 
 
 def database_lock(number: int, mode: LockMode) -> LockRequest:

@@ -72,21 +72,17 @@ class Answers:
                 raise AssertionError(question)
 
     def _database_name(self) -> str:
-        catalog = self.engine.catalog
-        entry = None if catalog is None else catalog.database(self.database)
+        entry = self.engine.catalog.database(self.database)
         return self.database if entry is None else entry.name
 
     def _databases(self) -> dict[str, int]:
-        catalog = self.engine.catalog
-        return {} if catalog is None else {one.name: one.number for one in catalog.databases()}
+        return {one.name: one.number for one in self.engine.catalog.databases()}
 
     def _object_number(self, name: str, kind: str = "U") -> int | None:
         table = table_of(backquoted(name))
         if kind.strip().upper() not in _TABLE_TYPES or not isinstance(table, TableName):
             return None
         engine, transaction = self.engine, self.transaction
-        if engine.catalog is None:
-            return None
         full = engine.qualified(table, self.database)
         if transaction is not None and transaction.knows(full):
             handle = transaction.named(full)
@@ -97,11 +93,10 @@ class Answers:
     def _object_name(self, operands: int) -> list[str]:
         names: dict[str, str] = {}
         catalog = self.engine.catalog
-        if catalog is not None:
-            for database in catalog.databases():
-                for one in catalog.tables(database.name):
-                    key = f"{one.number}" if operands == 1 else f"{one.number}/{database.number}"
-                    names[key] = one.name
+        for database in catalog.databases():
+            for one in catalog.tables(database.name):
+                key = f"{one.number}" if operands == 1 else f"{one.number}/{database.number}"
+                names[key] = one.name
         if operands == 1:
             return [f"{_lookup(names)}CAST((", ") AS STRING))"]
         return [f"{_lookup(names)}concat(CAST((", ") AS STRING), '/', CAST((", ") AS STRING)))"]

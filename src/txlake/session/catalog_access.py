@@ -9,16 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from txlake.catalog import Catalog, TableEntry
-from txlake.errors import InvalidRequest
 from txlake.session.engine import Engine, Handle
 from txlake.session.transaction import Transaction
 
 
 def catalog_of(engine: Engine) -> Catalog:
     """The lake's catalog. Raises InvalidRequest where there is none."""
-    if engine.catalog is None:
-        raise InvalidRequest("there is no lake here; open one with txlake.connect")
-    return engine.catalog
+    return engine.catalog.of_lake()
 
 
 def refuse_lost(engine: Engine) -> None:

@@ -110,7 +110,7 @@ class Context:
 
     def find(self, table: Table) -> Handle | None:
         """The table's place; None for a name that the lake doesn't have."""
-        if isinstance(table, TableName) and self.engine.catalog is not None:
+        if isinstance(table, TableName):
             name = self.engine.qualified(table, self.database)
             if self.transaction.knows(name):
                 return self.transaction.named(name)
@@ -154,7 +154,7 @@ class Context:
             yield
         except InvalidRequest as error:
             parts = missing_table(error)
-            if parts is None or len(parts) > 2 or self.engine.catalog is None:
+            if parts is None or len(parts) > 2 or self.engine.warehouse is None:
                 raise
             name = TableName(parts)
             raise unknown_table(
@@ -262,11 +262,10 @@ class Context:
     def _shown(self, handle: Handle, predicate: Predicate | None, text: str | None) -> Shown:
         """What a scan of the table as the transaction sees it shows."""
         part, own = self.transaction.open(handle), self.transaction
-        catalog = None if handle.entry is None else self.engine.catalog
         return Shown(
             table=handle.name,
             url=handle.store.url,
-            lake=None if catalog is None else catalog.lake_id,
+            lake=self.engine.catalog.lake_id if handle.in_lake else None,
             table_id=part.base.metadata.id if part.base.is_created else "",
             version=part.base.version,
             transaction=own.id if own.explicit else None,
@@ -369,10 +368,9 @@ class Context:
 
     def viewed(self, table: TableName) -> Viewed | None:
         """The view of that name: the lake's, or a temporary one over its tables."""
-        catalog = self.engine.catalog
-        if catalog is None or len(table.parts) > 2 or self.is_homeless(table):
+        if len(table.parts) > 2 or self.is_homeless(table):
             return None
-        entry = catalog.views.find(*self.engine.qualified(table, self.database))
+        entry = self.engine.catalog.views.find(*self.engine.qualified(table, self.database))
         if entry is not None:
             return viewed_entry(entry)
         return self.engine.temporary_view(table)
@@ -431,18 +429,17 @@ class Context:
         handle = self.require(statement.table)
         if isinstance(statement, DescribeHistory):
             self.require_history(handle)
-        is_managed = handle.entry is not None and handle.entry.managed
-        return describe(statement, self.snapshot(handle), handle.log, is_managed=is_managed)
+        snapshot = self.snapshot(handle)
+        return describe(statement, snapshot, handle.log, is_managed=handle.is_managed)
 
     def catalog_view(self, parts: tuple[str, ...]) -> Rows | None:
         """What one of the lake's own views shows now, read committed; None for other names."""
-        catalog = self.engine.catalog
-        if catalog is None:
+        if self.engine.warehouse is None:
             return None
         if len(parts) > 2 and parts[0].lower() in self.engine.lake_names:
             parts = parts[1:]
         own = self.transaction.session_number
-        return rows_of(parts, CatalogEntries(catalog, self._shape_of, own))
+        return rows_of(parts, CatalogEntries(self.engine.catalog.of_lake(), self._shape_of, own))
 
     def _shape_of(self, entry: TableEntry) -> Snapshot | None:
         return self.engine.at_entry(entry).log.latest_or_none()

@@ -9,21 +9,21 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, SparkSession
 
-from txlake.catalog import DEFAULT_DATABASE, Catalog, TableEntry, forked
+from txlake.catalog import DEFAULT_DATABASE, AnyCatalog, NoCatalog, TableEntry, forked
+from txlake.catalog.name_parts import lake_names
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store, System
 from txlake.protocol.file_names import LOG_FOLDER
 from txlake.protocol.reach import ANYWHERE, Reach
 from txlake.session.bounded_cache import Recent
-from txlake.session.name_parts import lake_names, qualified
 from txlake.session.view_queries import TemporaryViews, Viewed
 from txlake.settings import Settings
 from txlake.statements import Expression, Table, TableName, TablePath
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from txlake.session.command import Commands
 
 _logger = logging.getLogger(__name__)
-# Of the Spark session, where tables are named by their place alone: folders by commas.
-_ALLOW_OUTSIDE = "spark.txlake.allowOutsidePaths"
 # Of the warehouse, with the catalog in it; of every table.
 _OWN_FOLDERS = {"_txlake", LOG_FOLDER}
 # On every file system that a lake is likely to be copied to; buckets take more.
@@ -68,6 +66,16 @@ class Handle:
     def key(self) -> str:
         """What tells tables apart: the catalog's id, or the place of a path table."""
         return self.store.url if self.entry is None else self.entry.id
+
+    @property
+    def in_lake(self) -> bool:
+        """Whether the lake's catalog makes its versions."""
+        return self.entry is not None
+
+    @property
+    def is_managed(self) -> bool:
+        """Whether its folder is the lake's own."""
+        return self.entry is not None and self.entry.managed
 
     @property
     def qualifier(self) -> str | None:
@@ -136,8 +144,9 @@ class Engine:
         commands: how each statement is carried out.
         plane: reads and writes the rows of tables.
         warehouse: the store of the lake's own folder; None where only places are known.
-        catalog: the names; None where only places are known.
+        catalog: the names.
         open_store: gives the store at a place, with the storage options.
+        outside_paths: where files of tables may lie besides what the settings allow.
         lost: why the catalog has to be recovered first, where it has to.
     """
 
@@ -146,9 +155,10 @@ class Engine:
     commands: Commands
     plane: DataPlane
     warehouse: Store | None = None
-    catalog: Catalog | None = None
+    catalog: AnyCatalog = field(default_factory=NoCatalog)
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     open_store: Callable[[str, Mapping[str, str]], Store] = open_store
+    outside_paths: Callable[[], Sequence[str]] = tuple
     is_closed: bool = field(default=False, init=False)
     lost: Lost | None = field(default=None, init=False)
     _sessions: set[int] = field(default_factory=set)
@@ -221,8 +231,7 @@ class Engine:
         """
         with self._lock:
             self._shared[handle.store.url] = self._shared.get(handle.store.url, ()) + tuple(places)
-        if self.catalog is not None:
-            self.catalog.share(handle.store.url, places)
+        self.catalog.share(handle.store.url, places)
 
     @property
     def has_shared(self) -> bool:
@@ -231,14 +240,8 @@ class Engine:
 
     def _allowed(self, root: str, *, is_named: bool) -> Iterator[str]:
         yield from self._shared.get(root, ())
-        places = self.settings.allow_outside_paths
-        if self.catalog is None:
-            asked = self.plane.setting(_ALLOW_OUTSIDE, "")
-            places += tuple(filter(None, asked.split(",")))
-        for place in places:
+        for place in (*self.settings.allow_outside_paths, *self.outside_paths()):
             yield place if place == ANYWHERE else canonical_url(place.strip())
-        if self.catalog is None:
-            return
         shared = self.catalog.shared_with(root)
         if shared:  # few tables are shallow clones
             self._shared[root] = shared
@@ -269,7 +272,6 @@ class Engine:
 
     def open_session(self, holder: object) -> int:
         """A new session's number in the catalog; it ends when its holder is gone."""
-        assert self.catalog is not None, "where there is no catalog nobody asks"
         number = self.catalog.sessions.open(holder)
         with self._lock:
             self._sessions.add(number)
@@ -277,8 +279,6 @@ class Engine:
 
     def end_abandoned(self) -> None:
         """Ends the sessions and the transactions that nobody holds any more."""
-        if self.catalog is None:
-            return
         for gone in self.catalog.transactions.end_abandoned():
             self.catalog.locks.ended(gone)
         try:
@@ -288,7 +288,7 @@ class Engine:
 
     def close_session(self, number: int) -> None:
         """Ends a session, its transactions and its locks, unless that was done."""
-        if self.catalog is None or number not in self._sessions:
+        if number not in self._sessions:
             return
         try:
             self.catalog.sessions.close(number)
@@ -310,8 +310,7 @@ class Engine:
         with self._lock:
             self.is_closed = True
             self.plane.close()
-            if self.catalog is not None:
-                self.catalog.close()
+            self.catalog.close()
 
     def at(
         self, location: str, table: Table, entry: TableEntry | None = None, *, is_new: bool = False
@@ -337,9 +336,7 @@ class Engine:
         return Handle(table=table, name=name, log=log, store=store, entry=entry, is_new=is_new)
 
     def _governed(self, entry: TableEntry | None) -> CatalogManaged | None:
-        if entry is None or self.catalog is None:
-            return None
-        return CatalogManaged(self.catalog.ledger, entry.id)
+        return None if entry is None else CatalogManaged(self.catalog.of_lake().ledger, entry.id)
 
     def at_entry(self, entry: TableEntry, *, is_new: bool = False) -> Handle:
         """The table of a catalog entry."""
@@ -365,25 +362,17 @@ class Engine:
         """
         if isinstance(table, TablePath):
             handle = self.at(table.location, table)
-            entry = None if self.catalog is None else self.catalog.at_place(handle.store.url)
+            entry = self.catalog.at_place(handle.store.url)
             return handle if entry is None else self.at(table.location, table, entry)
-        if self.catalog is None:
-            return None
         entry = self.catalog.find(*self.qualified(table, database))
         return None if entry is None else self.at_entry(entry)
 
     def qualified(self, table: TableName, database: str) -> tuple[str, str]:
-        """(database, table) of a name, which may have three parts, as `naming` says.
+        """(database, table) of a name, which may have three parts, as `name_parts` says.
 
         Raises InvalidRequest for a name of another catalog.
         """
-        catalog = self.catalog
-        return qualified(
-            table,
-            database,
-            self.lake_names,
-            lambda name: catalog is not None and catalog.database(name) is not None,
-        )
+        return self.catalog.qualified(table, database, self.lake_names)
 
     @property
     def lake_names(self) -> frozenset[str]:

@@ -7,7 +7,7 @@ from txlake.catalog.owners import KILLED
 from txlake.errors import InvalidRequest
 
 
-def kill_session(catalog: Catalog | None, own: int, session_id: int) -> None:
+def kill_session(catalog: Catalog, own: int, session_id: int) -> None:
     """Ends the open transactions of a session of any process: they can't commit, their locks go.
 
     Raises InvalidRequest for the session's own number, and for a session without any.
@@ -16,7 +16,6 @@ def kill_session(catalog: Catalog | None, own: int, session_id: int) -> None:
         raise InvalidRequest(
             f"KILL {session_id}: this is the session itself; ROLLBACK ends its transaction"
         )
-    assert catalog is not None, "a session with a number has a catalog"
     open_ones = [
         one
         for one in catalog.transactions.listed()

@@ -298,14 +298,14 @@ class Session:
             return context.exists(context.find(table))
 
     def _use(self, name: str) -> None:
-        catalog = self.engine.catalog
-        entry = None if catalog is None else catalog.database(name)
-        if catalog is None or entry is None:
+        entry = self.engine.catalog.database(name)
+        if entry is None:
             raise InvalidRequest(f"there is no database {name!r}; SHOW DATABASES lists them")
         number = self.number()
         used = database_lock(entry.number, LockMode.S)
-        catalog.locks.acquire(number, None, [used], self.lock_timeout_ms)
-        catalog.locks.leave(number, used.resource)
+        locks = self.engine.catalog.of_lake().locks
+        locks.acquire(number, None, [used], self.lock_timeout_ms)
+        locks.leave(number, used.resource)
         self.database = name
 
     def _control(self, statement: Statement) -> DataFrame:
@@ -327,7 +327,7 @@ class Session:
             case ShowIsolation():
                 return self._show_isolation(self._current)
             case Kill(session_id):
-                kill_session(self.engine.catalog, self.number(), session_id)
+                kill_session(self.engine.catalog.of_lake(), self.number(), session_id)
             case Atomic():
                 self._atomic(statement)
             case ExecuteImmediate():
@@ -384,7 +384,7 @@ class Session:
         wanted = each_once((table, LockMode.X) for table in statement.tables)
         with self._within(transaction, wanted, pins=False) as context:
             for table in statement.tables:
-                if context.handle(table).entry is None:
+                if not context.handle(table).in_lake:
                     raise InvalidRequest(
                         f"LOCK TABLE {table}: a table named by its place takes no locks; "
                         "conflicting transactions are found at COMMIT"
@@ -413,8 +413,7 @@ class Session:
         return self.engine.plane.frame(found.schema, found.rows)
 
     def _database_entry(self) -> DatabaseEntry | None:
-        catalog = self.engine.catalog
-        return None if catalog is None else catalog.database(self.database)
+        return self.engine.catalog.database(self.database)
 
     def _begin(self, level: Level | None, read_only: bool) -> None:
         if self._current is not None:

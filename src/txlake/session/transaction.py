@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 
-from txlake.catalog import Catalog, DatabaseEntry
+from txlake.catalog import DatabaseEntry
 from txlake.catalog.admission import Admission, Asked, Entrant, Needs, Seen
 from txlake.conflict.footprint import Read, ReadKind
 from txlake.conflict.granularity import PROPERTY as GRANULARITY
@@ -109,12 +109,11 @@ class Transaction:
 
     def __post_init__(self) -> None:
         self.begin_ms = self.engine.system.now_ms()
-        catalog = self.engine.catalog
-        if catalog is None or not self.explicit:
+        if not self.explicit:
             return
         number = self.session_number()
         self._is_known = True  # an interrupt may come as soon as the catalog has it
-        catalog.transactions.announce(
+        self.engine.catalog.transactions.announce(
             self.id,
             number,
             isolation=None if self.level is None else self.level.value,
@@ -129,15 +128,13 @@ class Transaction:
 
     def make_known(self) -> None:
         """Enters the transaction into the catalog, once: others see it, and it may hold locks."""
-        catalog = self.engine.catalog
-        if catalog is None:
-            return
+        transactions = self.engine.catalog.transactions
         if self._is_known:
-            catalog.transactions.enter_announced()
+            transactions.enter_announced()
             return
         number = self.session_number()
         self._is_known = True  # an interrupt may come as soon as the catalog has it
-        catalog.transactions.begin(
+        self.engine.catalog.transactions.begin(
             self.id,
             number,
             isolation=None if self.level is None else self.level.value,
@@ -151,9 +148,7 @@ class Transaction:
         """Whether the catalog has it."""
         return self._is_known
 
-    def admitted(
-        self, catalog: Catalog, asked: Asked, needs: Needs, *, pins: bool, timeout_ms: int
-    ) -> Admission:
+    def admitted(self, asked: Asked, needs: Needs, *, pins: bool, timeout_ms: int) -> Admission:
         """Enters it into the catalog as `make_known` does, if it is to hold locks; gets them.
 
         Raises as `Admissions.admit`.
@@ -170,7 +165,8 @@ class Transaction:
             holder=self,
         )
         self._is_known = True  # an interrupt may come as soon as the catalog has it
-        admission = catalog.admissions.admit(who, asked, needs, timeout_ms=timeout_ms)
+        admissions = self.engine.catalog.of_lake().admissions
+        admission = admissions.admit(who, asked, needs, timeout_ms=timeout_ms)
         self._is_known = admission.is_known
         return admission
 
@@ -191,13 +187,12 @@ class Transaction:
         self.level = level
         for table in self._tables.values():
             table.raise_level(level)
-        if self._is_known and self.engine.catalog is not None:
+        if self._is_known:
             self.engine.catalog.transactions.set_isolation(self.id, level.value)
 
     def ends_in_this_thread(self) -> None:
         """Says that the calling thread ends it, so that it can't wait for the transaction."""
-        if self.engine.catalog is not None:
-            self.engine.catalog.locks.ends_here(self.id)
+        self.engine.catalog.locks.ends_here(self.id)
 
     @property
     def sequence(self) -> int | None:
@@ -290,10 +285,10 @@ class Transaction:
 
     def _base_of(self, handle: Handle) -> Snapshot | None:
         """The table at the transaction's instant; a path table as it is now."""
-        catalog = self.engine.catalog
-        if catalog is None or handle.entry is None:
+        if handle.entry is None:
             return handle.log.latest_or_none()
         if self._sequence is None:
+            catalog = self.engine.catalog.of_lake()
             if self._is_known and self.explicit:
                 self._sequence = catalog.transactions.pin(self.id)
             else:
@@ -303,11 +298,11 @@ class Transaction:
         return handle.log.at_sequence(self._sequence, self._versions.get(handle.entry.id))
 
     def _database_of(self, handle: Handle) -> DatabaseEntry | None:
-        catalog, entry = self.engine.catalog, handle.entry
-        if catalog is None or entry is None:
+        entry = handle.entry
+        if entry is None:
             return None
         if entry.database not in self._databases:
-            self._databases[entry.database] = catalog.database(entry.database)
+            self._databases[entry.database] = self.engine.catalog.database(entry.database)
         return self._databases[entry.database]
 
     def _level_in(self, database: DatabaseEntry | None) -> Level | None:
@@ -357,9 +352,9 @@ class Transaction:
         """Raises InvalidRequest where the write can't be part of this transaction."""
         self.require_writes(handle, operation)
         others = [self._handles[key] for key, _ in self._written() if key != handle.key]
-        if others and not all(other.entry for other in (handle, *others)):
+        if others and not all(other.in_lake for other in (handle, *others)):
             raise _not_alone(others[0].name, handle.name)
-        if handle.entry is None and self._names.changes:
+        if not handle.in_lake and self._names.changes:
             raise _not_alone("the lake's names", handle.name)
 
     def _written(self) -> Iterator[tuple[str, TableTransaction]]:
@@ -389,7 +384,7 @@ class Transaction:
         if self.read_only:
             raise InvalidRequest("tables can't be named or dropped in a read-only transaction")
         for key, _ in self._written():
-            if self._handles[key].entry is None:
+            if not self._handles[key].in_lake:
                 raise _not_alone(self._handles[key].name, "the lake's names")
         self._names = self._names.then(change, meanings)
 
@@ -496,9 +491,9 @@ class Transaction:
             told = None
             for table in written.values():
                 table.describe_less()
-        paths = [key for key in written if self._handles[key].entry is None]
+        paths = [key for key in written if not self._handles[key].in_lake]
         for key, table in self._tables.items():
-            if key not in written and (paths or self._handles[key].entry is None):
+            if key not in written and (paths or not self._handles[key].in_lake):
                 check_reads(table.log, self._proposal(key, told))
         if paths:
             [key] = paths
@@ -506,14 +501,13 @@ class Transaction:
             written[key].read_elsewhere(one for url, one in self._tables.items() if url != key)
             written[key].commit(user_metadata=told, probe=self._probe(key))
             return None
-        catalog = self.engine.catalog
-        assert catalog is not None, "names and their tables are a catalog's"
+        catalog = self.engine.catalog.of_lake()
         self.make_known()
         gone = {one.id for one in self._names.changes if isinstance(one, DroppedTable)}
         parts = [
             Part(table.log, self._proposal(key, told))
             for key, table in self._tables.items()
-            if self._handles[key].entry is not None and (key in written or key not in gone)
+            if self._handles[key].in_lake and (key in written or key not in gone)
         ]
         committed = commit_together(
             catalog.ledger,
@@ -530,18 +524,16 @@ class Transaction:
 
     def require_unkilled(self) -> None:
         """Raises Unavailable when somebody killed it; asked where nothing else asks the catalog."""
-        catalog = self.engine.catalog
-        if catalog is not None and self._is_known and self.explicit:
-            catalog.transactions.require_unkilled(self.id)
+        if self._is_known and self.explicit:
+            self.engine.catalog.transactions.require_unkilled(self.id)
 
     def require_alive(self) -> None:
         """Raises Unavailable when somebody else ended it: VACUUM may have taken its files.
 
         Asked where no ratification does: a path table's commit, and a file that isn't there.
         """
-        catalog = self.engine.catalog
-        if catalog is not None and self._is_known:
-            catalog.transactions.require_open(self.id)
+        if self._is_known:
+            self.engine.catalog.transactions.require_open(self.id)
 
     def _proposal(self, key: str, user_metadata: str | None) -> Proposal:
         return self._tables[key].proposal(
@@ -572,7 +564,7 @@ class Transaction:
         if self.explicit and state in {State.ROLLED_BACK, State.FAILED}:
             self.engine.note_undone(self.id)
         catalog = self.engine.catalog
-        if not self._is_known or catalog is None or self.engine.is_closed:
+        if not self._is_known or self.engine.is_closed:
             return  # closing the lake ended it in the catalog
         if self.engine.is_forked:
             return  # the process that began it ends it
@@ -587,12 +579,11 @@ class Transaction:
     def _forget_entry(self) -> None:
         """It has none in the catalog any more."""
         self._is_known = False
-        if self.engine.catalog is not None:
-            self.engine.catalog.transactions.forget(self.id)
+        self.engine.catalog.transactions.forget(self.id)
 
     def _note(self, error: BaseException) -> None:
         """Enters a conflict into the lake's list of them."""
-        if isinstance(error, Conflict) and self.engine.catalog is not None:
+        if isinstance(error, Conflict):
             # While the catalog knows it: its number and when it began are noted too.
             self.engine.catalog.journal.met(self.id, self.session_number(), error)
 

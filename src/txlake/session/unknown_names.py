@@ -5,7 +5,6 @@ from __future__ import annotations
 from txlake.catalog import TableEntry
 from txlake.errors import InvalidRequest, TxlakeError
 from txlake.nearest import did_you_mean, nearest
-from txlake.session.catalog_access import catalog_of
 from txlake.session.engine import Engine
 from txlake.session.transaction import Transaction
 from txlake.statements import TableName
@@ -18,7 +17,7 @@ def unknown_table(
     engine: Engine, transaction: Transaction | None, database: str, table: TableName
 ) -> InvalidRequest:
     """The error for a name that means no table, with the nearest names that do."""
-    if engine.catalog is None:
+    if engine.warehouse is None:
         return InvalidRequest(
             f"there is no table {str(table)!r} in database {database!r}; {_ADVICE}"
         )
@@ -31,7 +30,7 @@ def unknown_table(
 
 def tables_in(engine: Engine, transaction: Transaction | None, database: str) -> list[TableEntry]:
     """A database's tables by name, as the transaction sees them."""
-    found = catalog_of(engine).tables(database)
+    found = engine.catalog.tables(database)
     own = {} if transaction is None else transaction.names_in(database)
     kept = [entry for entry in found if entry.name.lower() not in own]
     made = [handle.entry for handle in own.values() if handle is not None and handle.entry]
@@ -45,7 +44,7 @@ def _near(
     try:
         entries = [
             entry
-            for database in catalog_of(engine).databases()
+            for database in engine.catalog.databases()
             for entry in tables_in(engine, transaction, database.name)
         ]
     except TxlakeError:  # the name is wrong, whatever ails the catalog
@@ -63,6 +62,6 @@ def _near(
 
 def _has_database(engine: Engine, name: str) -> bool:
     try:
-        return catalog_of(engine).database(name) is not None
+        return engine.catalog.database(name) is not None
     except TxlakeError:
         return True

@@ -54,7 +54,7 @@ def knowing_names(executor: Executor) -> Executor:
     It is the same one where it is a lake's already, and where no lake is open. Raises
     InvalidRequest where several are.
     """
-    if not isinstance(executor, Session) or executor.engine.catalog is not None:
+    if not isinstance(executor, Session) or executor.engine.warehouse is not None:
         return executor
     return lake_of(executor.spark) or executor
 
@@ -62,7 +62,7 @@ def knowing_names(executor: Executor) -> Executor:
 def missing(executor: Executor, table: Table) -> str:
     """What to say of a table that isn't there, and what to do."""
     if isinstance(table, TableName) and isinstance(executor, Session):
-        if executor.engine.catalog is None:
+        if executor.engine.warehouse is None:
             return (
                 f"{table} is not a Delta table: the Spark session's own catalog has no Delta "
                 "tables, and no lake is open in it; open one with txlake.connect(..., spark=spark),"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from weakref import WeakSet
 
 from pyspark.sql import SparkSession
@@ -18,6 +19,8 @@ from txlake.spark.spark_sessions import is_same
 from txlake.storage import open_store
 from txlake.system import System
 
+# Of the Spark session, where tables are named by their place alone: folders by commas.
+_ALLOW_OUTSIDE = "spark.txlake.allowOutsidePaths"
 # Options change when credentials do: engines of old ones end with the tables that use them.
 _ENGINES_MAX = 16
 
@@ -82,6 +85,7 @@ def for_spark(spark: SparkSession, storage_options: Mapping[str, str] | None = N
                 storage_options=options,
             ),
             storage_options=options,
+            outside_paths=partial(_outside_paths, spark),
         )
         _ = engine.spark  # its settings count from the first statement
         _engines.append((spark, options, engine))
@@ -90,3 +94,8 @@ def for_spark(spark: SparkSession, storage_options: Mapping[str, str] | None = N
         gone = set(map(id, idle[:-_ENGINES_MAX]))
         _engines[:] = [one for one in _engines if id(one[2]) not in gone]
         return Session(engine)
+
+
+def _outside_paths(spark: SparkSession) -> Sequence[str]:
+    asked = spark.conf.get(_ALLOW_OUTSIDE, "") or ""
+    return tuple(filter(None, asked.split(",")))

@@ -1,0 +1,125 @@
+"""The catalog where there is none: tables are named by their places alone.
+
+Every name means nothing, nobody else is seen, and all is granted. Touches no database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NoReturn
+
+from txlake.catalog.names import DatabaseEntry, TableEntry
+from txlake.catalog.ports import Wanted
+from txlake.errors import Conflict, InvalidRequest
+from txlake.ports import OpenTransactions
+from txlake.statements import TableName
+
+
+class _NoSessions:
+    def open(self, holder: object = None) -> int:
+        """The one number that all sessions have."""
+        return 0
+
+    def close(self, session_id: int) -> None: ...
+
+    def end_abandoned(self) -> None: ...
+
+
+class _NoTransactions:
+    def begin(
+        self,
+        transaction_id: str,
+        session_id: int,
+        *,
+        isolation: str | None = None,
+        read_only: bool = False,
+        explicit: bool = True,
+        holder: object = None,
+    ) -> int:
+        return 0
+
+    def announce(
+        self,
+        transaction_id: str,
+        session_id: int,
+        *,
+        isolation: str | None = None,
+        read_only: bool = False,
+        holder: object = None,
+    ) -> None: ...
+
+    def enter_announced(self) -> None: ...
+
+    def set_isolation(self, transaction_id: str, isolation: str) -> None: ...
+
+    def end(self, transaction_id: str) -> None: ...
+
+    def abandon(self, transaction_id: str) -> None: ...
+
+    def forget(self, transaction_id: str) -> None: ...
+
+    def end_abandoned(self) -> Sequence[str]:
+        return ()
+
+    def require_unkilled(self, transaction_id: str) -> None: ...
+
+    def require_open(self, transaction_id: str) -> None: ...
+
+    def others_open(self, besides: str) -> OpenTransactions:
+        return OpenTransactions()
+
+
+class _NoLocks:
+    def taken(self, wanted: Sequence[Wanted]) -> Sequence[Wanted]:
+        return ()
+
+    def ends_here(self, transaction_id: str) -> None: ...
+
+    def ended(self, owner: str | int) -> None: ...
+
+
+class _NoJournal:
+    def met(self, transaction_id: str, session_id: int | None, conflict: Conflict) -> None: ...
+
+
+class _NoViews:
+    def find(self, database: str, name: str) -> None: ...
+
+
+class NoCatalog:
+    """An AnyCatalog that knows nothing."""
+
+    lake_id = None
+
+    def __init__(self) -> None:
+        self.sessions = _NoSessions()
+        self.transactions = _NoTransactions()
+        self.locks = _NoLocks()
+        self.journal = _NoJournal()
+        self.views = _NoViews()
+
+    def of_lake(self) -> NoReturn:
+        raise InvalidRequest("there is no lake here; open one with txlake.connect")
+
+    def close(self) -> None: ...
+
+    def qualified(self, table: TableName, database: str, lakes: Collection[str]) -> tuple[str, str]:
+        """The name as it is: which parts it may have is another's business."""
+        return database, str(table)
+
+    def database(self, name: str) -> None: ...
+
+    def databases(self) -> Sequence[DatabaseEntry]:
+        return ()
+
+    def tables(self, database: str) -> Sequence[TableEntry]:
+        return ()
+
+    def find(self, database: str, name: str) -> None: ...
+
+    def at_place(self, location: str) -> None: ...
+
+    def share(self, location: str, others: Collection[str]) -> None: ...
+
+    def shared_with(self, location: str) -> tuple[str, ...]:
+        return ()

@@ -1,0 +1,198 @@
+"""What is asked of a catalog where there may be none.
+
+`Catalog` is a lake's, `NoCatalog` stands where tables are named by their places alone: it knows no
+name, takes no locks and keeps no book. All that only a lake can do is asked of `of_lake()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from txlake.catalog.names import DatabaseEntry, TableEntry
+from txlake.catalog.views import ViewEntry
+from txlake.errors import Conflict
+from txlake.ports import OpenTransactions
+from txlake.statements import TableName
+
+if TYPE_CHECKING:
+    from txlake.catalog.catalog import Catalog
+
+Wanted = TypeVar("Wanted")
+
+
+class Sessions(Protocol):
+    """The sessions that others see."""
+
+    def open(self, holder: object = None) -> int:
+        """A new session's number; it ends when its holder is gone."""
+        ...
+
+    def close(self, session_id: int) -> None:
+        """Ends a session, its transactions and its locks."""
+        ...
+
+    def end_abandoned(self) -> None:
+        """Ends the sessions that nobody holds any more."""
+        ...
+
+
+class Transactions(Protocol):
+    """The transactions that others see."""
+
+    def begin(
+        self,
+        transaction_id: str,
+        session_id: int,
+        *,
+        isolation: str | None = None,
+        read_only: bool = False,
+        explicit: bool = True,
+        holder: object = None,
+    ) -> int:
+        """Notes a new transaction and gives its number; it ends when its holder is gone."""
+        ...
+
+    def announce(
+        self,
+        transaction_id: str,
+        session_id: int,
+        *,
+        isolation: str | None = None,
+        read_only: bool = False,
+        holder: object = None,
+    ) -> None:
+        """As `begin`, for an explicit transaction, when it is needed."""
+        ...
+
+    def enter_announced(self) -> None:
+        """Notes the transactions that were announced."""
+        ...
+
+    def set_isolation(self, transaction_id: str, isolation: str) -> None:
+        """Notes which level an open transaction asks for now."""
+        ...
+
+    def end(self, transaction_id: str) -> None:
+        """Ends a transaction, its locks and its reservations; one that isn't there is no error."""
+        ...
+
+    def abandon(self, transaction_id: str) -> None:
+        """Notes that a transaction has to end."""
+        ...
+
+    def forget(self, transaction_id: str) -> None:
+        """Notes that a transaction has ended, by its ratification."""
+        ...
+
+    def end_abandoned(self) -> Sequence[str]:
+        """Ends the transactions that nobody holds any more; their ids."""
+        ...
+
+    def require_unkilled(self, transaction_id: str) -> None:
+        """Raises Unavailable for one that was killed."""
+        ...
+
+    def require_open(self, transaction_id: str) -> None:
+        """Raises Unavailable for one that was ended, or killed, by somebody else."""
+        ...
+
+    def others_open(self, besides: str) -> OpenTransactions:
+        """The other transactions that may still be ratified."""
+        ...
+
+
+class Locks(Protocol):
+    """The locks of statements."""
+
+    def taken(self, wanted: Sequence[Wanted]) -> Sequence[Wanted]:
+        """Those of the wanted locks that are taken, if need be."""
+        ...
+
+    def ends_here(self, transaction_id: str) -> None:
+        """Says that the calling thread ends the transaction, and no other does."""
+        ...
+
+    def ended(self, owner: str | int) -> None:
+        """Wakes who waits for a transaction, or a session, that has ended."""
+        ...
+
+
+class Journal(Protocol):
+    """The conflicts that there were."""
+
+    def met(self, transaction_id: str, session_id: int | None, conflict: Conflict) -> None:
+        """Notes a conflict."""
+        ...
+
+
+class Views(Protocol):
+    """The views by name."""
+
+    def find(self, database: str, name: str) -> ViewEntry | None:
+        """The view of that name; letter case doesn't count."""
+        ...
+
+
+class AnyCatalog(Protocol):
+    """The names and places that are known, and the books beside them."""
+
+    @property
+    def sessions(self) -> Sessions: ...
+
+    @property
+    def transactions(self) -> Transactions: ...
+
+    @property
+    def locks(self) -> Locks: ...
+
+    @property
+    def journal(self) -> Journal: ...
+
+    @property
+    def views(self) -> Views: ...
+
+    @property
+    def lake_id(self) -> str | None:
+        """Which lake this is; None: none."""
+        ...
+
+    def of_lake(self) -> Catalog:
+        """The lake's catalog. Raises InvalidRequest where there is none."""
+        ...
+
+    def close(self) -> None:
+        """Releases what it holds."""
+        ...
+
+    def qualified(self, table: TableName, database: str, lakes: Collection[str]) -> tuple[str, str]:
+        """(database, table) of a name, as `name_parts` says; `database` is the one in use."""
+        ...
+
+    def database(self, name: str) -> DatabaseEntry | None:
+        """The database of that name; letter case doesn't count."""
+        ...
+
+    def databases(self) -> Sequence[DatabaseEntry]:
+        """The databases by name."""
+        ...
+
+    def tables(self, database: str) -> Sequence[TableEntry]:
+        """A database's tables by name. Raises InvalidRequest when there is no such database."""
+        ...
+
+    def find(self, database: str, name: str) -> TableEntry | None:
+        """The table of that name; letter case doesn't count."""
+        ...
+
+    def at_place(self, location: str) -> TableEntry | None:
+        """The table at a place, the store's URL."""
+        ...
+
+    def share(self, location: str, others: Collection[str]) -> None:
+        """Allows the table at a location to have files in these places: a shallow clone's."""
+        ...
+
+    def shared_with(self, location: str) -> tuple[str, ...]:
+        """In which other places the table at a location may have files."""
+        ...

@@ -18,7 +18,7 @@ from txlake.catalog import names
 from txlake.catalog.database import Database
 from txlake.catalog.fence import EPOCH, Fence, epoch_of
 from txlake.catalog.owners import ACTIVE, end_transactions, ended, is_over, killed
-from txlake.catalog.tables import (
+from txlake.catalog.relations import (
     bare,
     commits,
     counters,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import builtins
 import inspect
+import re
 import subprocess
 import sys
 
+import pyspark.errors
 import pytest
 
 import txlake
@@ -139,6 +142,17 @@ MEMBERS: dict[type, dict[str, str | None]] = {
         "where": "partitionFilter",
     },
 }
+# What only looks at what is there already, or ends it whatever happens.
+NEVER_FAILS = {
+    "Lake": {"session", "close"},
+    "LakeSession": {"session", "close"},
+    "Transaction": {"rollback"},
+    "Log": {"over"},
+    "LogSnapshot": {"app_version", "domain"},
+    "LogTransaction": {"app_version"},
+    "DeltaTable": {"optimize"},
+    "DeltaMergeBuilder": {"withSchemaEvolution"},
+}
 ERRORS = {
     "TxlakeError": "Exception",
     "Conflict": "TxlakeError",
@@ -209,6 +223,31 @@ def test_connects_arguments() -> None:
 @pytest.mark.parametrize("kind", MEMBERS, ids=lambda kind: kind.__name__)
 def test_the_members_of(kind: type) -> None:
     assert members(kind) == MEMBERS[kind]
+
+
+def raised(function: object) -> set[str]:
+    """The errors that a docstring names after the word Raises, all of which can be caught."""
+    text = " ".join(re.split(r"\bRaises\s", function.__doc__ or "")[1:])
+    referred = set(re.findall(r"`(?:\w+\.)?(\w+)`", "".join(re.findall(r"as `[\w.]+`", text))))
+    assert referred <= {name for kind in MEMBERS for name in MEMBERS[kind]}
+    named = set(re.findall(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)+", re.sub("`.*?`", "", text)))
+    assert named <= {*ERRORS, *vars(builtins), *vars(pyspark.errors)}
+    return named | referred | ({"Conflict", "Unavailable"} & set(re.findall(r"\w+", text)))
+
+
+@pytest.mark.parametrize("kind", MEMBERS, ids=lambda kind: kind.__name__)
+def test_what_can_fail_says_how(kind: type) -> None:
+    functions = {
+        name: getattr(member, "__func__", member)
+        for name in MEMBERS[kind]
+        if inspect.isroutine(member := inspect.getattr_static(kind, name))
+    }
+    silent = {name for name, function in functions.items() if not raised(function)}
+    assert silent == NEVER_FAILS.get(kind.__name__, set())
+
+
+def test_the_functions_say_how_they_fail() -> None:
+    assert all(map(raised, (txlake.connect, txlake.sources_tag, txlake.Log)))
 
 
 def test_the_errors() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from txlake.catalog.tables import metadata
+from txlake.catalog.relations import metadata
 
 Copy = Mapping[str, Sequence[Mapping[Any, Any]]]
 

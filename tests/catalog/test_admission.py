@@ -13,7 +13,7 @@ from tests.catalog.ledgers import System_, User, version
 from tests.catalog.locking import until
 from txlake.catalog import Catalog, lock_rows
 from txlake.catalog.admission import Admission, Asked, Entrant, Seen
-from txlake.catalog.tables import counters
+from txlake.catalog.relations import counters
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.errors import CorruptTable, Deadlock, LockTimeout, Unavailable
 from txlake.ports import DroppedTable

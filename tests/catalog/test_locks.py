@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from tests.catalog.ledgers import living
 from tests.catalog.locking import Parties, Process, parties_on, table, until, wants
 from txlake.catalog import locks as locks_module
-from txlake.catalog.tables import locks, sessions
+from txlake.catalog.relations import locks, sessions
 from txlake.conflict.locking import (
     LockMode,
     LockRequest,

@@ -18,7 +18,7 @@ from flit_core import buildapi
 from tests.catalog.ledgers import User, execute
 from tests.catalog.processes import started
 from txlake.catalog import Catalog, schema
-from txlake.catalog.tables import metadata
+from txlake.catalog.relations import metadata
 from txlake.errors import InvalidRequest
 from txlake.system import System
 

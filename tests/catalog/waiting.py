@@ -17,8 +17,8 @@ from txlake.catalog import locks as locks_module
 from txlake.catalog.database import Database
 from txlake.catalog.fence import Fence
 from txlake.catalog.locks import Locks, _Bell
+from txlake.catalog.relations import sessions
 from txlake.catalog.sessions import Sessions
-from txlake.catalog.tables import sessions
 from txlake.catalog.transactions import Transactions
 from txlake.conflict.locking import LockMode, LockStatus
 from txlake.system import System

@@ -19,7 +19,7 @@ from sqlalchemy.engine import make_url
 
 from tests.catalog import backups
 from tests.postgresql import PostgresServer
-from txlake.catalog.tables import commits, tables
+from txlake.catalog.relations import commits, tables
 
 Version = tuple[str, int]
 """A table's location and one of its versions."""

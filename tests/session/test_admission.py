@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from tests.session.offline import Offline
 from txlake.catalog.database import Database
-from txlake.catalog.tables import tables
+from txlake.catalog.relations import tables
 from txlake.commands import COMMANDS
 from txlake.commands.data import write
 from txlake.commands.tables import place

@@ -20,8 +20,8 @@ from txlake.catalog.fence import Fence
 from txlake.catalog.locks import Locks
 from txlake.catalog.names import DatabaseEntry, TableEntry
 from txlake.catalog.pruning import require_instant
+from txlake.catalog.relations import commits
 from txlake.catalog.shielding import shielded
-from txlake.catalog.tables import commits
 from txlake.catalog.transactions import INSTANT, Transactions
 from txlake.catalog.views import ViewEntry, view_named
 from txlake.conflict.locking import LockRequest, Owner

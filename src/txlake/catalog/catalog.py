@@ -24,10 +24,10 @@ from txlake.catalog.locks import Locks
 from txlake.catalog.names import DatabaseEntry, TableEntry, matches
 from txlake.catalog.pruning import Pruner
 from txlake.catalog.recovering import Recovery
+from txlake.catalog.relations import databases, tables
 from txlake.catalog.schema import is_current, upgrade
 from txlake.catalog.sessions import Sessions
 from txlake.catalog.shielding import shielded
-from txlake.catalog.tables import databases, tables
 from txlake.catalog.transactions import Transactions
 from txlake.catalog.views import Views
 from txlake.errors import InvalidRequest

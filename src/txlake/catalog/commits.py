@@ -22,8 +22,8 @@ from txlake.catalog.owners import KILLED, ended, reap
 from txlake.catalog.pruning import require_instant, require_traces
 from txlake.catalog.publishing import Publications
 from txlake.catalog.ratifying import RESERVED_SUBTYPE, RESERVED_TYPE, Decision, Ratifier
+from txlake.catalog.relations import bare, commits, databases, locks, tables, transactions
 from txlake.catalog.shielding import shielded
-from txlake.catalog.tables import bare, commits, databases, locks, tables, transactions
 from txlake.errors import CorruptTable, OutcomeUnknown, Unavailable
 from txlake.ports import Head, Moved, Ratification, Ratified, Reserved, TableCommit, Versions
 

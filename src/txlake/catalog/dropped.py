@@ -18,8 +18,8 @@ from txlake.catalog import names
 from txlake.catalog.database import Database
 from txlake.catalog.fact_rows import fact, set_fact
 from txlake.catalog.names import TableEntry
+from txlake.catalog.relations import databases, tables
 from txlake.catalog.shielding import shielded
-from txlake.catalog.tables import databases, tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

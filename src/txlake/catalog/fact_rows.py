@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from txlake.catalog.tables import facts
+from txlake.catalog.relations import facts
 
 _FACT = sa.select(facts.c.value).where(facts.c.name == sa.bindparam("named"))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from txlake.catalog.tables import facts
+from txlake.catalog.relations import facts
 from txlake.errors import CorruptTable, Unavailable
 
 EPOCH_FACT = "epoch"

@@ -11,8 +11,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from txlake.catalog.database import Database
+from txlake.catalog.relations import conflicts, sessions, transactions
 from txlake.catalog.shielding import shielded
-from txlake.catalog.tables import conflicts, sessions, transactions
 from txlake.errors import Conflict, Evidence, TxlakeError
 
 CONFLICTS_MAX = 1_000

@@ -13,7 +13,15 @@ from sqlalchemy.engine import Connection
 
 from txlake.catalog.database import Database
 from txlake.catalog.owners import ACTIVE, is_due, is_over
-from txlake.catalog.tables import counters, databases, locks, sessions, tables, transactions, views
+from txlake.catalog.relations import (
+    counters,
+    databases,
+    locks,
+    sessions,
+    tables,
+    transactions,
+    views,
+)
 from txlake.conflict.locking import (
     LockMode,
     LockStatus,

@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from txlake.catalog.tables import counters, databases, tables, views
+from txlake.catalog.relations import counters, databases, tables, views
 from txlake.errors import InvalidRequest, Unavailable
 
 LOCK = "lock"

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from txlake.catalog.database import Database
-from txlake.catalog.tables import locks, sessions, transactions
+from txlake.catalog.relations import locks, sessions, transactions
 from txlake.errors import Unavailable
 
 ACTIVE = "active"

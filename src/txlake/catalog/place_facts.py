@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from txlake.catalog.fact_rows import fact, remove_fact, set_fact
-from txlake.catalog.tables import tables
+from txlake.catalog.relations import tables
 
 _OF_AN_ID = re.compile(r"(-[0-9a-f]{8})+$")  # session/definitions.py: place
 

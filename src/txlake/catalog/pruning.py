@@ -19,8 +19,8 @@ from sqlalchemy.engine import Connection
 from txlake.catalog.database import Database
 from txlake.catalog.names import lock_sequence, newest_sequence
 from txlake.catalog.owners import reap_due
+from txlake.catalog.relations import bare, commits, counters, tables, transactions
 from txlake.catalog.shielding import shielded
-from txlake.catalog.tables import bare, commits, counters, tables, transactions
 from txlake.errors import InvalidRequest, OutcomeUnknown, TxlakeError, Unavailable
 
 _log = logging.getLogger(__name__)

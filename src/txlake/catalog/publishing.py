@@ -21,7 +21,7 @@ from txlake.catalog.database import Database
 from txlake.catalog.fence import EPOCH, Fence
 from txlake.catalog.grouping import Group, Interrupted
 from txlake.catalog.heartbeat import Delayed
-from txlake.catalog.tables import commits, tables
+from txlake.catalog.relations import commits, tables
 from txlake.errors import TxlakeError
 from txlake.ports import Versions
 

@@ -19,7 +19,7 @@ from txlake.catalog.database import Database
 from txlake.catalog.fence import EPOCH, Fence, epoch_of
 from txlake.catalog.owners import ACTIVE, end_transactions, ended, is_over, killed
 from txlake.catalog.publishing import Note, Step, confirmed, step, write_steps
-from txlake.catalog.tables import (
+from txlake.catalog.relations import (
     bare,
     commits,
     counters,

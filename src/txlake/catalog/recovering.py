@@ -21,9 +21,9 @@ from txlake.catalog.fact_rows import fact, remove_fact, set_fact
 from txlake.catalog.fence import EPOCH_FACT, Fence, epoch_of
 from txlake.catalog.names import TableEntry
 from txlake.catalog.owners import end_sessions
+from txlake.catalog.relations import commits, databases, sessions, tables
 from txlake.catalog.sessions import SESSION_COUNTER
 from txlake.catalog.shielding import shielded
-from txlake.catalog.tables import commits, databases, sessions, tables
 from txlake.errors import InvalidRequest, Unavailable
 from txlake.ports import Found, TableCommit
 

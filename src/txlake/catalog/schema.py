@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from txlake.catalog.database import Database
-from txlake.catalog.tables import REVISION
+from txlake.catalog.relations import REVISION
 from txlake.errors import InvalidRequest
 from txlake.packages import missing
 

@@ -23,8 +23,8 @@ from txlake.catalog.heartbeat import Heartbeat
 from txlake.catalog.holding import Holding
 from txlake.catalog.names import next_number, raise_number
 from txlake.catalog.owners import end_sessions, is_over
+from txlake.catalog.relations import sessions
 from txlake.catalog.shielding import shielded
-from txlake.catalog.tables import sessions
 from txlake.errors import TxlakeError
 
 _log = logging.getLogger(__name__)

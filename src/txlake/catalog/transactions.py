@@ -33,9 +33,9 @@ from txlake.catalog.owners import (
     release_locks,
     state_of,
 )
+from txlake.catalog.relations import sessions, transactions
 from txlake.catalog.sessions import Sessions
 from txlake.catalog.shielding import shielded
-from txlake.catalog.tables import sessions, transactions
 from txlake.ports import OpenTransactions
 
 _COUNTER = "transaction"

@@ -17,8 +17,8 @@ from sqlalchemy.engine import Connection
 from txlake.catalog import names
 from txlake.catalog.database import Database
 from txlake.catalog.names import DatabaseEntry
+from txlake.catalog.relations import databases, views
 from txlake.catalog.shielding import shielded
-from txlake.catalog.tables import databases, views
 from txlake.errors import InvalidRequest
 from txlake.ports import System
 

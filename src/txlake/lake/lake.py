@@ -66,9 +66,12 @@ def connect(
         storage_options: credentials and the like, as obstore names them.
         isolation: the level of transactions that ask for none: "serializable",
             "write_serializable" or "snapshot".
+        settings: what can be tuned.
 
-    Raises InvalidRequest for a location or an option that can't be, Unavailable when the store or
-    the catalog can't be reached.
+    Raises InvalidRequest for a location or an option that can't be, and for a warehouse that is
+    another catalog's; CorruptTable where the warehouse's marker can't be read; Unavailable when the
+    store or the catalog can't be reached, OutcomeUnknown when the store doesn't say whether it
+    wrote the marker.
     """
     session = open_session(
         location,
@@ -212,7 +215,13 @@ class Transaction(Statements):
         return self._own.state.value
 
     def commit(self) -> None:
-        """Makes the changes visible, all or nothing. Raises a Conflict when it lost."""
+        """Makes the changes visible, all or nothing.
+
+        Raises a Conflict when a concurrent commit stands in the way, Unavailable when the store or
+        the catalog does, or somebody ended the transaction: it is rolled back then. OutcomeUnknown:
+        it isn't known whether it is committed. CorruptTable: it is, says the message, and can't be
+        published, or it may not stand. InvalidRequest: it had ended, or a statement of it failed.
+        """
         self._own.commit()
 
     def rollback(self) -> None:
@@ -220,11 +229,14 @@ class Transaction(Statements):
         self._own.rollback()
 
     def savepoint(self, name: str) -> None:
-        """Marks this moment of the transaction."""
+        """Marks this moment of the transaction. Raises InvalidRequest when it has ended."""
         self._own.savepoint(name)
 
     def rollback_to(self, name: str) -> None:
-        """Undoes what was done since the savepoint."""
+        """Undoes what was done since the savepoint.
+
+        Raises InvalidRequest when there is no such savepoint, or the transaction has ended.
+        """
         self._own.rollback_to(name)
 
 
@@ -260,6 +272,8 @@ class LakeSession(Statements):
         A statement outside of it that waits inside the block for one of its locks can never get it,
         and is told at once (`Deadlock`). The session's own methods are no part of it: the first
         one that is called inside the block, in its thread, warns.
+
+        Raises as `begin`, and at the block's end as `Transaction.commit`.
         """
         held = self.begin(isolation, read_only)
         held._held().ends_in_this_thread()
@@ -279,7 +293,12 @@ class LakeSession(Statements):
             held.commit()
 
     def begin(self, isolation: str | None = None, read_only: bool = False) -> Transaction:
-        """A new transaction, beside the session's own SQL transaction and never joined to it."""
+        """A new transaction, beside the session's own SQL transaction and never joined to it.
+
+        Raises InvalidRequest for an unknown level, and when the session or the lake is closed;
+        InvalidRequest or CorruptTable for a lake that has to be recovered first; Unavailable when
+        the catalog can't be reached.
+        """
         level = None if isolation is None else parse_level(isolation)
         return Transaction(self._session, self._session.begin(level=level, read_only=read_only))
 
@@ -291,8 +310,10 @@ class LakeSession(Statements):
     ) -> Value:
         """Runs `work(tx)` in a transaction and commits it; a conflict runs it again.
 
-        Waits grow from attempt to attempt and are jittered. The last conflict is raised, and at
-        once one that the same work would meet again.
+        Waits grow from attempt to attempt and are jittered.
+
+        Raises the Conflict of the last attempt, and at once one that the same work would meet
+        again; InvalidRequest for fewer than one attempt; what `work` raises, and as `transaction`.
         """
         if attempts < 1:
             raise InvalidRequest(f"attempts={attempts}: expected at least 1")
@@ -326,7 +347,7 @@ class LakeSession(Statements):
         """The conflicts that the lake's sessions met, oldest first: the view `txlake.conflicts`.
 
         A row has the facts of `Conflict.evidence`, with the time, the transaction's id, the error's
-        name and its message. The last 1,000 are kept.
+        name and its message. The last 1,000 are kept. Raises as `locks`.
         """
         return self._view("txlake.conflicts")
 
@@ -345,19 +366,28 @@ class LakeSession(Statements):
         return self._run(statements[0])
 
     def transactions(self) -> DataFrame:
-        """The lake's open transactions, of all processes: the view `txlake.transactions`."""
+        """The lake's open transactions, of all processes: the view `txlake.transactions`.
+
+        Raises as `locks`.
+        """
         return self._view("txlake.transactions")
 
     def locks(self) -> DataFrame:
-        """The locks held and waited for, of all processes: `sys.dm_tran_locks`."""
+        """The locks held and waited for, of all processes: `sys.dm_tran_locks`.
+
+        Raises InvalidRequest when the session or the lake is closed, InvalidRequest or CorruptTable
+        for a lake that has to be recovered first, Unavailable when the catalog can't be reached.
+        """
         return self._view("sys.dm_tran_locks")
 
     def view(self, name: str) -> pa.Table:
         """What one of the lake's own views shows now, such as `sys.dm_tran_locks`. Needs no Spark.
 
         Read committed, in letter case as it comes; Redshift's also with `pg_catalog.` before them.
-        Times are in UTC. Raises InvalidRequest when it isn't one of them: a view that was made by
-        CREATE VIEW is a query, for `read` or `sql`.
+        Times are in UTC.
+
+        Raises InvalidRequest when it isn't one of them (a view that was made by CREATE VIEW is a
+        query, for `read` or `sql`), and as `locks`.
         """
         if not isinstance(name, str):
             raise InvalidRequest(f"expected a view's name, found {name!r:.80}")
@@ -375,14 +405,17 @@ class LakeSession(Statements):
         name. A table whose attaching was cut short is attached by attaching it again.
 
         Raises InvalidRequest when there is no table, the name is taken or the table is another
-        lake's.
+        lake's; UnsupportedFeature for a table that txlake doesn't write; a Conflict when another
+        writer changed its settings meanwhile; LockTimeout or Deadlock for the name's lock.
         """
         return attach(self._session, location, name)
 
     def detach(self, name: str) -> str:
         """Gives a table up: its name goes, and it is a path table again that any engine writes.
 
-        Returns its place. Raises InvalidRequest when there is no such table.
+        Returns its place. Raises InvalidRequest when there is no such table, CorruptTable when its
+        log is ahead of the catalog, LockTimeout or Deadlock for its lock, and as
+        `Transaction.commit`.
         """
         return detach(self._session, name)
 
@@ -411,8 +444,9 @@ class Lake(LakeSession):
         `done` says what was changed besides, its `unknown` what the logs can't tell. Other
         processes have to connect again, unless there was nothing to do.
 
-        Raises InvalidRequest when the catalog is another lake's, Unavailable when another process
-        recovers it at the same time.
+        Raises InvalidRequest when the catalog is another lake's, CorruptTable where the warehouse's
+        marker can't be read, Unavailable when the catalog or a store can't be reached or another
+        process recovers it at the same time.
         """
         return recover(self._session, locations)
 

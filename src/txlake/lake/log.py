@@ -72,7 +72,8 @@ class Log:
 
         `timestamp`: a datetime, a date, a text like `2026-01-31 12:00:00.000` (UTC unless it says
         otherwise), or milliseconds since the epoch. Raises InvalidRequest when there is no table or
-        no such version, CorruptTable naming the damaged file.
+        no such version, or both are given, CorruptTable naming the damaged file,
+        UnsupportedFeature for a table that txlake doesn't read, Unavailable from the store.
         """
         moment = None if timestamp is None else instant_ms(timestamp)
         return LogSnapshot(self._log.snapshot(_whole("version", version), moment))
@@ -86,7 +87,8 @@ class Log:
 
         Its kind is what the table asks for (`delta.checkpointPolicy`). Raises InvalidRequest when
         there is no table, UnsupportedFeature when the table needs a feature that isn't written
-        here, and Unavailable from the store; a checkpoint that was cut short is never read.
+        here, CorruptTable for a damaged log, and Unavailable from the store; a checkpoint that was
+        cut short is never read.
         """
         snapshot = self._log.snapshot()
         check_writable(snapshot.protocol, snapshot.metadata, table=snapshot.table)
@@ -96,6 +98,7 @@ class Log:
         """What the newest `limit` commits (all when None) say of themselves, newest first.
 
         Keys as the columns of DESCRIBE HISTORY; `timestamp` in milliseconds since the epoch.
+        Raises InvalidRequest for a limit below 1, and as `snapshot`.
         """
         return [dict(row) for row in self._log.history(_whole("limit", limit))]
 
@@ -106,7 +109,7 @@ class Log:
 
         On an empty location it reads version -1 and its commit creates the table. `isolation`:
         "serializable", "write_serializable" or "snapshot"; the stricter of it and the table's
-        counts. Raises as `snapshot`.
+        counts. Raises InvalidRequest for an unknown level, and as `snapshot`.
         """
         level = None if isolation is None else parse_level(isolation)
         base: Snapshot | None = None
@@ -178,7 +181,8 @@ class LogSnapshot:
 
         One row a file: path (decoded), size, partition_values (by physical names), stats,
         deletion_vector, and the other fields of its `add` action, in snake_case. Raises
-        InvalidRequest for a condition that can't be parsed or names an unknown column.
+        InvalidRequest for a condition that can't be parsed or names an unknown column, and where
+        sqlglot isn't installed, which parses it.
         """
         predicate = None if where is None else _bound(where, self._snapshot)
         return public_files(self._snapshot.select(predicate))
@@ -205,6 +209,7 @@ class LogTransaction:
 
         The predicate and the files are in the read set; with `files=False` the predicate alone is,
         so that only rows which a winner adds count against it (a dynamic partition overwrite).
+        Raises as `LogSnapshot.files`.
         """
         base = self._transaction.base
         predicate = None if where is None else _bound(where, base)
@@ -242,7 +247,8 @@ class LogTransaction:
     ) -> Committed:
         """Commits the actions, dictionaries as in the log's JSON, all or nothing, once.
 
-        A `remove` may give just its path. No actions make no version. Raises InvalidRequest for a
+        A `remove` may give just its path. No actions make no version; the first commit of a table
+        must hold a metaData. Raises InvalidRequest for a
         bad list of actions, UnsupportedFeature for a table or a winner's protocol that txlake
         doesn't write, a Conflict when a concurrent commit stands in the way, Unavailable when the
         store does, and OutcomeUnknown when a lost reply could not be resolved.

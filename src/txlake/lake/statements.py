@@ -76,7 +76,10 @@ class Statements:
         A query gives its rows; INSERT, UPDATE, DELETE and MERGE one row of counts
         (`num_affected_rows`, ...). `args` are the values of `:name` or `?` markers.
 
-        Raises InvalidRequest that points at the place in the text that isn't understood.
+        Raises InvalidRequest that points at the place in the text that isn't understood, or says
+        what the statement can't do; LockTimeout or Deadlock for a lock that isn't granted;
+        UnsupportedFeature for a table that txlake doesn't read or write. A change outside of a
+        transaction raises also as `Transaction.commit`.
         """
         self._beside("sql")
         with self._asked():
@@ -101,6 +104,10 @@ class Statements:
         """The rows of a table, now or as they were at a version or timestamp.
 
         Files that hold no row for which `where` is true are not read.
+
+        Raises InvalidRequest when there is no such table, version or column, UnsupportedFeature for
+        a table that txlake doesn't read, CorruptTable for a damaged log, and Unavailable when the
+        store or the catalog can't be reached.
         """
         self._beside("read")
         with self._asked():
@@ -138,6 +145,11 @@ class Statements:
             partition_overwrite: "dynamic" with "overwrite": only partitions that the rows fall
                 into are replaced.
             app_id, app_version: written once per pair, however often it is retried.
+
+        Raises InvalidRequest for rows that don't fit the table or its constraints, and for a table
+        that `mode` doesn't expect; UnsupportedFeature for a table that txlake doesn't write; a
+        Conflict when `df` shows rows that others changed since. Outside of a transaction it raises
+        also as `Transaction.commit`.
         """
         self._beside("write")
         with self._asked():

@@ -22,7 +22,7 @@ from txlake.conflict.levels import Level, parse_level, strictest
 from txlake.errors import Conflict, CorruptTable, InvalidRequest, OutcomeUnknown, TxlakeError
 from txlake.log.snapshot import Snapshot
 from txlake.ports import DroppedTable, NameChange, NewTable, System
-from txlake.session.commit_info import is_described
+from txlake.session.commit_description import is_described
 from txlake.session.engine import Engine, Handle
 from txlake.spark.probe import SparkProbe
 from txlake.transaction.change import Change

@@ -88,17 +88,20 @@ class DeltaTableBuilder:
             raise wrong_type("_jbuilder must be this builder.", builder)
 
     def tableName(self, identifier: str) -> DeltaTableBuilder:
-        """The table's name, `table` or `database.table`; or ``delta.`/path` ``."""
+        """The table's name, `table` or `database.table`; or ``delta.`/path` ``.
+
+        Raises a TypeError for what is no text.
+        """
         self._identifier = string(identifier, "Identifier")
         return self
 
     def location(self, location: str) -> DeltaTableBuilder:
-        """The folder or URL that holds the table."""
+        """The folder or URL that holds the table. Raises a TypeError for what is no text."""
         self._location = string(location, "Location")
         return self
 
     def comment(self, comment: str) -> DeltaTableBuilder:
-        """The table's comment."""
+        """The table's comment. Raises a TypeError for what is no text."""
         self._comment = string(comment, "Table comment")
         return self
 
@@ -118,6 +121,10 @@ class DeltaTableBuilder:
             dataType: a type of PySpark, or its DDL text.
             generatedAlwaysAs: the SQL expression that computes the column, or an identity.
             generatedByDefaultAs: an identity that fills the column where rows don't.
+
+        Raises a TypeError for arguments of another type, a ValueError for both kinds of generation
+        at once or an identity of step 0, a ParseException for a text that is no type, an
+        UnsupportedOperationException for an identity that isn't a bigint.
         """
         name = string(colName, "Column name")
         if not isinstance(dataType, str | DataType):
@@ -163,7 +170,10 @@ class DeltaTableBuilder:
 
     @as_delta_spark
     def addColumns(self, cols: StructType | list[StructField]) -> DeltaTableBuilder:
-        """The columns of a schema; comments, generation and defaults in its metadata included."""
+        """The columns of a schema; comments, generation and defaults in its metadata included.
+
+        Raises a TypeError for what is no schema, nor a list of its fields.
+        """
         fields: object = cols.fields if isinstance(cols, StructType) else cols
         if not isinstance(fields, list):
             raise wrong_type("Schema must be StructType or a list of StructField.", cols)
@@ -174,17 +184,23 @@ class DeltaTableBuilder:
         return self
 
     def partitionedBy(self, *cols: str | list[str] | tuple[str, ...]) -> DeltaTableBuilder:
-        """The columns that partition the table, one by one or as one list."""
+        """The columns that partition the table, one by one or as one list.
+
+        Raises a TypeError for what is no text.
+        """
         self._partition_by = strings(_unwrapped(cols), "Partitioning column")
         return self
 
     def clusterBy(self, *cols: str | list[str] | tuple[str, ...]) -> DeltaTableBuilder:
-        """The columns that cluster the table, one by one or as one list."""
+        """The columns that cluster the table, one by one or as one list.
+
+        Raises a TypeError for what is no text.
+        """
         self._cluster_by = strings(_unwrapped(cols), "Clustering column")
         return self
 
     def property(self, key: str, value: str) -> DeltaTableBuilder:
-        """One more table property."""
+        """One more table property. Raises a TypeError for what is no text."""
         given: tuple[object, ...] = (key, value)
         if not all(isinstance(one, str) for one in given):
             raise wrong_type("Key and value of property must be string.", *given)
@@ -197,10 +213,13 @@ class DeltaTableBuilder:
 
         A name goes to the session's own catalog when it knows Delta, else to the lake, which is the
         one that is open in the Spark session; a table of the session's catalog without a location
-        is its own (managed) and goes with DROP TABLE.
+        is its own (managed) and goes with DROP TABLE. Where `create` names a table that is there at
+        its location, and says nothing else of it, the table stays as it is and gets the name.
 
         Raises an AnalysisException when the table exists or doesn't, against what was asked, and
-        for a definition that can't be; nothing is written then.
+        for a definition that can't be; nothing is written then. Raises a ParseException for a text
+        that is no name, a Conflict when another one creates it at the same time, and an
+        UnsupportedOperationException for what txlake doesn't write.
         """
         if self._partition_by and self._cluster_by:
             raise refused(

@@ -28,7 +28,8 @@ def condition_of(
 ) -> Expression | None:
     """A condition; None for none.
 
-    Raises a TypeError for another type, a ParseException for a text that is no expression.
+    Raises a TypeError for another type, a ParseException for an empty text, one that ends within a
+    quotation, and one with a query that isn't understood.
     """
     if condition is None:
         return None
@@ -47,7 +48,7 @@ def assignments_of(
     """The assignments of a dict from columns to values, with the columns' names split at dots.
 
     Raises a ValueError when there is none; a TypeError for another type, for keys that aren't text
-    and values that are neither text nor columns; a ParseException.
+    and values that are neither text nor columns; a ParseException as `condition_of`.
     """
     if mapping is None:
         raise ArgumentValueRefused(f"{argument} cannot be None")

@@ -81,7 +81,11 @@ class DeltaMergeBuilder:
     def whenMatchedUpdate(
         self, condition: str | Column | None = None, set: ColumnMapping | None = None
     ) -> DeltaMergeBuilder:
-        """Updates the columns in `set` of a row that a source row matches."""
+        """Updates the columns in `set` of a row that a source row matches.
+
+        Raises a ValueError without `set`, a TypeError for keys or values of another type, a
+        ParseException for an empty text or one that ends within a quotation.
+        """
         assigned = assignments_of(set, self._target.scope, "'set' in whenMatchedUpdate")
         return self._with(
             MatchedUpdate(assignments=assigned, condition=self._condition_of(condition))
@@ -89,19 +93,26 @@ class DeltaMergeBuilder:
 
     @as_delta_spark
     def whenMatchedUpdateAll(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
-        """Updates every column from the source's column of the same name."""
+        """Updates every column from the source's column of the same name.
+
+        Raises a TypeError for a condition that is neither text nor Column, a ParseException for an
+        empty text or one that ends within a quotation.
+        """
         return self._with(MatchedUpdate(assignments=STAR, condition=self._condition_of(condition)))
 
     @as_delta_spark
     def whenMatchedDelete(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
-        """Deletes a row that a source row matches."""
+        """Deletes a row that a source row matches. Raises as `whenMatchedUpdateAll`."""
         return self._with(MatchedDelete(condition=self._condition_of(condition)))
 
     @as_delta_spark
     def whenNotMatchedInsert(
         self, condition: str | Column | None = None, values: ColumnMapping | None = None
     ) -> DeltaMergeBuilder:
-        """Inserts a row made of `values` for a source row that matches none."""
+        """Inserts a row made of `values` for a source row that matches none.
+
+        Raises as `whenMatchedUpdate`.
+        """
         assigned = assignments_of(values, self._target.scope, "'values' in whenNotMatchedInsert")
         return self._with(
             NotMatchedInsert(assignments=assigned, condition=self._condition_of(condition))
@@ -109,7 +120,10 @@ class DeltaMergeBuilder:
 
     @as_delta_spark
     def whenNotMatchedInsertAll(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
-        """Inserts a source row that matches none, each column under its own name."""
+        """Inserts a source row that matches none, each column under its own name.
+
+        Raises as `whenMatchedUpdateAll`.
+        """
         return self._with(
             NotMatchedInsert(assignments=STAR, condition=self._condition_of(condition))
         )
@@ -118,7 +132,10 @@ class DeltaMergeBuilder:
     def whenNotMatchedBySourceUpdate(
         self, condition: str | Column | None = None, set: ColumnMapping | None = None
     ) -> DeltaMergeBuilder:
-        """Updates a row that no source row matches; only the table's columns may be named."""
+        """Updates a row that no source row matches; only the table's columns may be named.
+
+        Raises as `whenMatchedUpdate`.
+        """
         assigned = assignments_of(set, self._target.scope, "'set' in whenNotMatchedBySourceUpdate")
         return self._with(
             BySourceUpdate(assignments=assigned, condition=self._condition_of(condition))
@@ -128,7 +145,7 @@ class DeltaMergeBuilder:
     def whenNotMatchedBySourceDelete(
         self, condition: str | Column | None = None
     ) -> DeltaMergeBuilder:
-        """Deletes a row that no source row matches."""
+        """Deletes a row that no source row matches. Raises as `whenMatchedUpdateAll`."""
         return self._with(BySourceDelete(condition=self._condition_of(condition)))
 
     def withSchemaEvolution(self) -> DeltaMergeBuilder:
@@ -140,6 +157,12 @@ class DeltaMergeBuilder:
         """Carries the MERGE out.
 
         Returns one row: num_affected_rows, num_updated_rows, num_deleted_rows, num_inserted_rows.
+
+        Raises an AnalysisException without a clause, for a clause that could never apply, a text
+        that is no expression, a column that isn't there or is assigned twice, a target row that
+        several source rows change, and rows that violate a constraint; a Conflict when a concurrent
+        commit stands in the way; an UnsupportedOperationException for a table that txlake doesn't
+        write.
         """
         _check(self._clauses)
         target = self._target

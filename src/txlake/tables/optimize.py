@@ -25,18 +25,31 @@ class DeltaOptimizeBuilder:
 
     @as_delta_spark
     def where(self, partitionFilter: str) -> DeltaOptimizeBuilder:
-        """Only the partitions that match; the filter may name partition columns alone."""
+        """Only the partitions that match; the filter may name partition columns alone.
+
+        Raises a TypeError for what is no text, a ParseException for an empty text or one that ends
+        within a quotation.
+        """
         text = string(partitionFilter, "Partition filter")
         self._statement = replace(self._statement, where=condition_of(text, ()))
         return self
 
     @as_delta_spark
     def executeCompaction(self) -> DataFrame:
-        """Joins small files."""
+        """Joins small files.
+
+        Raises an AnalysisException for a filter that is no condition, or on other columns than
+        those of partitions, an UnsupportedOperationException for a table that txlake doesn't write,
+        a Conflict when a concurrent commit stands in the way.
+        """
         return self._executor.execute(self._statement)
 
     @as_delta_spark
     def executeZOrderBy(self, *cols: str | list[str] | tuple[str, ...]) -> DataFrame:
-        """Rewrites the files along a Z-order curve over these columns."""
+        """Rewrites the files along a Z-order curve over these columns.
+
+        Raises an AnalysisException for columns that aren't there or partition the table, a
+        TypeError for what is no text, and as `executeCompaction`.
+        """
         columns = strings(cols, "Z-order column")
         return self._executor.execute(replace(self._statement, zorder_by=columns))

@@ -108,7 +108,8 @@ class DeltaTable:
             hadoopConf: Hadoop's settings of file systems, keys `fs.` and `dfs.`; credentials and
                 endpoints among them are used for the log, the others are Spark's alone.
 
-        Raises an AnalysisException when there is no Delta table.
+        Raises an AnalysisException when there is no Delta table, a ValueError for other settings
+        or arguments of another type.
         """
         executor = _executor(sparkSession, storage_options(hadoopConf))
         table = TablePath(checked(path, str, "path"))
@@ -143,29 +144,35 @@ class DeltaTable:
     @classmethod
     @as_delta_spark
     def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:
-        """Whether a path or URL is the root of a Delta table."""
+        """Whether a path or URL is the root of a Delta table.
+
+        Raises an AnalysisException for a location that can't be, a ValueError for another type.
+        """
         return _executor(sparkSession).exists(TablePath(checked(identifier, str, "identifier")))
 
     # --- making -------------------------------------------------------------------------------
 
     @classmethod
     def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
-        """A builder for a new table; there must be none yet."""
+        """A builder for a new table; there must be none yet.
+
+        Raises a ValueError where no Spark session is given or active.
+        """
         return cls._builder(sparkSession, "create")
 
     @classmethod
     def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
-        """A builder for a new table; one that is there stays as it is."""
+        """A builder for a new table; one that is there stays as it is. Raises as `create`."""
         return cls._builder(sparkSession, "if_not_exists")
 
     @classmethod
     def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
-        """A builder for a table in another one's place; there must be one."""
+        """A builder for a table in another one's place; there must be one. Raises as `create`."""
         return cls._builder(sparkSession, "replace")
 
     @classmethod
     def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
-        """A builder for a new table, in another one's place if there is one."""
+        """A builder for a new table, in another one's place if there is one. Raises as `create`."""
         return cls._builder(sparkSession, "or_replace")
 
     @classmethod
@@ -189,8 +196,13 @@ class DeltaTable:
         """Makes a folder of Parquet files a Delta table, in place.
 
         Args:
-            identifier: ``parquet.`/path` ``.
+            identifier: ``parquet.`/path` ``; a Delta table, ``delta.`/path` ``, stays as it is.
             partitionSchema: the partition columns, as DDL (`"day date"`) or as a schema.
+
+        Raises an AnalysisException for a folder without Parquet files, or whose files or folders
+        don't fit together; an UnsupportedOperationException for what isn't Parquet; a
+        ParseException for a text that is no schema; a ValueError or TypeError for arguments of
+        another type.
         """
         executor = _executor(sparkSession)
         parts = column_path(checked(identifier, str, "identifier"))
@@ -221,6 +233,11 @@ class DeltaTable:
             isShallow: the copy refers to this table's files instead of copying them.
             replace: a table that is there already gives way.
             properties: properties that the copy gets beside the table's own.
+
+        Raises an AnalysisException when there is a table already and `replace` isn't given, when
+        the target is neither a name nor an absolute place, and for a property that can't be; a
+        Conflict when a concurrent commit stands in the way; a ValueError for arguments of another
+        type.
         """
         return self._clone(None, target, isShallow, replace, properties)
 
@@ -233,7 +250,10 @@ class DeltaTable:
         replace: bool = False,
         properties: Mapping[str, str] | None = None,
     ) -> DeltaTable:
-        """A copy of the table as of a version; else as `clone`."""
+        """A copy of the table as of a version; else as `clone`.
+
+        Raises an AnalysisException when there is no such version, and as `clone`.
+        """
         travel = TimeTravel(version=checked(version, int, "version"))
         return self._clone(travel, target, isShallow, replace, properties)
 
@@ -246,7 +266,10 @@ class DeltaTable:
         replace: bool = False,
         properties: Mapping[str, str] | None = None,
     ) -> DeltaTable:
-        """A copy of the table as of a time; else as `clone`."""
+        """A copy of the table as of a time; else as `clone`.
+
+        Raises an AnalysisException when there is no version of that time, and as `clone`.
+        """
         travel = TimeTravel(timestamp=checked(timestamp, str, "timestamp"))
         return self._clone(travel, target, isShallow, replace, properties)
 
@@ -254,13 +277,17 @@ class DeltaTable:
 
     @as_delta_spark
     def toDF(self) -> DataFrame:
-        """The table's rows; columns may be qualified by the alias, or by the table's name."""
+        """The table's rows; columns may be qualified by the alias, or by the table's name.
+
+        Raises an AnalysisException when the table is gone, an UnsupportedOperationException for one
+        that txlake doesn't read.
+        """
         frame = self._executor.frame(self._table)
         names = self._names
         return frame.alias(names[-1]) if names else frame
 
     def alias(self, aliasName: str) -> DeltaTable:
-        """This table under another name, for expressions."""
+        """This table under another name, for expressions. Raises a ValueError for no text."""
         return DeltaTable(
             self._executor,
             self._table,
@@ -270,7 +297,13 @@ class DeltaTable:
 
     @as_delta_spark
     def delete(self, condition: str | Column | None = None) -> None:
-        """Deletes the rows for which the condition is true; all rows without one."""
+        """Deletes the rows for which the condition is true; all rows without one.
+
+        Raises a Conflict when a concurrent commit stands in the way, an AnalysisException for a
+        text that is no condition or names a column that isn't there, a TypeError for what is
+        neither text nor Column, an UnsupportedOperationException for a table that txlake doesn't
+        write.
+        """
         found = condition_of(condition, self._scope)
         self._executor.execute(Delete(table=self._table, alias=self._qualifier, condition=found))
 
@@ -282,6 +315,9 @@ class DeltaTable:
 
         Args:
             set: the new value of each column that changes; required.
+
+        Raises a ValueError without `set`, an AnalysisException for a column that isn't there or is
+        assigned twice and for rows that violate a constraint, and as `delete`.
         """
         assigned = assignments_of(set, self._scope, "'set'")
         found = condition_of(condition, self._scope)
@@ -297,7 +333,11 @@ class DeltaTable:
 
     @as_delta_spark
     def merge(self, source: DataFrame, condition: str | Column) -> DeltaMergeBuilder:
-        """A builder for a MERGE of the source's rows into this table."""
+        """A builder for a MERGE of the source's rows into this table.
+
+        Raises a ValueError where one of the two is None, a TypeError for another type, a
+        ParseException for an empty text or one that ends within a quotation.
+        """
         if source is None:
             raise ArgumentValueRefused("'source' in merge cannot be None")
         if not isinstance(source, DataFrame):
@@ -320,14 +360,20 @@ class DeltaTable:
 
     @as_delta_spark
     def history(self, limit: int | None = None) -> DataFrame:
-        """The table's commits, newest first."""
+        """The table's commits, newest first.
+
+        Raises an AnalysisException for a limit below 1, a ValueError for one of another type.
+        """
         if limit is not None:
             checked(limit, int, "limit")
         return self._executor.execute(DescribeHistory(self._table, limit))
 
     @as_delta_spark
     def detail(self) -> DataFrame:
-        """One row of facts about the table: format, id, location, size, protocol, ..."""
+        """One row of facts about the table: format, id, location, size, protocol, ...
+
+        Raises an AnalysisException when the table is gone.
+        """
         return self._executor.execute(DescribeDetail(self._table))
 
     @as_delta_spark
@@ -336,6 +382,10 @@ class DeltaTable:
 
         Args:
             retentionHours: 168 hours (or the table's own setting) when it isn't given.
+
+        Raises an AnalysisException for a retention below that, unless Spark's session has turned
+        the check off; an UnsupportedOperationException for a table that txlake doesn't write; a
+        ValueError or TypeError for what is no number.
         """
         hours = None if retentionHours is None else float(retentionHours)
         self._executor.execute(Vacuum(table=self._table, retain_hours=hours))
@@ -348,26 +398,41 @@ class DeltaTable:
 
     @as_delta_spark
     def restoreToVersion(self, version: int) -> DataFrame:
-        """Brings the table back to an earlier version, as a new one; gives the metrics."""
+        """Brings the table back to an earlier version, as a new one; gives the metrics.
+
+        Raises an AnalysisException when there is no such version, or VACUUM has removed its files;
+        a Conflict when a concurrent commit stands in the way; a ValueError for another type.
+        """
         travel = TimeTravel(version=checked(version, int, "version"))
         return self._executor.execute(Restore(self._table, travel))
 
     @as_delta_spark
     def restoreToTimestamp(self, timestamp: str) -> DataFrame:
-        """Brings the table back to what it was at a time (`2026-01-31 12:00:00`)."""
+        """Brings the table back to what it was at a time (`2026-01-31 12:00:00`).
+
+        Raises an AnalysisException for a text that is no time, and as `restoreToVersion`.
+        """
         travel = TimeTravel(timestamp=checked(timestamp, str, "timestamp"))
         return self._executor.execute(Restore(self._table, travel))
 
     @as_delta_spark
     def generate(self, mode: str) -> None:
-        """Writes manifests for other readers; `symlink_format_manifest` is the one mode."""
+        """Writes manifests for other readers; `symlink_format_manifest` is the one mode.
+
+        Raises an AnalysisException for another mode, and for a table that a list of files doesn't
+        describe: with deletion vectors, or column mapping.
+        """
         self._executor.execute(Generate(self._table, checked(mode, str, "mode")))
 
     # --- protocol -----------------------------------------------------------------------------
 
     @as_delta_spark
     def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:
-        """Raises the protocol's versions; lower ones than the table has change nothing."""
+        """Makes the protocol's versions higher; lower ones than the table has change nothing.
+
+        Raises an AnalysisException for versions that there aren't, a Conflict when a concurrent
+        commit stands in the way, a ValueError for another type.
+        """
         for name, value in (("readerVersion", readerVersion), ("writerVersion", writerVersion)):
             if not isinstance(value, int):
                 raise ArgumentValueRefused(
@@ -377,7 +442,12 @@ class DeltaTable:
 
     @as_delta_spark
     def addFeatureSupport(self, featureName: str) -> None:
-        """Adds a table feature to the protocol."""
+        """Adds a table feature to the protocol.
+
+        Raises an AnalysisException or an UnsupportedOperationException for a feature that txlake
+        doesn't write, a Conflict when a concurrent commit stands in the way, a ValueError for
+        another type.
+        """
         self._executor.execute(AddFeature(self._table, checked(featureName, str, "featureName")))
 
     @as_delta_spark
@@ -385,7 +455,12 @@ class DeltaTable:
         """Takes a table feature out of the protocol.
 
         Args:
-            truncateHistory: commits that need the feature are cleaned up first.
+            truncateHistory: True is refused: a feature is dropped where nothing in the history
+                needs it, and no commit is cleaned up for that.
+
+        Raises an AnalysisException for a feature that the table doesn't have or still needs, a
+        Conflict when a concurrent commit stands in the way, a ValueError for arguments of another
+        type.
         """
         feature = checked(featureName, str, "featureName")
         truncates = (

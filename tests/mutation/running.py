@@ -1,7 +1,7 @@
 """Runs tests again and again in one process, with and without a mutant.
 
 Owns the pytest session that does it, what counts as killed, and the limit on a test that hangs with
-a mutant. Tests that need Spark, and those that Hypothesis repeats, are never killers.
+a mutant. Never killers are tests that need Spark, that Hypothesis repeats or that are marked broad.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class _Session:
 
 
 def _may_kill(item: pytest.Item) -> bool:
-    if any(kind in item.nodeid for kind in _NEVER):
+    if any(kind in item.nodeid for kind in _NEVER) or item.get_closest_marker("broad") is not None:
         return False
     names = getattr(item, "fixturenames", ())
     is_repeated = hasattr(getattr(item, "function", None), "hypothesis")

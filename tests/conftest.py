@@ -51,7 +51,6 @@ LONG = (
     "tests/spark/test_merge.py",
     "tests/spark/test_tasks.py",
     "tests/lake/test_killed.py",
-    "tests/lake/test_transactions.py",
 )
 
 _reports = pytest.StashKey[pytest.TestReport]()

@@ -155,6 +155,7 @@ opened.close()
 """
 
 
+@pytest.mark.broad(keep=1)
 def test_processes_upgrade_it_at_once(url: str) -> None:
     execute(url, *NAMES_ALONE)
     processes = started(OPENING, url, count=4)

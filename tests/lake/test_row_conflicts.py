@@ -35,6 +35,8 @@ from txlake.spark.probe import SparkProbe
 from txlake.spark.table_access import Condition, calls_are_of_the_row
 from txlake.statements import SqlText, TablePath
 
+pytestmark = pytest.mark.broad(keep=10)
+
 
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[txlake.Lake]:

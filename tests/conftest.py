@@ -83,6 +83,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ[KIND] = config.getoption("--spark")
+    # Of every Spark that the tests start: what the second compiler makes of a plan comes too late.
+    os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     config.addinivalue_line(
         "markers", "broad(keep=0): make test runs so many of its cells, make test-all the others"
     )

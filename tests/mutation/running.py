@@ -25,7 +25,7 @@ from tests.mutation.switching import switched_off
 from txlake.catalog import shielding
 
 LIMIT_S = 10.0
-"""How long a test may run with a mutant; one that is still not done counts as failed."""
+"""How long a test may run with a mutant at most; one that is still not done counts as failed."""
 
 _PATIENCE_S = 600.0
 
@@ -109,14 +109,14 @@ def with_tests(names: Sequence[str], work: Work) -> None:
         raise RuntimeError(f"pytest ended with {code!r} before the tests were run")
 
 
-def run(item: pytest.Item, mutant: Mutant | None = None) -> Outcome:
+def run(item: pytest.Item, mutant: Mutant | None = None, limit_s: float = LIMIT_S) -> Outcome:
     """One run of a test, its fixtures included."""
     before = time.process_time()
     if mutant is None:
         error = _error(item, _PATIENCE_S)
     else:
         with switched_off(mutant):
-            error = _error(item, LIMIT_S)
+            error = _error(item, limit_s)
     return Outcome(error, time.process_time() - before)
 
 

@@ -39,7 +39,7 @@ QUICK_ARGS := --ignore tests/log/test_predicates_in_spark.py --ignore tests/cata
 export PYSPARK_PYTHON := $(CURDIR)/$(PYTHON)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-local test-connect test-cluster test-versions check bench format clean \
+.PHONY: help demo test test-all test-connect test-cluster test-versions check bench format clean \
 	setup setup-python
 
 help: ## this list
@@ -48,7 +48,8 @@ help: ## this list
 demo: setup ## an order system: transactions over three tables, on real data
 	@$(PYTHON) examples/demo.py
 
-test: test-local ## the tests, on a local Spark in parallel processes
+test: peers ## the tests' core, on a local Spark in parallel processes: twelve minutes on two cores
+	@$(PYTHON) -m pytest $(IN_PROCESSES) --part core $(PYTEST_ARGS)
 
 .PHONY: test-quick
 test-quick: setup-python ## those without Spark, and fifty seeds of the simulation: two minutes
@@ -56,16 +57,13 @@ test-quick: setup-python ## those without Spark, and fifty seeds of the simulati
 	@PYTHONPATH=src:. $(PYTHON) -m tests.simulation --seeds 50
 
 # The differential machine is given as many programs as PROGRAMS says.
-test-all: ## the rest: SEEDS of the simulation, Connect, a cluster, other PySparks, PROGRAMS beside Delta Spark
+test-all: test-rest ## the rest: broad tests, SEEDS of the simulation, Connect, a cluster, other PySparks, PROGRAMS
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target sim test-connect test-cluster test-versions
 	@$(MAKE) --no-print-directory diff SEEDS=$(PROGRAMS)
 
-test-local: setup
-	@tools/delta_jars.sh
-	@tools/servers.sh
-	@tools/judge.sh
-	@tools/duckdb_venv.sh
-	@$(PYTHON) -m pytest $(IN_PROCESSES) $(PYTEST_ARGS)
+.PHONY: test-rest
+test-rest: peers ## the tests that are marked broad
+	@$(PYTHON) -m pytest $(IN_PROCESSES) --part rest $(PYTEST_ARGS)
 
 test-connect: setup ## those for every Spark, on a Spark Connect server; the client without Java too
 	@$(PYTHON) -m pytest --spark=connect $(EVERYWHERE)
@@ -111,7 +109,7 @@ delta-tests: setup ## Delta Spark's own Python tests, of a checkout of theirs, o
 	@PYTHONPATH=$(CURDIR)/src:$(CURDIR) $(PYTHON) -m tests.delta_python $(CHECKOUT) --connect
 
 .PHONY: test-duckdb
-test-duckdb: setup ## test-local, while delta-rs reads all versions of its tables, and DuckDB the newest
+test-duckdb: setup ## test and test-rest, while delta-rs reads all versions of its tables, and DuckDB the newest
 	@tools/delta_jars.sh
 	@tools/duckdb_venv.sh
 	@$(PYTHON) -m pytest $(IN_PROCESSES) --every-version \
@@ -167,3 +165,11 @@ setup:
 
 setup-python:
 	@tools/setup.sh --no-java
+
+# What the tests compare with and talk to.
+.PHONY: peers
+peers: setup
+	@tools/delta_jars.sh
+	@tools/servers.sh
+	@tools/judge.sh
+	@tools/duckdb_venv.sh

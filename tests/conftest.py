@@ -27,6 +27,7 @@ from tests.interop import (
 from tests.limits import pytest_exception_interact as pytest_exception_interact
 from tests.limits import pytest_timeout_cancel_timer as pytest_timeout_cancel_timer
 from tests.limits import pytest_timeout_set_timer as pytest_timeout_set_timer
+from tests.parts import PARTS, of_part
 from tests.postgresql import PostgresServer, postgres_server
 from tests.spark_session import KIND, KINDS, spark_session
 
@@ -50,7 +51,6 @@ LONG = (
     "tests/spark/test_merge.py",
     "tests/spark/test_tasks.py",
     "tests/lake/test_killed.py",
-    "tests/lake/test_transactions.py",
 )
 
 _reports = pytest.StashKey[pytest.TestReport]()
@@ -68,7 +68,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=Path,
         help="a Python with DuckDB and its Delta extension, which reads the tests' tables too",
     )
-
+    parser.addoption(
+        "--part",
+        choices=PARTS,
+        default=PARTS[0],
+        help="core: what isn't marked broad, and a few of what is; rest: the others",
+    )
     parser.addoption(
         "--every-version",
         action="store_true",
@@ -78,14 +83,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ[KIND] = config.getoption("--spark")
+    # Of every Spark that the tests start: what the second compiler makes of a plan comes too late.
+    os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    config.addinivalue_line(
+        "markers", "broad(keep=0): make test runs so many of its cells, make test-all the others"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     kind = config.getoption("--spark")
-    left_out = [item for item in items if kind not in _kinds(item)]
-    if left_out:
-        items[:] = [item for item in items if kind in _kinds(item)]
-        config.hook.pytest_deselected(items=left_out)
+    chosen = [item for item in items if kind in _kinds(item)]
+    chosen = of_part(chosen, config.getoption("--part"))
+    if len(chosen) < len(items):
+        config.hook.pytest_deselected(items=list(set(items).difference(chosen)))
+        items[:] = chosen
     items.sort(key=lambda item: not item.nodeid.startswith(LONG))
 
 

@@ -16,6 +16,7 @@ from tests.pages import ROOT
 pytestmark = pytest.mark.timeout(1800)
 
 
+@pytest.mark.broad
 def test_the_demo_comes_to_its_end() -> None:
     ran = subprocess.run(
         [sys.executable, str(ROOT / "examples" / "demo.py")],

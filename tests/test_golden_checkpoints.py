@@ -82,6 +82,7 @@ def _check_same(after: Snapshot, before: Snapshot, *, with_stats: bool) -> None:
     assert {key: _as_stored(item) for key, item in after.tombstones.items()} == removed
 
 
+@pytest.mark.broad(keep=3)
 @pytest.mark.parametrize("rows_max", [1_000_000, 2])
 @pytest.mark.parametrize("table", _TABLES)
 def test_a_checkpoint_is_the_table(golden: Path, table: Described, rows_max: int) -> None:
@@ -98,6 +99,7 @@ def test_a_checkpoint_is_the_table(golden: Path, table: Described, rows_max: int
     _check_same(copy.open().latest(), before, with_stats=as_json)
 
 
+@pytest.mark.broad(keep=2)
 @pytest.mark.parametrize("table", _TABLES)
 def test_a_v2_checkpoint_is_the_table(golden: Path, table: Described) -> None:
     copy = _copied(golden, table, Settings(checkpoint_part_rows_max=3))

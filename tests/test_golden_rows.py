@@ -68,6 +68,7 @@ def _frame(work: TableAccess) -> DataFrame:
     return work.scan(work.snapshot.select(None))
 
 
+@pytest.mark.broad(keep=12)
 @pytest.mark.parametrize(("table", "version"), _versions("rows-"))
 def test_rows(spark: SparkSession, golden: Path, table: Described, version: Described) -> None:
     work = _work(spark, golden, table, version)
@@ -111,6 +112,7 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
+@pytest.mark.broad(keep=5)
 @pytest.mark.parametrize(("table", "version"), _versions("snapshot-only"))
 def test_absent_data_files_are_named(
     spark: SparkSession, golden: Path, table: Described, version: Described

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import txlake
-from tests.lake.test_transactions import CASES, N, S, W
+from tests.lake.test_who_loses import CASES, N, S, W
 from tests.pages import ROOT, blocks, codes, page, table
 from txlake.errors import SerializableIsolationViolation
 from txlake.protocol.features import READABLE, WRITABLE

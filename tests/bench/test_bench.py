@@ -55,6 +55,7 @@ def run(data: Path, tmp_path: Path) -> Callable[[str, str, str], Measured]:
     return run
 
 
+@pytest.mark.broad(keep=1)
 @pytest.mark.parametrize(("suite", "process"), PROCESSES)
 def test_every_work_of_delta_rs_gives_the_answers_and_its_repeats(
     run: Callable[[str, str, str], Measured], suite: str, process: str
@@ -115,6 +116,7 @@ def test_a_compaction_that_leaves_files_fails_the_bench(
         run("delta-rs", "files", "files")
 
 
+@pytest.mark.broad
 def test_each_round_begins_with_another_engine_and_its_results_are_kept(
     data: Path,
     tmp_path: Path,

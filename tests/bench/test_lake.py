@@ -34,6 +34,7 @@ def run(
     return measure(task)
 
 
+@pytest.mark.broad
 def test_what_a_lake_does_is_measured_and_checked(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

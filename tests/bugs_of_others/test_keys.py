@@ -13,6 +13,8 @@ from tests.bugs_of_others.conftest import Made, Maker
 from tests.lake.rows import number, query
 from txlake.errors import ConcurrentAppendException, Conflict
 
+pytestmark = pytest.mark.broad(keep=6)
+
 MERGE = (
     "MERGE INTO {t} AS t USING (SELECT 5 AS id, '{by}' AS who, '{day}' AS day) AS s ON t.id = s.id "
     "WHEN MATCHED THEN UPDATE SET who = s.who WHEN NOT MATCHED THEN INSERT *"

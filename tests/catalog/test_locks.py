@@ -439,12 +439,14 @@ def test_a_deadlock_with_the_dead_is_none(process: Process) -> None:
 # All together
 
 
+@pytest.mark.broad(keep=2)
 @pytest.mark.parametrize("seed", range(4))
 def test_everybody_gets_his_turn_and_nobody_anothers(parties: Parties, seed: int) -> None:
     """Threads of two processes, any modes in any order: no two hold what excludes each other."""
     _turmoil([parties.process(), parties.process()], seed)
 
 
+@pytest.mark.broad(keep=2)
 @pytest.mark.parametrize("seed", range(4))
 def test_no_wakeup_is_lost(parties: Parties, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within a process whoever can go on is told: nobody here looks by himself."""

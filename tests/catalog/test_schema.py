@@ -175,6 +175,7 @@ opened.close()
 """
 
 
+@pytest.mark.broad(keep=1)
 def test_processes_upgrade_it_at_once(url: str, opened: Callable[[], Catalog], steps: Path) -> None:
     older = opened()
     older.create_database("sales")

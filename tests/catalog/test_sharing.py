@@ -57,6 +57,7 @@ user.catalog.close()
 ROUNDS, WRITERS = 15, 3
 
 
+@pytest.mark.broad(keep=1)
 def test_processes_and_threads_share_the_book(url: str, opened: Callable[[], Catalog]) -> None:
     user = User(opened())
     user.create("a", "b")
@@ -98,6 +99,7 @@ def read(catalog: Catalog, done: threading.Event) -> list[int]:
     return seen
 
 
+@pytest.mark.broad(keep=1)
 def test_a_process_that_is_killed_leaves_all_or_nothing(
     url: str, opened: Callable[[], Catalog]
 ) -> None:

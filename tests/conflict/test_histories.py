@@ -116,6 +116,7 @@ def run(machine_type: type[Any], examples: int, *, start: int | None = None) -> 
     )
 
 
+@pytest.mark.broad(keep=4)
 @pytest.mark.parametrize("restoring", [False, True], ids=["", "rows come back"])
 @pytest.mark.parametrize("probing", [True, False], ids=["rows", "statistics"])
 @pytest.mark.parametrize("level", Level)

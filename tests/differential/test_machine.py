@@ -25,6 +25,7 @@ from tests.pages import ROOT, page, table
 SEED, STEPS_MAX = 204, 5
 
 
+@pytest.mark.broad
 @pytest.mark.timeout(900)
 def test_programs_differ_in_nothing_unknown() -> None:
     """The beginning of one. `make diff` runs 200 programs, or as many as it is told."""

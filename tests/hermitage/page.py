@@ -145,7 +145,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with txlake.connect(str(folder / "warehouse"), spark=spark_session()) as lake:
-            cells = observe(lake, Tables(lake, folder / "tables"))
+            cells = observe(lake, Tables(lake, str(folder / "tables")))
     for path, text in zip((PAGE, PICTURE), draw(cells), strict=True):
         path.write_text(text, encoding="utf-8")
 

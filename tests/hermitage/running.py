@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum
 from itertools import count
-from pathlib import Path
 
 import txlake
 from tests.hermitage.scripts import ROWS, Row, Script, Seen
@@ -55,32 +54,27 @@ class Ended:
 
 
 class Tables:
-    """Tables for the scripts: copies of a few that were made once, by SQL."""
+    """Makes tables for the scripts; their places begin with `folder`, a path or a URL."""
 
-    def __init__(self, lake: txlake.Lake, folder: Path) -> None:
+    def __init__(self, lake: txlake.Lake, folder: str) -> None:
         self._lake = lake
         self._folder = folder
-        folder.mkdir()
-        for name, rows in (("all", ROWS), ("one", ROWS[:1]), ("two", ROWS[1:])):
-            place = f"delta.`{folder / name}`"
-            values = ", ".join(str(row) for row in rows)
-            lake.sql(
-                f"CREATE TABLE {place} (id INT, value INT); INSERT INTO {place} VALUES {values}"
-            )
 
     def make(self, place: Place) -> Names:
         """New tables for one script."""
-        made = [self._copy(name, place) for name in (("all",), ("one", "two"))[place.tables - 1]]
+        made = [
+            self._table(rows, place) for rows in ((ROWS,), (ROWS[:1], ROWS[1:]))[place.tables - 1]
+        ]
         return names(made[0], made[-1])
 
-    def _copy(self, name: str, place: Place) -> str:
+    def _table(self, rows: Sequence[Row], place: Place) -> str:
         new = f"t{next(_numbers)}"
-        folder = self._folder / new
-        shutil.copytree(self._folder / name, folder)
-        if not place.in_catalog:
-            return f"delta.`{folder}`"
-        self._lake.attach(str(folder), new)
-        return new
+        name = new if place.in_catalog else f"delta.`{self._folder}/{new}`"
+        values = ", ".join(str(row) for row in rows)
+        self._lake.sql(
+            f"CREATE TABLE {name} (id INT, value INT); INSERT INTO {name} VALUES {values}"
+        )
+        return name
 
 
 def run(script: Script, level: Level, place: Place, lake: txlake.Lake, tables: Tables) -> Ended:

@@ -111,6 +111,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
     return verdict
 
 
+@pytest.mark.broad(keep=3)
 @pytest.mark.parametrize("by_place", [False, True], ids=["catalog", "path"])
 @pytest.mark.parametrize("levels", [*((one,) for one in LEVELS), LEVELS], ids="-".join)
 def test_each_transaction_gets_what_its_level_promises(

@@ -26,6 +26,7 @@ def in_a_thread(work: Work) -> None:
         run(client, work)
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("place", ["catalog on PostgreSQL", "catalog on S3", "path"])
 def test_threads_get_what_their_levels_promise(
     request: pytest.FixtureRequest, tmp_path: Path, place: str
@@ -40,6 +41,7 @@ def test_threads_get_what_their_levels_promise(
     assert verdict.committed > 5
 
 
+@pytest.mark.broad
 def test_processes_with_a_spark_each(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     work = prepared(request, tmp_path, "catalog", levels=LEVELS, seed=4, transactions=6)
     both = workers(replace(work, on_spark=True), 2)

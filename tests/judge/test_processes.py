@@ -18,6 +18,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.broad(keep=1)
 @pytest.mark.parametrize("place", [place for place in PLACES if " on " in place])
 def test_processes_get_what_their_levels_promise(
     request: pytest.FixtureRequest, tmp_path: Path, place: str
@@ -30,6 +31,7 @@ def test_processes_get_what_their_levels_promise(
     assert verdict.committed > 10
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("place", ["catalog", "path"])
 def test_a_process_is_killed(request: pytest.FixtureRequest, tmp_path: Path, place: str) -> None:
     work = prepared(request, tmp_path, place, levels=LEVELS, seed=2, transactions=10)

@@ -7,6 +7,8 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import pytest
+
 from tests.judge.histories import Access, Operation, judged_all
 
 KEYS = ("x", "y")
@@ -207,6 +209,7 @@ ORACLES = {
 }
 
 
+@pytest.mark.broad
 def test_the_judge_agrees_with_every_order() -> None:
     dice = random.Random(7)
     histories = [one for one in (drawn(dice) for _ in range(HISTORIES)) if wrote(one)]

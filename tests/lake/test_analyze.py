@@ -11,6 +11,8 @@ import pytest
 import txlake
 from tests.lake.rows import query
 
+pytestmark = pytest.mark.broad(keep=4)
+
 
 @pytest.fixture
 def place(lake: txlake.Lake, tmp_path: Path) -> str:

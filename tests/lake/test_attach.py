@@ -13,6 +13,8 @@ import txlake
 from tests.lake.rows import number, query
 from txlake.errors import Conflict, InvalidRequest
 
+pytestmark = pytest.mark.broad(keep=3)
+
 ROWS = pa.table({"id": [1, 2]})
 
 

@@ -36,6 +36,7 @@ assert not lake._session.engine.plane.is_started
 """
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize(("kind", "count"), [("name", 3), ("place", 10)])
 def test_processes_append_to_a_table_that_one_of_them_makes(
     lake: txlake.Lake, tmp_path: Path, kind: str, count: int
@@ -50,6 +51,7 @@ def test_processes_append_to_a_table_that_one_of_them_makes(
         assert query(lake, "SHOW TABLES IN sales") == [("sales", "hits", False)]
 
 
+@pytest.mark.broad
 def test_no_update_is_lost(lake: txlake.Lake) -> None:
     lake.sql("CREATE TABLE counters (id INT, n INT)")
     lake.sql("INSERT INTO counters VALUES (1, 0), (2, 0)")

@@ -16,6 +16,8 @@ import txlake
 from tests.lake.rows import query
 from txlake.errors import Conflict
 
+pytestmark = pytest.mark.broad(keep=1)
+
 
 def filled(lake: txlake.Lake, files: Sequence[range]) -> str:
     """A table `t` with a file for each range of ids, `n` 0 everywhere; its place."""

@@ -10,6 +10,8 @@ import txlake
 from tests.lake.rows import number, query
 from txlake.errors import InvalidRequest
 
+pytestmark = pytest.mark.broad(keep=2)
+
 
 @pytest.fixture
 def items(lake: txlake.Lake) -> txlake.Lake:

@@ -11,6 +11,8 @@ import txlake
 from tests.lake.rows import number, query
 from txlake.errors import InvalidRequest
 
+pytestmark = pytest.mark.broad(keep=7)
+
 
 @pytest.fixture
 def t(lake: txlake.Lake) -> txlake.Lake:

@@ -18,6 +18,8 @@ from txlake.transaction.table_transaction import TableTransaction
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.broad(keep=3)
+
 ROWS = pa.table({"id": [1, 2], "v": ["a", "b"]})
 
 

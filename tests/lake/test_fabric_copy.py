@@ -12,6 +12,8 @@ import txlake
 from tests.lake.rows import number, query
 from txlake.errors import InvalidRequest
 
+pytestmark = pytest.mark.broad(keep=3)
+
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:

@@ -191,6 +191,7 @@ lake.write(pa.table({"id": [3, 4]}), "t", "append")
 """
 
 
+@pytest.mark.broad
 def test_kill_9_between_data_files_and_commit(
     t: txlake.Lake, folder: Path, tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -286,6 +287,7 @@ spark.stop()
 """
 
 
+@pytest.mark.broad
 def test_a_killed_task_is_run_again_and_no_row_comes_twice(tmp_path: Path) -> None:
     warehouse = tmp_path / "warehouse"
     ended = _script(tmp_path, RETRIED, str(warehouse), str(tmp_path / "once"))

@@ -18,6 +18,8 @@ from txlake.errors import InvalidRequest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.broad
+
 ROWS = pa.table({"id": [1, 2], "p": ["a", "b c"]})
 
 

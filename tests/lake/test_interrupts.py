@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.broad
+
 COUNT = 12
 
 

@@ -8,6 +8,8 @@ import txlake
 from tests.lake.rows import number, query
 from txlake.errors import InvalidRequest
 
+pytestmark = pytest.mark.broad(keep=5)
+
 
 @pytest.fixture
 def shop(lake: txlake.Lake) -> txlake.Lake:

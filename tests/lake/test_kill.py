@@ -11,6 +11,8 @@ import txlake
 from tests.lake.rows import number, query
 from txlake.errors import InvalidRequest, Unavailable
 
+pytestmark = pytest.mark.broad(keep=4)
+
 
 @pytest.fixture
 def table(lake: txlake.Lake) -> txlake.Lake:

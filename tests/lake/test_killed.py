@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.pages import ROOT
 
 
+@pytest.mark.broad
 def test_killed_at_every_step(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "tests.lake.dying", str(tmp_path / "warehouse")],

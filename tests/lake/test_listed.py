@@ -13,6 +13,8 @@ import txlake
 from tests.lake.rows import rows
 from txlake.errors import Conflict, InvalidRequest
 
+pytestmark = pytest.mark.broad(keep=2)
+
 ROWS = pa.table({"id": [1, 2], "v": ["a", "b"]})
 
 

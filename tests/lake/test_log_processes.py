@@ -16,6 +16,8 @@ import txlake
 from tests.lake.tables import settings
 from txlake.errors import Conflict, ProtocolChangedException
 
+pytestmark = pytest.mark.broad(keep=1)
+
 PROCESSES = 4
 TURNS = 5
 APPENDERS = 8

@@ -17,6 +17,8 @@ from txlake.errors import (
     SerializableIsolationViolation,
 )
 
+pytestmark = pytest.mark.broad(keep=8)
+
 
 @pytest.fixture
 def bank(lake: txlake.Lake) -> txlake.Lake:
@@ -177,6 +179,7 @@ def test_blind_appends_to_what_was_selected(bank: txlake.Lake) -> None:
 CLEAN = "DELETE FROM checking WHERE id > 1"
 
 
+@pytest.mark.broad(keep=2)
 @pytest.mark.parametrize(
     ("ours", "commits"),
     [

@@ -29,6 +29,8 @@ from txlake.errors import Unavailable
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.broad(keep=3)
+
 __all__ = [
     "bank",
     "test_a_row_of_one_of_the_tables_is_enough_to_lose",

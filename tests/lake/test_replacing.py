@@ -8,6 +8,8 @@ import txlake
 from tests.lake.rows import query
 from txlake.errors import Conflict, InvalidRequest
 
+pytestmark = pytest.mark.broad(keep=4)
+
 
 @pytest.fixture
 def sales(lake: txlake.Lake) -> txlake.Lake:

@@ -36,6 +36,8 @@ from txlake.spark.table_access import calls_are_of_the_row
 from txlake.statements import SqlText, TablePath
 from txlake.transaction.data_plane import Condition
 
+pytestmark = pytest.mark.broad(keep=10)
+
 
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[txlake.Lake]:

@@ -8,6 +8,8 @@ import txlake
 from tests.lake.rows import number, query
 from txlake.errors import Conflict, InvalidRequest
 
+pytestmark = pytest.mark.broad(keep=2)
+
 
 @pytest.fixture
 def accounts(lake: txlake.Lake) -> txlake.Lake:

@@ -8,6 +8,8 @@ import txlake
 from tests.lake.rows import number, query
 from txlake.errors import InvalidRequest
 
+pytestmark = pytest.mark.broad(keep=3)
+
 
 def test_a_transaction_is_counted(lake: txlake.Lake) -> None:
     lake.sql("CREATE TABLE t (a INT)")

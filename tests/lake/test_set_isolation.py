@@ -8,6 +8,8 @@ import txlake
 from tests.lake.rows import query
 from txlake.errors import InvalidRequest, SerializableIsolationViolation
 
+pytestmark = pytest.mark.broad(keep=4)
+
 
 def level_of_a_transaction(lake: txlake.Lake) -> object:
     lake.sql("BEGIN")

@@ -19,6 +19,8 @@ from txlake.errors import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.broad(keep=4)
+
 Frame = Callable[[txlake.Lake], "DataFrame"]
 
 
@@ -56,6 +58,7 @@ FRAMES: dict[str, Frame] = {
 }
 
 
+@pytest.mark.broad(keep=2)
 @pytest.mark.parametrize(
     ("kind", "level"),
     [

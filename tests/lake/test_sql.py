@@ -10,6 +10,8 @@ import txlake
 from tests.lake.rows import number, query
 from txlake.errors import InvalidRequest
 
+pytestmark = pytest.mark.broad(keep=6)
+
 
 @pytest.fixture
 def orders(lake: txlake.Lake) -> txlake.Lake:
@@ -212,6 +214,7 @@ def test_clones_share_or_copy(orders: txlake.Lake) -> None:
     assert number(orders, "SELECT count(*) FROM full") == 4
 
 
+@pytest.mark.broad(keep=3)
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -19,6 +19,8 @@ from txlake.errors import ConcurrentTransactionException, InvalidRequest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.broad(keep=9)
+
 
 @pytest.fixture
 def orders(lake: txlake.Lake) -> txlake.Lake:

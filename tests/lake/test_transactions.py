@@ -11,8 +11,6 @@ import txlake
 from tests.lake.rows import number, query
 from txlake.errors import (
     ConcurrentAppendException,
-    ConcurrentDeleteDeleteException,
-    ConcurrentDeleteReadException,
     ConcurrentTransactionException,
     Conflict,
     InvalidRequest,
@@ -21,6 +19,8 @@ from txlake.errors import (
     SerializableIsolationViolation,
     UpdateConflict,
 )
+
+pytestmark = pytest.mark.broad(keep=12)
 
 
 @pytest.fixture
@@ -250,100 +250,7 @@ def test_tables_made_in_a_transaction_appear_at_its_end(t: txlake.Lake) -> None:
         t.sql("SELECT * FROM made")
 
 
-# The statement of a transaction that is open, the one that commits first, and what the open one
-# gets at each level: None for a commit.
 W, S, N = "write_serializable", "serializable", "snapshot"
-CASES: dict[str, tuple[str, str, dict[str, type[Conflict] | None]]] = {
-    "delete, blind insert of matching rows": (
-        "DELETE FROM t WHERE p = 1",
-        "INSERT INTO t VALUES (7, 1)",
-        {N: None, W: None, S: ConcurrentAppendException},
-    ),
-    "delete, blind insert of other rows": (
-        "DELETE FROM t WHERE p = 1",
-        "INSERT INTO t VALUES (7, 2)",
-        {N: None, W: None, S: None},
-    ),
-    "delete, insert of matching rows of another table": (
-        "DELETE FROM t WHERE p = 1",
-        "INSERT INTO t SELECT id, 1 FROM staging",
-        {N: None, W: None, S: ConcurrentAppendException},
-    ),
-    "delete, insert that read the table": (
-        "DELETE FROM t WHERE p = 1",
-        "INSERT INTO t SELECT id + 1, 1 FROM t",
-        {N: None, W: ConcurrentAppendException, S: ConcurrentAppendException},
-    ),
-    "update and update of one row": (
-        "UPDATE t SET id = 8 WHERE p = 1",
-        "UPDATE t SET id = 9 WHERE p = 1",
-        {N: ConcurrentDeleteDeleteException, W: Conflict, S: Conflict},
-    ),
-    "update and update of different rows of one file": (
-        "UPDATE t SET id = 31 WHERE id = 21",
-        "UPDATE t SET id = 32 WHERE id = 22",
-        {N: None, W: None, S: None},
-    ),
-    "update and compaction of its file": (
-        "UPDATE t SET id = 31 WHERE id = 21",
-        "OPTIMIZE t",
-        {N: None, W: None, S: None},
-    ),
-    "compaction and update of its files": (
-        "OPTIMIZE t",
-        "UPDATE t SET id = 31 WHERE id = 21",
-        {N: None, W: None, S: None},
-    ),
-    "Z-order and update of its files": (
-        "OPTIMIZE t ZORDER BY (id)",
-        "UPDATE t SET id = 31 WHERE id = 21",
-        {
-            N: ConcurrentDeleteDeleteException,
-            W: ConcurrentDeleteDeleteException,
-            S: ConcurrentDeleteDeleteException,
-        },
-    ),
-    "update and update of different partitions": (
-        "UPDATE t SET id = 8 WHERE p = 1",
-        "UPDATE t SET id = 9 WHERE p = 2",
-        {N: None, W: None, S: None},
-    ),
-    "insert that read, delete of what it read": (
-        "INSERT INTO t SELECT id, 3 FROM t WHERE p = 1",
-        "DELETE FROM t WHERE p = 1",
-        {N: None, W: ConcurrentDeleteReadException, S: ConcurrentDeleteReadException},
-    ),
-    "insert and insert": (
-        "INSERT INTO t VALUES (3, 1)",
-        "INSERT INTO t VALUES (4, 1)",
-        {N: None, W: None, S: None},
-    ),
-}
-
-
-@pytest.mark.parametrize("level", [N, W, S])
-@pytest.mark.parametrize("case", CASES)
-def test_who_loses_to_whom(t: txlake.Lake, case: str, level: str) -> None:
-    ours, theirs, outcomes = CASES[case]
-    t.sql("INSERT INTO t VALUES (21, 9), (22, 9); INSERT INTO t VALUES (23, 9)")
-    t.sql("CREATE TABLE staging AS SELECT 8 AS id")
-    tx = t.begin(isolation=level)
-    tx.sql(ours)
-    t.sql(theirs)
-    expected = outcomes[level]
-    if expected is None:
-        tx.commit()
-        assert tx.state == "committed"
-        return
-    with pytest.raises(expected) as raised:
-        tx.commit()
-    evidence = raised.value.evidence
-    assert evidence is not None
-    assert (evidence.read_version, evidence.winning_version) == (3, 4)
-    assert evidence.isolation == (N if ours.startswith("OPTIMIZE") else level)
-    assert evidence.retry
-    assert evidence.advice in str(raised.value)
-    assert tx.state == "rolled back"
 
 
 @pytest.mark.parametrize("level", [N, W, S])
@@ -436,36 +343,6 @@ def test_the_lakes_granularity_counts_when_it_is_coarser(tmp_path: Path) -> None
         change_two_files(lake, "t")
     with pytest.raises(InvalidRequest, match="expected one of row, file, table"):
         txlake.connect(str(tmp_path), settings=txlake.Settings(conflict_granularity="rows"))
-
-
-OWN_ROWS = "INSERT INTO t SELECT id, 3 FROM t WHERE p = 2"
-CHANGE = "UPDATE t SET id = 8 WHERE p = 1"
-
-
-@pytest.mark.parametrize("isolation", [N, W])
-@pytest.mark.parametrize(
-    ("first", "second", "error"),
-    [
-        (OWN_ROWS, CHANGE, UpdateConflict),
-        (CHANGE, OWN_ROWS, UpdateConflict),
-        ("INSERT INTO t SELECT id, 1 FROM staging", CHANGE, None),
-        (CHANGE, "INSERT INTO t SELECT id, 1 FROM staging", None),
-        ("INSERT INTO t VALUES (5, 1)", CHANGE, None),
-    ],
-)
-def test_at_granularity_table_an_insert_counts_by_what_it_read(
-    t: txlake.Lake, first: str, second: str, error: type[Conflict] | None, isolation: str
-) -> None:
-    t.sql("ALTER TABLE t SET TBLPROPERTIES ('txlake.conflictGranularity' = 'table')")
-    t.sql("CREATE TABLE staging AS SELECT 7 AS id")
-    tx = t.begin(isolation=isolation)
-    tx.sql(second)
-    t.sql(first)
-    if error is None:
-        tx.commit()
-        return
-    with pytest.raises(error):
-        tx.commit()
 
 
 def test_a_session_sets_its_level(t: txlake.Lake) -> None:

@@ -12,6 +12,8 @@ import txlake
 from tests.lake.rows import query
 from txlake.errors import InvalidRequest
 
+pytestmark = pytest.mark.broad(keep=2)
+
 
 @pytest.fixture
 def t(lake: txlake.Lake) -> txlake.Lake:

@@ -10,6 +10,8 @@ import txlake
 from tests.lake.rows import query
 from txlake.errors import InvalidRequest
 
+pytestmark = pytest.mark.broad(keep=4)
+
 
 @pytest.fixture
 def orders(lake: txlake.Lake) -> txlake.Lake:

@@ -19,6 +19,8 @@ from txlake.transaction.staging import tag_of, tags_in
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.broad(keep=2)
+
 CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 VACUUM = "VACUUM t RETAIN 0 HOURS"
 

@@ -14,6 +14,8 @@ from txlake.errors import Conflict, InvalidRequest, LockTimeout
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.broad(keep=5)
+
 
 @pytest.fixture
 def t(lake: txlake.Lake) -> txlake.Lake:

@@ -13,6 +13,8 @@ import txlake
 from tests.lake.rows import number, query
 from txlake.errors import InvalidRequest
 
+pytestmark = pytest.mark.broad(keep=2)
+
 
 def test_the_example_of_redshifts_documents(lake: txlake.Lake) -> None:
     """ "Isolation levels in Amazon Redshift": PG_TABLES is read committed, whatever reads it."""

@@ -70,6 +70,7 @@ def searched(model: str, defined: tuple[str, ...], folder: Path, *, optimised: b
     return ran.stdout
 
 
+@pytest.mark.broad(keep=1)
 @needs_spin
 @pytest.mark.parametrize(
     ("model", "defined"),
@@ -83,6 +84,7 @@ def test_no_run_violates_an_invariant(model: str, defined: tuple[str, ...], tmp_
     assert "max search depth too small" not in said
 
 
+@pytest.mark.broad(keep=4)
 @needs_spin
 @pytest.mark.parametrize(
     ("model", "defined", "invariant"),

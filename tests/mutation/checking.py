@@ -6,6 +6,7 @@ mutants.
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +14,11 @@ import pytest
 
 from tests.mutation.guards import Mutant
 from tests.mutation.listing import Known
-from tests.mutation.running import run, with_tests
+from tests.mutation.running import LIMIT_S, run, with_tests
+
+# A test that takes so many times as long as without the mutant hangs, but for the shortest.
+_SLOWER = 10.0
+_LIMIT_S_MIN = 2.0
 
 
 def check(mutants: Sequence[Mutant], known: Mapping[str, Known]) -> list[str]:
@@ -43,11 +48,13 @@ def check(mutants: Sequence[Mutant], known: Mapping[str, Known]) -> list[str]:
 
 def _of_killer(item: pytest.Item, mutants: Sequence[Mutant]) -> list[str]:
     wrong: list[str] = []
+    began = time.monotonic()
     before = run(item)
+    limit_s = min(LIMIT_S, max(_LIMIT_S_MIN, _SLOWER * (time.monotonic() - began)))
     if not before.passed:
         return [f"{item.nodeid} fails without a mutant: {before.error}"]
     for mutant in mutants:
-        if run(item, mutant).passed:
+        if run(item, mutant, limit_s).passed:
             wrong.append(f"{mutant.key} survives {item.nodeid}")
     after = run(item)
     if not after.passed:

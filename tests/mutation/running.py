@@ -1,7 +1,7 @@
 """Runs tests again and again in one process, with and without a mutant.
 
 Owns the pytest session that does it, what counts as killed, and the limit on a test that hangs with
-a mutant. Tests that need Spark, and those that Hypothesis repeats, are never killers.
+a mutant. Never killers are tests that need Spark, that Hypothesis repeats or that are marked broad.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.mutation.switching import switched_off
 from txlake.catalog import shielding
 
 LIMIT_S = 10.0
-"""How long a test may run with a mutant; one that is still not done counts as failed."""
+"""How long a test may run with a mutant at most; one that is still not done counts as failed."""
 
 _PATIENCE_S = 600.0
 
@@ -91,7 +91,7 @@ class _Session:
 
 
 def _may_kill(item: pytest.Item) -> bool:
-    if any(kind in item.nodeid for kind in _NEVER):
+    if any(kind in item.nodeid for kind in _NEVER) or item.get_closest_marker("broad") is not None:
         return False
     names = getattr(item, "fixturenames", ())
     is_repeated = hasattr(getattr(item, "function", None), "hypothesis")
@@ -109,14 +109,14 @@ def with_tests(names: Sequence[str], work: Work) -> None:
         raise RuntimeError(f"pytest ended with {code!r} before the tests were run")
 
 
-def run(item: pytest.Item, mutant: Mutant | None = None) -> Outcome:
+def run(item: pytest.Item, mutant: Mutant | None = None, limit_s: float = LIMIT_S) -> Outcome:
     """One run of a test, its fixtures included."""
     before = time.process_time()
     if mutant is None:
         error = _error(item, _PATIENCE_S)
     else:
         with switched_off(mutant):
-            error = _error(item, LIMIT_S)
+            error = _error(item, limit_s)
     return Outcome(error, time.process_time() - before)
 
 

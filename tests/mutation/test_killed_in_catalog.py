@@ -7,6 +7,7 @@ import pytest
 from tests.mutation.killed import survivors
 
 
+@pytest.mark.broad
 @pytest.mark.timeout(3600)
 def test_every_mutant_is_killed() -> None:
     assert survivors("catalog.") == ""

@@ -223,6 +223,7 @@ def test_what_looks_like_a_credential_is_hidden(text: str, shown: str) -> None:
 # --- a lake on a bucket -----------------------------------------------------------------------
 
 
+@pytest.mark.broad
 @pytest.mark.no_interop("it is in a bucket")
 def test_nothing_of_a_lake_on_a_bucket_holds_a_credential(
     tmp_path: Path,

@@ -64,6 +64,7 @@ def outcomes(folder: Path, made: Mapping[str, cases.Case]) -> dict[str, str]:
     return dict(zip(made, lines))
 
 
+@pytest.mark.broad(keep=1)
 @pytest.mark.no_interop("the logs are damaged")
 @pytest.mark.parametrize("group", ["JSON", "SCHEMAS", "VECTORS", "HINTS", "PARQUET"])
 def test_reading_ends_in_an_error_of_ours(tmp_path: Path, group: str) -> None:

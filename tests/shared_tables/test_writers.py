@@ -45,6 +45,7 @@ def found_right(
         assert all(feature in str(refusal.value) for feature in variant.refused)
 
 
+@pytest.mark.broad(keep=1)
 @pytest.mark.parametrize("variant", AT_ONCE, ids=lambda variant: variant.name)
 def test_at_once_nothing_is_lost_or_doubled(
     variant: Variant, workers: dict[str, Worker], tmp_path: Path
@@ -62,6 +63,7 @@ def test_at_once_nothing_is_lost_or_doubled(
     found_right(variant, workers, folder, done)
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("variant", IN_TURNS, ids=lambda variant: variant.name)
 def test_in_turns_rows_are_those_of_the_operations(
     variant: Variant, workers: dict[str, Worker], tmp_path: Path

@@ -154,6 +154,7 @@ def any_file_will_do(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SimulatedDatabase, "_require_same_file", lambda _: None)
 
 
+@pytest.mark.broad(keep=3)
 @pytest.mark.parametrize(
     ("off", "kinds", "lake"),
     [
@@ -189,6 +190,7 @@ def test_a_guard_that_is_off_is_found(
     assert first_failure(seeds) is not None
 
 
+@pytest.mark.broad(keep=1)
 @pytest.mark.parametrize(
     ("off", "misfortune"),
     [

@@ -40,6 +40,7 @@ def delta_rs(tmp_path: Path) -> Iterator[Worker]:
     started.end()
 
 
+@pytest.mark.broad
 def test_a_short_soak_loses_and_doubles_nothing(tmp_path: Path, delta_rs: Worker) -> None:
     counts = Counts()
     rounds = LakeRounds(tmp_path, SIZE, counts)

@@ -20,6 +20,8 @@ from txlake.protocol.paths import decode_path
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.broad(keep=5)
+
 
 # Column type and values that Spark's literals give; the first of each is not null.
 VALUES: dict[str, list[str]] = {

@@ -16,6 +16,8 @@ from txlake.protocol.type_text import CHAR_VARCHAR_TYPE
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.broad(keep=3)
+
 SCHEMA = "id INT, c CHAR(3), v VARCHAR(3)"
 
 

@@ -111,6 +111,7 @@ def _texts(frame: DataFrame) -> Iterator[str]:
         }.get(kind, name)
 
 
+@pytest.mark.broad(keep=5)
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_the_rows_are_those_that_spark_finds(odd: PathTable, condition: str) -> None:
     work = odd.work()

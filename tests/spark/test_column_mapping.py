@@ -15,6 +15,8 @@ from txlake.transaction.change import Change
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.broad(keep=2)
+
 MODES = pytest.mark.parametrize("mode", ["name", "id"])
 
 

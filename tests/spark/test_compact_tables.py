@@ -26,6 +26,8 @@ from txlake.transaction.change import Change
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.broad(keep=3)
+
 OLD_SPARK = {"org.apache.spark.version": "2.4.8"}
 
 

@@ -85,6 +85,7 @@ spark.stop()
 """
 
 
+@pytest.mark.broad
 @pytest.mark.no_interop("its data files are removed at the end")
 def test_everything_once(tmp_path: Path) -> None:
     pytest.importorskip("grpc", reason="grpcio, which Spark Connect needs, isn't installed")

@@ -18,6 +18,8 @@ from txlake.transaction.data_plane import Placement
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.broad(keep=6)
+
 # Columns, a statement that fails, what the message says.
 VIOLATIONS: list[tuple[str, str, str]] = [
     (

@@ -15,6 +15,8 @@ from txlake.settings import Settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.broad(keep=2)
+
 NO_BROADCAST = Settings(broadcast_vector_bytes_max=0)
 
 

@@ -19,6 +19,8 @@ from txlake.spark.merge_source import HELD_BYTES_MAX
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.broad(keep=5)
+
 Rows = list[tuple[Any, ...]]
 UPDATE = "WHEN MATCHED THEN UPDATE SET k = s.k, v = s.v"
 DELETE = "WHEN MATCHED THEN DELETE"
@@ -243,6 +245,7 @@ def _frame(spark: SparkSession, rows: Rows, schema: str = "k INT, v INT") -> Any
     return spark.createDataFrame(rows, schema)
 
 
+@pytest.mark.broad(keep=8)
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_clauses(
     targets: Mapping[tuple[tuple[Any, ...], ...], PathTable], spark: SparkSession, case: Case

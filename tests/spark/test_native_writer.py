@@ -25,6 +25,8 @@ from txlake.storage import open_store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.broad(keep=4)
+
 NAN = float("nan")
 MAPPED = {"delta.columnMapping.mode": "id"}
 

@@ -107,6 +107,7 @@ except Exception:
 """
 
 
+@pytest.mark.broad
 def test_a_programs_standard_error_holds_no_traces(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path)],

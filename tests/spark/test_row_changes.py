@@ -23,6 +23,8 @@ from txlake.statements import NativeColumn
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.broad(keep=6)
+
 MODES = pytest.mark.parametrize("properties", [VECTORS, NO_VECTORS], ids=["vectors", "copies"])
 
 
@@ -52,6 +54,7 @@ def base(
     return _table(tmp_path_factory.mktemp("base"), spark, request.param)
 
 
+@pytest.mark.broad(keep=5)
 @pytest.mark.usefixtures("writer")
 @pytest.mark.parametrize(
     ("condition", "left"),
@@ -79,6 +82,7 @@ def _rows_of(numbers: range) -> list[tuple[int, str | None]]:
     return [(i, None if i % 2 == 0 else f"v{i}") for i in numbers]
 
 
+@pytest.mark.broad(keep=6)
 @pytest.mark.usefixtures("writer")
 @pytest.mark.parametrize(
     ("sql", "expected"),

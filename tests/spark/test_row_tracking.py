@@ -14,6 +14,8 @@ from txlake.spark.scan import ROW_ID, ROW_VERSION
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.broad(keep=3)
+
 MODES = pytest.mark.parametrize("vectors", [VECTORS, NO_VECTORS], ids=["vectors", "copies"])
 
 

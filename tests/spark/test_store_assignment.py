@@ -18,6 +18,8 @@ from txlake.spark.types import can_store, is_converted, may_overflow, reads_text
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.broad(keep=8)
+
 
 def _type(text: str) -> Primitive:
     return Primitive(text)

@@ -245,6 +245,7 @@ spark.stop()
 """
 
 
+@pytest.mark.broad
 def test_attempts_that_fail_or_die_double_no_row(tmp_path: Path) -> None:
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(

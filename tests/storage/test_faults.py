@@ -113,6 +113,7 @@ def _audit(place: Placed, told: Told) -> None:
     assert sorted(snapshot.files().column("path").to_pylist()) == sorted(found)
 
 
+@pytest.mark.broad(keep=1)
 @pytest.mark.parametrize("place", ["s3", "azure", "gcs", "hdfs"], indirect=True)
 def test_a_failing_store_loses_nothing(place: Placed) -> None:
     told, proxy = _run(place, by_chance(7, 0.3, FAILING))
@@ -120,6 +121,7 @@ def test_a_failing_store_loses_nothing(place: Placed) -> None:
     assert set(proxy.met) == set(FAILING)
 
 
+@pytest.mark.broad(keep=1)
 @pytest.mark.parametrize("place", ["s3", "azure", "gcs"], indirect=True)
 def test_a_lying_store_loses_nothing(place: Placed) -> None:
     told, proxy = _run(place, by_chance(11, 0.3, LYING, of="_delta_log"))
@@ -142,6 +144,7 @@ def _of_commits(request: Request) -> bool:
     return request.method == "PUT" and _COMMIT.search(request.text) is not None
 
 
+@pytest.mark.broad(keep=8)
 @pytest.mark.parametrize(
     ("place", "fault"),
     AT_THE_COMMIT,

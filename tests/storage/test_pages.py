@@ -9,6 +9,7 @@ import pytest
 from tests.storage.conftest import STORES, Placed
 
 
+@pytest.mark.broad(keep=1)
 @pytest.mark.parametrize("place", [each for each in STORES if each != "azure"], indirect=True)
 def test_more_objects_than_a_page(place: Placed) -> None:
     store = place.store

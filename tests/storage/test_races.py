@@ -18,6 +18,7 @@ RACERS = 100
 VERSIONS = 2
 
 
+@pytest.mark.broad(keep=2)
 @pytest.mark.parametrize("place", [each for each in STORES if each != "memory"], indirect=True)
 def test_of_a_hundred_processes_one_wins_a_version(place: Placed) -> None:
     told = race(place.url, place.options, processes=RACERS, versions=VERSIONS)

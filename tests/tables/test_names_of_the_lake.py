@@ -18,6 +18,8 @@ from txlake.tables.spark_sessions import lake_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.broad(keep=4)
+
 
 @pytest.fixture(autouse=True)
 def _no_other_lake(monkeypatch: pytest.MonkeyPatch) -> None:

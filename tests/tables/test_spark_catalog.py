@@ -18,6 +18,7 @@ PROGRAM = Path(__file__).with_name("spark_catalog_program.py")
 SOURCES = Path(__file__).parents[2] / "src"
 
 
+@pytest.mark.broad
 @pytest.mark.no_interop("the program compares with Delta Spark itself")
 @pytest.mark.parametrize("kind", ["classic", "connect"])
 def test_names_from_creation_to_drop_and_again(kind: str, tmp_path: Path) -> None:

@@ -110,6 +110,7 @@ def requests(inline_bytes_max: int) -> list[str]:
     return death.calls
 
 
+@pytest.mark.broad(keep=1)
 @pytest.mark.parametrize("is_after", [False, True])
 @pytest.mark.parametrize("inline_bytes_max", [1 << 20, 0], ids=["inline", "staged"])
 def test_all_of_it_or_nothing(inline_bytes_max: int, is_after: bool) -> None:

@@ -53,6 +53,7 @@ def publish(log: TableLog, proposal: Proposal) -> None:
     log.write_commit(version, made)
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("kind", CREATE)
 def test_others_read_it_and_write_it_only_when_it_is_detached(
     kind: str, tmp_path: Path, peers: Peers

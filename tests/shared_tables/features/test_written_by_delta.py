@@ -93,6 +93,7 @@ def agree(recipe: Recipe, folder: Path, first: int, peers: Peers) -> None:
     assert peers.txlake.rows(folder, versions, *columns, f"{shown} AS s") == theirs
 
 
+@pytest.mark.broad(keep=1)
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: "+".join(recipe.features))
 def test_what_delta_spark_writes(recipe: Recipe, peers: Peers, tmp_path: Path) -> None:
     written_and_read(recipe, tmp_path / "t", peers)

@@ -66,6 +66,7 @@ def _validation(peers: Peers) -> Iterator[None]:
         peers.delta.sql(f"RESET {name}")
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("name", [*FEATURES, "all together"])
 def test_delta_spark_reads_it_and_goes_on(name: str, peers: Peers, tmp_path: Path) -> None:
     on = TOGETHER if name == "all together" else [name]

@@ -142,6 +142,7 @@ def test_each_expression_has_sparks_value_and_type(knowing: SparkSession) -> Non
         assert (one, found) == (one, [plain(row[place]) for row in rows])
 
 
+@pytest.mark.broad(keep=6)
 @pytest.mark.parametrize("query", _QUERIES)
 def test_each_query_gives_sparks_rows(query: str, knowing: SparkSession) -> None:
     theirs = knowing.sql(query)

@@ -37,6 +37,7 @@ def planes(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
     opened.close()
 
 
+@pytest.mark.broad
 @_BOUNDED
 @given(
     layout=st.sampled_from(programs.LAYOUTS),

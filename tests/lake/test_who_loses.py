@@ -1,0 +1,169 @@
+"""Who loses to whom: pairs of statements at each level, on rows, and some of them on Spark."""
+
+from __future__ import annotations
+
+from itertools import cycle
+
+import pytest
+
+import txlake
+from txlake.errors import (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    Conflict,
+    UpdateConflict,
+)
+
+
+def with_t(lake: txlake.Lake) -> txlake.Lake:
+    """A lake with a table `t` of two partitions, a file each."""
+    lake.sql("CREATE TABLE t (id BIGINT, p INT) PARTITIONED BY (p)")
+    lake.sql("INSERT INTO t VALUES (1, 1), (2, 2)")
+    return lake
+
+
+@pytest.fixture
+def t(lake: txlake.Lake) -> txlake.Lake:
+    return with_t(lake)
+
+
+@pytest.fixture
+def row_t(row_lake: txlake.Lake) -> txlake.Lake:
+    return with_t(row_lake)
+
+
+# The statement of a transaction that is open, the one that commits first, and what the open one
+# gets at each level: None for a commit.
+W, S, N = "write_serializable", "serializable", "snapshot"
+CASES: dict[str, tuple[str, str, dict[str, type[Conflict] | None]]] = {
+    "delete, blind insert of matching rows": (
+        "DELETE FROM t WHERE p = 1",
+        "INSERT INTO t VALUES (7, 1)",
+        {N: None, W: None, S: ConcurrentAppendException},
+    ),
+    "delete, blind insert of other rows": (
+        "DELETE FROM t WHERE p = 1",
+        "INSERT INTO t VALUES (7, 2)",
+        {N: None, W: None, S: None},
+    ),
+    "delete, insert of matching rows of another table": (
+        "DELETE FROM t WHERE p = 1",
+        "INSERT INTO t SELECT id, 1 FROM staging",
+        {N: None, W: None, S: ConcurrentAppendException},
+    ),
+    "delete, insert that read the table": (
+        "DELETE FROM t WHERE p = 1",
+        "INSERT INTO t SELECT id + 1, 1 FROM t",
+        {N: None, W: ConcurrentAppendException, S: ConcurrentAppendException},
+    ),
+    "update and update of one row": (
+        "UPDATE t SET id = 8 WHERE p = 1",
+        "UPDATE t SET id = 9 WHERE p = 1",
+        {N: ConcurrentDeleteDeleteException, W: Conflict, S: Conflict},
+    ),
+    "update and update of different rows of one file": (
+        "UPDATE t SET id = 31 WHERE id = 21",
+        "UPDATE t SET id = 32 WHERE id = 22",
+        {N: None, W: None, S: None},
+    ),
+    "update and compaction of its file": (
+        "UPDATE t SET id = 31 WHERE id = 21",
+        "OPTIMIZE t",
+        {N: None, W: None, S: None},
+    ),
+    "compaction and update of its files": (
+        "OPTIMIZE t",
+        "UPDATE t SET id = 31 WHERE id = 21",
+        {N: None, W: None, S: None},
+    ),
+    "Z-order and update of its files": (
+        "OPTIMIZE t ZORDER BY (id)",
+        "UPDATE t SET id = 31 WHERE id = 21",
+        {
+            N: ConcurrentDeleteDeleteException,
+            W: ConcurrentDeleteDeleteException,
+            S: ConcurrentDeleteDeleteException,
+        },
+    ),
+    "update and update of different partitions": (
+        "UPDATE t SET id = 8 WHERE p = 1",
+        "UPDATE t SET id = 9 WHERE p = 2",
+        {N: None, W: None, S: None},
+    ),
+    "insert that read, delete of what it read": (
+        "INSERT INTO t SELECT id, 3 FROM t WHERE p = 1",
+        "DELETE FROM t WHERE p = 1",
+        {N: None, W: ConcurrentDeleteReadException, S: ConcurrentDeleteReadException},
+    ),
+    "insert and insert": (
+        "INSERT INTO t VALUES (3, 1)",
+        "INSERT INTO t VALUES (4, 1)",
+        {N: None, W: None, S: None},
+    ),
+}
+
+
+@pytest.mark.parametrize("level", [N, W, S])
+@pytest.mark.parametrize("case", CASES)
+def test_who_loses_to_whom(row_t: txlake.Lake, case: str, level: str) -> None:
+    loses_or_not(row_t, case, level)
+
+
+@pytest.mark.broad(keep=3)
+@pytest.mark.parametrize(("case", "level"), list(zip(CASES, cycle([N, W, S]))))
+def test_who_loses_to_whom_on_spark(t: txlake.Lake, case: str, level: str) -> None:
+    loses_or_not(t, case, level)
+
+
+def loses_or_not(t: txlake.Lake, case: str, level: str) -> None:
+    ours, theirs, outcomes = CASES[case]
+    t.sql("INSERT INTO t VALUES (21, 9), (22, 9); INSERT INTO t VALUES (23, 9)")
+    t.sql("CREATE TABLE staging AS SELECT 8 AS id")
+    tx = t.begin(isolation=level)
+    tx.sql(ours)
+    t.sql(theirs)
+    expected = outcomes[level]
+    if expected is None:
+        tx.commit()
+        assert tx.state == "committed"
+        return
+    with pytest.raises(expected) as raised:
+        tx.commit()
+    evidence = raised.value.evidence
+    assert evidence is not None
+    assert (evidence.read_version, evidence.winning_version) == (3, 4)
+    assert evidence.isolation == (N if ours.startswith("OPTIMIZE") else level)
+    assert evidence.retry
+    assert evidence.advice in str(raised.value)
+    assert tx.state == "rolled back"
+
+
+OWN_ROWS = "INSERT INTO t SELECT id, 3 FROM t WHERE p = 2"
+CHANGE = "UPDATE t SET id = 8 WHERE p = 1"
+
+
+@pytest.mark.parametrize("isolation", [N, W])
+@pytest.mark.parametrize(
+    ("first", "second", "error"),
+    [
+        (OWN_ROWS, CHANGE, UpdateConflict),
+        (CHANGE, OWN_ROWS, UpdateConflict),
+        ("INSERT INTO t SELECT id, 1 FROM staging", CHANGE, None),
+        (CHANGE, "INSERT INTO t SELECT id, 1 FROM staging", None),
+        ("INSERT INTO t VALUES (5, 1)", CHANGE, None),
+    ],
+)
+def test_at_granularity_table_an_insert_counts_by_what_it_read(
+    row_t: txlake.Lake, first: str, second: str, error: type[Conflict] | None, isolation: str
+) -> None:
+    row_t.sql("ALTER TABLE t SET TBLPROPERTIES ('txlake.conflictGranularity' = 'table')")
+    row_t.sql("CREATE TABLE staging AS SELECT 7 AS id")
+    tx = row_t.begin(isolation=isolation)
+    tx.sql(second)
+    row_t.sql(first)
+    if error is None:
+        tx.commit()
+        return
+    with pytest.raises(error):
+        tx.commit()

@@ -1,0 +1,62 @@
+"""The core and the rest are all tests, each in one of them; a mark keeps as many as it says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import cast
+
+import pytest
+
+from tests.parts import of_part
+
+
+@dataclass(eq=False)
+class Node:
+    """A test or a file, as far as a test's part depends on it."""
+
+    nodeid: str
+    parent: Node | None = None
+    keep: int | None = None
+    """As many as its mark keeps."""
+    marks: list[tuple[Node, pytest.Mark]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.marks = [] if self.parent is None else list(self.parent.marks)
+        if self.keep is not None:
+            self.marks.insert(0, (self, pytest.mark.broad(keep=self.keep).mark))
+
+    def iter_markers_with_node(self, name: str) -> Iterator[tuple[Node, pytest.Mark]]:
+        assert name == "broad"
+        return iter(self.marks)
+
+
+def file_of(keep: int | None = None) -> Node:
+    return Node("tests/test_a.py", keep=keep)
+
+
+def cells(name: str, number: int, file: Node, keep: int | None = None) -> list[pytest.Item]:
+    made = [Node(f"{file.nodeid}::test_{name}[{n}]", file, keep) for n in range(number)]
+    return cast(list[pytest.Item], made)
+
+
+EVERY = list(range(6))
+
+
+@pytest.mark.parametrize(
+    ("keep", "core"), [(0, []), (1, [3]), (2, [1, 4]), (3, [1, 3, 5]), (6, EVERY), (9, EVERY)]
+)
+def test_a_broad_test_keeps_some_cells_in_the_core(keep: int, core: list[int]) -> None:
+    file = file_of()
+    other, broad = cells("other", 2, file), cells("broad", 6, file, keep)
+    items = other + broad
+    assert of_part(items, "core") == other + [broad[n] for n in core]
+    assert of_part(items, "rest") == [broad[n] for n in EVERY if n not in core]
+    assert of_part(items, "all") == items
+
+
+def test_a_broad_file_keeps_some_of_all_its_tests_and_a_test_its_own() -> None:
+    file = file_of(keep=2)
+    one, other, third = cells("one", 3, file), cells("other", 3, file), cells("third", 2, file, 1)
+    assert of_part(one + other + third, "core") == [one[1], other[1], third[1]]
+    assert of_part(one + other + third, "rest") == [one[0], one[2], other[0], other[2], third[0]]

@@ -79,7 +79,7 @@ class PathTable:
             name=name,
             allowed=lambda: self.settings.allow_outside_paths,
         )
-        return made
+        return replace(made, settings=self.settings)
 
     def without_spark(self) -> PathTable:
         """The same table, where starting Spark fails the test."""

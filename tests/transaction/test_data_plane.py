@@ -339,6 +339,7 @@ def test_queries_are_over_frames_and_views(plane: DataPlane) -> None:
     plane.make_view("shown", frame)
     column = plane.column(SqlText("a = (SELECT max(a) FROM shown)"), lambda _: None)
     assert list(map(tuple, frame.where(column).collect())) == [(2, None)]
+    assert list(map(tuple, plane.query("SELECT count(*) FROM shown", {}).collect())) == [(2,)]
     plane.drop_view("shown")
     assert plane.found("shown") is None
 

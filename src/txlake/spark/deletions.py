@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 from msgspec import structs
 from pyroaring import BitMap64
-from pyspark.sql import functions as F
 
 from txlake.log.files import adds_of
 from txlake.protocol.actions import Action, Add
@@ -21,8 +20,6 @@ from txlake.spark.executor import COPY
 from txlake.spark.restating import footer_of
 from txlake.spark.scan import selected
 from txlake.spark.table_access import TableAccess
-from txlake.spark.vectors import union_with_deleted
-from txlake.spark.writing import ACTION, write_frame
 from txlake.transaction.vectors import write_vectors
 
 
@@ -48,7 +45,7 @@ def delete_positions(
     adds = {ordinal: all_adds[ordinal] for ordinal in sorted(replaced)}
     if work.uses_vectors:
         adds = {ordinal: _counted(work, add) for ordinal, add in adds.items()}
-    deleted = union_with_deleted(work.store, work.reach, adds, replaced, work.storage_options)
+    deleted = work.with_deleted(adds, replaced)
     whole = [ordinal for ordinal in adds if _covers(adds[ordinal], deleted[ordinal])]
     partly = [ordinal for ordinal in adds if ordinal not in whole]
     removed = remove_files(work, [adds[ordinal] for ordinal in whole])
@@ -131,13 +128,8 @@ def _rewrite(
     """New files with the rows that are left."""
     if not ordinals:
         return Deletions()
-    survivors = work.scan(
-        selected(files, ordinals),
-        positions=work.tracks_rows,
-        deleted={place: deleted[ordinal] for place, ordinal in enumerate(ordinals)},
-    )
-    survivors = survivors.drop("__txlake_file", "__txlake_row")
-    written = write_frame(survivors.withColumn(ACTION, F.lit(COPY).cast("int")), work.target())
+    gone = {place: deleted[ordinal] for place, ordinal in enumerate(ordinals)}
+    written = work.copied(selected(files, ordinals), gone)
     now_ms = work.system.now_ms()
     removes = [adds[ordinal].removed(timestamp_ms=now_ms) for ordinal in ordinals]
     return Deletions(

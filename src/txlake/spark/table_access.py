@@ -27,13 +27,16 @@ from txlake.log.predicates import (
 )
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store, System
-from txlake.protocol.actions import Action
+from txlake.protocol.actions import Action, Add
 from txlake.protocol.reach import Reach, nowhere
 from txlake.protocol.types import Primitive
 from txlake.settings import Settings
+from txlake.spark.executor import COPY
 from txlake.spark.manifest import Manifests
+from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import Scan, scan_frame
-from txlake.spark.writing import Target
+from txlake.spark.vectors import union_with_deleted
+from txlake.spark.writing import ACTION, Target, Written, write_frame
 from txlake.statements import Expression, NativeColumn, condition_text
 from txlake.transaction.change import Read
 from txlake.transaction.data_plane import Condition
@@ -114,6 +117,17 @@ class TableAccess:
                 where=where,
             ),
         )
+
+    def with_deleted(
+        self, files: Mapping[int, Add], deleted: Mapping[int, BitMap64]
+    ) -> dict[int, BitMap64]:
+        """For each file with new deletions, by its ordinal, all its deleted positions."""
+        return union_with_deleted(self.store, self.reach, files, deleted, self.storage_options)
+
+    def copied(self, files: pa.Table, deleted: Mapping[int, BitMap64]) -> Written:
+        """Writes new files with the rows of these that are left; `deleted` as in `scan`."""
+        rows = self.scan(files, positions=self.tracks_rows, deleted=deleted).drop(FILE, ROW)
+        return write_frame(rows.withColumn(ACTION, F.lit(COPY).cast("int")), self.target())
 
     def scan_telling_files(self, files: pa.Table) -> DataFrame:
         scan = Scan(

@@ -1,8 +1,8 @@
 """The data plane of plain Python rows, which stands in for Spark in the simulation.
 
-`RowSession` carries out the statements that a session carries out, on the same logs, with the same
-footprints and file actions; only rows are looked at by Python instead of Spark. Its files are real
-Parquet with real statistics and deletion vectors, so that any Delta reader reads them.
+A `RowEngine` is the engine with its own commands, logs and footprints; only rows are looked at by
+Python instead of Spark. Its files are real Parquet with real statistics and deletion vectors, so
+that any Delta reader reads them.
 """
 
 from __future__ import annotations

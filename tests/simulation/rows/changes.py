@@ -7,7 +7,6 @@ looks at and how a change is described is the engine's own planning, as it is wi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -24,13 +23,11 @@ from txlake.log.files import adds_of
 from txlake.log.snapshot import unknown_column
 from txlake.protocol.actions import Add
 from txlake.spark import compact as compacting
-from txlake.spark import deletions as deleting
 from txlake.spark import dml, inserts, local_rows
-from txlake.spark.deletions import Deletions, remove_files
+from txlake.spark.deletions import delete_positions, remove_files
 from txlake.spark.executor import INSERT
 from txlake.spark.rows import GENERATION_EXPRESSION
 from txlake.spark.scan import add_rows
-from txlake.spark.vectors import load_vector
 from txlake.spark.whole_partitions import files_of_partitions
 from txlake.spark.writing import Written
 from txlake.statements import (
@@ -150,67 +147,6 @@ def moved(work: RowAccess, rows: Sequence[Row], images: Sequence[Row]) -> list[R
 
 def _taken(place: int) -> fitting.Value:
     return lambda row: row[place]
-
-
-# Deleted positions
-
-
-def delete_positions(
-    work: RowAccess, files: pa.Table, replaced: Mapping[int, BitMap64]
-) -> Deletions:
-    """Deletes rows by position; `replaced` has them by the files' ordinals.
-
-    As `spark.deletions` does it, but that nothing is read or written by other threads.
-    """
-    every = adds_of(files)
-    adds = {ordinal: every[ordinal] for ordinal in sorted(replaced)}
-    if work.uses_vectors:
-        adds = {ordinal: deleting._counted(work, add) for ordinal, add in adds.items()}
-    deleted = {ordinal: replaced[ordinal] | _deleted(work, add) for ordinal, add in adds.items()}
-    whole = [ordinal for ordinal, add in adds.items() if deleting._covers(add, deleted[ordinal])]
-    partly = [ordinal for ordinal in adds if ordinal not in whole]
-    removed = remove_files(work, [adds[ordinal] for ordinal in whole])
-    if work.uses_vectors:
-        rest = deleting._mark(work, files, adds, partly, deleted)
-    else:
-        rest = _rewritten(work, adds, partly, deleted)
-    return replace(
-        rest,
-        actions=(*removed.actions, *rest.actions),
-        files_removed=removed.files_removed + rest.files_removed,
-        vectors_removed=removed.vectors_removed + rest.vectors_removed,
-        bytes_removed=removed.bytes_removed + rest.bytes_removed,
-    )
-
-
-def _deleted(work: RowAccess, add: Add) -> BitMap64:
-    if add.deletion_vector is None:
-        return BitMap64()
-    return load_vector(work.store, work.reach, add.deletion_vector, work.storage_options)
-
-
-def _rewritten(
-    work: RowAccess, adds: Mapping[int, Add], ordinals: list[int], deleted: Mapping[int, BitMap64]
-) -> Deletions:
-    """New files with the rows that are left."""
-    left = [
-        row
-        for ordinal in ordinals
-        for place, row in live_rows(work, adds[ordinal])
-        if place not in deleted[ordinal]
-    ]
-    written = write_rows(work, left)
-    now_ms = work.system.now_ms()
-    removes = [adds[ordinal].removed(timestamp_ms=now_ms) for ordinal in ordinals]
-    return Deletions(
-        actions=(*removes, *written),
-        files_removed=len(removes),
-        files_added=len(written),
-        vectors_removed=sum(adds[i].deletion_vector is not None for i in ordinals),
-        rows_copied=len(left),
-        bytes_removed=sum(adds[ordinal].size for ordinal in ordinals),
-        bytes_added=sum(add.size for add in written),
-    )
 
 
 def _total(replaced: Mapping[int, BitMap64]) -> int:

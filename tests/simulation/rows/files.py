@@ -30,12 +30,13 @@ from txlake.protocol import paths
 from txlake.protocol.actions import Add
 from txlake.protocol.partition_values import format_value, parse_value
 from txlake.protocol.types import Field
+from txlake.spark.executor import COPY
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import parquet_field
 from txlake.spark.vectors import load_vector
-from txlake.spark.writing import add_of, data_fields, partition_fields
+from txlake.spark.writing import Written, add_of, data_fields, partition_fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,16 @@ class RowAccess(TableAccess):
                 rows.append((*row, place, position) if positions else row)
         return RowFrame(Rows(tuple(names), rows))
 
+    def with_deleted(
+        self, files: Mapping[int, Add], deleted: Mapping[int, BitMap64]
+    ) -> dict[int, BitMap64]:
+        return {place: own_deleted(self, files[place]) | new for place, new in deleted.items()}
+
+    def copied(self, files: pa.Table, deleted: Mapping[int, BitMap64]) -> Written:
+        adds = enumerate(adds_of(files))
+        rows = [row for at, add in adds for _, row in live_rows(self, add, deleted.get(at))]
+        return Written(adds=write_rows(self, rows), actions={COPY: len(rows)})
+
 
 def columns_of(work: TableAccess, qualifier: str | None = None) -> tuple[Name, ...]:
     """The columns of rows that are read, as expressions see them."""
@@ -82,11 +93,16 @@ def live_rows(
 ) -> list[tuple[int, Row]]:
     """The rows of a file that aren't deleted, with their positions; by its vector, or by these."""
     rows = list(enumerate(rows_of(work, add)))
-    if deleted is None and add.deletion_vector is not None:
-        deleted = load_vector(work.store, work.reach, add.deletion_vector, work.storage_options)
     if deleted is None:
-        return rows
+        deleted = own_deleted(work, add)
     return [(position, row) for position, row in rows if position not in deleted]
+
+
+def own_deleted(work: TableAccess, add: Add) -> BitMap64:
+    """The positions that a file's vector deletes."""
+    if add.deletion_vector is None:
+        return BitMap64()
+    return load_vector(work.store, work.reach, add.deletion_vector, work.storage_options)
 
 
 def rows_of(work: TableAccess, add: Add) -> tuple[Row, ...]:

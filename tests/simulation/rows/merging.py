@@ -15,15 +15,15 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from tests.simulation.rows import fitting, values
-from tests.simulation.rows.changes import Seen, delete_positions, moved
+from tests.simulation.rows.changes import Seen, assigned, moved
 from tests.simulation.rows.files import RowAccess, columns_of, live_rows, write_rows
 from tests.simulation.rows.scopes import Name, Row, Rows, Scope, Typed
 from txlake.errors import InvalidRequest
 from txlake.log.files import adds_of
 from txlake.protocol.actions import Action
 from txlake.protocol.types import Struct, to_arrow_type
-from txlake.spark import dml
 from txlake.spark import merge as of_spark
+from txlake.spark.deletions import delete_positions
 from txlake.spark.executor import INSERT, UPDATE, UPDATE_BY_SOURCE
 from txlake.spark.merge_job import _ACTIONS
 from txlake.spark.merge_source import LocalSource, _gives_the_time_twice, keys_in_target
@@ -33,7 +33,6 @@ from txlake.spark.writing import Written
 from txlake.statements import (
     BySourceDelete,
     BySourceUpdate,
-    Default,
     MatchedDelete,
     MatchedUpdate,
     Merge,
@@ -185,7 +184,8 @@ class _Job:
         if isinstance(clause.assignments, Star):
             given = self._star(clause)
         else:
-            given = self._explicit(clause, scope)
+            seen, alias = Seen(self._work, scope=scope), self._statement.target_alias
+            given = assigned(self._work, seen, clause.assignments, alias)
         if not isinstance(clause, NotMatchedInsert):
             kept = {
                 item.name: _at(place)
@@ -210,24 +210,6 @@ class _Job:
             place = self._width + schema.names.index(found.name)
             value = Typed(found.type, _at(place))
             given[item.name] = fitting.storable(value, item, self._work.snapshot)
-        return given
-
-    def _explicit(self, clause: MergeClause, scope: Scope) -> dict[str, fitting.Value]:
-        assert not isinstance(clause, MatchedDelete | BySourceDelete)
-        assert not isinstance(clause.assignments, Star)
-        alias = self._statement.target_alias
-        given: dict[str, fitting.Value] = {}
-        resolved = dml.resolve_assignments(self._work, clause.assignments, alias)
-        for name, entries in resolved.items():
-            [(inner, value)] = entries
-            assert inner == (), f"fields of structs aren't known here: {inner}"
-            item = self._work.snapshot.schema.find(name)
-            assert item is not None
-            if isinstance(value, Default):
-                given[name] = fitting.default_value(item)
-                continue
-            typed = Seen(self._work, scope=scope).value(value)
-            given[name] = fitting.storable(typed, item, self._work.snapshot)
         return given
 
 

@@ -133,7 +133,7 @@ class RowPlane:
         return queries.expression(text, Scope(names), {}).type
 
     def query(self, text: str, frames: Mapping[str, Any]) -> Any:
-        tables = {name: frame.found for name, frame in frames.items()}
+        tables = {**self._views, **{name: frame.found for name, frame in frames.items()}}
         return RowFrame(queries.run(_MARKER.sub(_unmarked, text) if frames else text, tables))
 
     def make_view(self, name: str, frame: Any) -> None:

@@ -8,9 +8,7 @@ from typing import Any
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction
 from txlake.sql import parse
-from txlake.statements import (
-    Statement,
-)
+from txlake.statements import Statement
 
 
 @lru_cache(maxsize=8192)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from itertools import count
 
-from txlake.session.opening import open_lake
-
 from tests.simulation.rows.engine import RowEngine
 from tests.simulation.rows.session import RowSession
 from txlake.catalog import Catalog
 from txlake.lake.lake import Lake, LakeSession
+from txlake.membership.opening import open_lake
 from txlake.settings import Settings
 from txlake.storage import open_store
 from txlake.system import System

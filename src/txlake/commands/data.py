@@ -34,7 +34,6 @@ from txlake.session.command import (
 )
 from txlake.session.context import Context
 from txlake.session.engine import Handle, use_this_python
-from txlake.session.membership import catalog_of
 from txlake.session.view_queries import Viewed
 from txlake.spark import dml, inserts, local_rows, replacing
 from txlake.spark import merge as merging
@@ -318,7 +317,7 @@ def _make_database(context: Context, statement: Write) -> None:
     """Makes the database of a table's name, then locks the name in it."""
     assert isinstance(statement.table, TableName)
     owner, _ = context.engine.qualified(statement.table, context.database)
-    catalog_of(context.engine).create_database(owner, if_not_exists=True)
+    context.engine.catalog.of_lake().create_database(owner, if_not_exists=True)
     admit(context, _WRITE.all_locks(statement), leaves=_leaves_existing(statement))
 
 

@@ -15,7 +15,7 @@ from txlake.session.context import Context
 from txlake.session.dropped import PROPERTY as RETENTION
 from txlake.session.dropped import parse_retention
 from txlake.session.isolation import IGNORED, parse_ignored
-from txlake.session.membership import catalog_of, drop, transaction_of
+from txlake.session.membership import drop, transaction_of
 from txlake.statements import AlterDatabase, CreateDatabase, DropDatabase
 from txlake.views import VIEWS
 
@@ -30,7 +30,7 @@ def create_database(context: Context, statement: CreateDatabase) -> None:
         raise InvalidRequest(
             f"database {statement.name!r} can't be made: its views are txlake's own"
         )
-    catalog_of(context.engine).create_database(
+    context.engine.catalog.of_lake().create_database(
         statement.name,
         if_not_exists=statement.if_not_exists,
         comment=statement.comment,
@@ -41,7 +41,7 @@ def create_database(context: Context, statement: CreateDatabase) -> None:
 
 def alter_database(context: Context, statement: AlterDatabase) -> None:
     """ALTER DATABASE ... ISOLATION LEVEL, and SET DBPROPERTIES."""
-    catalog, name = catalog_of(context.engine), statement.name
+    catalog, name = context.engine.catalog.of_lake(), statement.name
     if statement.isolation is not None:
         admit_alone(context, name, f"ALTER DATABASE {name} ISOLATION LEVEL")
         catalog.set_isolation(name, statement.isolation)
@@ -63,7 +63,7 @@ def _checked(properties: tuple[tuple[str, str], ...]) -> dict[str, str]:
 
 def drop_database(context: Context, statement: DropDatabase) -> None:
     """DROP DATABASE; with CASCADE its tables and views too."""
-    catalog = catalog_of(context.engine)
+    catalog = context.engine.catalog.of_lake()
     if statement.if_exists and catalog.database(statement.name) is None:
         return
     catalog.require_droppable(statement.name, cascade=statement.cascade)

@@ -9,7 +9,7 @@ from txlake.catalog import TableEntry
 from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
 from txlake.session import membership
-from txlake.session.membership import catalog_of, handle_entry, take_out
+from txlake.session.membership import handle_entry, take_out
 from txlake.session.session import Session
 from txlake.statements import TableName, TablePath, table_of
 
@@ -21,7 +21,7 @@ def attach(session: Session, location: str, name: str | None) -> str:
     if isinstance(place, TableName):
         place = TablePath(location)
     handle = engine.at(place.location, place)
-    taken = catalog_of(engine).at_place(handle.store.url)
+    taken = engine.catalog.of_lake().at_place(handle.store.url)
     if taken is not None:
         raise InvalidRequest(f"{handle.store.url} is the lake's already: {_text(taken)}")
     wanted = TableName((unquote(posixpath.basename(handle.store.url)),))
@@ -31,7 +31,7 @@ def attach(session: Session, location: str, name: str | None) -> str:
             raise InvalidRequest(f"attach: expected a name like database.table, found {name!r}")
         wanted = given
     database, own = engine.qualified(wanted, session.database)
-    known = catalog_of(engine).database(database)
+    known = engine.catalog.of_lake().database(database)
     if known is None:
         raise InvalidRequest(
             f"there is no database {database!r}; CREATE DATABASE {database} makes it"

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
-from txlake.catalog import Catalog, DroppedEntry, TableEntry
+from txlake.catalog import DroppedEntry, TableEntry
 from txlake.catalog.commits import PendingTable
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, UnsupportedFeature
 from txlake.ports import DroppedTable, NewTable, Store, Versions
@@ -38,11 +38,6 @@ from txlake.transaction.table_transaction import TableTransaction
 _logger = logging.getLogger(__name__)
 
 
-def catalog_of(engine: Engine) -> Catalog:
-    """The lake's catalog. Raises InvalidRequest where there is none."""
-    return engine.catalog.of_lake()
-
-
 def refuse_lost(engine: Engine) -> None:
     """Raises InvalidRequest or CorruptTable for a lake whose catalog isn't recovered yet."""
     if engine.lost is not None:
@@ -53,7 +48,7 @@ def new_entry(
     engine: Engine, database: str, name: str, location: str, *, managed: bool
 ) -> TableEntry:
     """The entry of a table that the catalog doesn't have yet, in a database that it has."""
-    catalog, now_ms = catalog_of(engine), engine.system.now_ms()
+    catalog, now_ms = engine.catalog.of_lake(), engine.system.now_ms()
     owner = catalog.database(database)
     if owner is None:
         raise InvalidRequest(
@@ -89,7 +84,7 @@ def attach(
     Raises InvalidRequest when it belongs to another lake, or the name is taken, Conflict when
     another writer changed the table's settings meanwhile.
     """
-    catalog = catalog_of(engine)
+    catalog = engine.catalog.of_lake()
     if catalog.find(database, name) is not None:
         raise InvalidRequest(f"table {database}.{name} exists already; choose another name")
     if catalog.views.find(database, name) is not None:
@@ -114,7 +109,7 @@ def _take_in(
     engine: Engine, session_number: Callable[[], int], handle: Handle, entry: TableEntry
 ) -> TableEntry:
     """Stamps the table and enters it into the catalog."""
-    catalog, latest = catalog_of(engine), handle.log.latest()
+    catalog, latest = engine.catalog.of_lake(), handle.log.latest()
     own = membership_of(latest)
     name = str(TableName((entry.database, entry.name)))
     if own is None:
@@ -152,7 +147,7 @@ def mark(transaction: Transaction, handle: Handle, operation: str) -> None:
     """Says in the log of a table of the lake which lake it is, and by what name."""
     entry = handle_entry(handle)
     stamp = Membership(
-        lake=catalog_of(transaction.engine).lake_id,
+        lake=transaction.engine.catalog.of_lake().lake_id,
         table=entry.id,
         name=str(TableName((entry.database, entry.name))),
     )
@@ -169,7 +164,9 @@ def drop(transaction: Transaction, handle: Handle, *, purge: bool = False) -> No
     engine, entry = transaction.engine, handle_entry(handle)
     if entry.managed:
         _require_own(engine, handle.store, handle.name)
-    kept_ms = 0 if purge else retention_ms(catalog_of(engine), engine.settings, entry.database)
+    kept_ms = (
+        0 if purge else retention_ms(engine.catalog.of_lake(), engine.settings, entry.database)
+    )
     take_out(transaction, handle, stays=not entry.managed, kept_ms=kept_ms)
 
 
@@ -205,7 +202,7 @@ def _keep(engine: Engine, handle: Handle) -> None:
     What fails is done when the lake is opened.
     """
     engine.forget(handle)
-    catalog = catalog_of(engine)
+    catalog = engine.catalog.of_lake()
     try:
         catalog.ledger.sequence()  # raises where this isn't the lake's catalog any more
         dropped = catalog.dropped.find(handle_entry(handle).id)
@@ -223,7 +220,7 @@ def _keep(engine: Engine, handle: Handle) -> None:
 def _clear(engine: Engine, handle: Handle, *, stays: bool) -> None:
     """Removes what a dropped table leaves behind; what fails is done when the lake is opened."""
     engine.forget(handle)
-    ledger, table_id = catalog_of(engine).ledger, handle_entry(handle).id
+    ledger, table_id = engine.catalog.of_lake().ledger, handle_entry(handle).id
     try:
         if not stays:
             # Whoever finishes this in our place notes it first, and finds no row when we're done.
@@ -242,7 +239,7 @@ def finish(engine: Engine) -> None:
     What was dropped so long ago that it can't come back any more is removed too. A table where that
     fails keeps no other from being used: its own statements say what is wrong.
     """
-    ledger = catalog_of(engine).ledger
+    ledger = engine.catalog.of_lake().ledger
     _tell_folders(engine)
     _give_up_expired(engine)
     left_alone = _give_up_others(engine)
@@ -261,7 +258,7 @@ def finish(engine: Engine) -> None:
 
 def _remove(engine: Engine, table: PendingTable) -> None:
     """Removes the folder of a table that was dropped, and its row in the catalog."""
-    ledger = catalog_of(engine).ledger
+    ledger = engine.catalog.of_lake().ledger
     try:
         if table.managed and ledger.note_clearing(table.table_id):
             _remove_all(engine, engine.store_at(table.location), table.table_id)
@@ -272,7 +269,7 @@ def _remove(engine: Engine, table: PendingTable) -> None:
 
 def publish_pending(engine: Engine, table_id: str) -> None:
     """Publishes what a table's log still lacks, in a folder that is seen to be that table's."""
-    ledger = catalog_of(engine).ledger
+    ledger = engine.catalog.of_lake().ledger
     table = next((one for one in ledger.pending_tables() if one.table_id == table_id), None)
     if table is not None and _is_its_folder(engine, table):
         store = engine.store_at(table.location)
@@ -281,7 +278,7 @@ def publish_pending(engine: Engine, table_id: str) -> None:
 
 def _tell_folders(engine: Engine) -> None:
     """Has the folders of dropped tables say so, where a process was killed before it did."""
-    catalog = catalog_of(engine)
+    catalog = engine.catalog.of_lake()
     for table in catalog.ledger.dropped_tables():
         if not table.managed or table.is_told:
             continue
@@ -299,7 +296,7 @@ def _give_up_expired(engine: Engine) -> set[str]:
     Where a folder doesn't say that its table was dropped when the catalog says, the catalog is one
     from a backup, and the table may have come back since: it is left alone.
     """
-    catalog, over = catalog_of(engine), set()
+    catalog, over = engine.catalog.of_lake(), set()
     for dropped in catalog.dropped.expired():
         entry = dropped.entry
         try:
@@ -332,7 +329,7 @@ def _give_up_others(engine: Engine) -> set[str]:
 
     A catalog from a backup may remember a table as dropped in whose folder another was made since.
     """
-    ledger = catalog_of(engine).ledger
+    ledger = engine.catalog.of_lake().ledger
     left_alone = set()
     for table in ledger.dropped_tables():
         try:
@@ -398,7 +395,7 @@ def _remove_all(engine: Engine, store: Store, table_id: str) -> None:
 
 def attach_named(engine: Engine, session_number: Callable[[], int]) -> None:
     """Attaches the tables that an older txlake knew by name alone; those that are gone stay."""
-    for entry in catalog_of(engine).unattached():
+    for entry in engine.catalog.of_lake().unattached():
         place = TablePath(entry.location)
         handle = engine.at(entry.location, place)
         if handle.log.latest_or_none() is not None:

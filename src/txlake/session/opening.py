@@ -14,7 +14,7 @@ from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown
 from txlake.ports import PutOutcome, Store
 from txlake.protocol.file_names import LOG_FOLDER
 from txlake.session.engine import Lost
-from txlake.session.membership import attach_named, catalog_of, finish
+from txlake.session.membership import attach_named, finish
 from txlake.session.session import Session
 from txlake.storage import local_path
 
@@ -41,7 +41,7 @@ def open_lake(session: Session) -> None:
     can't be reached.
     """
     engine = session.engine
-    catalog = catalog_of(engine)
+    catalog = engine.catalog.of_lake()
     warehouse = engine.warehouse
     assert warehouse is not None
     own = Marker(catalog.lake_id, catalog.epoch)

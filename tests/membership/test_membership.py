@@ -15,7 +15,7 @@ from txlake.membership.attachment import attach_named
 from txlake.membership.dropping import finish
 from txlake.ports import Ratification
 from txlake.protocol.file_names import commit_path
-from txlake.session.catalog_access import catalog_of, transaction_of
+from txlake.session.catalog_access import transaction_of
 from txlake.session.engine import Lost
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction
@@ -53,8 +53,8 @@ def unavailable(*_: object) -> None:
 
 def test_without_a_lake_there_is_no_catalog(lake: Offline) -> None:
     with pytest.raises(InvalidRequest, match=r"txlake\.connect"):
-        catalog_of(lake.path_engine())
-    assert catalog_of(lake.engine) is lake.catalog
+        lake.path_engine().catalog.of_lake()
+    assert lake.engine.catalog.of_lake() is lake.catalog
 
 
 def test_a_lake_whose_catalog_is_lost_takes_no_statement(lake: Offline) -> None:

@@ -22,7 +22,6 @@ from txlake.log.snapshot import unknown_column
 from txlake.protocol.actions import Txn
 from txlake.protocol.schema_change import as_table_schema
 from txlake.session.admission import admit
-from txlake.session.catalog_access import catalog_of
 from txlake.session.command import (
     TableLock,
     command,
@@ -289,7 +288,7 @@ def _make_database(context: Context, statement: Write) -> None:
     """Makes the database of a table's name, then locks the name in it."""
     assert isinstance(statement.table, TableName)
     owner, _ = context.engine.qualified(statement.table, context.database)
-    catalog_of(context.engine).create_database(owner, if_not_exists=True)
+    context.engine.catalog.of_lake().create_database(owner, if_not_exists=True)
     admit(context, _WRITE.all_locks(statement), leaves=_leaves_existing(statement))
 
 

@@ -13,7 +13,7 @@ from txlake.membership.drop_note import PROPERTY as RETENTION
 from txlake.membership.drop_note import parse_retention
 from txlake.membership.dropping import drop
 from txlake.session.admission import admit_alone
-from txlake.session.catalog_access import catalog_of, transaction_of
+from txlake.session.catalog_access import transaction_of
 from txlake.session.command import command, giving_nothing, no_table
 from txlake.session.context import Context
 from txlake.session.isolation import IGNORED, parse_ignored
@@ -31,7 +31,7 @@ def create_database(context: Context, statement: CreateDatabase) -> None:
         raise InvalidRequest(
             f"database {statement.name!r} can't be made: its views are txlake's own"
         )
-    catalog_of(context.engine).create_database(
+    context.engine.catalog.of_lake().create_database(
         statement.name,
         if_not_exists=statement.if_not_exists,
         comment=statement.comment,
@@ -42,7 +42,7 @@ def create_database(context: Context, statement: CreateDatabase) -> None:
 
 def alter_database(context: Context, statement: AlterDatabase) -> None:
     """ALTER DATABASE ... ISOLATION LEVEL, and SET DBPROPERTIES."""
-    catalog, name = catalog_of(context.engine), statement.name
+    catalog, name = context.engine.catalog.of_lake(), statement.name
     if statement.isolation is not None:
         admit_alone(context, name, f"ALTER DATABASE {name} ISOLATION LEVEL")
         catalog.set_isolation(name, statement.isolation)
@@ -64,7 +64,7 @@ def _checked(properties: tuple[tuple[str, str], ...]) -> dict[str, str]:
 
 def drop_database(context: Context, statement: DropDatabase) -> None:
     """DROP DATABASE; with CASCADE its tables and views too."""
-    catalog = catalog_of(context.engine)
+    catalog = context.engine.catalog.of_lake()
     if statement.if_exists and catalog.database(statement.name) is None:
         return
     catalog.require_droppable(statement.name, cascade=statement.cascade)

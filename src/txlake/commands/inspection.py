@@ -12,7 +12,6 @@ from txlake.commands.views import described, schema_rows
 from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
 from txlake.protocol.types import Field, Primitive, Struct
-from txlake.session.catalog_access import catalog_of
 from txlake.session.command import command, giving_rows, its_table, no_table
 from txlake.session.context import Context
 from txlake.session.unknown_names import tables_in
@@ -42,7 +41,7 @@ _TABLES = Struct(
 
 def show_databases(context: Context, statement: ShowDatabases) -> Rows:
     """SHOW DATABASES."""
-    found = catalog_of(context.engine).databases(statement.pattern)
+    found = context.engine.catalog.of_lake().databases(statement.pattern)
     return Rows(schema=_texts("namespace"), rows=[(entry.name,) for entry in found])
 
 
@@ -59,7 +58,7 @@ def show_tables(context: Context, statement: ShowTables) -> Rows:
 
 def describe_database(context: Context, statement: DescribeDatabase) -> Rows:
     """DESCRIBE DATABASE [EXTENDED]."""
-    entry = catalog_of(context.engine).database(statement.name)
+    entry = context.engine.catalog.of_lake().database(statement.name)
     if entry is None:
         raise InvalidRequest(f"there is no database {statement.name!r}")
     rows = [

@@ -29,7 +29,6 @@ from txlake.ports import NewTable, RenamedTable
 from txlake.protocol.file_names import LOG_FOLDER, commit_path
 from txlake.protocol.types import Struct
 from txlake.session.admission import admit_new
-from txlake.session.catalog_access import catalog_of
 from txlake.session.command import TableLock, command, giving_counts, giving_nothing, its_table
 from txlake.session.context import Context
 from txlake.session.engine import Handle
@@ -99,11 +98,11 @@ def place(context: Context, table: Table, location: str | None = None) -> Handle
             )
         return found
     owner, name = context.engine.qualified(table, context.database)
-    known = catalog_of(context.engine).database(owner)
+    known = context.engine.catalog.of_lake().database(owner)
     if known is None or context.is_homeless(table):
         raise InvalidRequest(f"there is no database {owner!r}; CREATE DATABASE {owner} makes it")
     owner = known.name
-    if catalog_of(context.engine).views.find(owner, name) is not None:
+    if context.engine.catalog.of_lake().views.find(owner, name) is not None:
         raise InvalidRequest(f"{table} is a view; choose another name, or DROP VIEW it")
     if location is None:
         where = context.engine.place_of(owner, name)
@@ -116,7 +115,7 @@ def place(context: Context, table: Table, location: str | None = None) -> Handle
         return context.engine.at_entry(entry, is_new=True)
     own = None if holds is None else membership_of(holds)
     if holds is not None and (
-        own is None or location is not None or own.lake != catalog_of(context.engine).lake_id
+        own is None or location is not None or own.lake != context.engine.catalog.of_lake().lake_id
     ):
         return there
     _require_dropped(context, there, own)
@@ -134,7 +133,7 @@ def _held(context: Context, there: Handle) -> Snapshot | None:
     try:
         latest = there.log.latest_or_none()
     except CorruptTable:
-        if catalog_of(context.engine).is_cleared(there.store.url):
+        if context.engine.catalog.of_lake().is_cleared(there.store.url):
             return None
         if not there.log.listing().commits:
             return None
@@ -148,12 +147,12 @@ def _is_free(context: Context, there: Handle) -> bool:
     """Whether nothing is left there of a table that was dropped, nor may come late."""
     if next(iter(there.store.list(LOG_FOLDER)), None) is not None:
         return False
-    return not catalog_of(context.engine).is_cleared(there.store.url)
+    return not context.engine.catalog.of_lake().is_cleared(there.store.url)
 
 
 def _require_dropped(context: Context, there: Handle, own: Membership | None) -> None:
     """Raises CorruptTable for a table of this lake that its catalog never dropped nor knows."""
-    catalog, location = catalog_of(context.engine), there.store.url
+    catalog, location = context.engine.catalog.of_lake(), there.store.url
     if own is None or catalog.is_cleared(location) or catalog.at_place(location) is not None:
         return  # a table that this transaction drops is still there for others
     latest = _held(context, there)
@@ -386,7 +385,7 @@ def _rename(context: Context, handle: Handle, statement: RenameTable) -> None:
     owner, name = context.engine.qualified(statement.new_table, entry.database)
     if context.find(statement.new_table) is not None:
         raise InvalidRequest(f"{statement.new_table} exists already")
-    known = catalog_of(context.engine).database(owner)
+    known = context.engine.catalog.of_lake().database(owner)
     if known is None or context.is_homeless(statement.new_table):
         raise InvalidRequest(f"there is no database {owner!r}; CREATE DATABASE {owner} makes it")
     renamed = context.engine.at_entry(

@@ -18,7 +18,6 @@ from txlake.membership.dropping import publish_pending
 from txlake.ports import UndroppedTable
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.admission import admit, admit_new
-from txlake.session.catalog_access import catalog_of
 from txlake.session.command import TableLock, command, giving_nothing, giving_rows, no_table
 from txlake.session.context import Context
 from txlake.session.engine import Engine
@@ -49,7 +48,7 @@ def show_dropped(context: Context, statement: ShowDroppedTables) -> Rows:
     Raises InvalidRequest where there is no such database.
     """
     database = statement.database or context.database
-    catalog = catalog_of(context.engine)
+    catalog = context.engine.catalog.of_lake()
     if catalog.database(database) is None:
         raise _homeless(database)
     found = [one for one in _of(context.engine, database) if not one.is_over]
@@ -90,12 +89,12 @@ def undrop_table(context: Context, statement: UndropTable) -> None:
 
 def _of(engine: Engine, database: str) -> list[DroppedEntry]:
     """The tables dropped from a database, or from one that had its name; the newest drop first."""
-    dropped = catalog_of(engine).dropped.listed()
+    dropped = engine.catalog.of_lake().dropped.listed()
     return [one for one in dropped if one.entry.database.lower() == database.lower()]
 
 
 def _with_id(engine: Engine, table_id: str) -> DroppedEntry:
-    dropped = catalog_of(engine).dropped.find(table_id)
+    dropped = engine.catalog.of_lake().dropped.find(table_id)
     if dropped is None:
         raise InvalidRequest(f"there is no dropped table with the id {table_id!r}; {_LISTED}")
     return _checked(engine, dropped)
@@ -103,7 +102,7 @@ def _with_id(engine: Engine, table_id: str) -> DroppedEntry:
 
 def _with_name(context: Context, table: TableName) -> DroppedEntry:
     """The newest one of that name."""
-    engine, catalog = context.engine, catalog_of(context.engine)
+    engine, catalog = context.engine, context.engine.catalog.of_lake()
     owner, name = engine.qualified(table, context.database)
     if context.is_homeless(table):
         raise _homeless(owner)
@@ -121,7 +120,7 @@ def _checked(engine: Engine, dropped: DroppedEntry) -> DroppedEntry:
     entry = dropped.entry
     if dropped.is_over:
         raise _over(f"{entry.database}.{entry.name}", dropped.dropped_ms)
-    if catalog_of(engine).database(entry.database) is None:
+    if engine.catalog.of_lake().database(entry.database) is None:
         raise _homeless(entry.database)
     return dropped
 
@@ -147,7 +146,7 @@ def _require_free(context: Context, entry: TableEntry) -> None:
     named = TableName((entry.database, entry.name))
     if context.find(named) is not None:
         raise taken(entry.database, entry.name)
-    if catalog_of(context.engine).views.find(entry.database, entry.name) is not None:
+    if context.engine.catalog.of_lake().views.find(entry.database, entry.name) is not None:
         raise InvalidRequest(
             f"UNDROP TABLE {named}: there is a view of that name; give it another name first "
             f"(ALTER VIEW {named} RENAME TO ...)"
@@ -160,7 +159,7 @@ def _taken_in(engine: Engine, entry: TableEntry) -> int | None:
     None: the one that the catalog has. Raises CorruptTable where the table is gone, InvalidRequest
     where it is another lake's, or another table's.
     """
-    catalog = catalog_of(engine)
+    catalog = engine.catalog.of_lake()
     publish_pending(engine, entry.id)
     handle = engine.at(entry.location, TablePath(entry.location))
     try:

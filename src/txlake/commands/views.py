@@ -16,7 +16,6 @@ from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
 from txlake.protocol.type_text import quoted_text
 from txlake.protocol.types import Field, Primitive, Struct
-from txlake.session.catalog_access import catalog_of
 from txlake.session.command import TableLock, command, giving_nothing, giving_rows, no_table
 from txlake.session.context import Context
 from txlake.session.view_queries import Viewed
@@ -49,7 +48,7 @@ _SHOWN = Struct(
 
 def create_view(context: Context, statement: CreateView) -> None:
     """CREATE [OR REPLACE] VIEW: its text in the catalog."""
-    catalog = catalog_of(context.engine)
+    catalog = context.engine.catalog.of_lake()
     owner, name = context.engine.qualified(statement.view, context.database)
     if catalog.database(owner) is None or context.is_homeless(statement.view):
         raise InvalidRequest(f"there is no database {owner!r}; CREATE DATABASE {owner} makes it")
@@ -153,7 +152,7 @@ def alter_view(context: Context, statement: AlterView) -> None:
     name = TableName((entry.database, entry.name))
     schema = _check(context, name, statement.query, ())
     columns = entry.columns if len(entry.columns) == len(schema.names) else ()
-    catalog_of(context.engine).views.change(
+    context.engine.catalog.of_lake().views.change(
         entry.id,
         statement.query.text,
         columns,
@@ -170,7 +169,7 @@ def rename_view(context: Context, statement: RenameView) -> None:
     owner, name = (entry.database, new.name) if len(new.parts) == 1 else new.parts
     if context.find(TableName((owner, name))) is not None:
         raise InvalidRequest(f"{owner}.{name} is a table; choose another name for the view")
-    catalog_of(context.engine).views.rename(entry.id, owner, name)
+    context.engine.catalog.of_lake().views.rename(entry.id, owner, name)
 
 
 def drop_view(context: Context, statement: DropView) -> None:
@@ -178,7 +177,7 @@ def drop_view(context: Context, statement: DropView) -> None:
     view = statement.view
     found = context.viewed(view)
     if found is not None and found.entry is not None:
-        catalog_of(context.engine).views.drop(found.entry.id)
+        context.engine.catalog.of_lake().views.drop(found.entry.id)
     elif context.find(view) is not None:
         raise InvalidRequest(f"{view} is a table; DROP TABLE {view} drops it")
     elif found is not None or context.is_temporary(view):
@@ -192,7 +191,7 @@ def show_views(context: Context, statement: ShowViews) -> Rows:
     database = statement.database or context.database
     rows: list[tuple[object, ...]] = [
         (entry.database, entry.name, False)
-        for entry in catalog_of(context.engine).views.listed(database)
+        for entry in context.engine.catalog.of_lake().views.listed(database)
         if matches(entry.name, statement.pattern)
     ]
     rows += [

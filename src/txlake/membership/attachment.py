@@ -17,7 +17,7 @@ from txlake.errors import InvalidRequest
 from txlake.membership.drop_note import note_path
 from txlake.membership.dropping import take_out
 from txlake.ports import NewTable
-from txlake.session.catalog_access import catalog_of, handle_entry, transaction_of
+from txlake.session.catalog_access import handle_entry, transaction_of
 from txlake.session.engine import Engine, Handle
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction
@@ -34,7 +34,7 @@ def attach(session: Session, location: str, name: str | None) -> str:
     if isinstance(place, TableName):
         place = TablePath(location)
     handle = engine.at(place.location, place)
-    taken = catalog_of(engine).at_place(handle.store.url)
+    taken = engine.catalog.of_lake().at_place(handle.store.url)
     if taken is not None:
         raise InvalidRequest(f"{handle.store.url} is the lake's already: {_text(taken)}")
     wanted = TableName((unquote(posixpath.basename(handle.store.url)),))
@@ -44,7 +44,7 @@ def attach(session: Session, location: str, name: str | None) -> str:
             raise InvalidRequest(f"attach: expected a name like database.table, found {name!r}")
         wanted = given
     database, own = engine.qualified(wanted, session.database)
-    known = catalog_of(engine).database(database)
+    known = engine.catalog.of_lake().database(database)
     if known is None:
         raise InvalidRequest(
             f"there is no database {database!r}; CREATE DATABASE {database} makes it"
@@ -71,7 +71,7 @@ def new_entry(
     engine: Engine, database: str, name: str, location: str, *, managed: bool
 ) -> TableEntry:
     """The entry of a table that the catalog doesn't have yet, in a database that it has."""
-    catalog, now_ms = catalog_of(engine), engine.system.now_ms()
+    catalog, now_ms = engine.catalog.of_lake(), engine.system.now_ms()
     owner = catalog.database(database)
     if owner is None:
         raise InvalidRequest(
@@ -107,7 +107,7 @@ def take_in(
     Raises InvalidRequest when it belongs to another lake, or the name is taken, Conflict when
     another writer changed the table's settings meanwhile.
     """
-    catalog = catalog_of(engine)
+    catalog = engine.catalog.of_lake()
     if catalog.find(database, name) is not None:
         raise InvalidRequest(f"table {database}.{name} exists already; choose another name")
     if catalog.views.find(database, name) is not None:
@@ -132,7 +132,7 @@ def _entered(
     engine: Engine, session_number: Callable[[], int], handle: Handle, entry: TableEntry
 ) -> TableEntry:
     """Stamps the table and enters it into the catalog."""
-    catalog, latest = catalog_of(engine), handle.log.latest()
+    catalog, latest = engine.catalog.of_lake(), handle.log.latest()
     own = membership_of(latest)
     name = str(TableName((entry.database, entry.name)))
     if own is None:
@@ -170,7 +170,7 @@ def mark(transaction: Transaction, handle: Handle, operation: str) -> None:
     """Says in the log of a table of the lake which lake it is, and by what name."""
     entry = handle_entry(handle)
     stamp = Membership(
-        lake=catalog_of(transaction.engine).lake_id,
+        lake=transaction.engine.catalog.of_lake().lake_id,
         table=entry.id,
         name=str(TableName((entry.database, entry.name))),
     )
@@ -180,7 +180,7 @@ def mark(transaction: Transaction, handle: Handle, operation: str) -> None:
 
 def attach_named(engine: Engine, session_number: Callable[[], int]) -> None:
     """Attaches the tables that an older txlake knew by name alone; those that are gone stay."""
-    for entry in catalog_of(engine).unattached():
+    for entry in engine.catalog.of_lake().unattached():
         place = TablePath(entry.location)
         handle = engine.at(entry.location, place)
         if handle.log.latest_or_none() is not None:

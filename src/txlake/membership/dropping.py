@@ -14,7 +14,7 @@ from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, Unsupported
 from txlake.membership.drop_note import DropNote, note_in, note_path, retention_ms, tell
 from txlake.ports import DroppedTable, Store, Versions
 from txlake.protocol.file_names import LOG_FOLDER
-from txlake.session.catalog_access import catalog_of, handle_entry
+from txlake.session.catalog_access import handle_entry
 from txlake.session.engine import Engine, Handle
 from txlake.session.transaction import Transaction
 from txlake.statements import TablePath
@@ -36,7 +36,9 @@ def drop(transaction: Transaction, handle: Handle, *, purge: bool = False) -> No
     engine, entry = transaction.engine, handle_entry(handle)
     if entry.managed:
         _require_own(engine, handle.store, handle.name)
-    kept_ms = 0 if purge else retention_ms(catalog_of(engine), engine.settings, entry.database)
+    kept_ms = (
+        0 if purge else retention_ms(engine.catalog.of_lake(), engine.settings, entry.database)
+    )
     take_out(transaction, handle, stays=not entry.managed, kept_ms=kept_ms)
 
 
@@ -72,7 +74,7 @@ def _keep(engine: Engine, handle: Handle) -> None:
     What fails is done when the lake is opened.
     """
     engine.forget(handle)
-    catalog = catalog_of(engine)
+    catalog = engine.catalog.of_lake()
     try:
         catalog.ledger.sequence()  # raises where this isn't the lake's catalog any more
         dropped = catalog.dropped.find(handle_entry(handle).id)
@@ -90,7 +92,7 @@ def _keep(engine: Engine, handle: Handle) -> None:
 def _clear(engine: Engine, handle: Handle, *, stays: bool) -> None:
     """Removes what a dropped table leaves behind; what fails is done when the lake is opened."""
     engine.forget(handle)
-    ledger, table_id = catalog_of(engine).ledger, handle_entry(handle).id
+    ledger, table_id = engine.catalog.of_lake().ledger, handle_entry(handle).id
     try:
         if not stays:
             # Whoever finishes this in our place notes it first, and finds no row when we're done.
@@ -109,7 +111,7 @@ def finish(engine: Engine) -> None:
     What was dropped so long ago that it can't come back any more is removed too. A table where that
     fails keeps no other from being used: its own statements say what is wrong.
     """
-    ledger = catalog_of(engine).ledger
+    ledger = engine.catalog.of_lake().ledger
     _tell_folders(engine)
     _give_up_expired(engine)
     left_alone = _give_up_others(engine)
@@ -128,7 +130,7 @@ def finish(engine: Engine) -> None:
 
 def _remove(engine: Engine, table: PendingTable) -> None:
     """Removes the folder of a table that was dropped, and its row in the catalog."""
-    ledger = catalog_of(engine).ledger
+    ledger = engine.catalog.of_lake().ledger
     try:
         if table.managed and ledger.note_clearing(table.table_id):
             _remove_all(engine, engine.store_at(table.location), table.table_id)
@@ -139,7 +141,7 @@ def _remove(engine: Engine, table: PendingTable) -> None:
 
 def publish_pending(engine: Engine, table_id: str) -> None:
     """Publishes what a table's log still lacks, in a folder that is seen to be that table's."""
-    ledger = catalog_of(engine).ledger
+    ledger = engine.catalog.of_lake().ledger
     table = next((one for one in ledger.pending_tables() if one.table_id == table_id), None)
     if table is not None and _is_its_folder(engine, table):
         store = engine.store_at(table.location)
@@ -148,7 +150,7 @@ def publish_pending(engine: Engine, table_id: str) -> None:
 
 def _tell_folders(engine: Engine) -> None:
     """Has the folders of dropped tables say so, where a process was killed before it did."""
-    catalog = catalog_of(engine)
+    catalog = engine.catalog.of_lake()
     for table in catalog.ledger.dropped_tables():
         if not table.managed or table.is_told:
             continue
@@ -166,7 +168,7 @@ def _give_up_expired(engine: Engine) -> set[str]:
     Where a folder doesn't say that its table was dropped when the catalog says, the catalog is one
     from a backup, and the table may have come back since: it is left alone.
     """
-    catalog, over = catalog_of(engine), set()
+    catalog, over = engine.catalog.of_lake(), set()
     for dropped in catalog.dropped.expired():
         entry = dropped.entry
         try:
@@ -199,7 +201,7 @@ def _give_up_others(engine: Engine) -> set[str]:
 
     A catalog from a backup may remember a table as dropped in whose folder another was made since.
     """
-    ledger = catalog_of(engine).ledger
+    ledger = engine.catalog.of_lake().ledger
     left_alone = set()
     for table in ledger.dropped_tables():
         try:

@@ -15,7 +15,6 @@ from txlake.membership.attachment import attach_named
 from txlake.membership.dropping import finish
 from txlake.ports import PutOutcome, Store
 from txlake.protocol.file_names import LOG_FOLDER
-from txlake.session.catalog_access import catalog_of
 from txlake.session.engine import Lost
 from txlake.session.session import Session
 from txlake.storage import local_path
@@ -43,7 +42,7 @@ def open_lake(session: Session) -> None:
     can't be reached.
     """
     engine = session.engine
-    catalog = catalog_of(engine)
+    catalog = engine.catalog.of_lake()
     warehouse = engine.warehouse
     assert warehouse is not None
     own = Marker(catalog.lake_id, catalog.epoch)

@@ -19,7 +19,7 @@ from txlake.membership.dropping import finish
 from txlake.membership.opening import MARKER, Marker, mark, marker_of
 from txlake.ports import DroppedTable, NewTable, RenamedTable, Store
 from txlake.protocol.file_names import LOG_FOLDER, STAGED_FOLDER
-from txlake.session.catalog_access import catalog_of, transaction_of
+from txlake.session.catalog_access import transaction_of
 from txlake.session.engine import Engine, Lost
 from txlake.session.session import Session
 from txlake.statements import TableName, TablePath, table_of
@@ -63,7 +63,7 @@ def recover(session: Session, locations: tuple[str, ...]) -> Recovered:
     be reached or another process recovers it at the same time.
     """
     engine = session.engine
-    catalog, warehouse = catalog_of(engine), engine.warehouse
+    catalog, warehouse = engine.catalog.of_lake(), engine.warehouse
     assert warehouse is not None
     places = {engine.store_at(place).url: False for place in locations}
     places = dict.fromkeys(_tables_below(warehouse), True) | places
@@ -142,7 +142,7 @@ def _is_dropped(engine: Engine, own: Membership, store: Store) -> bool:
 
     A catalog from a backup may have it as one that is kept, whose folder says so no more.
     """
-    dropped = catalog_of(engine).ledger.dropped_tables()
+    dropped = engine.catalog.of_lake().ledger.dropped_tables()
     found = next((table for table in dropped if own.table == table.table_id), None)
     if found is None:
         return False
@@ -163,7 +163,7 @@ def _is_told_alone(engine: Engine, standing: Standing) -> bool:
     entry = standing.entry
     if _note(engine.store_at(entry.location), entry.id) is None:
         return False
-    return catalog_of(engine).dropped.find(entry.id) is None  # it was dropped just now
+    return engine.catalog.of_lake().dropped.find(entry.id) is None  # it was dropped just now
 
 
 def _log_at(engine: Engine, place: str) -> TableLog:
@@ -186,7 +186,7 @@ def _found(log: TableLog) -> Snapshot | None:
 
 def _is_at_odds(engine: Engine, places: Collection[str], report: _Report) -> bool:
     """Whether a log has other versions than the catalog, or is of a table that it doesn't know."""
-    catalog = catalog_of(engine)
+    catalog = engine.catalog.of_lake()
     # Others may commit meanwhile: a log that is looked at before the catalog isn't ahead of it.
     newest = {
         one.entry.id: newest_of(_log_at(engine, one.entry.location).store, one.published)
@@ -219,7 +219,7 @@ def _is_at_odds(engine: Engine, places: Collection[str], report: _Report) -> boo
 def _bring_up(session: Session, epoch: int, standing: Standing, report: _Report) -> None:
     """Gives a table that the catalog knows the versions and the name that its log has."""
     engine, entry = session.engine, standing.entry
-    catalog, log = catalog_of(engine), _log_at(engine, entry.location)
+    catalog, log = engine.catalog.of_lake(), _log_at(engine, entry.location)
     if is_at_odds(log.store, standing.head, standing.published, standing.pending):
         still = partial(catalog.recovery.require, epoch)
         settled = settle(log, standing.head, standing.published, standing.pending, still)
@@ -266,7 +266,7 @@ def _told_of(place: str, own: Membership) -> str:
 def _take_in(session: Session, epoch: int, place: str, report: _Report, *, managed: bool) -> None:
     """Gives a table of the lake that the catalog doesn't know its name again."""
     engine, log = session.engine, _log_at(session.engine, place)
-    catalog = catalog_of(engine)
+    catalog = engine.catalog.of_lake()
     try:
         latest = _found(log)
         own = None if latest is None else membership_of(latest)

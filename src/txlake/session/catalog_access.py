@@ -8,14 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from txlake.catalog import Catalog, TableEntry
+from txlake.catalog import TableEntry
 from txlake.session.engine import Engine, Handle
 from txlake.session.transaction import Transaction
-
-
-def catalog_of(engine: Engine) -> Catalog:
-    """The lake's catalog. Raises InvalidRequest where there is none."""
-    return engine.catalog.of_lake()
 
 
 def refuse_lost(engine: Engine) -> None:

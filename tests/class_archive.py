@@ -67,7 +67,7 @@ def _run_statements(folder: Path) -> None:
     jvm = gateway.proc
     spark.stop()
     jvm.stdin.close()  # the end of its input is the end of the JVM, which writes the file then
-    jvm.wait()
+    jvm.wait(300)
 
 
 if __name__ == "__main__":

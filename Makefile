@@ -166,9 +166,11 @@ setup:
 setup-python:
 	@tools/setup.sh --no-java
 
-# What the tests compare with and talk to.
+# What the tests compare with and talk to, and the classes of their JVMs.
 .PHONY: peers
 peers: setup
+	@PYTHONPATH=src:. $(PYTHON) -m tests.class_archive >.cache/class-archive.log 2>&1 || \
+		cat .cache/class-archive.log
 	@tools/delta_jars.sh
 	@tools/servers.sh
 	@tools/judge.sh

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from tests.class_archive import VARIABLE, java_options
 from tests.golden import ARCHIVE
 from tests.interop import (
     DuckDB,
@@ -83,8 +84,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ[KIND] = config.getoption("--spark")
-    # Of every Spark that the tests start: what the second compiler makes of a plan comes too late.
-    os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    os.environ[VARIABLE] = java_options()
     config.addinivalue_line(
         "markers", "broad(keep=0): make test runs so many of its cells, make test-all the others"
     )

@@ -72,7 +72,7 @@ def settings(scratch: Path) -> dict[str, str]:
         "spark.driver.memory": "1g",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        # Each plan is compiled for few rows: what the second compiler makes of it comes too late.
+        # As tests/class_archive.py has it, for programs that it doesn't reach.
         "spark.driver.extraJavaOptions": (
             "-Duser.timezone=UTC -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
         ),

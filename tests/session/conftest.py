@@ -10,7 +10,7 @@ import pytest
 from tests.session.processes import Lakes
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.broad)])
 def lakes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lakes]:
     if request.param == "sqlite":
         url = f"sqlite:///{tmp_path / 'catalog.db'}"

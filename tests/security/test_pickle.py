@@ -14,8 +14,8 @@ import pytest
 import txlake
 from tests.security import hostile
 from tests.security.reading import outcome
-from txlake.spark.executor_files import open_file
-from txlake.spark.executor_reads import DecodeTask
+from txlake.datafiles.decode_task import DecodeTask
+from txlake.datafiles.files import open_file
 
 SOURCES = Path(str(txlake.__file__)).parent
 FORBIDDEN_MODULES = {"pickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}

@@ -13,12 +13,12 @@ from functools import partial
 import msgspec
 
 from txlake.conflict.locking import LockMode
+from txlake.datafiles.restating import restated
 from txlake.log.files import Files
 from txlake.protocol.actions import Add
 from txlake.protocol.statistics import FileStatistics
 from txlake.session.command import TableLock, command, giving_nothing
 from txlake.session.context import Context
-from txlake.spark.restating import footer_of, restated
 from txlake.spark.rows import unknown_column
 from txlake.spark.table_access import TableAccess
 from txlake.statements import AnalyzeTable
@@ -67,7 +67,7 @@ def recomputed(work: TableAccess, before: Files) -> Change:
 
 def _restated(work: TableAccess, add: Add) -> Add | None:
     """The file with other statistics; None where they are the same."""
-    stats = restated(footer_of(work, add), add, work.snapshot).to_json()
+    stats = restated(work.footer_of(add), add, work.snapshot).to_json()
     if FileStatistics.from_json(stats) == FileStatistics.from_json(add.stats):
         return None
     return msgspec.structs.replace(add, stats=stats)

@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from txlake.datafiles.footers import statistics_of
 from txlake.ddl.environment import Environment
 from txlake.ddl.operations import as_json
 from txlake.ddl.table_metadata import new_table
@@ -40,7 +41,6 @@ from txlake.protocol.types import (
     from_arrow_schema,
     type_from_json,
 )
-from txlake.spark.footers import statistics_of
 from txlake.statements import ConvertToDelta
 from txlake.transaction.change import Change
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from txlake.catalog import DEFAULT_DATABASE, Catalog, TableEntry, forked
+from txlake.datafiles.vectors import Elsewhere
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store, System
@@ -28,14 +29,12 @@ from txlake.session.name_parts import lake_names, qualified
 from txlake.session.view_queries import TemporaryViews, Viewed
 from txlake.settings import Settings
 from txlake.spark.manifest import Manifests
-from txlake.spark.reading import is_connect
-from txlake.spark.sessions import default_properties
+from txlake.spark.sessions import default_properties, is_connect
 from txlake.spark.table_access import TableAccess
 from txlake.statements import Table, TableName, TablePath
 from txlake.storage import canonical_url, open_store
 from txlake.transaction.catalog_managed import CatalogManaged
 from txlake.transaction.table_log import TableLog
-from txlake.transaction.vectors import Elsewhere
 
 if TYPE_CHECKING:
     from txlake.session.command import Commands

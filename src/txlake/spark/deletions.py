@@ -14,16 +14,14 @@ from msgspec import structs
 from pyroaring import BitMap64
 from pyspark.sql import functions as F
 
+from txlake.datafiles.vectors import union_with_deleted, write_vectors
+from txlake.datafiles.write_task import COPY
 from txlake.log.files import adds_of
 from txlake.protocol.actions import Action, Add
 from txlake.protocol.statistics import FileStatistics, counted, loosen
-from txlake.spark.executor import COPY
-from txlake.spark.restating import footer_of
 from txlake.spark.scan import selected
 from txlake.spark.table_access import TableAccess
-from txlake.spark.vectors import union_with_deleted
 from txlake.spark.writing import ACTION, write_frame
-from txlake.transaction.vectors import write_vectors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +46,7 @@ def delete_positions(
     adds = {ordinal: all_adds[ordinal] for ordinal in sorted(replaced)}
     if work.uses_vectors:
         adds = {ordinal: _counted(work, add) for ordinal, add in adds.items()}
-    deleted = union_with_deleted(work.store, work.reach, adds, replaced, work.storage_options)
+    deleted = union_with_deleted(work.store, adds, replaced, work.elsewhere)
     whole = [ordinal for ordinal in adds if _covers(adds[ordinal], deleted[ordinal])]
     partly = [ordinal for ordinal in adds if ordinal not in whole]
     removed = remove_files(work, [adds[ordinal] for ordinal in whole])
@@ -80,7 +78,7 @@ def _counted(work: TableAccess, add: Add) -> Add:
     """The file with statistics that count its rows, as a vector needs them; not all writers do."""
     if FileStatistics.from_json(add.stats).num_records is not None:
         return add
-    return structs.replace(add, stats=counted(add.stats, footer_of(work, add).num_rows))
+    return structs.replace(add, stats=counted(add.stats, work.footer_of(add).num_rows))
 
 
 def _covers(add: Add, deleted: BitMap64) -> bool:

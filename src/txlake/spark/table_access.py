@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from txlake.datafiles.restating import footer_of
+from txlake.datafiles.vectors import Elsewhere
 from txlake.errors import InvalidRequest
 from txlake.log.predicates import (
     Opaque,
@@ -26,7 +29,7 @@ from txlake.log.predicates import (
 )
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store, System
-from txlake.protocol.actions import Action
+from txlake.protocol.actions import Action, Add
 from txlake.protocol.reach import Reach, nowhere
 from txlake.protocol.types import Primitive
 from txlake.settings import Settings
@@ -99,6 +102,15 @@ class TableAccess:
     def reach(self) -> Reach:
         """Where the table's files may lie."""
         return Reach(self.store.url, self.allowed)
+
+    def footer_of(self, add: Add) -> pq.FileMetaData:
+        """The footer of a file of the table. Raises what `restating.footer_of` raises."""
+        return footer_of(self.snapshot, add, self.store, self.reach, self.storage_options)
+
+    @property
+    def elsewhere(self) -> Elsewhere:
+        """How deletion vectors are read that lie outside of the table's folder."""
+        return Elsewhere.by_options(self.reach, self.storage_options)
 
     def scan(
         self,

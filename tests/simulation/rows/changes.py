@@ -17,6 +17,8 @@ from tests.simulation.rows.expressions import parsed
 from tests.simulation.rows.files import columns_of, live_rows, write_rows
 from tests.simulation.rows.queries import compiler
 from tests.simulation.rows.scopes import Row, Rows, Scope, Typed
+from txlake.datafiles.vectors import load_vector
+from txlake.datafiles.write_task import INSERT
 from txlake.errors import InvalidRequest
 from txlake.log.files import adds_of
 from txlake.protocol.actions import Add
@@ -24,13 +26,11 @@ from txlake.spark import compact as compacting
 from txlake.spark import deletions as deleting
 from txlake.spark import dml, inserts
 from txlake.spark.deletions import Deletions, remove_files
-from txlake.spark.executor import INSERT
 from txlake.spark.inserts import Placement
 from txlake.spark.partitions import files_of_partitions
 from txlake.spark.rows import GENERATION_EXPRESSION, unknown_column
 from txlake.spark.scan import add_rows
 from txlake.spark.table_access import TableAccess, condition_text
-from txlake.spark.vectors import load_vector
 from txlake.spark.writing import Written
 from txlake.statements import Assignment, Default, Expression
 from txlake.transaction.change import Change, Read
@@ -201,7 +201,7 @@ def delete_positions(
 def _deleted(work: TableAccess, add: Add) -> BitMap64:
     if add.deletion_vector is None:
         return BitMap64()
-    return load_vector(work.store, work.reach, add.deletion_vector, work.storage_options)
+    return load_vector(work.store, add.deletion_vector, work.elsewhere)
 
 
 def _rewritten(

@@ -21,6 +21,7 @@ from pyroaring import BitMap64
 from tests.simulation.rows.frames import RowFrame
 from tests.simulation.rows.scopes import Name, Row, Rows
 from tests.simulation.rows.values import LONG
+from txlake.datafiles.vectors import load_vector
 from txlake.errors import CorruptTable
 from txlake.log.files import adds_of
 from txlake.log.predicates import Predicate
@@ -34,7 +35,6 @@ from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import parquet_field
-from txlake.spark.vectors import load_vector
 from txlake.spark.writing import add_of, data_fields, partition_fields
 
 
@@ -80,7 +80,7 @@ def live_rows(work: TableAccess, add: Add) -> list[tuple[int, Row]]:
     rows = list(enumerate(rows_of(work, add)))
     if add.deletion_vector is None:
         return rows
-    deleted = load_vector(work.store, work.reach, add.deletion_vector, work.storage_options)
+    deleted = load_vector(work.store, add.deletion_vector, work.elsewhere)
     return [(position, row) for position, row in rows if position not in deleted]
 
 

@@ -112,7 +112,7 @@ absent = "txlake", "pyroaring", "msgspec", "obstore", "sqlalchemy", "sqlglot"
 sys.modules.update(dict.fromkeys(absent))  # no import of them works
 import pyarrow as pa
 task, bins = pickle.load(open(sys.argv[2], "rb"))
-(report,) = task(iter(bins.to_batches()))
+(report,) = task(iter(bins.to_batches()), 0, 0)
 print([(row["kind"], row["count"]) for row in report.to_pylist()])
 """
 

@@ -12,7 +12,7 @@ import txlake
 from tests.lake.rows import number, query
 from tests.where.marks import on_a_cluster
 from txlake.spark import compact, writing
-from txlake.spark.shipping import Task, travelling
+from txlake.spark.shipping import Function, Task, travelling
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +58,7 @@ def kill(tmp_path: Path) -> Iterator[Killer]:
 def dies_writing(kill: Killer, monkeypatch: pytest.MonkeyPatch) -> None:
     """The executor that first finishes a data file dies before its task has reported."""
 
-    def dying(spark: SparkSession, task: Task) -> Task:
+    def dying(spark: SparkSession, task: Task) -> Function:
         whole = travelling(spark, task)
 
         def run(batches: Iterator[Any]) -> Iterator[Any]:

@@ -17,10 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from txlake.datafiles.files import open_file
-from txlake.datafiles.parquet import OLD_TIMES, Columns, has_old_times, opened, rows_of
+from txlake.datafiles.parquet import OLD_TIMES, Columns, has_old_times, opened, reading, rows_of
 from txlake.datafiles.stored_vectors import StoredVector
 from txlake.datafiles.write_task import Output, WriteTask, report, report_row
-from txlake.errors import CorruptTable
 
 # A row of the task's input: one bin, its vectors those of `StoredVector`.
 _VECTOR = pa.struct(
@@ -71,12 +70,10 @@ class CompactTask:
     row_version: str | None = None
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Runs the task over one Spark partition."""
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        attempt = context.taskAttemptId() if context else 0
+    def __call__(
+        self, batches: Iterator[pa.RecordBatch], partition: int, attempt: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Runs the task over one of a job's partitions; no other attempt has this number."""
         for batch in batches:
             for one in batch.to_pylist():
                 name = f"part-{one['number']:05d}-{self.write.job_id}-{attempt}"
@@ -128,17 +125,12 @@ class _Source:
         """The live rows, in order; none when the file stays as it is."""
         url = self._file["url"]
         deleted = self._task.deleted(self._file["vector"])
-        with open_file(url, self._task.options) as source:
-            try:
-                file = opened(source)
-                self._columns.find(file)
-                self.kept_because = self._obstacle(file)
-                if self.kept_because is None:
-                    yield from self._live(file, deleted)
-            except (pa.ArrowException, OSError, ValueError) as error:
-                if getattr(error, "errno", None) is not None:
-                    raise
-                raise CorruptTable(f"data file {url} can't be read: {error}") from error
+        with open_file(url, self._task.options) as source, reading(url):
+            file = opened(source)
+            self._columns.find(file)
+            self.kept_because = self._obstacle(file)
+            if self.kept_because is None:
+                yield from self._live(file, deleted)
 
     def _obstacle(self, file: pq.ParquetFile) -> str | None:
         if any(_is_shredded(item.type) for item in file.schema_arrow):

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from txlake.datafiles.files import open_file
-from txlake.datafiles.parquet import Columns, opened, rows_of
+from txlake.datafiles.parquet import Columns, opened, reading, rows_of
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,10 @@ class DecodeTask:
     by_id: bool
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Runs the task over one Spark partition."""
+    def __call__(
+        self, batches: Iterator[pa.RecordBatch], partition: int, attempt: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Runs the task over one of a job's partitions."""
         schema = pa.ipc.read_schema(pa.py_buffer(self.schema))
         columns = Columns(pa.schema(list(schema)[:-2]), by_id=self.by_id)
         for batch in batches:
@@ -39,7 +41,7 @@ class DecodeTask:
                     yield pa.RecordBatch.from_arrays([*rows.columns, *positions], schema=schema)
 
     def _rows(self, url: str, columns: Columns) -> Iterator[pa.RecordBatch]:
-        with open_file(url, self.options) as source:
+        with open_file(url, self.options) as source, reading(url):
             file = opened(source)
             columns.find(file)
             yield from rows_of(file, columns)

@@ -23,7 +23,9 @@ class LiveRows:
     vectors: Mapping[int, StoredVector]
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
-    def __call__(self, batches: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
+    def __call__(
+        self, batches: Iterator[tuple[pa.Array, pa.Array]], partition: int, attempt: int
+    ) -> Iterator[pa.Array]:
         """For each row (ordinal, position), whether it is live."""
         kept: dict[int, np.ndarray] = {}
         for files, rows in batches:

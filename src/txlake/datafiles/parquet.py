@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
+from txlake.errors import CorruptTable
 
 _FIELD_ID = b"PARQUET:field_id"
 
@@ -28,6 +31,17 @@ _BATCH_BYTES = 32 * 1024 * 1024
 _BATCH_ROWS = 131_072
 _TEXT_BATCH_ROWS = 16_384  # a file holds a long text once that many rows share
 _BATCH_ROWS_MIN = 64
+
+
+@contextmanager
+def reading(url: str) -> Iterator[None]:
+    """Raises CorruptTable naming the file for what is raised inside because of its content."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError) as error:
+        if getattr(error, "errno", None) is not None:
+            raise
+        raise CorruptTable(f"data file {url} can't be read: {error}") from error
 
 
 def opened(source: pa.NativeFile) -> pq.ParquetFile:

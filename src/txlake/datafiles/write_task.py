@@ -95,13 +95,10 @@ class WriteTask:
     row_group_bytes: int = 128 * 1024 * 1024
     rows_max: int | None = None
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Runs the task over one Spark partition."""
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        partition = context.partitionId() if context else 0
-        attempt = context.taskAttemptId() if context else 0
+    def __call__(
+        self, batches: Iterator[pa.RecordBatch], partition: int, attempt: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Runs the task over one of a job's partitions; no other attempt has this number."""
         yield from run(self, batches, f"part-{partition:05d}-{self.job_id}-{attempt}")
 
 

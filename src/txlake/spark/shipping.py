@@ -36,20 +36,25 @@ _IMPORT = re.compile(r"^( *(?:from|import) )txlake\b", re.MULTILINE)
 _sent: set[str] = set()
 _sending = threading.Lock()
 
-Task = Callable[[Iterator[Any]], Iterator[Any]]
+Task = Callable[[Iterator[Any], int, int], Iterator[Any]]
+"""Gets a partition's batches, the partition's number, and the attempt's."""
+Function = Callable[[Iterator[Any]], Iterator[Any]]
 
 
-def travelling(spark: SparkSession, task: Task) -> Task:
-    """What Spark's tasks call in the place of a task; the code that it needs is there then."""
+def travelling(spark: SparkSession, task: Task) -> Function:
+    """The function of Spark's that runs a task; the code that it needs is there then."""
     package, archive = code_archive()
     _send(spark, archive)
     data = pickled(task, package)
 
     # Nested, so that PySpark takes it along by value.
     def run(batches: Iterator[Any]) -> Iterator[Any]:
-        from pyspark import cloudpickle
+        from pyspark import TaskContext, cloudpickle
 
-        yield from cloudpickle.loads(data)(batches)
+        context = TaskContext.get()
+        assert context is not None
+        task = cloudpickle.loads(data)
+        yield from task(batches, context.partitionId(), context.taskAttemptId())
 
     return run
 

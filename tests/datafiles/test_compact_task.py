@@ -437,7 +437,7 @@ def test_wide_rows_are_read_in_small_batches(tmp_path: Path) -> None:
     text = "x" * 10_000
     rows = pa.table({"v": pa.array([text + str(v) for v in range(2_000)])})
     _source(tmp_path / "a", rows, compression="none")
-    batch_rows = parquet.batch_rows(pq.read_metadata(tmp_path / "a"), rows.schema)
+    batch_rows = parquet.batch_rows([pq.read_metadata(tmp_path / "a").row_group(0)], rows.schema)
     assert parquet._BATCH_ROWS_MIN <= batch_rows < 4_000
 
 

@@ -8,7 +8,7 @@ calendar that was in use before 1582, and how much of a file is decoded at once.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -115,13 +115,14 @@ def rows_of(
     Spark does, and for fewer or more rows than the footer says.
     """
     footer = file.metadata
-    chosen = range(footer.num_row_groups) if groups is None else groups
-    expected = sum(footer.row_group(number).num_rows for number in chosen)
+    numbers = range(footer.num_row_groups) if groups is None else groups
+    chosen = [footer.row_group(number) for number in numbers]
+    expected = sum(group.num_rows for group in chosen)
     is_old = is_legacy(footer.metadata)
-    rows = batch_rows(footer, columns.schema)
+    rows = batch_rows(chosen, [item for item in file.schema_arrow if item.name in columns.names])
     count = 0
     for batch in file.iter_batches(
-        rows, row_groups=list(chosen), columns=columns.names, use_threads=False
+        rows, row_groups=list(numbers), columns=columns.names, use_threads=False
     ):
         if is_old and any(map(_is_old, batch.columns)):
             raise ValueError(OLD_TIMES)
@@ -138,7 +139,8 @@ def has_old_times(file: pq.ParquetFile) -> bool:
     """Whether a file holds times that aren't those that pyarrow reads."""
     if not is_legacy(file.metadata.metadata):
         return False
-    rows = batch_rows(file.metadata, file.schema_arrow)
+    groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+    rows = batch_rows(groups, file.schema_arrow)
     batches = file.iter_batches(rows, use_threads=False)
     return any(_is_old(column) for batch in batches for column in batch.columns)
 
@@ -157,11 +159,10 @@ def is_legacy(footer: Mapping[bytes, bytes] | None) -> bool:
     return version is None or (int(version[1]), int(version[2])) < _PROLEPTIC_SINCE
 
 
-def batch_rows(footer: pq.FileMetaData, schema: pa.Schema) -> int:
-    """How many rows of these columns take about as much memory as a batch may."""
-    groups = (footer.row_group(number) for number in range(footer.num_row_groups))
+def batch_rows(groups: Iterable[pq.RowGroupMetaData], fields: Iterable[pa.Field]) -> int:
+    """How many rows of these columns of a file take about as much memory as a batch may."""
     widest = max((one.total_byte_size // max(1, one.num_rows) for one in groups), default=1)
-    is_narrow = all(pa.types.is_primitive(kind) for kind in schema.types)
+    is_narrow = all(pa.types.is_primitive(item.type) for item in fields)
     rows_max = _BATCH_ROWS if is_narrow else _TEXT_BATCH_ROWS
     return max(min(_BATCH_ROWS_MIN, rows_max), min(rows_max, _BATCH_BYTES // max(1, widest)))
 

@@ -17,7 +17,8 @@ from pyroaring import BitMap64
 from bench.delta_log import LoggedFile, write_live_log, write_log
 from bench.sources import made_once
 from txlake.protocol.actions import DeletionVector
-from txlake.protocol.deletion_vectors import relative_file_name, relative_vector, vector_file
+from txlake.protocol.deletion_vectors import relative_file_name, relative_vector
+from txlake.protocol.roaring import vector_file
 
 KEYS = 1000
 DELETED_KEY = 7

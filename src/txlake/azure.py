@@ -1,6 +1,6 @@
 """What the host in an `abfss` URL says of the store's account, for the driver and Spark's tasks.
 
-It travels with Spark's jobs (`txlake.spark.shipping`), so it imports nothing.
+It imports nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Texts without credentials: what of a message may be shown, logged or kept.
 
-Owns how a credential is recognised. Travels to Spark's tasks, and imports nothing of ours.
+Owns how a credential is recognised.
 """
 
 from __future__ import annotations

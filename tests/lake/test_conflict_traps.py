@@ -17,6 +17,7 @@ from pyroaring import BitMap64
 
 import txlake
 from tests.lake.tables import Line, actions_at, add, new_log, remove, settings, table
+from txlake.datafiles.vectors import load_vector
 from txlake.errors import (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
@@ -27,7 +28,6 @@ from txlake.errors import (
 from txlake.lake.log import Log
 from txlake.protocol import deletion_vectors as codec
 from txlake.protocol.actions import encode_actions
-from txlake.transaction.vectors import load_vector
 
 
 def ends(log: Log, condition: str | None, theirs: Line, *ours: Line) -> type[Conflict] | None:

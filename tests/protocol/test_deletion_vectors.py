@@ -14,20 +14,17 @@ from pyroaring import BitMap, BitMap64
 from txlake.errors import CorruptTable
 from txlake.protocol.actions import Add, DeletionVector, Remove, decode_actions
 from txlake.protocol.deletion_vectors import (
-    NATIVE_MAGIC,
-    decode_bitmap,
     decode_inline,
-    encode_bitmap,
     inline,
     read_from_file,
     relative_file_name,
     relative_vector,
     slice_range,
-    vector_file,
     vector_path,
     z85_decode,
     z85_encode,
 )
+from txlake.protocol.roaring import NATIVE_MAGIC, decode_bitmap, encode_bitmap, vector_file
 
 UUID = "d2c639aa-8816-431a-aaf6-d3fe2512ff61"
 POSITIONS = st.lists(st.integers(0, 2**34 - 1), max_size=50)

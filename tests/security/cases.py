@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from tests.security import hostile
-from txlake.protocol.deletion_vectors import encode_bitmap, z85_encode
+from txlake.protocol.deletion_vectors import z85_encode
+from txlake.protocol.roaring import encode_bitmap
 
 Case = Callable[[Path], object]
 _DEEP = 200_000

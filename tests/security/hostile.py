@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from txlake.protocol.deletion_vectors import vector_file, z85_encode
+from txlake.protocol.deletion_vectors import z85_encode
+from txlake.protocol.roaring import vector_file
 
 MARK = "the-secret-of-somebody-else"
 """What stands in every row that nobody may see."""

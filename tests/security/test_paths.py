@@ -15,6 +15,7 @@ import txlake
 from tests.security import hostile
 from txlake.cli.app import _place
 from txlake.cli.lakes import opened
+from txlake.datafiles.vectors import Elsewhere, StoredVectors
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.protocol.actions import DeletionVector
 from txlake.protocol.deletion_vectors import relative_vector
@@ -22,7 +23,6 @@ from txlake.protocol.file_names import sidecar_path
 from txlake.protocol.reach import ANYWHERE, Reach
 from txlake.settings import Settings
 from txlake.storage import open_store
-from txlake.transaction.vectors import Elsewhere, StoredVectors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

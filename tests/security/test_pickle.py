@@ -14,8 +14,8 @@ import pytest
 import txlake
 from tests.security import hostile
 from tests.security.reading import outcome
-from txlake.spark.executor_files import open_file
-from txlake.spark.executor_reads import DecodeTask
+from txlake.datafiles.decode_task import DecodeTask
+from txlake.datafiles.files import open_file
 
 SOURCES = Path(str(txlake.__file__)).parent
 FORBIDDEN_MODULES = {"pickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
@@ -100,5 +100,5 @@ def test_a_file_that_brings_code_along_is_read_as_data(tmp_path: Path) -> None:
     )
     task = DecodeTask(schema=schema.serialize().to_pybytes(), by_id=False)
     urls = pa.RecordBatch.from_pydict({"ordinal": [0], "url": [f"file://{folder}/own.parquet"]})
-    assert sum(batch.num_rows for batch in task(iter([urls]))) == 3
+    assert sum(batch.num_rows for batch in task(iter([urls]), 0, 0)) == 3
     assert not marker.exists()

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.spark.tables import VECTORS, PathTable, table
+from txlake.datafiles import parquet
 from txlake.protocol.paths import decode_path
 from txlake.spark import candidates, dml
 from txlake.statements import NativeColumn, Reference, SqlText, TableName
@@ -183,8 +184,8 @@ def test_large_rows_are_left_to_spark(odd: PathTable, monkeypatch: pytest.Monkey
 def test_rows_are_read_a_few_at_a_time(
     odd: PathTable, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(candidates, "_BATCH_ROWS", rows)
-    monkeypatch.setattr(candidates, "_TEXT_BATCH_ROWS", rows)
+    monkeypatch.setattr(parquet, "_BATCH_ROWS", rows)
+    monkeypatch.setattr(parquet, "_TEXT_BATCH_ROWS", rows)
     work = odd.work()
     files = work.snapshot.select(work.predicate(SqlText("id IN (1, 6)"), None))
     found = _found(odd, "id IN (1, 6)")

@@ -16,11 +16,12 @@ from pyspark.sql import functions as F
 
 import txlake
 from tests.spark.tables import SYSTEM, PathTable, table
+from txlake.datafiles import footers
 from txlake.errors import InvalidRequest, TxlakeError
 from txlake.protocol.paths import decode_path
-from txlake.spark import executor_files, footers, inserts, native_writer
+from txlake.spark import inserts, native_writer
 from txlake.spark.types import spark_schema
-from txlake.storage import open_store
+from txlake.storage import local_path, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -275,7 +276,7 @@ def _leaving(*paths: str) -> Any:
     """What writes like Spark's writer: a row in each file."""
 
     def save(_: DataFrame, url: str) -> None:
-        folder = Path(executor_files.local_path(url))
+        folder = Path(str(local_path(url)))
         for path in paths:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             if path.endswith("_SUCCESS"):
@@ -315,7 +316,7 @@ def test_files_are_durable_before_they_are_named(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[str] = []
-    monkeypatch.setattr(executor_files, "sync", synced.append)
+    monkeypatch.setattr(native_writer, "sync", synced.append)
     t = table(tmp_path / "t t", spark, "id LONG")
     target = replace(t.work().target(), system=SYSTEM)
     written = native_writer.write(spark.range(0, 10, 1, 2), target)

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from tests.spark.tables import PathTable, table
+from txlake.datafiles import write_task
 from txlake.log.predicates import bind, parse_predicate
-from txlake.spark import executor
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -175,9 +175,9 @@ def test_bounds_hold_over_row_groups(tmp_path: Path, spark: SparkSession) -> Non
     """A group without any value has no bounds, which says nothing against those of the others."""
     t = table(tmp_path / "t", spark, "v INT, w DOUBLE")
     rows = pa.table({"v": pa.array([None, None, 5, 7], pa.int32()), "w": [1.0, 2.0, 3.0, 4.0]})
-    task = executor.WriteTask(
+    task = write_task.WriteTask(
         schema=rows.schema.serialize().to_pybytes(),
-        layout=executor.Layout(data=2),
+        layout=write_task.Layout(data=2),
         root=t.log.store.url,
         job_id="job",
         folder_of=lambda values: "",
@@ -187,7 +187,7 @@ def test_bounds_hold_over_row_groups(tmp_path: Path, spark: SparkSession) -> Non
 
     reports = [
         row
-        for batch in executor.run(task, iter(rows.to_batches()), "f")
+        for batch in write_task.run(task, iter(rows.to_batches()), "f")
         for row in batch.to_pylist()
     ]
     (add,) = written(t.work().target(), reports).adds

@@ -79,9 +79,21 @@ CASES: list[tuple[type[PySparkException], str, type[TxlakeError], str]] = [
     ),
     (
         PythonException,
-        TRACEBACK.format("txlake.errors.CorruptTable: v.bin: its checksum does not fit"),
+        TRACEBACK.format("txlake_0a1b.errors.CorruptTable: v.bin: its checksum does not fit"),
         CorruptTable,
         "t: v.bin: its checksum does not fit",
+    ),
+    (
+        PythonException,
+        TRACEBACK.format("txlake_0a1b.errors.InvalidRequest: can't write s3://b/f: no access"),
+        InvalidRequest,
+        "t: can't write s3://b/f: no access",
+    ),
+    (
+        PythonException,
+        TRACEBACK.format("txlake_0a1b.errors.Unavailable: can't read s3://b/f: timeout"),
+        Unavailable,
+        "t: can't read s3://b/f: timeout",
     ),
     (
         PythonException,

@@ -362,7 +362,7 @@ def test_the_folder_cannot_be_synced_after_the_commit_is_visible(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.put("log/0", b"")
-    monkeypatch.setattr("txlake.storage.local._sync_folder", _failing(errno.EIO))
+    monkeypatch.setattr("txlake.storage.local.sync_folder", _failing(errno.EIO))
     assert store.put_if_absent("log/1", b"x") is PutOutcome.UNKNOWN
     assert store.get("log/1") == b"x"
 

@@ -12,6 +12,7 @@ from tests.transaction.committing import append, begin
 from tests.transaction.log_of import VECTORS, LogOf, add
 from txlake.conflict.footprint import Read, ReadKind
 from txlake.conflict.levels import Level
+from txlake.datafiles.vectors import load_vector, write_vectors
 from txlake.errors import (
     ConcurrentAppendException,
     InvalidRequest,
@@ -20,7 +21,6 @@ from txlake.errors import (
 from txlake.protocol.actions import Add
 from txlake.transaction.rebase import Proposal, check_reads, check_same
 from txlake.transaction.table_transaction import TableTransaction
-from txlake.transaction.vectors import load_vector, write_vectors
 
 ON = {"delta.enableDeletionVectors": "true"}
 ROWS = json.dumps({"numRecords": 6})

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import txlake
 from tests.lake.rows import number, query
 from tests.where.marks import on_a_cluster
-from txlake.spark import executor_files
+from txlake.spark import compact, writing
+from txlake.spark.shipping import Function, Task, travelling
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,13 +57,19 @@ def kill(tmp_path: Path) -> Iterator[Killer]:
 @pytest.fixture
 def dies_writing(kill: Killer, monkeypatch: pytest.MonkeyPatch) -> None:
     """The executor that first finishes a data file dies before its task has reported."""
-    finish = executor_files.finish
 
-    def finish_and_die(sink: pa.NativeFile, url: str, options: executor_files.Options) -> None:
-        finish(sink, url, options)
-        kill()
+    def dying(spark: SparkSession, task: Task) -> Function:
+        whole = travelling(spark, task)
 
-    monkeypatch.setattr(executor_files, "finish", finish_and_die)
+        def run(batches: Iterator[Any]) -> Iterator[Any]:
+            for report in whole(batches):  # once its files are finished
+                kill()
+                yield report
+
+        return run
+
+    for module in (writing, compact):
+        monkeypatch.setattr(module, "travelling", dying)
 
 
 @pytest.fixture

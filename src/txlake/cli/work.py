@@ -81,7 +81,7 @@ class LakeWorker:
 
     def _cancel(self) -> None:
         """Ends what Spark does for this process."""
-        from txlake.spark.reading import is_connect
+        from txlake.spark.spark_sessions import is_connect
 
         engine = self._session.engine
         if engine.plane.is_started and is_connect(engine.spark):

@@ -13,13 +13,13 @@ from functools import partial
 import msgspec
 
 from txlake.conflict.locking import LockMode
+from txlake.datafiles.restating import restated
 from txlake.log.files import Files
 from txlake.log.snapshot import unknown_column
 from txlake.protocol.actions import Add
 from txlake.protocol.statistics import FileStatistics
 from txlake.session.command import TableLock, command, giving_nothing
 from txlake.session.context import Context
-from txlake.spark.restating import restated
 from txlake.statements import AnalyzeTable
 from txlake.transaction.change import Change
 from txlake.transaction.data_plane import TableData

@@ -6,17 +6,18 @@ Reads names and footers only, on the driver. Source: PROTOCOL.md, "Add File and 
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from txlake.datafiles.footers import read_footer, statistics_of
 from txlake.ddl.environment import Environment
 from txlake.ddl.operations import as_json
 from txlake.ddl.table_metadata import new_table
@@ -40,14 +41,12 @@ from txlake.protocol.types import (
     from_arrow_schema,
     type_from_json,
 )
-from txlake.spark.footers import statistics_of
 from txlake.statements import ConvertToDelta
 from txlake.transaction.change import Change
 
 _THREADS = 16
 # Spark's own schema of a file, with types that Parquet has no name for.
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
-_BLOCK = 64 * 1024
 
 
 def convert(
@@ -194,7 +193,7 @@ class _File:
 
 def _read(store: Store, stored: StoredObject) -> _File:
     try:
-        footer = pq.read_metadata(pa.PythonFile(_Ranges(store, stored), mode="r"))
+        footer = read_footer(partial(store.get_range, stored.path), stored.size_bytes)
         return _File(stored, footer, _schema_of(footer))
     except (pa.ArrowException, ValueError, KeyError, TypeError) as error:
         raise InvalidRequest(
@@ -313,46 +312,3 @@ def _fractions(data_type: DataType, path: Path) -> Iterator[Path]:
             yield path
         case _:
             return
-
-
-class _Ranges(io.RawIOBase):
-    """A stored object as a file that is read piece by piece; the end, once, in one piece."""
-
-    def __init__(self, store: Store, stored: StoredObject) -> None:
-        self._store = store
-        self._path = stored.path
-        self._size = stored.size_bytes
-        self._position = 0
-        self._tail_start = max(0, self._size - _BLOCK)
-        self._tail: bytes | None = None
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        self._position = start + offset
-        return self._position
-
-    def read(self, size: int | None = -1) -> bytes:
-        left = max(0, self._size - self._position)
-        length = left if size is None or size < 0 else min(size, left)
-        if not length:
-            return b""
-        if self._position >= self._tail_start:
-            if self._tail is None:
-                self._tail = self._store.get_range(
-                    self._path, self._tail_start, self._size - self._tail_start
-                )
-            start = self._position - self._tail_start
-            data = self._tail[start : start + length]
-        else:
-            data = self._store.get_range(self._path, self._position, length)
-        self._position += len(data)
-        return data

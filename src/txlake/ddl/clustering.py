@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+from txlake.datafiles.footers import indexed_columns
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import DomainMetadata
@@ -12,7 +13,6 @@ from txlake.protocol.properties import column_list
 from txlake.protocol.schema_rules import Path, column_text
 from txlake.protocol.type_text import short_text
 from txlake.protocol.types import Primitive, Struct
-from txlake.spark.footers import indexed_columns
 
 DOMAIN = "delta.clustering"
 FEATURE = "clustering"

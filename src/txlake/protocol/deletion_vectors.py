@@ -1,33 +1,30 @@
-"""Deletion vectors: the bytes of a set of row positions, and the descriptor that points to them.
+"""Descriptors of deletion vectors: where the positions stand, or themselves as text.
 
-Owns three layers: Z85 text, the serialised 64-bit Roaring bitmap with its magic number, and the
-file that holds several bitmaps. Source: PROTOCOL.md, "Deletion Vector Descriptor Schema",
-"Deletion Vector Format", "Deletion Vector File Storage Format"; ZeroMQ RFC 32 for Z85.
+Owns the descriptor's forms and Z85 text; the bytes of positions are `roaring`'s business. Source:
+PROTOCOL.md, "Deletion Vector Descriptor Schema"; ZeroMQ RFC 32 for Z85.
 """
 
 from __future__ import annotations
 
 import struct
-import zlib
-from collections.abc import Sequence
 from uuid import UUID
 
-from pyroaring import BitMap, BitMap64
+from pyroaring import BitMap64
 
 from txlake.errors import CorruptTable
 from txlake.protocol.actions import DeletionVector
 from txlake.protocol.paths import absolute_url, decode_path, normalise_url
-
-PORTABLE_MAGIC = 1681511377
-NATIVE_MAGIC = 1681511376  # older: a count and sized 32-bit bitmaps, the index is the high half
-FILE_VERSION = 1
+from txlake.protocol.roaring import (
+    counted,
+    decode_bitmap,
+    encode_bitmap,
+    framed_length,
+    read_at,
+)
 
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _Z85_VALUE = {character: value for value, character in enumerate(_Z85)}
 _UUID_LENGTH = 20  # 16 bytes in Z85
-_ROWS_MAX = 2**34
-_DELETED_MAX = 2**30
-_FRAME = 8  # size before and checksum after each bitmap
 
 
 def z85_encode(data: bytes) -> str:
@@ -68,63 +65,6 @@ def z85_decode(text: str) -> bytes:
     return bytes(data)
 
 
-def encode_bitmap(bitmap: BitMap64) -> bytes:
-    """The positions in the portable format, magic number first."""
-    compact = bitmap.copy()
-    compact.run_optimize()
-    data: bytes = compact.serialize()
-    return struct.pack("<I", PORTABLE_MAGIC) + data
-
-
-def decode_bitmap(data: bytes, *, file: str) -> BitMap64:
-    """The positions of a serialised bitmap, portable or native.
-
-    Raises CorruptTable naming `file` when the bytes are no such bitmap, and for positions that no
-    data file has, since a few bytes can name any number of them.
-    """
-    bitmap = _decoded(data, file)
-    if len(bitmap) > _DELETED_MAX or (bitmap and bitmap.max() >= _ROWS_MAX):
-        raise CorruptTable(
-            f"{file}: deletion vector: expected at most {_DELETED_MAX} of a file's first "
-            f"{_ROWS_MAX} rows, found {len(bitmap)} rows up to {bitmap.max()}"
-        )
-    return bitmap
-
-
-def _decoded(data: bytes, file: str) -> BitMap64:
-    if len(data) < 4:
-        raise CorruptTable(f"{file}: deletion vector: {len(data)} bytes, too few")
-    (magic,) = struct.unpack_from("<I", data)
-    try:
-        if magic == PORTABLE_MAGIC:
-            return BitMap64.deserialize(data[4:])
-        if magic == NATIVE_MAGIC:
-            return _native(data)
-    except (ValueError, IndexError, struct.error) as error:
-        raise CorruptTable(f"{file}: deletion vector: not a Roaring bitmap: {error}") from error
-    raise CorruptTable(
-        f"{file}: deletion vector: expected magic number {PORTABLE_MAGIC} or {NATIVE_MAGIC}, "
-        f"found {magic}"
-    )
-
-
-def _native(data: bytes) -> BitMap64:
-    """The portable form has the same bitmaps, each after its high half instead of its size."""
-    (count,) = struct.unpack_from("<i", data, 4)
-    parts: list[bytes] = []
-    offset = 8
-    for high in range(count):
-        (size,) = struct.unpack_from("<i", data, offset)
-        offset += 4
-        if size < 0 or offset + size > len(data):
-            raise ValueError(f"bitmap {high} of {count} ends beyond the data")
-        content = data[offset : offset + size]
-        if len(BitMap.deserialize(content)):
-            parts += [struct.pack("<I", high), content]
-        offset += size
-    return BitMap64.deserialize(struct.pack("<Q", len(parts) // 2) + b"".join(parts))
-
-
 def inline(bitmap: BitMap64) -> DeletionVector:
     """A descriptor that holds the positions itself."""
     data = encode_bitmap(bitmap)
@@ -144,20 +84,7 @@ def decode_inline(vector: DeletionVector, *, file: str = "inline deletion vector
         raise CorruptTable(f"{file}: {error}") from error
     if not 0 <= len(data) - vector.size_in_bytes < 4:
         raise CorruptTable(f"{file}: expected {vector.size_in_bytes} bytes, found {len(data)}")
-    return _counted(decode_bitmap(data[: vector.size_in_bytes], file=file), vector, file)
-
-
-def vector_file(bitmaps: Sequence[BitMap64]) -> tuple[bytes, list[tuple[int, int]]]:
-    """The bytes of a file with these bitmaps, and each one's (offset, size) for its descriptor."""
-    parts = [bytes([FILE_VERSION])]
-    places: list[tuple[int, int]] = []
-    offset = 1
-    for bitmap in bitmaps:
-        data = encode_bitmap(bitmap)
-        parts += [struct.pack(">i", len(data)), data, struct.pack(">I", zlib.crc32(data))]
-        places.append((offset, len(data)))
-        offset += len(data) + _FRAME
-    return b"".join(parts), places
+    return counted(decode_bitmap(data[: vector.size_in_bytes], file=file), vector.cardinality, file)
 
 
 def slice_range(vector: DeletionVector) -> tuple[int, int]:
@@ -174,62 +101,14 @@ def slice_range(vector: DeletionVector) -> tuple[int, int]:
     return offset, framed_length(vector.size_in_bytes)
 
 
-def framed_length(size: int) -> int:
-    """How many bytes of a file a bitmap of that size takes, with size and checksum."""
-    return size + _FRAME
-
-
 def read_from_file(data: bytes, vector: DeletionVector, *, file: str) -> BitMap64:
     """The positions of a vector stored in a file.
 
     `data` is the file's bytes in `slice_range(vector)`, or the whole file. Raises CorruptTable
     naming `file` when size, checksum, bitmap or cardinality don't fit the descriptor.
     """
-    offset, length = slice_range(vector)
-    piece = data if len(data) == length else data[offset : offset + length]
-    if len(piece) < length:
-        raise CorruptTable(
-            f"{file}: deletion vector at {offset}: expected {length} bytes, found {len(piece)}"
-        )
-    size = framed_size(piece, file=f"{file}: deletion vector at {offset}")
-    if size != vector.size_in_bytes:
-        raise CorruptTable(
-            f"{file}: deletion vector at {offset}: the log says {vector.size_in_bytes} bytes, "
-            f"the file {size}"
-        )
-    return _counted(read_framed(piece, file=f"{file}: deletion vector at {offset}"), vector, file)
-
-
-def framed_size(data: bytes, *, file: str) -> int:
-    """The size of the bitmap whose frame these bytes begin. Raises CorruptTable naming `file`."""
-    if len(data) < 4:
-        raise CorruptTable(f"{file}: expected a size, found {len(data)} bytes")
-    (size,) = struct.unpack_from(">i", data)
-    return int(size)
-
-
-def read_framed(data: bytes, *, file: str) -> BitMap64:
-    """The positions of a bitmap between its size and its checksum, as it stands in a file.
-
-    Raises CorruptTable naming `file` when the bytes are too few or damaged.
-    """
-    size = framed_size(data, file=file)
-    if size < 0 or len(data) < size + _FRAME:
-        raise CorruptTable(f"{file}: expected {size + _FRAME} bytes, found {len(data)}")
-    content = data[4 : 4 + size]
-    (checksum,) = struct.unpack_from(">I", data, 4 + size)
-    if checksum != zlib.crc32(content):
-        raise CorruptTable(f"{file}: its checksum does not fit its bytes")
-    return decode_bitmap(content, file=file)
-
-
-def _counted(bitmap: BitMap64, vector: DeletionVector, file: str) -> BitMap64:
-    if len(bitmap) != vector.cardinality:
-        raise CorruptTable(
-            f"{file}: deletion vector: the log says {vector.cardinality} rows, "
-            f"the bitmap holds {len(bitmap)}"
-        )
-    return bitmap
+    offset, _ = slice_range(vector)
+    return read_at(data, offset, vector.size_in_bytes, vector.cardinality, file=file)
 
 
 def relative_file_name(uuid: str) -> str:

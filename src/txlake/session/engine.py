@@ -18,6 +18,7 @@ from pyspark.sql import Column, SparkSession
 
 from txlake.catalog import DEFAULT_DATABASE, AnyCatalog, NoCatalog, TableEntry, forked
 from txlake.catalog.name_parts import lake_names
+from txlake.datafiles.vectors import Elsewhere
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store, System
@@ -31,7 +32,6 @@ from txlake.storage import canonical_url, open_store
 from txlake.transaction.catalog_managed import CatalogManaged
 from txlake.transaction.data_plane import DataPlane, TableData
 from txlake.transaction.table_log import TableLog
-from txlake.transaction.vectors import Elsewhere
 
 if TYPE_CHECKING:
     from txlake.session.command import Commands

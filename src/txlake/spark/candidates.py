@@ -7,7 +7,6 @@ as Spark would read it answers None, and Spark reads the files as it reads any.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +16,10 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
+from txlake.datafiles.files import open_file
+from txlake.datafiles.parquet import Columns, opened, rows_of
+from txlake.datafiles.stored_vectors import as_array
+from txlake.datafiles.vectors import load_vector
 from txlake.log.files import adds_of
 from txlake.log.predicates import And, Opaque, Predicate, columns_of, conjuncts
 from txlake.log.skipping import has_opaque, rows_may_match, rows_must_match
@@ -24,23 +27,17 @@ from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add
 from txlake.protocol.partition_values import parse_column
 from txlake.protocol.types import Field, Primitive
-from txlake.spark import executor_files
 from txlake.spark.bounded_text import is_padded
-from txlake.spark.executor_compact import is_legacy
-from txlake.spark.executor_reads import as_type, place_of
 from txlake.spark.native_writer import is_plain
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import parquet_field, spark_type, visible_metadata
-from txlake.spark.vectors import as_array, load_vectors
 from txlake.spark.writing import data_fields
 
 _FILES_MAX = 16
 _ROWS_MAX = 8_000_000
 _HELD_BYTES_MAX = 64 * 1024 * 1024
-_BATCH_ROWS = 262_144
-_TEXT_BATCH_ROWS = 16_384  # a file holds a long text once that many rows share
 _LOCAL = "file://"
 _LONG = Primitive("long")
 
@@ -183,8 +180,7 @@ def _url_of(work: TableAccess, add: Add) -> str:
 def _deleted(work: TableAccess, add: Add) -> np.ndarray:
     if add.deletion_vector is None:
         return np.empty(0, np.int64)
-    loaded = load_vectors(work.store, work.reach, [(0, add.deletion_vector)], work.storage_options)
-    return as_array(loaded[0]).astype(np.int64)
+    return as_array(load_vector(work.store, add.deletion_vector, work.elsewhere)).astype(np.int64)
 
 
 def _with_partitions(snapshot: Snapshot, add: Add, rows: pa.Table) -> pa.Table:
@@ -207,84 +203,33 @@ def _read(
     With `wanted`, positions in ascending order, rows far from them are left out. Raises ValueError
     for what Spark may read otherwise.
     """
-    with _opened(_url_of(work, add), work.storage_options) as file:
-        sources = _sources(file, items, work.snapshot)
+    with open_file(_url_of(work, add), work.storage_options) as source:
+        file = opened(source)
+        columns = _columns(file, items, by_id=work.snapshot.column_mapping_mode == "id")
         start = 0
         for number in range(file.num_row_groups):
             end = start + file.metadata.row_group(number).num_rows
             last = None if wanted is None else wanted[wanted < end][-1:]
             if last is None or (len(last) and last[0] >= start):
-                for rows in _batches(file, number, items, sources):
-                    yield start, rows
-                    start += rows.num_rows
+                for batch in rows_of(file, columns, [number]):
+                    yield start, pa.table(batch.columns, [item.name for item in items])
+                    start += batch.num_rows
                     if last is not None and start > last[0]:
                         break
             start = end
 
 
-def _batches(
-    file: pq.ParquetFile, number: int, items: Sequence[Field], sources: Mapping[str, str]
-) -> Iterator[pa.Table]:
-    """A row group's rows; `sources` names the file's columns for those that it has."""
-    types = {item.name: parquet_field(item).type for item in items}
-    if not sources:
-        count = file.metadata.row_group(number).num_rows
-        yield pa.table({name: pa.nulls(count, kind) for name, kind in types.items()})
-        return
-    names = sorted(set(sources.values()))
-    is_narrow = all(pa.types.is_primitive(kind) for kind in types.values())
-    rows = _BATCH_ROWS if is_narrow else _TEXT_BATCH_ROWS
-    for batch in file.iter_batches(rows, row_groups=[number], columns=names):
-        yield pa.table(
-            {
-                name: as_type(batch.column(sources[name]), kind, by_id=False)
-                if name in sources
-                else pa.nulls(batch.num_rows, kind)
-                for name, kind in types.items()
-            }
-        )
-
-
-def _sources(file: pq.ParquetFile, items: Sequence[Field], snapshot: Snapshot) -> Mapping[str, str]:
-    """The file's columns by the logical names of those it has. Raises ValueError, see above."""
-    by_id = snapshot.column_mapping_mode == "id"
-    found = list(file.schema_arrow)
-    if len({item.name.lower() for item in found}) < len(found):
+def _columns(file: pq.ParquetFile, items: Sequence[Field], *, by_id: bool) -> Columns:
+    """Where the columns are in the file. Raises ValueError for what Spark may read otherwise."""
+    schema = pa.schema([parquet_field(item) for item in items])
+    columns = Columns(schema, by_id=by_id, exact=True)
+    columns.find(file)
+    found = file.schema_arrow.names
+    if len({name.lower() for name in found}) < len(found):
         raise ValueError("two columns have one name")
-    sources: dict[str, str] = {}
-    for item in items:
-        wanted = parquet_field(item)
-        place = place_of(found, wanted, by_id)
-        if place is None:
-            continue
-        source = found[place]
-        if not _agrees(source.type, wanted.type) or (not by_id and source.name != wanted.name):
-            raise ValueError(f"column {source.name!r} is {source.type}")
-        sources[item.name] = source.name
-    return sources
-
-
-@contextmanager
-def _opened(url: str, options: Mapping[str, str]) -> Iterator[pq.ParquetFile]:
-    """The file. Raises ValueError for times of the old calendar, and for INT96."""
-    with executor_files.open_file(url, options) as source:
-        file = pq.ParquetFile(source)
-        if is_legacy(file.metadata.metadata or {}):
-            raise ValueError("times may be in the calendar of old Spark versions")
-        leaves = (file.schema.column(place) for place in range(len(file.schema.names)))
-        if any(leaf.physical_type == "INT96" for leaf in leaves):
-            raise ValueError("times are INT96")
-        yield file
-
-
-def _agrees(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether the file's values are the table's, as they are or in a wider type."""
-    if found.equals(wanted):
-        return True
-    return _are_numbers(found, wanted) and bool(found.bit_width < wanted.bit_width)
-
-
-def _are_numbers(found: pa.DataType, wanted: pa.DataType) -> bool:
-    signed, floating = pa.types.is_signed_integer, pa.types.is_floating
-    both_float = floating(found) and floating(wanted) and not pa.types.is_float16(found)
-    return (signed(found) and signed(wanted)) or both_float
+    if not by_id and not set(columns.sources) <= {*schema.names, None}:
+        raise ValueError("a column's name is in other letter case")
+    leaves = (file.schema.column(place) for place in range(len(file.schema.names)))
+    if any(leaf.physical_type == "INT96" for leaf in leaves):
+        raise ValueError("times are INT96")
+    return columns

@@ -19,15 +19,16 @@ import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from txlake.datafiles.compact_task import BINS, CompactTask
+from txlake.datafiles.vectors import load_vectors
+from txlake.datafiles.write_task import COPY, REPORT_SCHEMA
 from txlake.errors import InvalidRequest
 from txlake.log.files import adds_of, files_table
 from txlake.log.snapshot import unknown_column
 from txlake.protocol.actions import Action, Add
 from txlake.protocol.paths import decode_path
 from txlake.protocol.sources import SOURCES_TAG, Source, sources_text
-from txlake.spark.executor import COPY, REPORT_SCHEMA, pack_positions
-from txlake.spark.executor_compact import BINS, CompactTask
-from txlake.spark.log_columns import broadcast_bytes, stored_vector, vector_decoder
+from txlake.spark.log_columns import broadcast_bytes, held_vector, stored_vector
 from txlake.spark.memory_tables import task_url
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import add_rows
@@ -35,7 +36,6 @@ from txlake.spark.shipping import travelling
 from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import quote
-from txlake.spark.vectors import as_array, load_vectors
 from txlake.spark.whole_partitions import files_of_partitions
 from txlake.spark.writing import (
     ACTION,
@@ -237,7 +237,6 @@ def _rewrite(work: TableAccess, bins: list[Bin]) -> _Rewritten:
         by_id=work.snapshot.column_mapping_mode == "id",
         row_id=row_id,
         row_version=row_version,
-        decode=None if shipped else vector_decoder(),
         options=dict(work.storage_options),
     )
     table = _bins_table(work, bins, _vectors(work, files, shipped=shipped))
@@ -245,7 +244,7 @@ def _rewrite(work: TableAccess, bins: list[Bin]) -> _Rewritten:
     tasks = min(len(bins), max(_TASKS_MIN, sum(add.size for add in files.values()) // _TASK_BYTES))
     if tasks > 1:
         frame = frame.repartition(tasks)  # from one partition, so in turn
-    rows = frame.mapInArrow(travelling(task), REPORT_SCHEMA).collect()
+    rows = frame.mapInArrow(travelling(work.spark, task), REPORT_SCHEMA).collect()
     reports = [row.asDict() for row in rows]
     return _outcome(work, bins, reports, written(target, reports))
 
@@ -259,16 +258,13 @@ def _vectors(
         for ordinal, add in files.items()
         if add.deletion_vector is not None
     }
-    loaded = {
-        ordinal: vector
-        for ordinal, vector in vectors.items()
-        if shipped or vector.storage_type == "i"
-    }
-    bitmaps = load_vectors(work.store, work.reach, loaded.items(), work.storage_options)
+    bitmaps = load_vectors(work.store, vectors.items() if shipped else (), work.elsewhere)
     return {
-        ordinal: {"data": pack_positions(as_array(bitmaps[ordinal]).astype(np.int64))}
-        if ordinal in loaded
-        else asdict(stored_vector(vector, work.store, work.reach, work.spark))
+        ordinal: asdict(
+            held_vector(bitmaps[ordinal])
+            if shipped
+            else stored_vector(vector, work.store, work.reach, work.spark)
+        )
         for ordinal, vector in vectors.items()
     }
 

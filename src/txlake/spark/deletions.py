@@ -13,14 +13,13 @@ import pyarrow as pa
 from msgspec import structs
 from pyroaring import BitMap64
 
+from txlake.datafiles.vectors import write_vectors
+from txlake.datafiles.write_task import COPY
 from txlake.log.files import adds_of
 from txlake.protocol.actions import Action, Add
 from txlake.protocol.statistics import FileStatistics, counted, loosen
-from txlake.spark.executor import COPY
-from txlake.spark.restating import footer_of
 from txlake.spark.scan import selected
 from txlake.spark.table_access import TableAccess
-from txlake.transaction.vectors import write_vectors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +76,7 @@ def _counted(work: TableAccess, add: Add) -> Add:
     """The file with statistics that count its rows, as a vector needs them; not all writers do."""
     if FileStatistics.from_json(add.stats).num_records is not None:
         return add
-    return structs.replace(add, stats=counted(add.stats, footer_of(work, add).num_rows))
+    return structs.replace(add, stats=counted(add.stats, work.footer(add).num_rows))
 
 
 def _covers(add: Add, deleted: BitMap64) -> bool:

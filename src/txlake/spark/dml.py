@@ -17,6 +17,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from txlake.datafiles.write_task import DELETE
 from txlake.errors import InvalidRequest
 from txlake.log.files import adds_of
 from txlake.log.predicates import Predicate
@@ -26,7 +27,6 @@ from txlake.protocol.actions import Add
 from txlake.protocol.types import DataType, Field, Primitive, Struct
 from txlake.spark import candidates, rows
 from txlake.spark.deletions import Deletions, delete_positions, remove_files
-from txlake.spark.executor import DELETE
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION, add_rows, selected
 from txlake.spark.spark_errors import translating

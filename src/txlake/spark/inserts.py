@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from txlake.datafiles.write_task import INSERT
 from txlake.errors import InvalidRequest
 from txlake.log.predicates import And, Comparison, IsNull, Operator, Or, Predicate
 from txlake.log.snapshot import Snapshot, unknown_column
@@ -24,7 +25,6 @@ from txlake.protocol.partition_values import parse_value
 from txlake.protocol.types import Primitive
 from txlake.spark import dml, local_rows, native_writer, rows
 from txlake.spark.deletions import remove_files
-from txlake.spark.executor import INSERT
 from txlake.spark.reading import estimated_bytes
 from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess

@@ -7,7 +7,7 @@ by vectors that the executors read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import pandas as pd
@@ -18,25 +18,21 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.functions import pandas_udf
 
+from txlake.datafiles.live_rows import LiveRows
+from txlake.datafiles.packed_positions import pack_positions
+from txlake.datafiles.stored_vectors import StoredVector, as_array
 from txlake.ports import Store
 from txlake.protocol import paths
 from txlake.protocol.actions import Add, DeletionVector
-from txlake.protocol.deletion_vectors import (
-    decode_bitmap,
-    decode_inline,
-    encode_bitmap,
-    read_from_file,
-)
+from txlake.protocol.deletion_vectors import decode_inline, slice_range
 from txlake.protocol.partition_values import parse_column
 from txlake.protocol.reach import Reach
 from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.types import Field
-from txlake.spark.executor_reads import LiveRows, StoredVector
 from txlake.spark.memory_tables import task_url
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.shipping import travelling
 from txlake.spark.types import spark_type
-from txlake.spark.vectors import as_array
 
 BASE_ID = "__txlake_base_id"
 BASE_VERSION = "__txlake_base_version"
@@ -174,10 +170,10 @@ def live_rows(
     vectors = {}
     for ordinal, add in files.items():
         if ordinal in given:
-            vectors[ordinal] = _held(given[ordinal])
+            vectors[ordinal] = held_vector(given[ordinal])
         elif add.deletion_vector is not None:
             vectors[ordinal] = stored_vector(add.deletion_vector, store, reach, frame.sparkSession)
-    task = travelling(LiveRows(vectors, vector_decoder(), dict(options)))
+    task = travelling(frame.sparkSession, LiveRows(vectors, dict(options)))
 
     # PySpark 4.0 has no such function of Arrow's arrays; no number is copied between the two.
     def is_live(batches: Iterator[tuple[pd.Series, pd.Series]]) -> Iterator[pd.Series]:
@@ -189,9 +185,9 @@ def live_rows(
     return frame.where(udf(F.col(FILE), F.col(ROW)))
 
 
-def _held(bitmap: BitMap64) -> StoredVector:
-    data = encode_bitmap(bitmap)
-    return StoredVector("", 0, len(data), len(bitmap), data)
+def held_vector(bitmap: BitMap64) -> StoredVector:
+    """A vector that travels itself."""
+    return StoredVector(data=pack_positions(as_array(bitmap).astype(np.int64)))
 
 
 def stored_vector(
@@ -199,20 +195,9 @@ def stored_vector(
 ) -> StoredVector:
     """Where executors find a vector. Raises what `Reach.vector` raises."""
     if vector.storage_type == "i":
-        return _held(decode_inline(vector))
+        return held_vector(decode_inline(vector))
     path = reach.vector(vector)
     url = path if paths.is_absolute(path) else f"{store.url}/{paths.encode_path(path)}"
     url = task_url(spark, store, url)
-    return StoredVector(url, vector.offset or 0, vector.size_in_bytes, vector.cardinality)
-
-
-# Nested, so that it travels with the job by value; and by name only functions that do too.
-def vector_decoder() -> Callable[[bytes, StoredVector], BitMap64]:
-    """How executors read the bytes of a vector that they found."""
-
-    def decode(data: bytes, vector: StoredVector) -> BitMap64:
-        if vector.data is not None:
-            return decode_bitmap(data, file="deletion vector")
-        return read_from_file(data, vector, file=vector.url)  # type: ignore[arg-type]
-
-    return decode
+    offset, _ = slice_range(vector)
+    return StoredVector(url, offset, vector.size_in_bytes, vector.cardinality)

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from txlake.errors import InvalidRequest
-from txlake.spark.reading import is_connect
+from txlake.spark.spark_sessions import is_connect
 
 # Each is some hundred bytes; the one that wasn't used for longest goes.
 _KNOWN_MAX = 100_000

@@ -13,6 +13,12 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
+from txlake.datafiles.write_task import (
+    DELETE_BY_SOURCE,
+    INSERT,
+    UPDATE,
+    UPDATE_BY_SOURCE,
+)
 from txlake.errors import InvalidRequest
 from txlake.log.predicates import (
     Always,
@@ -29,12 +35,6 @@ from txlake.protocol.types import Field, Struct
 from txlake.spark import rows
 from txlake.spark.deletions import Deletions, delete_positions
 from txlake.spark.dml import column_path, few_rows_max
-from txlake.spark.executor import (
-    DELETE_BY_SOURCE,
-    INSERT,
-    UPDATE,
-    UPDATE_BY_SOURCE,
-)
 from txlake.spark.merge_job import MergeJob
 from txlake.spark.merge_source import LocalSource, held_source, keys_in_target
 from txlake.spark.spark_errors import translating

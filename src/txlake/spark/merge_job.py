@@ -17,11 +17,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from txlake.errors import InvalidRequest
-from txlake.protocol.types import DataType, Field, Struct
-from txlake.spark import rows
-from txlake.spark.dml import assigned_value, null_of, resolve_assignments, value_types
-from txlake.spark.executor import (
+from txlake.datafiles.write_task import (
     DELETE,
     DELETE_BY_SOURCE,
     INSERT,
@@ -29,6 +25,10 @@ from txlake.spark.executor import (
     UPDATE,
     UPDATE_BY_SOURCE,
 )
+from txlake.errors import InvalidRequest
+from txlake.protocol.types import DataType, Field, Struct
+from txlake.spark import rows
+from txlake.spark.dml import assigned_value, null_of, resolve_assignments, value_types
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION
 from txlake.spark.table_access import TableAccess

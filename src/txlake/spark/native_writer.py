@@ -20,14 +20,13 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from txlake.datafiles.files import sync
+from txlake.datafiles.footers import read_footer
+from txlake.datafiles.write_task import COMPRESSION, INSERT
 from txlake.errors import InvalidRequest
 from txlake.ports import Store, StoredObject
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
-from txlake.spark import executor_files
-from txlake.spark.executor import COMPRESSION, INSERT
-from txlake.spark.footers import read_footer
-from txlake.spark.reading import is_connect
-from txlake.spark.spark_sessions import dataset_in, session_with
+from txlake.spark.spark_sessions import dataset_in, is_connect, session_with
 from txlake.spark.types import quote, spark_type
 from txlake.spark.writing import (
     VIOLATION,
@@ -37,6 +36,7 @@ from txlake.spark.writing import (
     add_of,
     data_fields,
 )
+from txlake.storage import local_path
 
 _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 # What Spark's writer takes from the session alone: files as this engine's others are, and the
@@ -83,8 +83,8 @@ def suits(frame: DataFrame, target: Target) -> bool:
     data = data_fields(snapshot)
     leaves = [leaf for item in data for leaf in _leaves(item.type)]
     return (
-        target.store.url.startswith(_LOCAL)
-        and executor_files.local_path(target.store.url).isprintable()
+        (folder := local_path(target.store.url)) is not None
+        and folder.isprintable()
         and not snapshot.partition_columns
         and target.rows_max is None
         and len(data) > 0
@@ -131,7 +131,7 @@ def write(frame: DataFrame, target: Target) -> Written:
     Raises InvalidRequest with the row when one violates a constraint; nothing stays written.
     """
     folder = f"part-{target.system.new_id()}"
-    place = f"{executor_files.local_path(target.store.url)}/{folder}"
+    place = f"{local_path(target.store.url)}/{folder}"
     # Made here, so that a place where nothing can be written is refused in the system's words.
     os.makedirs(place)
     try:
@@ -211,11 +211,11 @@ def _durable(store: Store, files: list[StoredObject], place: str) -> list[pq.Fil
     """The files' footers, once the files would outlive a power cut."""
 
     def footer_of(file: StoredObject) -> pq.FileMetaData:
-        executor_files.sync(os.path.join(os.path.dirname(place), file.path))
+        sync(os.path.join(os.path.dirname(place), file.path))
         return read_footer(partial(store.get_range, file.path), file.size_bytes)
 
     with ThreadPoolExecutor(min(_THREADS, len(files) or 1)) as pool:
         footers = list(pool.map(footer_of, files))
-    executor_files.sync(place)
-    executor_files.sync(os.path.dirname(place))
+    sync(place)
+    sync(os.path.dirname(place))
     return footers

@@ -24,12 +24,12 @@ from txlake.ports import Store, System
 from txlake.protocol.types import DataType, Struct
 from txlake.settings import Settings
 from txlake.spark import compact as compacting
-from txlake.spark import dml, inserts, local_rows, replacing, restating, whole_partitions
+from txlake.spark import dml, inserts, local_rows, replacing, whole_partitions
 from txlake.spark import merge as merging
 from txlake.spark.manifest import Manifests
-from txlake.spark.reading import is_connect, spark_url
+from txlake.spark.reading import spark_url
 from txlake.spark.spark_errors import spark_errors
-from txlake.spark.spark_sessions import default_properties
+from txlake.spark.spark_sessions import default_properties, is_connect
 from txlake.spark.table_access import TableAccess, plain_column
 from txlake.spark.types import delta_schema, spark_schema, spark_type
 from txlake.statements import (
@@ -62,7 +62,6 @@ class SparkTable(TableAccess):
     merge_read = merging.target_read
     compact = compacting.compact
     zorder = compacting.zorder
-    footer = restating.footer_of
     files_of_partitions = whole_partitions.files_of_partitions
 
     def violating_row(self, condition: str) -> Mapping[str, object] | None:

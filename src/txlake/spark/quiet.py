@@ -18,7 +18,7 @@ from typing import Any
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from txlake.spark.reading import is_connect
+from txlake.spark.spark_sessions import is_connect
 
 _LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 # Of the JVM; each raises to the driver what it logs.

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from txlake.datafiles.decode_task import DecodeTask
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store
@@ -26,11 +27,10 @@ from txlake.protocol.actions import Add
 from txlake.protocol.reach import Reach
 from txlake.protocol.type_widening import TYPE_CHANGES, is_widening
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
-from txlake.spark.executor_reads import DecodeTask
 from txlake.spark.manifest import Manifests
 from txlake.spark.memory_tables import task_url
 from txlake.spark.shipping import travelling
-from txlake.spark.spark_sessions import in_session, session_with
+from txlake.spark.spark_sessions import in_session, is_connect, session_with
 from txlake.spark.task_split import sharing
 from txlake.spark.types import parquet_field, spark_schema
 
@@ -156,7 +156,7 @@ def decoded_rows(reading: Reading) -> DataFrame:
         pa.table({"ordinal": pa.array(reading.files, pa.int64()), "url": urls})
     )
     files = files.repartition(-(-len(urls) // _TASK_FILES))
-    return files.mapInArrow(travelling(task), schema)
+    return files.mapInArrow(travelling(reading.spark, task), schema)
 
 
 def _spark_schema(reading: Reading, left_out: Sequence[str]) -> T.StructType:
@@ -260,11 +260,6 @@ def spark_url(url: str) -> str:
     if scheme == "memory":
         raise InvalidRequest(f"{url}: Spark can't read memory:// tables; use a folder or a bucket")
     return f"{_SCHEMES.get(scheme, scheme)}{separator}{rest}"
-
-
-def is_connect(spark: SparkSession) -> bool:
-    """Whether the session is one of Spark Connect."""
-    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def estimated_bytes(frame: DataFrame) -> int | None:

@@ -12,11 +12,11 @@ from collections.abc import Collection, Mapping, Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from txlake.datafiles.write_task import FIRST_WITHOUT_IMAGE
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.protocol.types import DataType, Field, Struct, type_to_json
 from txlake.spark.bounded_text import is_bounded, length_of, shown_metadata, stored_text
-from txlake.spark.executor import FIRST_WITHOUT_IMAGE
 from txlake.spark.types import (
     can_store,
     delta_schema,

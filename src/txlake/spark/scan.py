@@ -16,6 +16,7 @@ from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from txlake.datafiles.vectors import Elsewhere, load_vectors
 from txlake.log.files import adds_of
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
@@ -38,12 +39,11 @@ from txlake.spark.reading import (
     find_columns_by_id,
     folders_agree,
     has_client,
-    is_connect,
     native_rows,
     needs_decoding,
 )
+from txlake.spark.spark_sessions import is_connect
 from txlake.spark.types import quote, spark_type, visible_metadata
-from txlake.spark.vectors import load_vectors
 
 ROW_ID = "__txlake_row_id"
 ROW_VERSION = "__txlake_row_version"
@@ -191,7 +191,8 @@ def _deleted(scan: Scan, files: Mapping[int, Add]) -> dict[int, BitMap64]:
         for ordinal, add in files.items()
         if add.deletion_vector is not None and ordinal not in scan.deleted
     )
-    return {**load_vectors(scan.store, scan.reach, own, scan.storage_options), **scan.deleted}
+    elsewhere = Elsewhere.by_options(scan.reach, scan.storage_options)
+    return {**load_vectors(scan.store, own, elsewhere), **scan.deleted}
 
 
 def _materialized(snapshot: Snapshot) -> tuple[str, ...]:

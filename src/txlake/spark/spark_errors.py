@@ -108,7 +108,10 @@ _NO_CLIENT = re.compile(
     r"ClassNotFoundException: Class org\.apache\.hadoop\S+|No FileSystem for scheme \S+"
 )
 _NO_MANIFEST = re.compile(rf"\[PATH_NOT_FOUND\].*?/{TEMPORARY}")
-_IN_A_TASK = re.compile(r"^(?:[\w.]+\.)?(OSError|\w+Error|CorruptTable): (.*)$", re.MULTILINE)
+_IN_A_TASK = re.compile(
+    r"^(?:[\w.]+\.)?(OSError|\w+Error|CorruptTable|InvalidRequest|Unavailable): (.*)$", re.MULTILINE
+)
+_OURS = {each.__name__: each for each in (CorruptTable, InvalidRequest, Unavailable)}
 _OF_JAVA = re.compile(
     r"(No space left on device|Disk quota exceeded|Read-only file system|Permission denied)"
 )
@@ -212,8 +215,8 @@ def _of_a_task(where: str, text: str) -> TxlakeError:
     """The error for one that Python code raised inside a task: ours, or a user's function."""
     found = _IN_A_TASK.findall(text)
     kind, message = found[-1] if found else ("", text)
-    if kind == "CorruptTable":
-        return CorruptTable(f"{where}{message}")
+    if kind in _OURS:
+        return _OURS[kind](f"{where}{message}")
     number = _ERRNO.search(message)
     if number is not None:
         return _of_files(where, int(number[1]), message)

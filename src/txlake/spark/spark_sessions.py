@@ -37,6 +37,11 @@ def default_properties(spark: SparkSession) -> dict[str, str]:
     return {key: value for key, value in found.items() if is_known(key)}
 
 
+def is_connect(spark: SparkSession) -> bool:
+    """Whether the session is one of Spark Connect."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
 def is_same(one: SparkSession, other: SparkSession) -> bool:
     """Whether two objects are one Spark session; PySpark wraps the active one anew each time."""
     if one is other:

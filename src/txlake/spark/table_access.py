@@ -12,10 +12,14 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from txlake.datafiles.restating import footer_of
+from txlake.datafiles.vectors import Elsewhere, union_with_deleted
+from txlake.datafiles.write_task import COPY
 from txlake.errors import InvalidRequest
 from txlake.log.predicates import (
     Opaque,
@@ -31,11 +35,9 @@ from txlake.protocol.actions import Action, Add
 from txlake.protocol.reach import Reach, nowhere
 from txlake.protocol.types import Primitive
 from txlake.settings import Settings
-from txlake.spark.executor import COPY
 from txlake.spark.manifest import Manifests
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import Scan, scan_frame
-from txlake.spark.vectors import union_with_deleted
 from txlake.spark.writing import ACTION, Target, Written, write_frame
 from txlake.statements import Expression, NativeColumn, condition_text
 from txlake.transaction.change import Read
@@ -92,6 +94,15 @@ class TableAccess:
         """Where the table's files may lie."""
         return Reach(self.store.url, self.allowed)
 
+    def footer(self, add: Add) -> pq.FileMetaData:
+        """The footer of a file of the table. Raises what `restating.footer_of` raises."""
+        return footer_of(self.snapshot, add, self.store, self.reach, self.storage_options)
+
+    @property
+    def elsewhere(self) -> Elsewhere:
+        """How deletion vectors are read that lie outside of the table's folder."""
+        return Elsewhere.by_options(self.reach, self.storage_options)
+
     def scan(
         self,
         files: pa.Table,
@@ -122,7 +133,7 @@ class TableAccess:
         self, files: Mapping[int, Add], deleted: Mapping[int, BitMap64]
     ) -> dict[int, BitMap64]:
         """For each file with new deletions, by its ordinal, all its deleted positions."""
-        return union_with_deleted(self.store, self.reach, files, deleted, self.storage_options)
+        return union_with_deleted(self.store, files, deleted, self.elsewhere)
 
     def copied(self, files: pa.Table, deleted: Mapping[int, BitMap64]) -> Written:
         """Writes new files with the rows of these that are left; `deleted` as in `scan`."""

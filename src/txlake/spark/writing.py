@@ -6,8 +6,9 @@ whether they fit the table, is decided before (`rows`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +17,9 @@ from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from txlake.datafiles import write_task
+from txlake.datafiles.footers import statistics_of
+from txlake.datafiles.vectors import from_report
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store, System
@@ -23,14 +27,11 @@ from txlake.protocol import paths
 from txlake.protocol.actions import Add
 from txlake.protocol.partition_values import format_value
 from txlake.protocol.types import Field, Primitive, Struct
-from txlake.spark import executor
-from txlake.spark.footers import statistics_of
 from txlake.spark.memory_tables import check_reachable, landed, task_root
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION
 from txlake.spark.shipping import travelling
 from txlake.spark.types import parquet_field, quote
-from txlake.spark.vectors import from_report
 
 ACTION = "__txlake_action"
 SOURCE_ROW = "__txlake_source_row"
@@ -64,7 +65,7 @@ class Written:
         replaced: positions of the rows replaced or deleted, by file ordinal of the scan.
         replaced_rows: how many rows named those positions; more than positions when two rows
             named one.
-        actions: rows by action (`executor.COPY`, `INSERT`, ...).
+        actions: rows by action (`write_task.COPY`, `INSERT`, ...).
         sources: the numbers in SOURCE_ROW.
     """
 
@@ -128,7 +129,7 @@ def write_frame(
     task = _task(
         target,
         _arrow_schema(data, _tracked_names(snapshot, present)),
-        executor.Layout(partition=tuple(partition_indexes), **layout),
+        write_task.Layout(partition=tuple(partition_indexes), **layout),
     )
     if held:
         return written(target, _run_here(task, selected.toArrow()))
@@ -138,7 +139,9 @@ def write_frame(
             return written(target, _run_here(task, found))
     if partitions and not keep_order:
         selected = selected.sortWithinPartitions(*[f"__c{index}" for index in partition_indexes])
-    reports = selected.mapInArrow(travelling(task), executor.REPORT_SCHEMA).collect()
+    reports = selected.mapInArrow(
+        travelling(frame.sparkSession, task), write_task.REPORT_SCHEMA
+    ).collect()
     return written(target, (row.asDict() for row in reports))
 
 
@@ -158,26 +161,26 @@ def write_arrow(table: pa.Table, target: Target) -> Written:
         names.append(f"__p{position}")
     rows = pa.Table.from_arrays(arrays, names=names)
     indexes = tuple(range(len(data), len(data) + len(partitions)))
-    task = _task(target, schema, executor.Layout(data=len(data), partition=indexes))
+    task = _task(target, schema, write_task.Layout(data=len(data), partition=indexes))
     return written(target, _run_here(task, rows))
 
 
-def _run_here(task: executor.WriteTask, rows: pa.Table) -> list[dict[str, object]]:
+def _run_here(task: write_task.WriteTask, rows: pa.Table) -> list[dict[str, object]]:
     """The report of a task that this process runs; it gets the rows by partition."""
     if task.layout.partition:
         keys = [(rows.column_names[index], "ascending") for index in task.layout.partition]
         rows = rows.take(pc.sort_indices(rows, sort_keys=keys))
     reports: list[dict[str, object]] = []
     name = f"part-00000-{task.job_id}"
-    for batch in executor.run(task, iter(rows.to_batches(_BATCH_ROWS)), name):
+    for batch in write_task.run(task, iter(rows.to_batches(_BATCH_ROWS)), name):
         reports += batch.to_pylist()
     return reports
 
 
-def moving_task(target: Target, tracked: tuple[str, ...]) -> executor.WriteTask:
+def moving_task(target: Target, tracked: tuple[str, ...]) -> write_task.WriteTask:
     """How tasks write whole rows that they move; `tracked` columns come after the table's."""
     schema = _arrow_schema(data_fields(target.snapshot), list(tracked))
-    return _task(target, schema, executor.Layout(data=len(schema)))
+    return _task(target, schema, write_task.Layout(data=len(schema)))
 
 
 def _physical(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
@@ -232,26 +235,17 @@ def _arrow_schema(data: list[Field], tracked: list[str]) -> pa.Schema:
     return pa.schema([*fields, *(pa.field(name, pa.int64()) for name in tracked)])
 
 
-def _task(target: Target, schema: pa.Schema, layout: executor.Layout) -> executor.WriteTask:
-    names = [item.physical_name for item in partition_fields(target.snapshot)]
-    return executor.WriteTask(
+def _task(target: Target, schema: pa.Schema, layout: write_task.Layout) -> write_task.WriteTask:
+    names = tuple(item.physical_name for item in partition_fields(target.snapshot))
+    return write_task.WriteTask(
         schema=schema.serialize().to_pybytes(),
         layout=layout,
         root=task_root(target.store),
         job_id=target.system.new_id(),
-        folder_of=_folder_namer(names),
+        folder_of=partial(write_task.folder_of, names),
         options=dict(target.storage_options),
         rows_max=target.rows_max,
     )
-
-
-# Nested, so that it travels with the job by value.
-def _folder_namer(names: list[str]) -> Callable[[tuple[str | None, ...]], str]:
-    def folder_of(values: tuple[str | None, ...]) -> str:
-        folder = paths.partition_folder(list(zip(names, values, strict=True)))
-        return paths.encode_path(folder)
-
-    return folder_of
 
 
 def partition_text(value: Column, item: Field) -> Column:
@@ -281,7 +275,7 @@ def _unfit(item: Field) -> str:
 
 
 def written(target: Target, reports: Iterable[Mapping[str, object]]) -> Written:
-    """What tasks wrote, by their reports, see `executor`.
+    """What tasks wrote, by their reports, see `write_task`.
 
     Raises InvalidRequest with the row when one violates a constraint; nothing stays written.
     """
@@ -380,5 +374,5 @@ def _reported(target: Target, report: Mapping[str, object], now_ms: int) -> Add:
         pq.read_metadata(pa.BufferReader(bytes(data))),
         now_ms,
         partition=values,
-        with_nan={tuple(name.split(executor.NAME_END)) for name in names},
+        with_nan={tuple(name.split(write_task.NAME_END)) for name in names},
     )

@@ -14,7 +14,6 @@ from txlake.ports import Store
 from txlake.storage.links import led_out
 from txlake.storage.local import LocalStore
 from txlake.storage.locations import Kind, canonical_url, join_url, local_path, locate
-from txlake.storage.objects import BucketStore, cloud_backend, memory_backend
 from txlake.storage.proof import Proof
 
 __all__ = ["canonical_url", "join_url", "led_out", "local_path", "open_store"]
@@ -39,15 +38,18 @@ def open_store(
     match place.kind:
         case Kind.LOCAL:
             return LocalStore(place, _local_proof(place.folder))
-        case Kind.MEMORY:
-            return BucketStore(place, memory_backend(place.base))
-        case Kind.CLOUD:
-            return BucketStore(place, cloud_backend(place.base, storage_options or {}))
         case Kind.HDFS:
             # Few places are in HDFS: who names none loads nothing for it.
             from txlake.storage.hdfs.store import HdfsStore, cluster_at
 
             return HdfsStore(place, cluster_at(place.base, storage_options or {}))
+        case Kind.MEMORY | Kind.CLOUD:
+            # Imported here: Spark's machines need no obstore for tables in folders.
+            from txlake.storage.objects import BucketStore, cloud_backend, memory_backend
+
+            if place.kind is Kind.MEMORY:
+                return BucketStore(place, memory_backend(place.base))
+            return BucketStore(place, cloud_backend(place.base, storage_options or {}))
 
 
 @functools.lru_cache(maxsize=10_000)

@@ -98,7 +98,7 @@ class LocalStore:
         file = self._file(path)
         with _translating("write", file), _temporary(file, data) as temporary:
             os.replace(temporary, file)
-            _sync_folder(os.path.dirname(file))
+            sync_folder(os.path.dirname(file))
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         file = self._file(path)
@@ -108,7 +108,7 @@ class LocalStore:
                     raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
                 return PutOutcome.EXISTS
             try:
-                _sync_folder(os.path.dirname(file))
+                sync_folder(os.path.dirname(file))
             except OSError:
                 return PutOutcome.UNKNOWN  # it is visible, but may not outlive a power cut
             return PutOutcome.CREATED
@@ -256,11 +256,11 @@ def _create_beside(file: str) -> tuple[str, int]:
         try:
             return temporary, os.open(temporary, flags, 0o666)
         except FileNotFoundError:
-            _make_folders(folder)  # again when someone removed the empty folder meanwhile
+            make_folders(folder)  # again when someone removed the empty folder meanwhile
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
 
 
-def _make_folders(folder: str) -> None:
+def make_folders(folder: str) -> None:
     """Makes `folder` and what is missing above it, each one durable."""
     missing: list[str] = []
     while not os.path.isdir(folder):
@@ -272,10 +272,11 @@ def _make_folders(folder: str) -> None:
         except FileExistsError:
             if not os.path.isdir(each):
                 raise
-        _sync_folder(os.path.dirname(each))
+        sync_folder(os.path.dirname(each))
 
 
-def _sync_folder(folder: str) -> None:
+def sync_folder(folder: str) -> None:
+    """Returns once the folder's list of files would outlive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

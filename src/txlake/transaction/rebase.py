@@ -22,6 +22,7 @@ from txlake.conflict.footprint import Footprint, Read, ReadKind
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
 from txlake.conflict.rules import RULES_AFTER_SELECTS
+from txlake.datafiles.vectors import StoredVectors, write_vectors
 from txlake.errors import InvalidRequest
 from txlake.log.files import canonical_path
 from txlake.log.snapshot import Snapshot
@@ -39,7 +40,6 @@ from txlake.transaction.row_probe import FileProbe
 from txlake.transaction.row_tracking import assign, preserved_tag
 from txlake.transaction.staging import Staging
 from txlake.transaction.table_log import TableLog
-from txlake.transaction.vectors import StoredVectors, write_vectors
 
 _logger = logging.getLogger(__name__)
 _Setting = TypeVar("_Setting", Metadata, Protocol)

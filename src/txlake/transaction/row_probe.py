@@ -6,7 +6,6 @@ isn't modelled, stays in doubt. Source: DESIGN section 4, rule 4.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,21 +18,17 @@ from pyroaring import BitMap64
 from txlake.conflict.context import FileRows, RowProbe
 from txlake.conflict.footprint import Read
 from txlake.conflict.positions import Vectors, deleted
+from txlake.datafiles.parquet import Columns, opened, rows_of
 from txlake.errors import TxlakeError
 from txlake.log.predicates import ColumnPath, columns_of
 from txlake.log.skipping import rows_may_match, rows_must_match
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store
 from txlake.protocol.actions import Add
+from txlake.protocol.parquet_sizes import require_bounded
 from txlake.protocol.partition_values import parse_value
 from txlake.protocol.paths import decode_path, is_absolute
 from txlake.protocol.types import Field, Primitive, to_arrow_type
-
-# Writers of the calendar that was in use before 1582 leave this in a footer, or say an old version.
-_SPARK = b"org.apache.spark.version"
-_LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
-_OLD_SPARK = re.compile(rb"[12]\.|3\.0")
-_TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,36 +120,27 @@ class FileProbe:
         if is_absolute(file.path):
             raise ValueError("a file outside of the table")
         data = self._store.get(decode_path(file.path))
-        parquet = pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us")
+        parquet = opened(pa.BufferReader(data))
         # The count of rows stands also where no column is read.
         rows = pa.table({"": pa.nulls(parquet.metadata.num_rows)})
         for item in fields:
-            values = self._values(item, parquet)
+            values = self._values(item, parquet, data)
             if values is not None:
                 rows = rows.append_column(item.name, values)
         return rows
 
-    def _values(self, item: Field, parquet: pq.ParquetFile) -> pa.ChunkedArray | None:
+    def _values(self, item: Field, parquet: pq.ParquetFile, data: bytes) -> pa.ChunkedArray | None:
         """A column's values as Spark reads them; None where they may be others."""
-        if not isinstance(item.type, Primitive) or self._is_doubtful(item.type, parquet):
+        if not isinstance(item.type, Primitive) or self._snapshot.column_mapping_mode == "id":
             return None
-        schema, wanted = parquet.schema_arrow, to_arrow_type(item.type)
-        # Letter case is nothing to Spark.
-        named = [one for one in schema.names if one.lower() == item.physical_name.lower()]
-        if not named:
-            return pa.chunked_array([pa.nulls(parquet.metadata.num_rows, wanted)])
-        kind = schema.field(named[0]).type if len(named) == 1 else None
-        if kind is None or getattr(kind, "tz", None) != getattr(wanted, "tz", None):
+        wanted = pa.schema([pa.field(item.physical_name, to_arrow_type(item.type))])
+        columns = Columns(wanted, by_id=False, exact=True)
+        try:
+            columns.find(parquet)
+        except ValueError:
             return None
-        return parquet.read(columns=named).column(0).cast(wanted)
-
-    def _is_doubtful(self, kind: Primitive, parquet: pq.ParquetFile) -> bool:
-        """Whether Spark may read other values than pyarrow, or in another column."""
-        if self._snapshot.column_mapping_mode == "id":
-            return True
-        known = parquet.metadata.metadata or {}
-        is_old = any(key in known for key in _LEGACY) or _OLD_SPARK.match(known.get(_SPARK, b""))
-        return kind.name in _TIMES and bool(is_old)
+        require_bounded(data, parquet.metadata, columns.names)
+        return pa.Table.from_batches(rows_of(parquet, columns), wanted).column(0)
 
 
 def _places(one: FileRows, count: int, vectors: Vectors) -> pa.UInt64Array:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
+from txlake.datafiles.vectors import Elsewhere
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.segment import Checkpoint, Listing, LogEntry, Segment, choose_segment
 from txlake.log.snapshot import Snapshot
@@ -37,7 +38,6 @@ from txlake.transaction.commit_times import CommitTimes
 from txlake.transaction.history import HistoryRow, history_row
 from txlake.transaction.log_reading import LogReader
 from txlake.transaction.turns import Turns
-from txlake.transaction.vectors import Elsewhere
 
 _log = logging.getLogger(__name__)
 

@@ -18,6 +18,7 @@ from tests.simulation.rows.files import RowAccess, columns_of, live_rows, write_
 from tests.simulation.rows.frames import RowFrame, frame_of_arrow
 from tests.simulation.rows.queries import compiler
 from tests.simulation.rows.scopes import Name, Row, Rows, Scope, Typed
+from txlake.datafiles.write_task import INSERT
 from txlake.errors import InvalidRequest
 from txlake.log.files import adds_of
 from txlake.log.snapshot import unknown_column
@@ -25,7 +26,6 @@ from txlake.protocol.actions import Add
 from txlake.spark import compact as compacting
 from txlake.spark import dml, inserts, local_rows
 from txlake.spark.deletions import delete_positions, remove_files
-from txlake.spark.executor import INSERT
 from txlake.spark.rows import GENERATION_EXPRESSION
 from txlake.spark.scan import add_rows
 from txlake.spark.whole_partitions import files_of_partitions

@@ -21,6 +21,8 @@ from pyroaring import BitMap64
 from tests.simulation.rows.frames import RowFrame
 from tests.simulation.rows.scopes import Name, Row, Rows
 from tests.simulation.rows.values import LONG
+from txlake.datafiles.vectors import load_vector
+from txlake.datafiles.write_task import COPY
 from txlake.errors import CorruptTable
 from txlake.log.files import adds_of
 from txlake.log.predicates import Predicate
@@ -30,12 +32,10 @@ from txlake.protocol import paths
 from txlake.protocol.actions import Add
 from txlake.protocol.partition_values import format_value, parse_value
 from txlake.protocol.types import Field
-from txlake.spark.executor import COPY
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import parquet_field
-from txlake.spark.vectors import load_vector
 from txlake.spark.writing import Written, add_of, data_fields, partition_fields
 
 
@@ -102,7 +102,7 @@ def own_deleted(work: TableAccess, add: Add) -> BitMap64:
     """The positions that a file's vector deletes."""
     if add.deletion_vector is None:
         return BitMap64()
-    return load_vector(work.store, work.reach, add.deletion_vector, work.storage_options)
+    return load_vector(work.store, add.deletion_vector, work.elsewhere)
 
 
 def rows_of(work: TableAccess, add: Add) -> tuple[Row, ...]:

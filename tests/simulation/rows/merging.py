@@ -18,13 +18,13 @@ from tests.simulation.rows import fitting, values
 from tests.simulation.rows.changes import Seen, assigned, moved
 from tests.simulation.rows.files import RowAccess, columns_of, live_rows, write_rows
 from tests.simulation.rows.scopes import Name, Row, Rows, Scope, Typed
+from txlake.datafiles.write_task import INSERT, UPDATE, UPDATE_BY_SOURCE
 from txlake.errors import InvalidRequest
 from txlake.log.files import adds_of
 from txlake.protocol.actions import Action
 from txlake.protocol.types import Struct, to_arrow_type
 from txlake.spark import merge as of_spark
 from txlake.spark.deletions import delete_positions
-from txlake.spark.executor import INSERT, UPDATE, UPDATE_BY_SOURCE
 from txlake.spark.merge_job import _ACTIONS
 from txlake.spark.merge_source import LocalSource, _gives_the_time_twice, keys_in_target
 from txlake.spark.rows import GENERATION_EXPRESSION

@@ -24,7 +24,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.ports import Store, System
 from txlake.protocol.types import DataType, Struct
 from txlake.settings import Settings
-from txlake.spark import local_rows, restating, whole_partitions
+from txlake.spark import local_rows, whole_partitions
 from txlake.spark import merge as of_spark
 from txlake.statements import Expression, Reference, SqlText
 
@@ -53,7 +53,6 @@ class RowTable(RowAccess):
     merge_read = of_spark.target_read
     compact = changes.compact
     zorder = changes.zorder
-    footer = restating.footer_of
     files_of_partitions = whole_partitions.files_of_partitions
 
     def violating_row(self, condition: str) -> Mapping[str, object] | None:

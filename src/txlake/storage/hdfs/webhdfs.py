@@ -1,8 +1,7 @@
 """HDFS over HTTP (WebHDFS): the calls that a store and Spark's tasks need, each sent once.
 
 Owns the protocol: redirects to the machine that has the bytes, the name node that is active, and
-what an error says about the request that it answers. It travels with Spark's jobs
-(`txlake.spark.shipping`), so it imports the standard library alone.
+what an error says about the request that it answers.
 
 Source: Hadoop's page "WebHDFS REST API".
 """

@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from txlake.datafiles.restating import restated
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, DeletionVector, Metadata, Protocol
 from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.type_text import parse_columns
 from txlake.protocol.types import Struct, schema_to_string
-from txlake.spark.restating import restated
 
 UTC = datetime.UTC
 

@@ -1,8 +1,4 @@
-"""What runs inside Spark's tasks: writes Parquet to its final place and reports what it wrote.
-
-This module and its neighbours `executor_files`, `executor_reads` and `executor_compact` travel with
-the job (pickled by value), so a cluster needs no txlake installed: pyarrow and numpy, obstore where
-the table isn't on a file system, pyroaring where executors read deletion vectors themselves.
+"""How rows become Parquet files at their final place, in Spark's tasks or on the driver.
 
 A task gets Arrow batches whose first columns are the data, in the order of the target schema, and
 whose last columns say what to do with a row (`Layout`). It yields report rows of `REPORT_SCHEMA`.
@@ -18,7 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from txlake.spark import executor_files
+from txlake.datafiles import files
+from txlake.datafiles.packed_positions import pack_positions
+from txlake.protocol.paths import encode_path, partition_folder
 
 # One report row. kind: "file" (text: path as in the log, values: partition values as text, data:
 # Parquet footer, key: size in bytes, count: rows, names: paths, joined by NAME_END, of columns that
@@ -81,7 +79,7 @@ class WriteTask:
     Attributes:
         schema: the Parquet schema, serialised Arrow.
         root: the table's encoded URL; `options` are those of its store.
-        folder_of: names a partition's folder, encoded.
+        folder_of: names a partition's folder, encoded; see `folder_of`.
         row_group_rows, row_group_bytes: a row group ends at the first of them, in memory.
         rows_max: the most rows in one file; None for no limit.
     """
@@ -97,14 +95,16 @@ class WriteTask:
     row_group_bytes: int = 128 * 1024 * 1024
     rows_max: int | None = None
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Runs the task over one Spark partition."""
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        partition = context.partitionId() if context else 0
-        attempt = context.taskAttemptId() if context else 0
+    def __call__(
+        self, batches: Iterator[pa.RecordBatch], partition: int, attempt: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Runs the task over one of a job's partitions; no other attempt has this number."""
         yield from run(self, batches, f"part-{partition:05d}-{self.job_id}-{attempt}")
+
+
+def folder_of(names: tuple[str, ...], values: tuple[str | None, ...]) -> str:
+    """The folder, encoded, of a partition whose columns have these names and values."""
+    return encode_path(partition_folder(list(zip(names, values, strict=True))))
 
 
 def run(task: WriteTask, batches: Iterator[pa.RecordBatch], name: str) -> Iterator[pa.RecordBatch]:
@@ -130,7 +130,7 @@ def run(task: WriteTask, batches: Iterator[pa.RecordBatch], name: str) -> Iterat
                 numbers = batch.column(layout.source).drop_null()
                 sources.append(numbers.to_numpy(zero_copy_only=False).astype(np.int64))
             output.write(_images(batch, layout))
-        files = output.close()
+        written = output.close()
     except BaseException:
         output.discard()
         raise
@@ -139,7 +139,7 @@ def run(task: WriteTask, batches: Iterator[pa.RecordBatch], name: str) -> Iterat
         met = pack_positions(_distinct(np.concatenate(sources)))
         rows.append(report_row("source", data=met))
     counts = [report_row("action", key=action, count=count) for action, count in actions.items()]
-    yield report([*files, *rows, *counts])
+    yield report([*written, *rows, *counts])
 
 
 def report_row(
@@ -236,24 +236,6 @@ def _distinct(positions: np.ndarray) -> np.ndarray:
     return distinct
 
 
-def pack_positions(positions: np.ndarray) -> bytes:
-    """Sorted distinct positions as bytes: `p` and 64-bit numbers, or `b` and packed bits."""
-    top = int(positions[-1]) if len(positions) else 0
-    if len(positions) * 64 <= top:
-        return b"p" + positions.astype("<i8").tobytes()
-    bits = np.zeros(top + 1, dtype=bool)
-    bits[positions] = True
-    return b"b" + np.packbits(bits, bitorder="little").tobytes()
-
-
-def unpack_positions(data: bytes) -> np.ndarray:
-    """The inverse of `pack_positions`: sorted positions, unsigned 64-bit."""
-    if data[:1] == b"p":
-        return np.frombuffer(data, dtype="<i8", offset=1).astype(np.uint64)
-    bits = np.unpackbits(np.frombuffer(data, dtype=np.uint8, offset=1), bitorder="little")
-    return np.flatnonzero(bits).astype(np.uint64)
-
-
 class Output:
     """The files that one task writes: one open at a time, a new one at each new partition."""
 
@@ -320,7 +302,7 @@ class Output:
             self._file.abandon()
             self._file = None
         for path in self._paths:
-            executor_files.remove(f"{self._task.root}/{path}", self._task.options)
+            files.remove(f"{self._task.root}/{path}", self._task.options)
 
 
 def _named(column: pa.Array, wanted: pa.DataType) -> pa.Array:
@@ -360,7 +342,7 @@ class _OpenFile:
         self.rows = 0
         self._with_nan: set[tuple[str, ...]] = set()
         self._url = f"{task.root}/{path}"
-        self._sink = executor_files.create(self._url)
+        self._sink = files.create(self._url)
         self._writer: pq.ParquetWriter | None = None
 
     def append(self, batch: pa.RecordBatch) -> None:
@@ -403,7 +385,7 @@ class _OpenFile:
         assert self._writer is not None
         self._writer.close()
         size = self._sink.tell()
-        executor_files.finish(self._sink, self._url, self._task.options)
+        files.finish(self._sink, self._url, self._task.options)
         footer = pa.BufferOutputStream()
         self._footers[0].write_metadata_file(footer)
         return report_row(

@@ -1,4 +1,4 @@
-"""Deletion vectors between the table's files and the driver.
+"""Deletion vectors between a table's files and the driver.
 
 Owns where their bytes are read and written; the bytes themselves are `protocol.deletion_vectors`'
 business.
@@ -6,19 +6,25 @@ business.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from pyroaring import BitMap64
 
-from txlake.errors import CorruptTable
+from txlake.datafiles.packed_positions import unpack_positions
+from txlake.datafiles.stored_vectors import read_range
 from txlake.ports import Store, System
 from txlake.protocol import deletion_vectors as codec
-from txlake.protocol.actions import DeletionVector
+from txlake.protocol import roaring
+from txlake.protocol.actions import Add, DeletionVector
 from txlake.protocol.paths import decode_path, is_absolute
 from txlake.protocol.reach import Reach
+from txlake.storage import open_store
 
 _SIZE_BYTES = 4
+_READERS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,11 @@ class Elsewhere:
     reach: Reach
     store_at: Callable[[str], Store]
 
+    @classmethod
+    def by_options(cls, reach: Reach, options: Mapping[str, str]) -> Elsewhere:
+        """As it is with the options of a table's store."""
+        return cls(reach, lambda folder: open_store(folder, options))
+
 
 def load_vector(
     store: Store, vector: DeletionVector, elsewhere: Elsewhere | None = None
@@ -45,8 +56,25 @@ def load_vector(
     if vector.storage_type == "i":
         return codec.decode_inline(vector)
     store, path = _found(store, vector, elsewhere)
-    offset, length = codec.slice_range(vector)
-    return codec.read_from_file(_range(store, path, offset, length), vector, file=path)
+    data = read_range(store, path, *codec.slice_range(vector))
+    return codec.read_from_file(data, vector, file=path)
+
+
+def load_vectors(
+    store: Store,
+    files: Iterable[tuple[int, DeletionVector]],
+    elsewhere: Elsewhere | None = None,
+) -> dict[int, BitMap64]:
+    """The deleted positions of each file (ordinal, vector), read in parallel.
+
+    Raises what `load_vector` raises.
+    """
+    wanted = list(files)
+    if len(wanted) < 2:
+        return {ordinal: load_vector(store, vector, elsewhere) for ordinal, vector in wanted}
+    with ThreadPoolExecutor(_READERS) as pool:
+        bitmaps = pool.map(lambda item: load_vector(store, item[1], elsewhere), wanted)
+        return dict(zip((ordinal for ordinal, _ in wanted), bitmaps, strict=True))
 
 
 def _found(store: Store, vector: DeletionVector, elsewhere: Elsewhere | None) -> tuple[Store, str]:
@@ -59,11 +87,31 @@ def _found(store: Store, vector: DeletionVector, elsewhere: Elsewhere | None) ->
     return elsewhere.store_at(folder), decode_path(name)
 
 
-def _range(store: Store, path: str, offset: int, length: int) -> bytes:
-    try:
-        return store.get_range(path, offset, length)
-    except FileNotFoundError as error:
-        raise CorruptTable(f"{store.url}: deletion vector file {path} is missing") from error
+def union_with_deleted(
+    store: Store,
+    files: Mapping[int, Add],
+    deleted: Mapping[int, BitMap64],
+    elsewhere: Elsewhere | None = None,
+) -> dict[int, BitMap64]:
+    """For each file with new deletions, all its deleted positions, old and new."""
+    old = load_vectors(
+        store,
+        (
+            (ordinal, vector)
+            for ordinal, add in files.items()
+            if ordinal in deleted and (vector := add.deletion_vector) is not None
+        ),
+        elsewhere,
+    )
+    return {
+        ordinal: bitmap | old[ordinal] if ordinal in old else bitmap
+        for ordinal, bitmap in deleted.items()
+    }
+
+
+def from_report(data: bytes) -> BitMap64:
+    """The positions that a task reported."""
+    return BitMap64(array("Q", unpack_positions(data).tobytes()))
 
 
 def write_vectors(
@@ -73,7 +121,7 @@ def write_vectors(
     if not bitmaps:
         return []
     name = system.new_id()
-    data, places = codec.vector_file(bitmaps)
+    data, places = roaring.vector_file(bitmaps)
     store.put(codec.relative_file_name(name), data)
     return [
         codec.relative_vector(name, "", offset, size, len(bitmap))
@@ -97,7 +145,7 @@ class StoredVectors:
         return self._known[key]
 
     def of_id(self, vector_id: str) -> BitMap64:
-        """The deleted positions of the vector with that id, whose size nobody tells."""
+        """The deleted positions of the vector with that id, whose size is unknown."""
         if vector_id not in self._known:
             self._known[vector_id] = self._unsized(codec.place_of(vector_id))
         return self._known[vector_id]
@@ -107,6 +155,6 @@ class StoredVectors:
             return codec.inline_positions(place.path_or_inline_dv, file="inline deletion vector")
         store, path = _found(self._store, place, self._elsewhere)
         offset = place.offset or 0
-        size = codec.framed_size(_range(store, path, offset, _SIZE_BYTES), file=path)
-        frame = _range(store, path, offset, codec.framed_length(size))
-        return codec.read_framed(frame, file=f"{path}: deletion vector at {offset}")
+        size = roaring.framed_size(read_range(store, path, offset, _SIZE_BYTES), file=path)
+        frame = read_range(store, path, offset, roaring.framed_length(size))
+        return roaring.read_framed(frame, file=f"{path}: deletion vector at {offset}")

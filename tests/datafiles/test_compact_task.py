@@ -16,14 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap64
-from pyspark import cloudpickle
 
+from txlake.datafiles import parquet
+from txlake.datafiles.compact_task import BINS, CompactTask
+from txlake.datafiles.packed_positions import pack_positions
+from txlake.datafiles.write_task import Layout, WriteTask
 from txlake.errors import CorruptTable
-from txlake.spark import executor_compact
-from txlake.spark.executor import Layout, WriteTask, pack_positions
-from txlake.spark.executor_compact import BINS, CompactTask
-from txlake.spark.log_columns import vector_decoder
-from txlake.spark.shipping import travelling
+from txlake.spark.shipping import code_archive, pickled
 
 
 def _task(folder: Path, schema: pa.Schema, **options: Any) -> CompactTask:
@@ -98,7 +97,7 @@ def test_rows_come_in_the_order_of_files_without_the_deleted_ones(tmp_path: Path
 def test_deleted_rows_are_found_in_every_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executor_compact, "_BATCH_ROWS", 1_024)
+    monkeypatch.setattr(parquet, "_BATCH_ROWS", 1_024)
     deleted = [0, 1_023, 1_024, 2_047, 2_048, 4_999]
     rows = pa.table({"v": range(5_000)})
     source = _source(tmp_path / "a", rows, deleted=deleted, row_group_size=1_500)
@@ -108,10 +107,12 @@ def test_deleted_rows_are_found_in_every_batch(
 
 ALONE = """
 import pickle, sys
-sys.modules["txlake"] = sys.modules["pyroaring"] = None  # no import of them works
+sys.path.insert(1, sys.argv[1])
+absent = "txlake", "pyroaring", "msgspec", "obstore", "sqlalchemy", "sqlglot"
+sys.modules.update(dict.fromkeys(absent))  # no import of them works
 import pyarrow as pa
-task, bins = pickle.load(open(sys.argv[1], "rb"))
-(report,) = task(iter(bins.to_batches()))
+task, bins = pickle.load(open(sys.argv[2], "rb"))
+(report,) = task(iter(bins.to_batches()), 0, 0)
 print([(row["kind"], row["count"]) for row in report.to_pylist()])
 """
 
@@ -119,23 +120,23 @@ print([(row["kind"], row["count"]) for row in report.to_pylist()])
 def test_tasks_need_nothing_but_pyarrow_and_numpy(tmp_path: Path) -> None:
     source = _source(tmp_path / "a", pa.table({"v": [5, 6, 7]}), deleted=[1])
     bins = pa.Table.from_pylist([{"number": 7, "partition": [], "files": [source]}], schema=BINS)
-    pickled = tmp_path / "task"
-    pickled.write_bytes(cloudpickle.dumps(travelling((_task(tmp_path, V), bins))))
-    done = subprocess.run(
-        [sys.executable, "-c", ALONE, str(pickled)], check=True, capture_output=True, text=True
-    )
+    package, archive = code_archive()
+    task = tmp_path / "task"
+    task.write_bytes(pickled((_task(tmp_path, V), bins), package))
+    program = [sys.executable, "-c", ALONE, str(archive), str(task)]
+    done = subprocess.run(program, check=True, capture_output=True, text=True)
     assert done.stdout == "[('file', 2), ('moved', None)]\n"
 
 
 def test_executors_read_vectors_that_did_not_travel(tmp_path: Path) -> None:
-    from txlake.protocol.deletion_vectors import vector_file
+    from txlake.protocol.roaring import vector_file
 
     data, [(offset, size)] = vector_file([BitMap64([1, 2])])
     (tmp_path / "vector.bin").write_bytes(data)
     source = _source(tmp_path / "a", pa.table({"v": [5, 6, 7]}))
     url = (tmp_path / "vector.bin").as_uri()
     stored = {**_vector(url=url), "offset": offset, "size_in_bytes": size, "cardinality": 2}
-    task = _task(tmp_path, V, decode=vector_decoder())
+    task = _task(tmp_path, V)
     assert _rows(tmp_path, _done(task, {**source, "vector": stored}))["v"].to_pylist() == [5]
 
 
@@ -259,7 +260,7 @@ def test_ids_inside_of_types_are_found_and_written(tmp_path: Path) -> None:
 def test_row_ids_count_deleted_rows_and_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executor_compact, "_BATCH_ROWS", 1_024)
+    monkeypatch.setattr(parquet, "_BATCH_ROWS", 1_024)
     schema = pa.schema([("v", pa.int64()), ("ids", pa.int64())])
     rows = pa.table({"v": range(3_000)})
     source = _source(tmp_path / "a", rows, deleted=[0, 2_000], base_row_id=10)
@@ -436,8 +437,8 @@ def test_wide_rows_are_read_in_small_batches(tmp_path: Path) -> None:
     text = "x" * 10_000
     rows = pa.table({"v": pa.array([text + str(v) for v in range(2_000)])})
     _source(tmp_path / "a", rows, compression="none")
-    batch_rows = executor_compact._batch_rows(pq.read_metadata(tmp_path / "a"))
-    assert executor_compact._BATCH_ROWS_MIN <= batch_rows < 4_000
+    batch_rows = parquet.batch_rows([pq.read_metadata(tmp_path / "a").row_group(0)], rows.schema)
+    assert parquet._BATCH_ROWS_MIN <= batch_rows < 4_000
 
 
 def _chunks(folder: Path, report: Sequence[Mapping[str, Any]]) -> pq.FileMetaData:

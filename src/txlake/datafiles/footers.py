@@ -9,17 +9,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from txlake.datafiles.parquet import is_legacy
 from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.table_properties import TableProperties
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
 
 _TAIL_BYTES = 65_536
 WITHOUT_BOUNDS = frozenset({"boolean", "binary", "variant", "void"})
+# Since when the calendar of old Spark versions tells the same days and instants as today's.
+_SAME_DAYS_FROM = date(1582, 10, 15)
+_SAME_TIMES_FROM = datetime(1900, 1, 1, tzinfo=UTC)
 
 
 def read_footer(read: Callable[[int, int], bytes], size_bytes: int) -> pq.FileMetaData:
@@ -45,17 +50,20 @@ def statistics_of(
     """The statistics of a file that holds `schema` without its partition columns, in order.
 
     `with_nan`: leaf columns with a NaN, paths of physical names; they get no bounds, since NaN is
-    greater than the maximum of the rest.
+    greater than the maximum of the rest. Nor do times that may be of the old calendar.
     """
     columns = [item for item in schema if item.name not in partition_columns]
     wanted = indexed_columns(columns, properties)
     minimum: dict[str, object] = {}
     maximum: dict[str, object] = {}
     nulls: dict[str, object] = {}
+    is_old = is_legacy(footer.metadata)
     for index, (path, logical, data_type) in enumerate(leaves(columns)):
         if path is None or logical not in wanted:
             continue
         found = chunk_bounds(footer, index)
+        if is_old and is_old_time(found.minimum):
+            found = ChunkBounds(null_count=found.null_count)
         if found.null_count is not None:
             put(nulls, path, found.null_count)
         bounded = isinstance(data_type, Primitive) and data_type.name not in WITHOUT_BOUNDS
@@ -133,6 +141,16 @@ def _limits(statistics: Any) -> tuple[Any, Any] | None:  # noqa: ANN401 - pyarro
         return None
     # Zero of either sign is within the bounds, whichever sign sorts first.
     return (low or -0.0), (high or 0.0)
+
+
+def is_old_time(value: object) -> bool:
+    """Whether a value is a time that the old calendar and today's tell apart."""
+    match value:
+        case datetime():
+            return value.replace(tzinfo=value.tzinfo or UTC) < _SAME_TIMES_FROM
+        case date():
+            return value < _SAME_DAYS_FROM
+    return False
 
 
 def put(values: dict[str, object], path: tuple[str, ...], value: object) -> None:

@@ -10,47 +10,51 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from txlake.errors import CorruptTable
-from txlake.log.snapshot import Snapshot
-from txlake.protocol.actions import Add
-from txlake.protocol.paths import decode_path, is_absolute
-from txlake.protocol.statistics import Bounds, FileStatistics
-from txlake.protocol.types import Array, DataType, Map, Primitive
-from txlake.spark.executor_compact import is_legacy
-from txlake.spark.executor_files import read_range
-from txlake.spark.footers import (
+from txlake.datafiles.files import Options, read_range
+from txlake.datafiles.footers import (
     WITHOUT_BOUNDS,
     chunk_bounds,
     indexed_columns,
+    is_old_time,
     leaves,
     put,
     read_footer,
 )
-from txlake.spark.table_access import TableAccess
+from txlake.datafiles.parquet import is_legacy
+from txlake.errors import CorruptTable
+from txlake.log.snapshot import Snapshot
+from txlake.ports import Store
+from txlake.protocol.actions import Add
+from txlake.protocol.paths import decode_path, is_absolute
+from txlake.protocol.reach import Reach
+from txlake.protocol.statistics import Bounds, FileStatistics
+from txlake.protocol.types import Array, DataType, Map, Primitive
 
 _Path = tuple[str, ...]
-# Since when the calendar of old Spark versions tells the same days and instants as today's.
-_SAME_DAYS_FROM = date(1582, 10, 15)
-_SAME_TIMES_FROM = datetime(1900, 1, 1, tzinfo=UTC)
 
 
-def footer_of(work: TableAccess, add: Add) -> pq.FileMetaData:
-    """The file's footer. Raises CorruptTable where it isn't there, or is no Parquet file."""
-    read = partial(work.store.get_range, decode_path(add.path))
+def footer_of(
+    snapshot: Snapshot, add: Add, store: Store, reach: Reach, options: Options
+) -> pq.FileMetaData:
+    """The footer of a file of the table. `options` are the store's, for a file of another table.
+
+    Raises CorruptTable where it isn't there, or is no Parquet file.
+    """
+    read = partial(store.get_range, decode_path(add.path))
     if is_absolute(add.path):
-        read = partial(read_range, work.reach.url(add.path), options=work.storage_options)
+        read = partial(read_range, reach.url(add.path), options=options)
     try:
         return read_footer(read, add.size)
     except (FileNotFoundError, pa.ArrowInvalid) as error:
         raise CorruptTable(
-            f"{work.snapshot.table}: {add.path}: expected a Parquet file of {add.size} bytes, as "
+            f"{snapshot.table}: {add.path}: expected a Parquet file of {add.size} bytes, as "
             f"the log says: {error}"
         ) from error
 
@@ -68,7 +72,7 @@ def restated(footer: pq.FileMetaData, add: Add, snapshot: Snapshot) -> FileStati
     columns = [item for item in snapshot.schema if item.name not in snapshot.partition_columns]
     wanted = indexed_columns(columns, snapshot.properties)
     places = _places(footer)
-    old_times = is_legacy(footer.metadata or {})
+    is_old = is_legacy(footer.metadata)
     minimum: dict[str, object] = {}
     maximum: dict[str, object] = {}
     lists = {item.physical_name for item in columns if isinstance(item.type, Array | Map)}
@@ -80,7 +84,11 @@ def restated(footer: pq.FileMetaData, add: Add, snapshot: Snapshot) -> FileStati
         found = None if place is None else chunk_bounds(footer, place)
         null_count = None if found is None else found.null_count
         low, high = _at(before.min_values, path), _at(before.max_values, path)
-        if found is not None and _is_bound(found.minimum, data_type, old_times=old_times):
+        if (
+            found is not None
+            and _is_bound(found.minimum, data_type)
+            and not (is_old and is_old_time(found.minimum))
+        ):
             low, high = found.minimum, found.maximum
         for values, value in (
             (minimum, low),
@@ -142,7 +150,7 @@ def _at(bounds: Bounds, path: _Path) -> object:
     return None if isinstance(value, Mapping) else value
 
 
-def _is_bound(value: object, data_type: DataType, *, old_times: bool) -> bool:
+def _is_bound(value: object, data_type: DataType) -> bool:
     """Whether a footer's minimum is one of the column's type, and so its maximum another."""
     if value is None or not isinstance(data_type, Primitive) or data_type.name in WITHOUT_BOUNDS:
         return False
@@ -150,12 +158,9 @@ def _is_bound(value: object, data_type: DataType, *, old_times: bool) -> bool:
         case str():
             return data_type.is_string
         case datetime():
-            has_zone = value.tzinfo is not None
-            if data_type.name != ("timestamp" if has_zone else "timestamp_ntz"):
-                return False
-            return not old_times or value.replace(tzinfo=value.tzinfo or UTC) >= _SAME_TIMES_FROM
+            return data_type.name == ("timestamp_ntz" if value.tzinfo is None else "timestamp")
         case date():
-            return data_type.name == "date" and (not old_times or value >= _SAME_DAYS_FROM)
+            return data_type.name == "date"
         case bool() | float():
             return False
         case int() | Decimal():

@@ -1,0 +1,160 @@
+"""Reading data files by pyarrow: how columns are found, times of the old calendar, batches."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from txlake.datafiles import parquet
+from txlake.datafiles.decode_task import DecodeTask
+from txlake.datafiles.footers import statistics_of
+from txlake.datafiles.parquet import Columns, has_old_times, is_legacy, opened, rows_of
+from txlake.errors import CorruptTable
+from txlake.protocol.table_properties import TableProperties
+from txlake.protocol.types import from_arrow_schema
+
+VERSION, DATES = b"org.apache.spark.version", b"org.apache.spark.legacyDateTime"
+OLD_DAY, NEW_DAY = date(1582, 10, 14), date(1582, 10, 15)
+
+
+@pytest.mark.parametrize(
+    ("footer", "expected"),
+    [
+        (None, False),
+        ({b"other": b""}, False),
+        ({VERSION: b"4.2.0"}, False),
+        ({VERSION: b"3.1.0"}, False),
+        ({VERSION: b"10.0.0"}, False),
+        ({VERSION: b"3.0.2"}, True),
+        ({VERSION: b"2.4.8"}, True),
+        ({VERSION: b"unknown"}, True),
+        ({VERSION: b"4.2.0", DATES: b""}, True),
+        ({DATES: b""}, True),
+        ({b"org.apache.spark.legacyINT96": b""}, True),
+    ],
+)
+def test_whose_times_may_be_of_the_old_calendar(
+    footer: dict[bytes, bytes] | None, expected: bool
+) -> None:
+    assert is_legacy(footer) is expected
+
+
+def _file(rows: pa.Table, *, legacy: bool = False, **options: object) -> pq.ParquetFile:
+    footer = {DATES.decode(): ""} if legacy else None
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows.replace_schema_metadata(footer), sink, **options)
+    return opened(pa.BufferReader(sink.getvalue()))
+
+
+def _read(
+    file: pq.ParquetFile, schema: pa.Schema, *, exact: bool = False, groups: list[int] | None = None
+) -> list[dict[str, object]]:
+    columns = Columns(schema, by_id=False, exact=exact)
+    columns.find(file)
+    return [row for batch in rows_of(file, columns, groups) for row in batch.to_pylist()]
+
+
+DAYS = pa.schema([("day", pa.date32())])
+
+
+def test_old_times_are_never_read_as_others() -> None:
+    for day, legacy, is_read in (
+        (OLD_DAY, True, False),
+        (NEW_DAY, True, True),
+        (OLD_DAY, False, True),
+    ):
+        file = _file(pa.table({"day": [day], "n": [1]}), legacy=legacy)
+        assert has_old_times(file) is not is_read
+        if is_read:
+            assert _read(file, DAYS) == [{"day": day}]
+        else:
+            with pytest.raises(ValueError, match="calendar of old Spark versions"):
+                _read(file, DAYS)
+        assert _read(file, pa.schema([("n", pa.int64())]), exact=True) == [{"n": 1}]
+
+
+def test_who_must_know_exactly_reads_no_time_of_an_old_file() -> None:
+    rows = pa.table({"day": [NEW_DAY]})
+    assert _read(_file(rows), DAYS, exact=True) == [{"day": NEW_DAY}]
+    with pytest.raises(ValueError, match="calendar of old Spark versions"):
+        _read(_file(rows, legacy=True), DAYS, exact=True)
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "is_read"),
+    [
+        (pa.int32(), pa.int64(), True),
+        (pa.int64(), pa.int32(), False),
+        (pa.uint32(), pa.int64(), False),
+        (pa.float32(), pa.float64(), True),
+        (pa.decimal128(5, 2), pa.decimal128(9, 2), True),
+        (pa.decimal128(5, 2), pa.decimal128(9, 3), False),
+        (pa.large_string(), pa.string(), True),
+        (pa.dictionary(pa.int32(), pa.string()), pa.string(), True),
+        (pa.string(), pa.int64(), False),
+        (pa.timestamp("ms", "UTC"), pa.timestamp("us", "UTC"), False),
+        (pa.timestamp("us"), pa.timestamp("us", "UTC"), False),
+    ],
+)
+def test_which_types_are_the_same_to_spark(
+    found: pa.DataType, wanted: pa.DataType, is_read: bool
+) -> None:
+    file = _file(pa.table({"v": pa.array([None], pa.string()).cast(found)}))
+    schema = pa.schema([("v", wanted)])
+    if is_read:
+        assert _read(file, schema, exact=True) == [{"v": None}]
+    else:
+        with pytest.raises(ValueError, match="column 'v' is"):
+            _read(file, schema, exact=True)
+
+
+def test_names_that_are_not_clear_are_refused() -> None:
+    both = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["V", "v"])
+    schema = pa.schema([("v", pa.int64())])
+    assert _read(_file(both), schema) == [{"v": 2}]
+    with pytest.raises(ValueError, match="two columns"):
+        _read(_file(both), schema, exact=True)
+    assert _read(_file(both.select(["V"])), schema, exact=True) == [{"v": 1}]
+
+
+def test_some_row_groups_and_columns_that_the_file_lacks() -> None:
+    file = _file(pa.table({"v": range(6)}), row_group_size=2)
+    schema = pa.schema([("v", pa.int64()), ("w", pa.string())])
+    expected: list[dict[str, object]] = [{"v": v, "w": None} for v in (0, 1, 4, 5)]
+    assert _read(file, schema, groups=[0, 2]) == expected
+    assert _read(file, pa.schema([("w", pa.string())])) == [{"w": None}] * 6
+
+
+def test_rows_that_may_share_a_long_text_come_in_smaller_batches() -> None:
+    rows = pa.table({"v": range(50_000), "text": ["x" * 1_000] * 50_000})
+    file = _file(rows)
+    for name, most in (("v", parquet._BATCH_ROWS), ("text", parquet._TEXT_BATCH_ROWS)):
+        schema = pa.schema([rows.schema.field(name)])
+        columns = Columns(schema, by_id=False)
+        columns.find(file)
+        assert max(batch.num_rows for batch in rows_of(file, columns)) == min(50_000, most)
+
+
+def test_a_task_that_decodes_fails_at_old_times(tmp_path: Path) -> None:
+    rows = pa.table({"day": [OLD_DAY]}).replace_schema_metadata({DATES: b""})
+    pq.write_table(rows, tmp_path / "f")
+    schema = pa.schema([("day", pa.date32()), ("f", pa.int64()), ("r", pa.int64())])
+    task = DecodeTask(schema=schema.serialize().to_pybytes(), by_id=False)
+    files = pa.RecordBatch.from_pydict({"o": [0], "u": [(tmp_path / "f").as_uri()]})
+    with pytest.raises(CorruptTable, match=r"/f can't be read: .* calendar of old Spark versions"):
+        list(task(iter([files]), 0, 0))
+
+
+def test_bounds_of_old_times_are_no_statistics() -> None:
+    times = [datetime(1899, 12, 31), datetime(2000, 1, 1)]  # noqa: DTZ001
+    rows = pa.table({"day": [OLD_DAY, NEW_DAY], "at": pa.array(times, pa.timestamp("us"))})
+    schema = from_arrow_schema(rows.schema)
+    for legacy, bounded in ((False, {"day", "at"}), (True, set[str]())):
+        footer = _file(rows, legacy=legacy).metadata
+        found = statistics_of(footer, schema, (), TableProperties(), ())
+        assert set(found.min_values) == set(found.max_values) == bounded
+        assert found.null_count == {"day": 0, "at": 0}

@@ -27,6 +27,7 @@ from txlake.protocol.actions import (
     Protocol,
     Txn,
     decode_actions,
+    encode_actions,
 )
 from txlake.protocol.file_names import (
     ClassicCheckpoint,
@@ -320,6 +321,19 @@ class Script(FakeStore):
         self.failing.add(commit_path(0))
         return self.sent_twice(path, data)
 
+    def sent_twice_and_upgraded(self, path: str, data: bytes) -> PutOutcome:
+        """Done twice; another's commit follows, which needs what no txlake has."""
+        features = ("teleport",)
+        upgrade = Protocol(
+            min_reader_version=3,
+            min_writer_version=7,
+            reader_features=features,
+            writer_features=features,
+        )
+        outcome = self.sent_twice(path, data)
+        self.put(commit_path(2), encode_actions([upgrade]))
+        return outcome
+
     def lost_and_away_for_a_moment(self, path: str, data: bytes) -> PutOutcome:
         """Done, no reply, and the next request finds the store away."""
         super().put_if_absent(path, data)
@@ -423,8 +437,9 @@ def test_looking_in_vain_is_unknown_too() -> None:
         transaction.commit()
 
 
-def test_a_commit_that_is_there_but_cant_be_read_is_unknown() -> None:
-    store, transaction = scripted("sent_twice_and_followed")
+@pytest.mark.parametrize("followed", ["sent_twice_and_followed", "sent_twice_and_upgraded"])
+def test_a_commit_that_is_there_but_cant_be_read_is_unknown(followed: str) -> None:
+    store, transaction = scripted(followed)
     with pytest.raises(OutcomeUnknown):
         transaction.commit()
     assert commit_path(1) in store.files

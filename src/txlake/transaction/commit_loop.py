@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from typing import Protocol, assert_never
 
 from txlake.conflict.concurrent_commit import ConcurrentCommit
-from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, Unavailable
+from txlake.errors import (
+    CorruptTable,
+    InvalidRequest,
+    OutcomeUnknown,
+    Unavailable,
+    UnsupportedFeature,
+)
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Moved, Reserved, System
 from txlake.settings import Settings
@@ -147,7 +153,7 @@ class CommitLoop:
                 for one in self.written().values():
                     turns.enter_context(one.log.turn())
                 attempts, made = self._run()
-        except (Unavailable, InvalidRequest, CorruptTable) as error:
+        except (Unavailable, InvalidRequest, CorruptTable, UnsupportedFeature) as error:
             doubt = self._committer.doubt()
             if doubt is None:
                 raise

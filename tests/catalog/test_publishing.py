@@ -9,11 +9,12 @@ from collections.abc import Callable
 import pytest
 
 from tests.catalog.ledgers import User, version
+from tests.catalog.locking import until
 from txlake.catalog import Catalog
 from txlake.catalog.heartbeat import Delayed
 from txlake.catalog.publishing import Note, confirmed
 from txlake.errors import Unavailable
-from txlake.ports import Ratified, RenamedTable, Versions
+from txlake.ports import DroppedTable, Ratified, RenamedTable, Versions
 
 
 @pytest.fixture(autouse=True)
@@ -96,10 +97,7 @@ def test_it_is_written_a_moment_later(
     monkeypatch.undo()
     monkeypatch.setattr(user.catalog.ledger._publications._later, "_delay_ms", 0)
     wrote(user, "a", 1)
-    thread = user.catalog.ledger._publications._later._thread
-    if thread is not None:
-        thread.join(60)
-    assert pending(other) == []
+    until(lambda: pending(other) == [])
 
 
 @pytest.mark.parametrize(
@@ -189,3 +187,48 @@ def test_a_delayed_call_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert counter.count == 1
     slow.ask()
     assert slow._thread is None
+
+
+def test_without_notes_the_database_is_not_asked(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise AssertionError("it is asked")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(user.catalog._on, "noting", refuse)
+        user.catalog.ledger.close()
+
+
+def test_who_is_closed_writes_nothing_later(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    user.catalog.ledger.close()
+    wrote(user, "a", 1)
+    assert user.catalog.ledger._publications._later._thread is None
+
+
+def test_notes_are_carried_by_one_at_a_time(user: User) -> None:
+    notes = user.catalog.ledger._publications
+    wrote(user, "a", 1)
+    with notes.carried() as carried:
+        assert notes._carrying.locked()
+        wrote_later = Note("b", 1, "another")
+        notes.keep("another", {"b": 1})
+        assert wrote_later not in carried
+    assert notes.kept_of("a") == frozenset()
+    assert notes.kept_of("b") == {(1, "another")}
+
+
+def test_a_name_alone_has_no_versions_to_be_noted(user: User, other: User) -> None:
+    entry = user.name("alone")
+    user.catalog.ledger.publishes({entry.id: Versions(0, 0)})
+    assert user.catalog.ledger.head(entry.id) is None
+
+
+def test_a_table_that_was_forgotten_meanwhile_takes_no_note(user: User, other: User) -> None:
+    wrote(user, "a", 1)
+    other.catalog.ledger.publishes({"a": Versions(1, 1)})
+    other.ratify(names=(DroppedTable(id="a"),))
+    other.catalog.ledger.forget("a")
+    user.write(version("b", 1))
+    assert user.catalog.ledger._publications.kept_of("a") == frozenset()

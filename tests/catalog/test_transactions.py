@@ -275,3 +275,36 @@ def test_announced_ones_stay_so_where_the_list_failed(
         with pytest.raises(Unavailable, match="it rains"):
             transactions.listed()
     assert [each.id for each in transactions.listed()] == [one]
+
+
+def test_without_announced_ones_the_database_is_not_asked(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(user.catalog._on, "noting", refuse)
+    user.catalog.transactions.enter_announced()
+
+
+class Guarded(dict[str, Any]):
+    """What is taken out of it is taken by who has the lock."""
+
+    def __init__(self, of: Transactions) -> None:
+        self._lock = of._entering
+
+    def pop(self, *given: Any) -> Any:
+        assert self._lock.locked()
+        return super().pop(*given)
+
+    def values(self) -> Any:
+        assert self._lock.locked()
+        return super().values()
+
+
+def test_an_announced_one_is_noted_by_one_thread(user: User) -> None:
+    transactions = user.catalog.transactions
+    transactions._announced = Guarded(transactions)
+    first, second, third = (announced(user) for _ in range(3))
+    with transactions.taken(first) as is_announced:
+        assert is_announced
+    transactions.end(second)
+    assert [one.id for one in transactions.listed()] == [third]
+    assert not transactions._entering.locked()

@@ -60,6 +60,7 @@ MODULES = {
         "owners",
         "place_facts",
         "pruning",
+        "publishing",
         "ratifying",
         "sessions",
         "transactions",

@@ -64,6 +64,27 @@ def test_of_a_new_table_there_is_no_version_before() -> None:
     assert ("head", commit_path(-1)) not in lake.fake("c").requests
 
 
+def test_what_was_staged_is_noted_at_once() -> None:
+    lake = lake_of(settings=STAGING)
+    tx = write_both(lake)
+    lake.ledger.requests.clear()
+    tx.commit()
+    assert lake.ledger.requests == ["ratify", "publishes"]
+
+
+def test_what_came_before_is_noted_at_once() -> None:
+    lake = lake_of()
+    held_back(lake)
+    newest = replace(newest_of(lake), published=None)
+    lake.ledger.requests.clear()
+    [ratified] = lake.ledger.ratified[-1:]
+    ahead = replace(newest, commit=replace(newest.commit, version=2))
+    lake.ledger.tables["a"].commits[2] = ahead.commit
+    lake.ledger.tables["a"].head = 2
+    assert publish_newest(lake.ledger, [ahead], soon=ratified).tables == frozenset({"a"})
+    assert lake.ledger.requests == ["head", "publishes"]
+
+
 def test_nothing_to_publish_is_nothing_to_note() -> None:
     lake = lake_of()
     lake.ledger.requests.clear()

@@ -125,8 +125,7 @@ class Publications:
         self._fence = fence
         self._group: Group[Mapping[str, Versions], bool] = Group(self._noted)
         self._kept: list[Note] = []
-        self._keeping = threading.Lock()
-        self._carrying = threading.RLock()  # notes that are on their way aren't looked for
+        self._carrying = threading.Lock()  # for those at the beginning
         self._later = Delayed(self._write_later, KEPT_MS)
 
     def note(self, versions: Mapping[str, Versions]) -> None:
@@ -140,35 +139,29 @@ class Publications:
 
     def keep(self, transaction_id: str, versions: Mapping[str, int]) -> None:
         """Keeps a note for each table's version, which is written soon. Touches no database."""
-        with self._keeping:
-            for table_id, version in versions.items():
-                self._kept.append(Note(table_id, version, transaction_id))
+        self._kept += [Note(*one, transaction_id) for one in versions.items()]
         self._later.ask()
 
     def kept_of(self, table_id: str) -> frozenset[tuple[int, str]]:
         """The versions and transactions of a table's notes."""
-        with self._keeping:
-            mine = (note for note in self._kept if note.table_id == table_id)
-            return frozenset((note.version, note.transaction_id) for note in mine)
+        mine = (note for note in tuple(self._kept) if note.table_id == table_id)
+        return frozenset((note.version, note.transaction_id) for note in mine)
 
     @contextmanager
     def carried(self) -> Iterator[Sequence[Note]]:
         """The notes that a transaction of the database takes along; kept on where it fails."""
         with self._carrying:
-            with self._keeping:
-                taken = tuple(self._kept)
+            taken = tuple(self._kept)
             yield taken
-            with self._keeping:
-                del self._kept[: len(taken)]
+            del self._kept[: len(taken)]  # threads add to the end alone
 
     def write(self) -> None:
         """Writes what is kept. Raises Unavailable, and as `Fence.check_epoch`."""
-        with self._carrying:
-            if not self._kept:
-                return
-            with self.carried() as notes, self._on.noting() as connection:
-                standing = self._standing(connection, {note.table_id for note in notes})
-                self._advance(connection, standing, confirmed(connection, notes))
+        if not self._kept:
+            return
+        with self.carried() as notes, self._on.noting() as connection:
+            standing = self._standing(connection, {note.table_id for note in notes})
+            self._advance(connection, standing, confirmed(connection, notes))
 
     def close(self) -> None:
         """Writes what is kept, if that can be done; nothing is written later."""

@@ -157,8 +157,6 @@ class Transactions:
 
     def enter_announced(self) -> None:
         """Notes the transactions that were announced."""
-        if not self._announced:
-            return
         with self._entering:
             rows = list(self._announced.values())
             if rows:
@@ -229,9 +227,8 @@ class Transactions:
         if entered:
             with self._on.noting() as connection:
                 end_transactions(connection, entered)
-        if found:
-            for transaction_id in found:
-                self._holding.ended(transaction_id)
+        for transaction_id in found:
+            self._holding.ended(transaction_id)
         return found
 
     def _end_abandoned(self) -> None:

@@ -232,6 +232,7 @@ def watch() -> None:
     """The second process: writes, and locks each table, until its input ends."""
     catalog = Catalog(sys.argv[1], System(), busy_timeout_s=_TIMEOUT_S)
     session, rounds = catalog.sessions.open(), 0
+    print("ready", flush=True)  # noqa: T201
     is_over = threading.Event()
 
     def await_end() -> None:
@@ -265,6 +266,8 @@ def run(place: str, count: int, seed: int) -> dict[str, int]:
         for table in (*TABLES, _OTHERS):
             session.rows(f"CREATE TABLE {table} (n INT) USING delta")
         [watcher] = started(_WATCHER, url)
+        assert watcher.stdout is not None
+        watcher.stdout.readline()  # it is there
         beside = Beside(RowSession(session.engine))
         beside.start()
         client = Client(session, Timer(dice), dice)

@@ -254,3 +254,13 @@ def test_one_whose_first_statement_gets_no_lock_is_announced_still(user: User) -
         admitted(user, second)
     user.catalog.transactions.end(first.id)
     assert admitted(user, second).is_granted
+
+
+def test_who_began_first_has_the_lower_number(user: User) -> None:
+    transactions = user.catalog.transactions
+    first, second = entrant(user, is_new=False), entrant(user, is_new=False)
+    for who in (first, second):
+        transactions.announce(who.id, user.session)
+    for who in (second, first):
+        assert admitted(user, who).is_granted
+    assert [one.id for one in transactions.listed()] == [first.id, second.id]

@@ -253,11 +253,11 @@ def test_an_announced_one_that_ends_asks_for_nothing(
 def test_an_announced_one_stays_so_where_it_could_not_be_noted(user: User) -> None:
     one, transactions = announced(user), user.catalog.transactions
 
-    def take(error: Exception) -> bool:
-        with transactions.taken(one) as is_announced:
-            if is_announced:
+    def take(error: Exception) -> int:
+        with transactions.taken(one) as rows:
+            if rows:
                 raise error
-        return is_announced
+        return len(rows)
 
     for error in (Unavailable("away"), CommitUnsettled("lost")):
         with pytest.raises(type(error)):
@@ -303,8 +303,13 @@ def test_an_announced_one_is_noted_by_one_thread(user: User) -> None:
     transactions = user.catalog.transactions
     transactions._announced = Guarded(transactions)
     first, second, third = (announced(user) for _ in range(3))
-    with transactions.taken(first) as is_announced:
-        assert is_announced
     transactions.end(second)
-    assert [one.id for one in transactions.listed()] == [third]
+    with transactions.taken(second) as rows:
+        assert rows == []
+        assert not transactions._entering.locked()
+    with transactions.taken(first) as rows:
+        assert [row["id"] for row in rows] == [first, third]
+        assert transactions._entering.locked()
+    fourth = announced(user)
+    assert [one.id for one in transactions.listed()] == [fourth]
     assert not transactions._entering.locked()

@@ -63,10 +63,14 @@ class Post:
 
 def opened(warehouse: str, catalog: str, lease_ms: int) -> RowSession:
     """A session of the lake, in an engine of its own."""
-    engine = row_engine(warehouse, catalog, settings=Settings(lease_ms=lease_ms))
+    engine = row_engine(
+        warehouse,
+        catalog,
+        settings=Settings(lease_ms=lease_ms),
+        spark_settings={_RETENTION_CHECK: "false"},
+    )
     try:
         session = RowSession(engine)
-        session.spark.conf.set(_RETENTION_CHECK, "false")
         open_lake(session)
     except BaseException:
         engine.close()

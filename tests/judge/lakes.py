@@ -58,6 +58,7 @@ def row_engine(
     *,
     options: Mapping[str, str] | None = None,
     settings: Settings | None = None,
+    spark_settings: Mapping[str, str] | None = None,
 ) -> RowEngine:
     """An engine as `txlake.connect` makes it, without Spark."""
     system, settings = System(), settings or Settings()
@@ -67,6 +68,7 @@ def row_engine(
         warehouse=open_store(warehouse, dict(options or {})),
         catalog=Catalog(catalog, system, lease_ms=settings.lease_ms),
         storage_options=dict(options or {}),
+        spark_settings=spark_settings or {},
     )
 
 

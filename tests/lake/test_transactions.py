@@ -108,7 +108,7 @@ def test_an_interrupted_statement_fails_the_transaction(
 
     t.sql("BEGIN; DELETE FROM t WHERE id = 1")
     with monkeypatch.context() as patched:
-        patched.setattr("txlake.commands.data.dml.delete", interrupted)
+        patched.setattr("txlake.spark.plane.SparkTable.delete", interrupted)
         with pytest.raises(KeyboardInterrupt):
             t.sql("DELETE FROM t")
     with pytest.raises(InvalidRequest, match=r"statement failed \(KeyboardInterrupt\); end it"):

@@ -20,11 +20,12 @@ GATEWAY = re.compile(
 # for one read or write that no other thread sees; how many tasks run at once; how large Spark
 # thinks rows are; columns of its own for a plan that is kept; what a Column is made of, which one
 # of Connect doesn't show; whether two objects are one session; what Ctrl-C ends at the command
-# line; how the JVM logs; whether Spark was stopped.
+# line; how the JVM logs; whether Spark was stopped; where the code of tasks goes.
 ALLOWED = {
     'ours, theirs = (getattr(session, "_jsparkSession", None) for session in (one, other))',
     'column = getattr(getattr(expression, "column", None), "_jc", None)',
     "context = spark.sparkContext",
+    "context = None if connect else spark.sparkContext",
     "cores = spark.sparkContext.defaultParallelism",
     "engine.spark.sparkContext.cancelAllJobs()",
     "from py4j.java_gateway import JavaObject",

@@ -177,15 +177,14 @@ class Admissions:
         while True:
             heard = self._locks.heard
             known = self._fence.newest
-            announced = self._transactions.taken(who.id)
-            with announced as is_announced, self._on.noting() as connection:
+            with self._transactions.taken(who.id) as announced, self._on.noting() as connection:
                 seen = _seen(connection, asked)
                 requests = needs(seen)
                 if who.is_new and not requests:
                     self._transactions.forget(who.id)
                     return Admission(seen, is_granted=requests is not None, is_known=False)
-                if who.is_new or is_announced:
-                    self._transactions.enter(connection, [who.row])
+                if who.is_new or announced:
+                    self._transactions.enter(connection, announced or [who.row])
                 if requests is None:
                     return Admission(seen, is_granted=False, is_known=True)
                 self._locks.used(who.id)

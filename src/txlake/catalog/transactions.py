@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,21 +134,29 @@ class Transactions:
         self._announced[transaction_id] = row
 
     @contextmanager
-    def taken(self, transaction_id: str) -> Iterator[bool]:
-        """Whether a transaction was announced, which is noted in this block.
+    def taken(self, transaction_id: str) -> Iterator[Sequence[dict[str, Any]]]:
+        """The rows to note in this block, where the transaction was announced.
 
-        It stays announced where the block fails; not where nobody knows whether it was noted.
+        With it go those that were announced before and after it: who began first has the lower
+        number. They stay announced where the block fails; not where nobody knows whether they were
+        noted.
         """
-        with self._entering:
-            row = self._announced.pop(transaction_id, None)
-        try:
-            yield row is not None
-        except CommitUnsettled:
-            raise
-        except BaseException:
-            if row is not None:
-                self._announced[transaction_id] = row
-            raise
+        with ExitStack() as held:
+            held.enter_context(self._entering)
+            rows = list(self._announced.values())
+            if transaction_id not in self._announced:
+                held.close()
+                rows = []
+            try:
+                yield rows
+            except CommitUnsettled:
+                self._forget_announced(rows)
+                raise
+            self._forget_announced(rows)
+
+    def _forget_announced(self, rows: Sequence[dict[str, Any]]) -> None:
+        for row in rows:
+            self._announced.pop(row["id"], None)
 
     def _withdrawn(self, transaction_id: str) -> bool:
         """Whether it was announced, and isn't any more."""
@@ -162,8 +170,7 @@ class Transactions:
             if rows:
                 with self._on.noting() as connection:
                     self.enter(connection, rows)
-            for row in rows:
-                self._announced.pop(row["id"], None)
+            self._forget_announced(rows)
 
     def hold(self, transaction_id: str, holder: object) -> None:
         """Notes that a transaction has to end when its holder is gone. Touches no database."""

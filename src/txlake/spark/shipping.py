@@ -83,14 +83,15 @@ def code_archive() -> tuple[str, Path]:
 def _send(spark: SparkSession, archive: Path) -> None:
     """Gives Spark the archive, unless it has it: a Spark Connect session, else all of a Spark."""
     connect = is_connect(spark)
-    place = spark.session_id if connect else spark.sparkContext.applicationId  # type: ignore[attr-defined]
+    context = None if connect else spark.sparkContext
+    place = spark.session_id if context is None else context.applicationId  # type: ignore[attr-defined]
     with _sending:
         if place in _sent:
             return
-        if connect:
+        if context is None:
             spark.addArtifacts(str(archive), pyfile=True)
         else:
-            spark.sparkContext.addPyFile(str(archive))
+            context.addPyFile(str(archive))
         _sent.add(place)
 
 

@@ -159,6 +159,12 @@ def test_a_table_that_the_transaction_made_is_its_own_already(lake: Offline) -> 
     assert held(lake, context.transaction) == before
 
 
+def test_who_makes_what_is_not_there_yet_holds_its_name(lake: Offline) -> None:
+    alone = context_of(lake, explicit=False)
+    admit(alone, [(NEW, SCH_M)], leaves=True)
+    assert held(lake, alone.transaction) == [("DATABASE", "S", ""), ("KEY", "X", "new")]
+
+
 def test_a_new_table_is_locked_as_such(lake: Offline) -> None:
     context = context_of(lake)
     entry = lake.catalog.find("default", "t")

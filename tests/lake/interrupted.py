@@ -24,6 +24,7 @@ from txlake.errors import Unavailable
 
 TABLES = ("a", "b")
 _LONGEST_S = 1.5
+_A_MOMENT_S = 0.001
 _TIMEOUT_MS = 20_000
 _TRIES = 5
 _IS_LOST = "Answer from Java side is empty"
@@ -35,7 +36,10 @@ _PATIENCE_S = 90.0
 
 @contextmanager
 def _interrupts(counts: Counter[str]) -> Iterator[None]:
-    def interrupt(_: int, __: FrameType | None) -> None:
+    def interrupt(_: int, frame: FrameType | None) -> None:
+        if _is_collecting(frame):
+            signal.setitimer(signal.ITIMER_REAL, _A_MOMENT_S)
+            return
         counts["interrupts"] += 1
         raise KeyboardInterrupt
 
@@ -45,6 +49,15 @@ def _interrupts(counts: Counter[str]) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, kept)
+
+
+def _is_collecting(frame: FrameType | None) -> bool:
+    """Whether py4j tells the JVM of what was collected here: Python ignores what that raises."""
+    while frame is not None:
+        if frame.f_code.co_name.startswith("_garbage_collect"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def run(lake: txlake.Lake, other: txlake.LakeSession, count: int, seed: int) -> dict[str, int]:

@@ -64,7 +64,7 @@ class Delayed:
             self._thread = thread
 
     def stop(self) -> None:
-        """Calls it no more; a call that is under way is waited for."""
+        """Calls it no more, once one that waits has been told so; one under way goes on."""
         self._stopped.set()
         with self._starting:
             thread = self._thread

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ _OWN_PROPERTIES = (
     "delta.rowTracking.",
     "delta.inCommitTimestampEnablement",
 )
+_CONSTRAINT = "delta.constraints."
 _OWN_METADATA = ("delta.columnMapping.", "delta.identity.highWaterMark", "parquet.")
 _METRICS = frozenset(
     {
@@ -67,7 +69,7 @@ class Log:
             "columns": _plain(json.loads(self.metadata["schemaString"])["fields"]),
             "partitioned by": self.metadata["partitionColumns"],
             "properties": {
-                key: value
+                key: _unspaced(value) if key.startswith(_CONSTRAINT) else value
                 for key, value in sorted(self.metadata["configuration"].items())
                 if not key.startswith(_OWN_PROPERTIES)
             },
@@ -100,6 +102,12 @@ def _row_counts(metrics: Mapping[str, str]) -> dict[str, str]:
         copied = int(metrics["numTargetRowsCopied"])
         counts["numOutputRows"] = str(int(counts["numOutputRows"]) - copied)
     return counts
+
+
+def _unspaced(condition: str) -> str:
+    """A condition without the blanks between its words, which Delta Spark stores as its own."""
+    parts = re.split(r"('[^']*'|`[^`]*`)", condition)
+    return "".join(part if part[:1] in ("'", "`") else "".join(part.split()) for part in parts)
 
 
 def _plain(value: Any) -> Any:

@@ -247,6 +247,53 @@ def test_the_schema_changes_when_told_to(lake: txlake.Lake) -> None:
     assert lake.read("t", version=1).columns == ["id", "name", "extra"]
 
 
+def test_what_parquet_stores_alike_widens_with_the_schema(lake: txlake.Lake) -> None:
+    lake.sql("CREATE TABLE t (s SMALLINT, n INT, l BIGINT)")
+    lake.sql("INSERT INTO t VALUES (1, 1, 1)")
+    wide = pa.table({"s": pa.array([40_000], pa.int32()), "n": [2], "l": [2]})
+    with pytest.raises(InvalidRequest, match="'s' is short, which can't hold the value"):
+        lake.write(wide, "t", "append")
+    lake.write(wide, "t", "append", merge_schema=True)
+    assert rows(lake.read("t")) == [(1, 1, 1), (40_000, 2, 2)]
+    # A BIGINT stays where it can be stored: its column would need another file format.
+    assert [kind for _, kind in lake.read("t").dtypes] == ["int", "int", "bigint"]
+    table = lake.table("t").detail().collect()[0]
+    assert "typeWidening" not in (table.tableFeatures or ())
+
+
+@pytest.mark.parametrize(
+    ("rule", "refused"),
+    [
+        ("g BIGINT GENERATED ALWAYS AS (CAST(s AS BIGINT) * 2)", "generated column g"),
+        ("CONSTRAINT c CHECK (s > 0)", "constraint c"),
+    ],
+)
+def test_nothing_widens_under_what_is_defined_over_it(
+    lake: txlake.Lake, rule: str, refused: str
+) -> None:
+    lake.sql(f"CREATE TABLE t (s SMALLINT, {rule})")
+    wide = pa.table({"s": pa.array([1], pa.int32())})
+    with pytest.raises(InvalidRequest, match=f"column s can't change its type.*{refused}"):
+        lake.write(wide, "t", "append", merge_schema=True)
+    lake.sql("ALTER TABLE t SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+    merge = (
+        "MERGE WITH SCHEMA EVOLUTION INTO t USING (SELECT 1 AS s) AS q ON t.s = q.s "
+        "WHEN NOT MATCHED THEN INSERT *"
+    )
+    with pytest.raises(InvalidRequest, match=f"column s can't change its type.*{refused}"):
+        lake.sql(merge)
+    lake.write(wide, "t", "append")
+    assert rows(lake.read("t").select("s")) == [(1,)]
+
+
+def test_values_of_one_column_may_be_of_several_types(lake: txlake.Lake) -> None:
+    lake.sql("CREATE TABLE t (id INT, d STRING)")
+    lake.sql("INSERT INTO t VALUES (1, DATE '2026-03-01'), (2, TIMESTAMP '2026-01-01 12:34:56')")
+    assert rows(lake.read("t")) == [(1, "2026-03-01 00:00:00"), (2, "2026-01-01 12:34:56")]
+    with pytest.raises(InvalidRequest, match=r"(?i)incompatible types"):
+        lake.sql("INSERT INTO t VALUES (1, true), (2, X'31')")
+
+
 def test_a_new_schema_without_partitions_drops_the_partitioning(lake: txlake.Lake) -> None:
     lake.write(pa.table({"id": [1], "p": ["a"]}), "t", partition_by="p")
     lake.write(pa.table({"id": [2], "p": [""]}), "t", "overwrite", overwrite_schema=True)

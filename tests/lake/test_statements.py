@@ -262,6 +262,21 @@ def test_clones_go_their_own_way(orders: txlake.Lake, tmp_path: Path) -> None:
     assert orders.read("light").count() == 0
 
 
+def test_a_clone_has_its_own_comment(orders: txlake.Lake) -> None:
+    orders.sql("COMMENT ON TABLE orders IS 'of today'; CREATE TABLE light SHALLOW CLONE orders")
+    assert orders.table("light").detail().collect()[0].description is None
+    orders.sql("COMMENT ON TABLE light IS 'mine'; CREATE OR REPLACE TABLE light DEEP CLONE orders")
+    assert orders.table("light").detail().collect()[0].description == "mine"
+
+
+@pytest.mark.parametrize("create", ["CREATE TABLE", "CREATE OR REPLACE TABLE"])
+def test_the_history_counts_no_rows_of_a_query(orders: txlake.Lake, create: str) -> None:
+    orders.sql(f"{create} nothing AS SELECT id FROM orders WHERE false")
+    [made] = orders.sql("DESCRIBE HISTORY nothing").collect()
+    assert made.operation == f"{create} AS SELECT"
+    assert made.operationMetrics["numOutputRows"] == "0"
+
+
 def test_parquet_files_become_a_table(
     lake: txlake.Lake, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -19,9 +19,11 @@ from txlake.protocol.schema_change import (
     merge_schemas,
     move_column,
     rename_column,
+    widened_paths,
 )
 from txlake.protocol.schema_rules import validate_schema
 from txlake.protocol.type_text import parse_columns, parse_type, sql_text
+from txlake.protocol.type_widening import Widens, is_evolution, is_same_in_files, never_widens
 from txlake.protocol.types import Field, Primitive, Struct
 
 
@@ -36,11 +38,8 @@ def shown(schema: Struct) -> str:
 # --- evolution ------------------------------------------------------------------------------------
 
 
-def merged(table: str, incoming: str, *, widen: bool = False, keep: bool = False) -> str:
-    found = merge_schemas(
-        columns(table), columns(incoming), allow_type_widening=widen, keep_types=keep
-    )
-    return shown(found)
+def merged(table: str, incoming: str, widens: Widens = never_widens) -> str:
+    return shown(merge_schemas(columns(table), columns(incoming), widens=widens))
 
 
 @pytest.mark.parametrize(
@@ -60,14 +59,14 @@ def merged(table: str, incoming: str, *, widen: bool = False, keep: bool = False
         ("a long", "a int", "a long"),
         ("a double", "a float", "a double"),
         ("a decimal(10,2)", "a decimal(8,2)", "a decimal(10,2)"),
-        ("a decimal(10,2)", "a int", None),
         ("a void", "a struct<x: int NOT NULL>", "a struct<x: int>"),
         ("a struct<x: int>", "a void", "a struct<x: int>"),
         ("a string", "a varchar(3)", "a string"),
-        ("a int", "a long", None),
-        ("a int", "a string", None),
+        ("a int", "a long", "a int"),
+        ("a int", "a string, b int", "a int, b int"),
+        ("a array<int>", "a array<string>", "a array<int>"),
         ("a struct<x: int>", "a int", None),
-        ("a array<int>", "a array<string>", None),
+        ("a int", "a array<int>", None),
         ("a int", "a int, A int", None),
     ],
 )
@@ -80,14 +79,8 @@ def test_merging(table: str, incoming: str, expected: str | None) -> None:
 
 
 def test_incompatible_types_name_the_column_and_both_types() -> None:
-    with pytest.raises(InvalidRequest, match=r"column a\.element\.x: .* bigint.* string"):
-        merged("a array<struct<x: long>>", "a array<struct<x: string>>")
-
-
-def test_types_stay_where_the_writer_casts() -> None:
-    assert merged("a int", "a string, b int", keep=True) == shown(columns("a int, b int"))
-    with pytest.raises(InvalidRequest):
-        merged("a struct<x: int>", "a int", keep=True)
+    with pytest.raises(InvalidRequest, match=r"column a\.element\.x: .* bigint.* array<int>"):
+        merged("a array<struct<x: long>>", "a array<struct<x: array<int>>>")
 
 
 def test_comments_of_new_columns_are_kept_and_foreign_metadata_is_not() -> None:
@@ -100,7 +93,7 @@ def test_comments_of_new_columns_are_kept_and_foreign_metadata_is_not() -> None:
             ),
         )
     )
-    found = merge_schemas(columns("a int"), incoming, allow_type_widening=False)
+    found = merge_schemas(columns("a int"), incoming)
     assert found.fields[1].metadata == {"comment": "x"}
     assert as_table_schema(incoming).fields[0].metadata == {"comment": "x"}
 
@@ -124,22 +117,46 @@ def test_comments_of_new_columns_are_kept_and_foreign_metadata_is_not() -> None:
     ],
 )
 def test_evolution_widens_only_what_the_protocol_allows(old: str, new: str, evolves: bool) -> None:
-    if evolves:
-        assert merged(f"a {old}", f"a {new}", widen=True) == shown(columns(f"a {new}"))
-    else:
-        with pytest.raises(InvalidRequest):
-            merged(f"a {old}", f"a {new}", widen=True)
-    with pytest.raises(InvalidRequest):
-        merged(f"a {old}", f"a {new}", widen=False)
+    assert merged(f"a {old}", f"a {new}", is_evolution) == shown(
+        columns(f"a {new if evolves else old}")
+    )
+    assert merged(f"a {old}", f"a {new}") == shown(columns(f"a {old}"))
+
+
+@pytest.mark.parametrize("old", ["byte", "short", "int", "long"])
+@pytest.mark.parametrize("new", ["byte", "short", "int", "long"])
+def test_what_parquet_stores_alike_becomes_the_wider_of_both(old: str, new: str) -> None:
+    names = ["byte", "short", "int", "long"]
+    wider = names.index(old) < names.index(new) and new != "long"
+    found = merge_schemas(
+        columns(f"a {old}"), columns(f"a {new}"), widens=is_same_in_files, is_recorded=False
+    )
+    assert found == columns(f"a {new if wider else old}")  # and nothing is recorded
+
+
+@pytest.mark.parametrize(
+    ("new", "paths"),
+    [
+        ("a short, s struct<x: byte>, l array<byte>, m map<byte, byte>", []),
+        ("s struct<x: int, y: int>, a short, n int", [("s", "x")]),
+        (
+            "a long, l array<short>, m map<short, int>",
+            [("a",), ("l", "element"), ("m", "key"), ("m", "value")],
+        ),
+    ],
+)
+def test_widened_columns_are_found(new: str, paths: list[tuple[str, ...]]) -> None:
+    old = columns("a short, s struct<x: byte>, l array<byte>, m map<byte, byte>")
+    assert list(widened_paths(old, columns(new))) == paths
 
 
 def test_a_widened_type_is_recorded_by_the_nearest_field() -> None:
     table = columns("a short, m map<float, array<decimal(6,2)>>, s struct<x: int>")
-    once = merge_schemas(table, columns("a int"), allow_type_widening=True)
+    once = merge_schemas(table, columns("a int"), widens=is_evolution)
     twice = merge_schemas(
         once,
         columns("a long, m map<double, array<decimal(10, 4)>>, s struct<x: long>"),
-        allow_type_widening=True,
+        widens=is_evolution,
     )
     a, m, s = twice.fields
     assert a.metadata["delta.typeChanges"] == [

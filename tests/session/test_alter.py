@@ -106,6 +106,8 @@ def test_properties_are_set_and_unset() -> None:
 
 def test_what_properties_cannot_be() -> None:
     start = table("a int")
+    refused(SetProperties(T, (("owner", "me"),)), start, "'owner' is reserved")
+    refused(UnsetProperties(T, ("owner",), True), start, "'owner' is reserved")
     refused(SetProperties(T, (("delta.checkpointInterval", "0"),)), start, "from 1")
     refused(SetProperties(T, (("delta.constraints.c", "a > 0"),)), start, "ADD CONSTRAINT")
     refused(SetProperties(T, (("location", "x"),)), start, "reserved")

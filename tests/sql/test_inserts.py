@@ -215,8 +215,23 @@ def test_what_spark_must_evaluate_is_a_query(cell: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "cells",
+    [
+        "DATE '2026-01-02', TIMESTAMP '2026-01-02 03:04:05'",
+        "1, 'a'",
+        "'a', X'31'",
+        "TRUE, NULL, 1",
+    ],
+)
+def test_spark_finds_the_type_of_a_column_of_several(cells: str) -> None:
+    rows = ", ".join(f"(1, {cell})" for cell in cells.split(", "))
+    assert source(f"VALUES {rows}") == query(f"VALUES {rows}")
+
+
+@pytest.mark.parametrize(
     ("text", "values"),
     [
+        ("VALUES (1), (1.5), (1.5D)", ((1,), (Decimal("1.5"),), (1.5,))),
         ("VALUES (1, 'a'), (2, NULL)", ((1, "a"), (2, None))),
         ("VALUES 1, 2", ((1,), (2,))),
         ("values(1),(DEFAULT)", ((1,), (DEFAULT,))),

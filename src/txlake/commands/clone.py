@@ -159,7 +159,7 @@ def _definition(
         partition_by=source.partition_columns,
         cluster_by=tuple(map(column_text, clustered)) if clustered else None,
         properties=statement.properties,
-        description=source.metadata.description,
+        description=None if existing is None else existing.metadata.description,
         inherited=inherited,
         features=sorted(features),
         defaults=False,

@@ -241,7 +241,7 @@ def _merged(files: list[_File], place: str) -> Struct:
         if file.schema == merged:
             continue
         try:
-            merged = merge_schemas(merged, file.schema, allow_type_widening=False)
+            merged = merge_schemas(merged, file.schema)
         except InvalidRequest as error:
             raise InvalidRequest(
                 f"{place}: {file.stored.path} doesn't fit the files before it: {error}"

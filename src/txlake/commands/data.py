@@ -21,6 +21,7 @@ from txlake.errors import InvalidRequest
 from txlake.log.snapshot import unknown_column
 from txlake.protocol.actions import Txn
 from txlake.protocol.schema_change import as_table_schema
+from txlake.protocol.type_widening import never_widens
 from txlake.session.admission import admit
 from txlake.session.command import (
     TableLock,
@@ -116,7 +117,8 @@ def insert(context: Context, statement: Insert) -> Counts:
     rows = source_rows(context, statement.source)
     evolves = statement.schema_evolution or (statement.by_name and _merges_schemas(context))
     if evolves and not isinstance(rows, Values | ComputedValues):
-        work = grown(context, handle, work, context.plane.schema_of(rows))
+        incoming = context.plane.schema_of(rows)
+        work = grown(context, handle, work, incoming, widens=never_widens)
     placement = Placement(by_name=statement.by_name, columns=statement.columns)
     if matches:
         change = _matching(context, work, rows, placement, statement)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from txlake.commands.tables import environment_of
 from txlake.ddl.schema_evolution import schema_actions
 from txlake.protocol.schema_change import merge_schemas
+from txlake.protocol.type_widening import FEATURES, Widens, is_evolution, is_same_in_files
 from txlake.protocol.types import Struct
 from txlake.session.context import Context
 from txlake.session.engine import Handle
@@ -13,15 +14,23 @@ from txlake.transaction.data_plane import TableData
 
 
 def grown(
-    context: Context, handle: Handle, work: TableData, incoming: Struct, operation: str = "WRITE"
+    context: Context,
+    handle: Handle,
+    work: TableData,
+    incoming: Struct,
+    operation: str = "WRITE",
+    *,
+    widens: Widens = is_same_in_files,
 ) -> TableData:
-    """The work on the table with the rows' new columns added, for the history by an operation."""
-    properties = work.snapshot.properties
+    """The work on the table with the rows' new columns added, for the history by an operation.
+
+    `widens` says which columns become as wide as the rows' where the table has no type widening.
+    """
     schema = merge_schemas(
         work.snapshot.schema,
         incoming,
-        allow_type_widening=properties.type_widening,
-        keep_types=True,
+        widens=is_evolution if work.snapshot.properties.type_widening else widens,
+        is_recorded=not FEATURES.isdisjoint(work.snapshot.features),
     )
     return with_schema(context, handle, work, schema, None, operation)
 

@@ -237,8 +237,11 @@ def create_table(context: Context, statement: CreateTable) -> None:
     )
     if change is None:
         return
-    context.transaction.stage(handle, change)
-    if frame is not None:
+    if frame is None:
+        context.transaction.stage(handle, change)
+    else:
+        # The history tells how many rows the query gave, though they be none.
+        context.transaction.stage(handle, replace(change, metrics={"numOutputRows": 0}))
         written = context.work(handle).append(frame, Placement(by_name=True))
         context.transaction.stage(
             handle,

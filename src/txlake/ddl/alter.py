@@ -145,6 +145,7 @@ def _unset_properties(
     configuration = dict(metadata.configuration)
     description = metadata.description
     for key in statement.keys:
+        check_not_reserved(key)
         if key.lower() == _COMMENT:
             description = None
             continue

@@ -9,15 +9,16 @@ Widening", "Column Mapping".
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from txlake.errors import InvalidRequest
 from txlake.protocol.schema_rules import Path, check_duplicates, column_text
 from txlake.protocol.type_text import CHAR_VARCHAR_TYPE, COMMENT, quoted_name, short_text
 from txlake.protocol.type_widening import (
-    is_evolution,
+    Widens,
     is_widening,
+    never_widens,
     same_primitive,
     with_type,
 )
@@ -31,38 +32,57 @@ def merge_schemas(
     table: Struct,
     incoming: Struct,
     *,
-    allow_type_widening: bool,
-    keep_types: bool = False,
+    widens: Widens = never_widens,
+    is_recorded: bool = True,
 ) -> Struct:
     """The table's schema after schema evolution by rows of another schema.
 
     Columns match by name, in any letter case, and keep the table's name, nullability and metadata.
     New ones are appended in their order, nullable; fields of structs likewise, also inside arrays
-    and maps. A narrower incoming type keeps the table's.
+    and maps. Where types differ otherwise, the table's stays and the writer casts.
 
     Args:
         table: the table's schema.
         incoming: the rows'; its nullability doesn't count.
-        allow_type_widening: the table's property `delta.enableTypeWidening`: wider types are
-            adopted and recorded in the field's metadata.
-        keep_types: where types differ otherwise, the table's stays and the writer casts.
+        widens: whether the table adopts the rows' type, given the two.
+        is_recorded: whether the field's metadata tells of it, as the table feature `typeWidening`
+            wants it.
 
     Raises:
         InvalidRequest: types that can't be merged, naming the column and both types; a column
             twice in `incoming`.
     """
     check_duplicates(incoming, "the incoming rows")
-    return _merge_structs(table, incoming, (), _Merging(allow_type_widening, keep_types))
+    return _merge_structs(table, incoming, (), _Merging(widens, is_recorded))
 
 
 class _Merging:
     """How types merge in one evolution."""
 
-    __slots__ = ("keep_types", "widen")
+    __slots__ = ("is_recorded", "widens")
 
-    def __init__(self, widen: bool, keep_types: bool) -> None:
-        self.widen = widen
-        self.keep_types = keep_types
+    def __init__(self, widens: Widens, is_recorded: bool) -> None:
+        self.widens = widens
+        self.is_recorded = is_recorded
+
+
+def widened_paths(old: DataType, new: DataType, path: Path = ()) -> Iterator[Path]:
+    """The paths at which a schema that evolved has another type than before."""
+    match old, new:
+        case Struct(), Struct():
+            for item in old:
+                found = new.find(item.name)
+                if found is not None:
+                    yield from widened_paths(item.type, found.type, (*path, item.name))
+        case Array(), Array():
+            yield from widened_paths(old.element, new.element, (*path, "element"))
+        case Map(), Map():
+            yield from widened_paths(old.key, new.key, (*path, "key"))
+            yield from widened_paths(old.value, new.value, (*path, "value"))
+        case Primitive(), Primitive() if is_widening(old, new):
+            yield path
+        case _:
+            pass
 
 
 def _merge_structs(table: Struct, incoming: Struct, path: Path, how: _Merging) -> Struct:
@@ -75,7 +95,7 @@ def _merge_structs(table: Struct, incoming: Struct, path: Path, how: _Merging) -
             merged.append(item)
         else:
             new = _merge_types(item.type, other.type, (*path, item.name), how)
-            merged.append(with_type(item, new))
+            merged.append(with_type(item, new) if how.is_recorded else replace(item, type=new))
     added = [_as_new_column(item) for item in incoming if item.name.lower() not in known]
     return Struct((*merged, *added))
 
@@ -94,7 +114,7 @@ def _merge_types(old: DataType, new: DataType, path: Path, how: _Merging) -> Dat
                 value=_merge_types(old.value, new.value, (*path, "value"), how),
             )
         case Primitive(), Primitive():
-            return _merge_primitives(old, new, path, how)
+            return _merge_primitives(old, new, how)
         case Primitive("void"), _:
             return _nullable(new)
         case _, Primitive("void"):
@@ -103,28 +123,14 @@ def _merge_types(old: DataType, new: DataType, path: Path, how: _Merging) -> Dat
             raise _incompatible(old, new, path)
 
 
-def _merge_primitives(old: Primitive, new: Primitive, path: Path, how: _Merging) -> Primitive:
-    if same_primitive(old, new) or new.name == "void":
-        return old
-    if old.name == "void":
-        return new
-    if how.widen and is_evolution(old, new):
-        return new
-    if how.keep_types or is_widening(new, old) or (old.is_string and new.is_string):
-        return old
-    raise _incompatible(old, new, path)
+def _merge_primitives(old: Primitive, new: Primitive, how: _Merging) -> Primitive:
+    return new if old.name == "void" or how.widens(old, new) else old
 
 
 def _incompatible(old: DataType, new: DataType, path: Path) -> InvalidRequest:
-    wider = isinstance(old, Primitive) and isinstance(new, Primitive) and is_evolution(old, new)
-    advice = (
-        "set the table property delta.enableTypeWidening to true, or cast the rows"
-        if wider
-        else "cast the rows"
-    )
     return InvalidRequest(
         f"column {column_text(path)}: the table has type {short_text(old)}, the incoming rows "
-        f"have {short_text(new)}, and the two can't be merged; {advice}"
+        f"have {short_text(new)}, and the two can't be merged; cast the rows"
     )
 
 

@@ -5,11 +5,16 @@ Source: PROTOCOL.md, "Type Widening".
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeAlias
 
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive
 
 TYPE_CHANGES = "delta.typeChanges"
+FEATURES = frozenset({"typeWidening", "typeWidening-preview"})
+Widens: TypeAlias = Callable[[Primitive, Primitive], bool]
+"""Whether rows of the second type make a column of the first one of their type."""
 _INTEGERS = ("byte", "short", "integer", "long")
 # What a whole number needs as a decimal, as the readers of Parquet's INT32 and INT64 know it.
 _INTEGER_PRECISION = {"byte": 10, "short": 10, "integer": 10, "long": 20}
@@ -44,6 +49,19 @@ def is_evolution(old: Primitive, new: Primitive) -> bool:
     """
     crosses = old.name in _INTEGERS and new.name not in _INTEGERS
     return is_widening(old, new) and not crosses
+
+
+def is_same_in_files(old: Primitive, new: Primitive) -> bool:
+    """Whether `new` is wider, and Parquet stores both alike: byte, short and integer, as INT32.
+
+    Readers know any of the three in files of the others, so no table feature is needed.
+    """
+    return is_widening(old, new) and new.name in ("short", "integer")
+
+
+def never_widens(old: Primitive, new: Primitive) -> bool:
+    """Types stay: the writer casts."""
+    return False
 
 
 def same_primitive(one: Primitive, other: Primitive) -> bool:

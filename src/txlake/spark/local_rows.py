@@ -230,11 +230,6 @@ def _array(cells: list[Constant], name: str, zone: Callable[[], str]) -> pa.Arra
             for cell in cells
         ]
         return pa.array(zoned, pa.timestamp("us", tz="UTC"))
-    if len(kinds) > 1:
-        raise InvalidRequest(
-            f"VALUES: column {name!r} mixes {', '.join(sorted(kind.__name__ for kind in kinds))}; "
-            "give every row a value of one type"
-        )
     return pa.array(cells) if kinds else pa.nulls(len(cells))
 
 

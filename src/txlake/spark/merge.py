@@ -31,6 +31,7 @@ from txlake.log.predicates import (
 from txlake.protocol import paths
 from txlake.protocol.actions import Action
 from txlake.protocol.schema_change import merge_schemas
+from txlake.protocol.type_widening import is_evolution, never_widens
 from txlake.protocol.types import Field, Struct
 from txlake.spark import rows
 from txlake.spark.deletions import Deletions, delete_positions
@@ -228,6 +229,7 @@ def _only_deletes(statement: Merge) -> bool:
 def _evolved(work: TableAccess, statement: Merge, source: Struct) -> Struct:
     """The table's schema with the source's columns that the clauses write and it lacks."""
     schema = work.snapshot.schema
+    widens = is_evolution if work.snapshot.properties.type_widening else never_widens
     for clause in statement.clauses:
         if not isinstance(clause, MatchedUpdate | NotMatchedInsert):
             continue
@@ -239,12 +241,7 @@ def _evolved(work: TableAccess, statement: Merge, source: Struct) -> Struct:
             ]
             wanted = [Struct((found,)) for path in paths if (found := _part(source, path))]
         for part in wanted:
-            schema = merge_schemas(
-                schema,
-                part,
-                allow_type_widening=work.snapshot.properties.type_widening,
-                keep_types=True,
-            )
+            schema = merge_schemas(schema, part, widens=widens)
     return schema
 
 

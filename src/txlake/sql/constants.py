@@ -14,6 +14,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d:\d\d)(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?")
 _INTEGER_BITS = {"L": 64, "S": 16, "Y": 8}
 _DECIMAL_DIGITS_MAX = 38
+_NUMBERS = {int, float, Decimal}
 
 
 class NotConstantError(Exception):
@@ -23,7 +24,8 @@ class NotConstantError(Exception):
 def values_rows(cursor: Cursor) -> Values | None:
     """The rows of `VALUES (...), ...` when every cell is a literal or DEFAULT and nothing follows.
 
-    None, with the cursor where it was, when Spark has to evaluate them.
+    None, with the cursor where it was, when Spark has to evaluate them: an expression, or literals
+    in one column that Spark finds a common type for, such as a date and a timestamp.
 
     Raises:
         InvalidRequest: rows of different lengths.
@@ -44,7 +46,7 @@ def values_rows(cursor: Cursor) -> Values | None:
             rows.append(row)
             if not cursor.accept(","):
                 break
-        if not cursor.at_end:
+        if not cursor.at_end or any(_is_mixed(column) for column in zip(*rows, strict=True)):
             raise NotConstantError
     except NotConstantError:
         cursor.back(mark)
@@ -81,6 +83,12 @@ def constant(cursor: Cursor) -> Constant:
     if cursor.token.kind is not Kind.NUMBER:
         raise NotConstantError
     return _number(sign, point + cursor.advance().text)
+
+
+def _is_mixed(column: tuple[Constant | Default, ...]) -> bool:
+    """Whether there are several types in a column, where numbers count as one."""
+    kinds = {type(cell) for cell in column if cell is not None and cell is not DEFAULT}
+    return len(kinds) > 1 and not kinds <= _NUMBERS
 
 
 def _row(cursor: Cursor) -> tuple[Constant | Default, ...]:

@@ -150,6 +150,18 @@ def _is_default_in_merge(one: Difference) -> bool:
     )
 
 
+def _is_merge_without_matched(one: Difference) -> bool:
+    """Several source rows match a row that no clause for matched rows changes."""
+    call = one.step.call
+    changes_matched = (
+        any(clause.when == "Matched" for clause in call.clauses)
+        if isinstance(call, ApiMerge)
+        else "WHEN MATCHED" in one.step.text
+    )
+    refused = _refused_there("DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE")
+    return refused(one) and not changes_matched
+
+
 def _is_delete_with_char(one: Difference) -> bool:
     return (
         isinstance(one.step.call, ApiDelete)
@@ -213,7 +225,13 @@ def _is_of_other_types(one: Difference) -> bool:
         # One line a column, and a field.
         names = [sorted(re.findall(r"-- (.*): \w+", side)) for side in (table, rows)]
         return bool(names[1]) and set(names[1]) <= set(names[0])
-    return _refused_there("DELTA_FAILED_TO_MERGE_FIELDS", "DELTA_MERGE_INCOMPATIBLE_DATATYPE")(one)
+    if isinstance(one.step.call, FrameWrite) and one.step.call.is_schema_replaced:
+        return False
+    return _refused_there(
+        "DELTA_FAILED_TO_MERGE_FIELDS",
+        "DELTA_MERGE_INCOMPATIBLE_DATATYPE",
+        "DELTA_COMPLEX_TYPE_COLUMN_CONTAINS_NULL_TYPE",  # array() and the like
+    )(one)
 
 
 def _is_not_null_of_a_column(one: Difference) -> bool:
@@ -245,7 +263,7 @@ def _is_text_for_no_row(one: Difference) -> bool:
     return (
         _refused_there("CAST_INVALID_INPUT")(one)
         and found is not None
-        and f"'{found[1]}'" in one.step.text
+        and f"'{found[1]}'" in str(one.step)
     )
 
 
@@ -377,6 +395,7 @@ KNOWN: tuple[Known, ...] = (
     Known("MERGE into a table with a CHAR column", _is_merge_into_char),
     Known("generated columns left out of an INSERT", _is_insert_without_generated),
     Known("a struct with fewer fields in INSERT BY NAME", _is_struct_with_fewer_fields),
+    Known("MERGE without WHEN MATCHED", _is_merge_without_matched),
     Known("DEFAULT in a MERGE", _is_default_in_merge),
     Known("`DeltaTable.delete` on a table with a CHAR column", _is_delete_with_char),
     Known("counts of a replacement without rows", _is_replacement_without_rows),

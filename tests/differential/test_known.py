@@ -89,6 +89,15 @@ EXCUSED = {
         ),
         step=Step(3, "insert", "INSERT INTO {t} BY NAME SELECT named_struct('x', 1) AS s"),
     ),
+    "MERGE without WHEN MATCHED": replace(
+        found(
+            "merge",
+            "outcome",
+            "[DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE] Cannot perform Merge",
+            "done",
+        ),
+        step=Step(3, "merge", "MERGE ... WHEN NOT MATCHED BY SOURCE THEN DELETE"),
+    ),
     "DEFAULT in a MERGE": replace(
         found(
             "merge",
@@ -370,6 +379,17 @@ def test_a_frame_under_a_generated_column_is_one_while_its_schema_stays() -> Non
     ):
         known = excuse(found("frame", "outcome", refused, "done", call))
         assert (known is not None) == is_one
+
+
+def test_a_merge_that_changes_matched_rows_is_none() -> None:
+    difference = EXCUSED["MERGE without WHEN MATCHED"]
+    by_source = Clause("NotMatchedBySource", "delete")
+    for step, is_one in (
+        (Step(3, "merge", "MERGE ... WHEN MATCHED THEN DELETE"), False),
+        (Step(3, "merge", "SELECT 1 AS n", ApiMerge("true", (by_source,))), True),
+        (Step(3, "merge", "SELECT 1 AS n", ApiMerge("true", (by_source, DELETES))), False),
+    ):
+        assert (excuse(replace(difference, step=step)) is not None) == is_one
 
 
 def test_a_default_comes_with_a_replaced_schema_alone() -> None:

@@ -83,6 +83,23 @@ def test_incompatible_types_name_the_column_and_both_types() -> None:
         merged("a array<struct<x: long>>", "a array<struct<x: array<int>>>")
 
 
+@pytest.mark.parametrize(
+    ("column", "place"),
+    [
+        ("a array<void>", r"a\.element"),
+        ("a map<int, void>", r"a\.value"),
+        ("a struct<x: array<struct<y: array<void>>>>", r"a\.x\.element\.y\.element"),
+    ],
+)
+def test_elements_without_a_type_are_no_new_column(column: str, place: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"column {place} has no type"):
+        as_table_schema(columns(column))
+    with pytest.raises(InvalidRequest, match=f"column {place} has no type"):
+        merged("b int", column)
+    assert merged("a array<int>", "a array<void>") == shown(columns("a array<int>"))
+    assert as_table_schema(columns("a void")) == columns("a void")
+
+
 def test_comments_of_new_columns_are_kept_and_foreign_metadata_is_not() -> None:
     incoming = Struct(
         (

@@ -49,7 +49,12 @@ def context_of(lake: Offline, *, explicit: bool = True, timeout_ms: int = 0) -> 
         database="default",
         writes=True,
         lock_timeout_ms=timeout_ms,
+        use=_stays,
     )
+
+
+def _stays(database: str) -> None:
+    raise AssertionError(f"no statement here changes to {database}")
 
 
 def held(lake: Offline, transaction: Transaction) -> list[tuple[str, str, str]]:
@@ -117,7 +122,9 @@ def test_everybody_asks_in_one_order(lake: Offline) -> None:
 def test_a_path_table_needs_no_catalog(lake: Offline) -> None:
     engine = lake.path_engine()
     transaction = Transaction(id="1", engine=engine, session_number=lambda: 1)
-    context = Context(engine=engine, transaction=transaction, database="default", writes=True)
+    context = Context(
+        engine=engine, transaction=transaction, database="default", writes=True, use=_stays
+    )
     admit(context, [(PATH, SCH_M), (T, SCH_M)])
     admit_alone(context, "default", "DROP DATABASE")
 

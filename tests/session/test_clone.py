@@ -111,7 +111,7 @@ def test_a_clone_has_its_sources_definition_under_an_id_of_its_own() -> None:
     metadata = metadata_of(change)
     assert metadata.schema_string == start.metadata.schema_string
     assert metadata.configuration == start.metadata.configuration
-    assert metadata.description == "about"
+    assert metadata.description is None
     assert metadata.id != start.metadata.id
     assert protocol_of(change) == start.protocol
     found = Snapshot.empty("t").apply(change.actions)

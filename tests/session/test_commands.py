@@ -9,6 +9,7 @@ import pytest
 
 from txlake.commands import COMMANDS
 from txlake.session.command import TableLock
+from txlake.session.controls import CONTROLS
 from txlake.sql import parse
 from txlake.statements import (
     ControlStatement,
@@ -16,7 +17,6 @@ from txlake.statements import (
     Statement,
     TableName,
     UpgradeProtocol,
-    UseDatabase,
     Write,
 )
 
@@ -139,8 +139,8 @@ def test_who_leaves_a_table_that_exists(text: str, leaves: bool) -> None:
 
 
 def test_every_statement_has_its_command() -> None:
-    by_session = {UseDatabase, *get_args(ControlStatement)}
-    assert set(COMMANDS) == {*kinds(Statement)} - by_session
+    assert set(CONTROLS) == {*get_args(ControlStatement)}
+    assert set(COMMANDS) == {*kinds(Statement)} - set(CONTROLS)
 
 
 def kinds(union: object) -> Iterator[type]:

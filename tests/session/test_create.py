@@ -295,6 +295,14 @@ def test_replacing_never_uses_a_column_id_again() -> None:
     assert metadata_of(change).configuration["delta.columnMapping.maxColumnId"] == "3"
 
 
+def test_a_table_that_only_takes_appends_is_not_replaced() -> None:
+    existing = table("a int", properties={"delta.appendOnly": "true"})
+    for mode in ("replace", "or_replace"):
+        with pytest.raises(InvalidRequest, match="only takes appends"):
+            made(replace(BASE, mode=mode), existing)
+    assert create(replace(BASE, mode="if_not_exists"), existing, environment()) is None
+
+
 def test_a_clustered_table_is_not_replaced_by_a_partitioned_one() -> None:
     existing = table("a int, b int", cluster_by=("a",))
     with pytest.raises(InvalidRequest, match="drop it first"):

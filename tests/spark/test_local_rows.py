@@ -196,6 +196,24 @@ def test_what_is_not_exact_is_left_to_spark(tmp_path: Path, spark: SparkSession)
         t.append(pa.table({"i": [2**40]}))
 
 
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ("2147483647", "1.25"),
+        ("-0.00125", "1000", "NULL"),
+        ("123456789012345678901234567890", "0.12345678"),
+        ("1BD", "-99999999.5"),
+    ],
+)
+def test_decimals_of_any_scale_beside_whole_numbers(
+    tmp_path: Path, spark: SparkSession, cells: tuple[str, ...]
+) -> None:
+    t = table(tmp_path / "t", spark, "d DECIMAL(38, 8)")
+    t.without_spark().run(f"INSERT INTO t VALUES {', '.join(f'({cell})' for cell in cells)}")
+    expected = [None if cell == "NULL" else Decimal(cell.removesuffix("BD")) for cell in cells]
+    assert [row[0] for row in t.rows()] == sorted(expected, key=lambda one: (one is None, one))
+
+
 def test_frames_that_do_not_fit(tmp_path: Path, spark: SparkSession) -> None:
     t = table(tmp_path / "t", spark, "i INT, s STRING")
     with pytest.raises(InvalidRequest, match="column 'i' is integer, the value is binary"):

@@ -1,4 +1,4 @@
-"""CREATE, ALTER and DROP DATABASE.
+"""CREATE, ALTER, DROP DATABASE and USE.
 
 Owns who may do it while others use the database: nobody. Source: Redshift's documentation of ALTER
 DATABASE and of isolation levels.
@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from txlake.conflict.granularity import PROPERTY as GRANULARITY
 from txlake.conflict.granularity import parse_granularity
+from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
 from txlake.membership.drop_note import PROPERTY as RETENTION
 from txlake.membership.drop_note import parse_retention
 from txlake.membership.dropping import drop
-from txlake.session.admission import admit_alone
+from txlake.session.admission import admit_alone, database_lock
 from txlake.session.catalog_access import transaction_of
 from txlake.session.command import command, giving_nothing, no_table
 from txlake.session.context import Context
 from txlake.session.isolation import IGNORED, parse_ignored
-from txlake.statements import AlterDatabase, CreateDatabase, DropDatabase
+from txlake.statements import AlterDatabase, CreateDatabase, DropDatabase, UseDatabase
 from txlake.views import VIEWS
 
 # Databases of views.
@@ -77,10 +78,24 @@ def drop_database(context: Context, statement: DropDatabase) -> None:
     catalog.drop_database(statement.name)
 
 
+def use_database(context: Context, statement: UseDatabase) -> None:
+    """USE: the session's database from here on."""
+    entry = context.engine.catalog.database(statement.name)
+    if entry is None:
+        raise InvalidRequest(f"there is no database {statement.name!r}; SHOW DATABASES lists them")
+    number = context.transaction.session_number()
+    used = database_lock(entry.number, LockMode.S)
+    locks = context.engine.catalog.of_lake().locks
+    locks.acquire(number, None, [used], context.lock_timeout_ms)
+    locks.leave(number, used.resource)
+    context.use(statement.name)
+
+
 COMMANDS = dict(
     (
         command(CreateDatabase, giving_nothing(create_database), no_table, is_alone=True),
         command(AlterDatabase, giving_nothing(alter_database), no_table, is_alone=True),
         command(DropDatabase, giving_nothing(drop_database), no_table, is_alone=True),
+        command(UseDatabase, giving_nothing(use_database), no_table, writes=False),
     )
 )

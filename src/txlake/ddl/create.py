@@ -29,6 +29,7 @@ from txlake.statements import (
     TableName,
 )
 from txlake.transaction.change import Change
+from txlake.transaction.validation import check_removable
 
 
 def create(
@@ -203,7 +204,8 @@ def created(existing: Snapshot | None) -> Snapshot | None:
 def proceeds(mode: CreateMode, existing: Snapshot | None, table: str) -> bool:
     """Whether a statement of this mode makes a table; False for `if_not_exists` when there is one.
 
-    Raises InvalidRequest when the table exists, or doesn't, against the mode.
+    Raises InvalidRequest when the table exists, or doesn't, against the mode, or when it's to be
+    replaced and only takes appends.
     """
     if existing is None:
         if mode == "replace":
@@ -216,7 +218,10 @@ def proceeds(mode: CreateMode, existing: Snapshot | None, table: str) -> bool:
             f"{table}: the table exists already; CREATE TABLE IF NOT EXISTS leaves it, "
             "CREATE OR REPLACE TABLE replaces it"
         )
-    return mode != "if_not_exists"
+    if mode == "if_not_exists":
+        return False
+    check_removable(existing)
+    return True
 
 
 def _schema(

@@ -135,6 +135,7 @@ def _incompatible(old: DataType, new: DataType, path: Path) -> InvalidRequest:
 
 
 def _as_new_column(item: Field) -> Field:
+    _refuse_untyped(item.type, (item.name,))
     kept = {key: value for key, value in item.metadata.items() if key in _KEPT_METADATA}
     return Field(item.name, _nullable(item.type), True, kept)
 
@@ -152,8 +153,35 @@ def _nullable(data_type: DataType) -> DataType:
             return Struct(tuple(_as_new_column(item) for item in fields))
 
 
+def _refuse_untyped(data_type: DataType, path: Path) -> None:
+    """Elements without a type, as `array()` has: no reader would know what to look for."""
+    match data_type:
+        case Struct(fields):
+            for item in fields:
+                _refuse_untyped(item.type, (*path, item.name))
+        case Array(element):
+            _refuse_untyped_part(element, (*path, "element"))
+        case Map(key, value):
+            _refuse_untyped_part(key, (*path, "key"))
+            _refuse_untyped_part(value, (*path, "value"))
+        case _:
+            pass
+
+
+def _refuse_untyped_part(part: DataType, path: Path) -> None:
+    if part == Primitive("void"):
+        raise InvalidRequest(
+            f"column {column_text(path)} has no type, it is always NULL; cast the rows, such as "
+            "CAST(array() AS ARRAY<INT>)"
+        )
+    _refuse_untyped(part, path)
+
+
 def as_table_schema(rows: Struct) -> Struct:
-    """The schema of a new table that takes rows of this schema: all nullable, comments kept."""
+    """The schema of a new table that takes rows of this schema: all nullable, comments kept.
+
+    Raises InvalidRequest for an array or a map of nothing but NULL, naming the column.
+    """
     return Struct(tuple(_as_new_column(item) for item in rows))
 
 

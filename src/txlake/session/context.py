@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from zoneinfo import ZoneInfo
@@ -57,6 +57,7 @@ class Context:
         database: what unqualified names belong to.
         writes: whether the statement writes; what it reads then counts as read for its writes.
         lock_timeout_ms: how long it waits for a lock; -1 is without end.
+        use: gives the session another database.
     """
 
     engine: Engine
@@ -64,6 +65,7 @@ class Context:
     database: str
     writes: bool = False
     lock_timeout_ms: int = -1
+    use: Callable[[str], None]
     _views: list[str] = field(default_factory=list)
     _meanings: Mapping[Table, Handle] = field(default_factory=dict)
     _homeless: Collection[Table] = ()

@@ -217,10 +217,10 @@ def _array(cells: list[Constant], name: str, zone: Callable[[], str]) -> pa.Arra
         return _checked(cells, pa.int32() if small else pa.int64(), name)
     if kinds <= {int, Decimal} and kinds:
         decimals = [None if cell is None else Decimal(cell) for cell in cells]  # type: ignore[arg-type]
-        scale = max(-int(d.as_tuple().exponent) for d in decimals if d is not None)
-        digits = max(len(d.as_tuple().digits) for d in decimals if d is not None)
-        scale = max(scale, 0)
-        return _checked(decimals, pa.decimal128(min(38, max(digits, scale) + 1), scale), name)
+        parts = [d.as_tuple() for d in decimals if d is not None]
+        scale = max(0, *(-int(part.exponent) for part in parts))
+        whole = max(len(part.digits) + int(part.exponent) for part in parts)
+        return _checked(decimals, pa.decimal128(min(38, max(whole, 1) + scale), scale), name)
     if kinds <= {int, Decimal, float} and kinds:
         floats = [None if cell is None else float(cell) for cell in cells]  # type: ignore[arg-type]
         return pa.array(floats, pa.float64())

@@ -162,6 +162,27 @@ def _is_merge_without_matched(one: Difference) -> bool:
     return refused(one) and not changes_matched
 
 
+def _is_whole_number_widened(one: Difference) -> bool:
+    change = r'"fromType": "(byte|short|integer|long)", "toType": "(decimal|double)'
+    return (
+        one.aspect == "definition"
+        and one.step.text.startswith("INSERT INTO {t} BY NAME")
+        and re.search(change, one.delta) is not None
+        and re.search(change, one.txlake) is None
+    )
+
+
+def _is_replacement_by_booleans(one: Difference) -> bool:
+    """Spark makes `flag = true` the condition `flag`, for which Delta Spark has no filter."""
+    return (
+        one.aspect == "outcome"
+        and one.txlake == "done"
+        and "Table does not support overwrite by expression" in one.delta
+        and one.shape is not None
+        and any(item.type == "BOOLEAN" for item in one.shape.columns)
+    )
+
+
 def _is_delete_with_char(one: Difference) -> bool:
     return (
         isinstance(one.step.call, ApiDelete)
@@ -414,6 +435,14 @@ KNOWN: tuple[Known, ...] = (
     Known("a CHAR column that becomes STRING", _is_char_that_becomes_a_string),
     Known("RESTORE of an append-only table", _is_restored_append_only),
     Known("names in `replaceUsing`", _is_unquoted_name),
+    Known(
+        "CLONE over a table with rows",
+        lambda one: (
+            one.step.kind == "clone" and _refused_there("DELTA_UNSUPPORTED_NON_EMPTY_CLONE")(one)
+        ),
+    ),
+    Known("whole numbers that INSERT BY NAME widens", _is_whole_number_widened),
+    Known("REPLACE WHERE on a BOOLEAN column", _is_replacement_by_booleans),
     Known("CLONE after one that failed", _is_clone_after_a_failed_one),
     Known("counts of TRUNCATE", _is_truncation_not_counted),
     Known("rows that a replacement copies", _is_output_with_copies),

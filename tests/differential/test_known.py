@@ -98,6 +98,27 @@ EXCUSED = {
         ),
         step=Step(3, "merge", "MERGE ... WHEN NOT MATCHED BY SOURCE THEN DELETE"),
     ),
+    "CLONE over a table with rows": found(
+        "clone", "outcome", "[DELTA_UNSUPPORTED_NON_EMPTY_CLONE] The clone destination", "done"
+    ),
+    "whole numbers that INSERT BY NAME widens": replace(
+        found(
+            "insert",
+            "definition",
+            '{"delta.typeChanges": [{"fromType": "integer", "toType": "decimal(12,2)"}]}',
+            '{"columns": []}',
+        ),
+        step=Step(3, "insert", "INSERT INTO {t} BY NAME SELECT 1.25 AS n"),
+    ),
+    "REPLACE WHERE on a BOOLEAN column": replace(
+        found(
+            "insert",
+            "outcome",
+            "Py4JJavaError: Table does not support overwrite by expression: DeltaTableV2",
+            "done",
+        ),
+        shape=replace(SHAPE, columns=(Column("b", "BOOLEAN"),)),
+    ),
     "DEFAULT in a MERGE": replace(
         found(
             "merge",
@@ -298,6 +319,13 @@ def test_the_other_way_round_it_is_not(name: str) -> None:
             "done",
         ),
         found("insert", "outcome", "[DELTA_REPLACE_WHERE_MISMATCH] condition '(c >= ' ')'", "done"),
+        found("create", "outcome", "[DELTA_UNSUPPORTED_NON_EMPTY_CLONE] The clone", "done"),
+        found("insert", "outcome", "Table does not support overwrite by expression: x", "done"),
+        replace(
+            found("insert", "definition", '{"fromType": "byte", "toType": "short"}', "{}"),
+            step=Step(3, "insert", "INSERT INTO {t} BY NAME SELECT 1.25 AS n"),
+        ),
+        found("insert", "definition", '{"fromType": "byte", "toType": "decimal(10,0)"}', "{}"),
         found("delete", "history", "DELETE {}", "DELETE {'numDeletedRows': '2'}"),
         found("frame", "history", "WRITE {'numOutputRows': '3'}", "WRITE {'numOutputRows': '2'}"),
         found(

@@ -289,10 +289,13 @@ def _is_text_for_no_row(one: Difference) -> bool:
 
 
 def _is_replacement_by_nothing_true(one: Difference) -> bool:
-    """The condition says false without looking at a row."""
+    """The condition says false without looking at a row, as Spark finds out."""
+    literals = r"(NOT|AND|OR|true|false|[() ])+"
+    # One column is NULL, and a value.
+    contradiction = r"\(`(?P<name>.+)` IS NULL\) AND \(`(?P=name)` <=> (?!NULL|CAST).*\)"
     return (
         _refused_here(("insert", "frame"), " is violated by the row")(one)
-        and re.search(r"replace_where (NOT|AND|OR|true|false|[() ])+ is violated", one.txlake)
+        and re.search(f"replace_where ({literals}|{contradiction}) is violated", one.txlake)
         is not None
     )
 

@@ -310,6 +310,12 @@ def test_the_other_way_round_it_is_not(name: str) -> None:
         found("alter", "outcome", "[FIELD_ALREADY_EXISTS] Cannot rename column", "done"),
         found("alter", "rows", "1 rows, alone ('b', 1)", "1 rows, alone ('b    ', 1)"),
         found("insert", "outcome", "done", "replace_where true AND n = 1 is violated by the row"),
+        found(
+            "insert",
+            "outcome",
+            "done",
+            "replace_where (`n` IS NULL) AND (`m` <=> 1) is violated by the row",
+        ),
         found("insert", "outcome", "done", "a partition's empty text is NULL"),
         found("create", "outcome", "[DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION] x", "done"),
         found(
@@ -418,6 +424,18 @@ def test_a_merge_that_changes_matched_rows_is_none() -> None:
         (Step(3, "merge", "SELECT 1 AS n", ApiMerge("true", (by_source, DELETES))), False),
     ):
         assert (excuse(replace(difference, step=step)) is not None) == is_one
+
+
+def test_a_replacement_by_what_contradicts_itself_is_one() -> None:
+    for condition, is_one in (
+        ("(`a b` IS NULL) AND (`a b` <=> 3)", True),
+        ("(`a b` IS NULL) AND (`a b` <=> NULL)", False),
+        ("(`a` IS NULL) OR (`a` <=> 3)", False),
+        ("true AND (NOT false)", True),
+    ):
+        told = f"InvalidRequest: t: replace_where {condition} is violated by the row"
+        known = excuse(found("insert", "outcome", "done", told))
+        assert (known is not None) == is_one
 
 
 def test_a_default_comes_with_a_replaced_schema_alone() -> None:

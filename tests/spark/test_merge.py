@@ -285,6 +285,21 @@ def test_the_rows_of_a_source_that_is_held_are_counted(tmp_path: Path, spark: Sp
     assert change.metrics["numTargetRowsUpdated"] == 1
 
 
+@pytest.mark.broad(keep=1)
+@pytest.mark.parametrize("properties", [VECTORS, NO_VECTORS])
+def test_a_struct_that_is_null_where_the_source_has_fields_that_never_are(
+    tmp_path: Path, spark: SparkSession, properties: Mapping[str, str]
+) -> None:
+    t = table(tmp_path / "t", spark, "k INT, s STRUCT<x: INT, y: STRING>", properties=properties)
+    t.run("INSERT INTO t VALUES (1, NULL), (2, named_struct('x', 1, 'y', 'a')), (3, NULL)")
+    t.run(
+        "MERGE INTO t USING (SELECT 2 AS k, named_struct('x', 2, 'y', 'b') AS s) AS q ON t.k = q.k "
+        "WHEN MATCHED THEN UPDATE SET s = named_struct('x', 3, 'y', 'c') "
+        "WHEN NOT MATCHED BY SOURCE AND k = 3 THEN DELETE"
+    )
+    assert [(row[0], row[1] and tuple(row[1])) for row in t.rows()] == [(1, None), (2, (3, "c"))]
+
+
 def test_metrics_and_parameters(tmp_path: Path, spark: SparkSession) -> None:
     t = table(tmp_path / "t", spark, "k INT, v INT", properties=VECTORS)
     t.append(_frame(spark, [(i, i) for i in range(6)]).repartition(1))

@@ -31,7 +31,7 @@ from txlake.spark.memory_tables import check_reachable, landed, task_root
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION
 from txlake.spark.shipping import travelling
-from txlake.spark.types import parquet_field, quote
+from txlake.spark.types import all_nullable, parquet_field, quote
 
 ACTION = "__txlake_action"
 SOURCE_ROW = "__txlake_source_row"
@@ -132,9 +132,9 @@ def write_frame(
         write_task.Layout(partition=tuple(partition_indexes), **layout),
     )
     if held:
-        return written(target, _run_here(task, selected.toArrow()))
+        return written(target, _run_here(task, _held(selected)))
     if few_rows_max:
-        found = selected.coalesce(1).limit(few_rows_max + 1).toArrow()
+        found = _held(selected.coalesce(1).limit(few_rows_max + 1))
         if found.num_rows <= few_rows_max:
             return written(target, _run_here(task, found))
     if partitions and not keep_order:
@@ -143,6 +143,19 @@ def write_frame(
         travelling(frame.sparkSession, task), write_task.REPORT_SCHEMA
     ).collect()
     return written(target, (row.asDict() for row in reports))
+
+
+def _held(frame: DataFrame) -> pa.Table:
+    """The frame's rows; fields that must not be null may be, where the struct around them is.
+
+    PySpark's own `toArrow` fails on such a struct.
+    """
+    columns = []
+    for item in frame.schema:
+        nullable = all_nullable(item.dataType)
+        column = F.col(item.name)
+        columns.append(column if nullable == item.dataType else column.cast(nullable))
+    return frame.select(*columns).toArrow()
 
 
 def write_arrow(table: pa.Table, target: Target) -> Written:

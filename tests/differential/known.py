@@ -446,6 +446,13 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known("whole numbers that INSERT BY NAME widens", _is_whole_number_widened),
     Known("REPLACE WHERE on a BOOLEAN column", _is_replacement_by_booleans),
+    Known(
+        "a FLOAT literal in a CHECK condition",
+        lambda one: (
+            _refused_there("PARSE_SYNTAX_ERROR")(one)
+            and re.search(r" ADD CONSTRAINT .*\d\.\d+F\b", one.step.text) is not None
+        ),
+    ),
     Known("CLONE after one that failed", _is_clone_after_a_failed_one),
     Known("counts of TRUNCATE", _is_truncation_not_counted),
     Known("rows that a replacement copies", _is_output_with_copies),

@@ -383,11 +383,17 @@ def _is_char_that_becomes_a_string(one: Difference) -> bool:
 
 
 def _is_default_of_a_frame(one: Difference) -> bool:
-    """A DataFrame's schema replaces the table's, and brings a DEFAULT along or not."""
-    if one.aspect != "definition" or not isinstance(one.step.call, FrameWrite):
+    """Rows' schema replaces the table's, and brings a DEFAULT along or not."""
+    call = one.step.call
+    is_replaced = (
+        call.is_schema_replaced
+        if isinstance(call, FrameWrite)
+        else re.match(r"CREATE OR REPLACE TABLE .* AS SELECT ", one.step.text) is not None
+    )
+    if one.aspect != "definition" or not is_replaced:
         return False
     sides = [json.loads(side) for side in (one.delta, one.txlake)]
-    if not one.step.call.is_schema_replaced or any(set(side) != {"columns"} for side in sides):
+    if any(set(side) != {"columns"} for side in sides):
         return False
     columns = [
         {**item, "metadata": {k: v for k, v in item["metadata"].items() if k != _DEFAULT}}

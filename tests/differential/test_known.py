@@ -450,6 +450,9 @@ def test_a_default_comes_with_a_replaced_schema_alone() -> None:
     difference = EXCUSED["DEFAULT in a DataFrame's schema"]
     step = Step(3, "frame", "SELECT 1 AS n", FrameWrite("overwrite"))
     assert excuse(replace(difference, step=step)) is None
+    for text, is_one in (("CREATE OR REPLACE TABLE {t} AS SELECT 1 AS n", True), ("ALTER", False)):
+        known = excuse(replace(difference, step=Step(3, "replace", text)))
+        assert (known is not None) == is_one
     for before, after in (('"c"', '"d"'), ("columns", "properties")):
         told = difference.delta.replace(before, after)
         assert excuse(replace(difference, delta=told)) is None

@@ -37,6 +37,9 @@ class Engine(Protocol):
     def call(self, step: Step, text: str, folder: str) -> None:
         """Makes a step's call; `text` is its query, filled in."""
 
+    def forget(self) -> None:
+        """A program is over: what is remembered of its tables goes."""
+
 
 def start(scratch: Path, jars: list[str]) -> SparkSession:
     """A Spark session that both engines can work in."""
@@ -91,6 +94,7 @@ class DeltaSpark:
         assert jvm is not None
         self._tables = jvm.io.delta.tables.DeltaTable
         self._map = jvm.java.util.LinkedHashMap
+        self._logs = jvm.org.apache.spark.sql.delta.DeltaLog
 
     def frame(self, text: str) -> DataFrame:
         return self._spark.sql(text)
@@ -113,6 +117,10 @@ class DeltaSpark:
                 for clause in clauses:
                     builder = self._clause(builder, clause)
                 builder.execute()
+
+    def forget(self) -> None:
+        # Some hundred snapshots, with their plans, would fill the driver's memory.
+        self._logs.clearCache()
 
     def _clause(self, builder: Any, clause: Clause) -> Any:
         one = getattr(builder, f"when{clause.when}")(*_given(clause.condition))
@@ -187,6 +195,9 @@ class Txlake:
                 for clause in clauses:
                     builder = _clause(builder, clause)
                 builder.execute()
+
+    def forget(self) -> None:
+        """Its caches are bounded."""
 
 
 def _clause(builder: Any, clause: Clause) -> Any:

@@ -74,6 +74,8 @@ class Machine:
                     break
             return run.result
         finally:
+            for engine in self._engines:
+                engine.forget()
             shutil.rmtree(folder, ignore_errors=True)
 
 

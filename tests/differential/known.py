@@ -183,6 +183,17 @@ def _is_replacement_by_booleans(one: Difference) -> bool:
     )
 
 
+def _is_source_computed(one: Difference) -> bool:
+    """A text of the source that is no value of its own column's type."""
+    found = re.search(r"The value '(.*)' of the type \"STRING\" cannot be cast", one.txlake)
+    return (
+        _refused_here("merge", "[CAST_INVALID_INPUT]")(one)
+        and found is not None
+        and f"'{found[1]}' AS " in one.step.text
+        and " UNION ALL " in one.step.text
+    )
+
+
 def _is_delete_with_char(one: Difference) -> bool:
     return (
         isinstance(one.step.call, ApiDelete)
@@ -290,7 +301,7 @@ def _is_text_for_no_row(one: Difference) -> bool:
 
 def _is_replacement_by_nothing_true(one: Difference) -> bool:
     """The condition says false without looking at a row, as Spark finds out."""
-    literals = r"(NOT|AND|OR|true|false|[() ])+"
+    literals = r"(NOT|AND|OR|true|false|CAST\(NULL AS BOOLEAN\)|[() ])+"
     # One column is NULL, and a value.
     contradiction = r"\(`(?P<name>.+)` IS NULL\) AND \(`(?P=name)` <=> (?!NULL|CAST).*\)"
     return (
@@ -438,6 +449,7 @@ KNOWN: tuple[Known, ...] = (
     Known("RENAME COLUMN to other letter case", _is_new_letter_case),
     Known("types of a column of VALUES beside DEFAULT", _is_union_with_default),
     Known("a text that is no value, for no row", _is_text_for_no_row),
+    Known("a source row that can't be computed", _is_source_computed),
     Known("an empty value in a NOT NULL partition column", _is_empty_partition_value),
     Known("bytes that are no text as a partition value", _is_partition_of_bytes),
     Known("REPLACE WHERE on a CHAR column", _is_replacement_by_padded_constant),

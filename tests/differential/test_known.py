@@ -201,6 +201,16 @@ EXCUSED = {
         ),
         step=Step(3, "insert", "INSERT INTO {t} VALUES (DEFAULT, 'a'), (1, X'31')"),
     ),
+    "`replaceUsing` a CHAR column": replace(
+        found(
+            "frame",
+            "rows",
+            "7 rows, alone (0, 'b    ')",
+            "5 rows, alone ",
+            FrameWrite("overwrite", replace_using=("c",)),
+        ),
+        shape=WITH_CHAR,
+    ),
     "REPLACE WHERE on a CHAR column": replace(
         found(
             "insert",
@@ -391,6 +401,11 @@ def test_a_replacement_is_named_by_its_statement_or_option() -> None:
     ):
         known = excuse(replace(difference, step=Step(3, "insert", text)))
         assert (known is not None) == is_one
+    for text, is_one in (("n = 1", False), ("true", True)):
+        step = Step(3, "insert", f"INSERT INTO {{t}} REPLACE WHERE {text} SELECT 1")
+        told = found("insert", "history", "WRITE {'numOutputRows': '3'}", difference.txlake)
+        told = replace(told, txlake="WRITE {'numDeletedRows': '8', 'numOutputRows': '3'}")
+        assert (excuse(replace(told, step=step)) is not None) == is_one
     assert excuse(replace(difference, step=replace(OVERWRITE, call=FrameWrite("append")))) is None
     assert excuse(replace(difference, txlake="WRITE {'numOutputRows': '1'}")) is None
 
@@ -469,6 +484,13 @@ def test_a_text_that_a_merge_assigns_is_none() -> None:
         "MERGE ... USING (SELECT 'x' AS n) s ON t.n = s.n",
     ):
         assert excuse(replace(difference, step=Step(3, "merge", text))) is None
+
+
+def test_rows_are_replaced_by_the_char_itself() -> None:
+    difference = EXCUSED["`replaceUsing` a CHAR column"]
+    call = FrameWrite("overwrite", replace_using=("n",))
+    assert excuse(replace(difference, step=replace(difference.step, call=call))) is None
+    assert excuse(replace(difference, txlake="5 rows, alone (1, 'b    ')")) is None
 
 
 def test_a_default_comes_with_a_replaced_schema_alone() -> None:

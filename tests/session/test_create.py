@@ -295,6 +295,17 @@ def test_replacing_never_uses_a_column_id_again() -> None:
     assert metadata_of(change).configuration["delta.columnMapping.maxColumnId"] == "3"
 
 
+def test_a_replaced_table_goes_on_tracking_rows() -> None:
+    key = "delta.enableRowTracking"
+    existing = table("a int", properties={key: "true", "mine": "x"})
+    change = made(replace(BASE, mode="or_replace"), existing)
+    assert metadata_of(change).configuration[key] == "true"
+    assert "mine" not in metadata_of(change).configuration
+    change = made(replace(BASE, mode="or_replace", properties=((key, "false"),)), existing)
+    assert metadata_of(change).configuration[key] == "false"
+    assert key not in metadata_of(made(BASE)).configuration
+
+
 def test_a_table_that_only_takes_appends_is_not_replaced() -> None:
     existing = table("a int", properties={"delta.appendOnly": "true"})
     for mode in ("replace", "or_replace"):

@@ -147,6 +147,8 @@ def new_table(
         )
     if defaults and DELETION_VECTORS not in configuration and _leaves_defaults(configuration):
         configuration[DELETION_VECTORS] = "true"
+    if defaults and existing is not None:
+        configuration = {**row_tracking.kept(existing.metadata.configuration), **configuration}
     metadata = Metadata(
         id=environment.new_id(),
         schema_string=schema_to_string(schema),

@@ -63,6 +63,11 @@ def _assigns(protocol: Protocol, configuration: Mapping[str, str]) -> bool:
     return "rowTracking" in supported_features(protocol) and not suspended
 
 
+def kept(configuration: Mapping[str, str]) -> dict[str, str]:
+    """What of a table's properties a replacement of the table keeps: row tracking stays on."""
+    return {ENABLE: "true"} if is_enabled(configuration) else {}
+
+
 def with_columns(metadata: Metadata, new_ids: Iterable[str]) -> Metadata:
     """The metadata with names for the hidden columns, where row tracking is on and they lack.
 

@@ -150,16 +150,16 @@ def _is_default_in_merge(one: Difference) -> bool:
     )
 
 
-def _is_merge_without_matched(one: Difference) -> bool:
-    """Several source rows match a row that no clause for matched rows changes."""
+def _is_merge_by_source(one: Difference) -> bool:
+    """Several source rows match a row that they don't change: txlake refuses it otherwise."""
     call = one.step.call
-    changes_matched = (
-        any(clause.when == "Matched" for clause in call.clauses)
+    is_by_source = (
+        any(clause.when == "NotMatchedBySource" for clause in call.clauses)
         if isinstance(call, ApiMerge)
-        else "WHEN MATCHED" in one.step.text
+        else "WHEN NOT MATCHED BY SOURCE" in one.step.text
     )
     refused = _refused_there("DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE")
-    return refused(one) and not changes_matched
+    return refused(one) and is_by_source
 
 
 def _is_whole_number_widened(one: Difference) -> bool:
@@ -457,7 +457,7 @@ KNOWN: tuple[Known, ...] = (
     Known("MERGE into a table with a CHAR column", _is_merge_into_char),
     Known("generated columns left out of an INSERT", _is_insert_without_generated),
     Known("a struct with fewer fields in INSERT BY NAME", _is_struct_with_fewer_fields),
-    Known("MERGE without WHEN MATCHED", _is_merge_without_matched),
+    Known("MERGE with WHEN NOT MATCHED BY SOURCE", _is_merge_by_source),
     Known("DEFAULT in a MERGE", _is_default_in_merge),
     Known("`DeltaTable.delete` on a table with a CHAR column", _is_delete_with_char),
     Known("counts of a replacement without rows", _is_replacement_without_rows),

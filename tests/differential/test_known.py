@@ -89,7 +89,7 @@ EXCUSED = {
         ),
         step=Step(3, "insert", "INSERT INTO {t} BY NAME SELECT named_struct('x', 1) AS s"),
     ),
-    "MERGE without WHEN MATCHED": replace(
+    "MERGE with WHEN NOT MATCHED BY SOURCE": replace(
         found(
             "merge",
             "outcome",
@@ -452,13 +452,13 @@ def test_a_frame_under_a_generated_column_is_one_while_its_schema_stays() -> Non
         assert (known is not None) == is_one
 
 
-def test_a_merge_that_changes_matched_rows_is_none() -> None:
-    difference = EXCUSED["MERGE without WHEN MATCHED"]
+def test_a_merge_that_leaves_other_rows_alone_is_none() -> None:
+    difference = EXCUSED["MERGE with WHEN NOT MATCHED BY SOURCE"]
     by_source = Clause("NotMatchedBySource", "delete")
     for step, is_one in (
-        (Step(3, "merge", "MERGE ... WHEN MATCHED THEN DELETE"), False),
-        (Step(3, "merge", "SELECT 1 AS n", ApiMerge("true", (by_source,))), True),
-        (Step(3, "merge", "SELECT 1 AS n", ApiMerge("true", (by_source, DELETES))), False),
+        (Step(3, "merge", "MERGE ... WHEN MATCHED AND n > 1 THEN DELETE"), False),
+        (Step(3, "merge", "SELECT 1 AS n", ApiMerge("true", (DELETES, by_source))), True),
+        (Step(3, "merge", "SELECT 1 AS n", ApiMerge("true", (DELETES,))), False),
     ):
         assert (excuse(replace(difference, step=step)) is not None) == is_one
 

@@ -173,13 +173,19 @@ def _is_whole_number_widened(one: Difference) -> bool:
 
 
 def _is_replacement_by_booleans(one: Difference) -> bool:
-    """Spark makes `flag = true` the condition `flag`, for which Delta Spark has no filter."""
+    """Spark makes `flag = true` the condition `flag`, for which Delta Spark has no filter.
+
+    It has none for a NULL either.
+    """
     return (
         one.aspect == "outcome"
         and one.txlake == "done"
         and "Table does not support overwrite by expression" in one.delta
         and one.shape is not None
-        and any(item.type == "BOOLEAN" for item in one.shape.columns)
+        and (
+            any(item.type == "BOOLEAN" for item in one.shape.columns)
+            or "REPLACE WHERE CAST(NULL AS BOOLEAN) " in one.step.text
+        )
     )
 
 

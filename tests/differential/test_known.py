@@ -477,6 +477,14 @@ def test_a_replacement_by_what_contradicts_itself_is_one() -> None:
         assert (known is not None) == is_one
 
 
+def test_a_replacement_by_null_has_no_filter_either() -> None:
+    difference = replace(EXCUSED["REPLACE WHERE on a BOOLEAN column"], shape=SHAPE)
+    for condition, is_one in (("CAST(NULL AS BOOLEAN)", True), ("`n` = 3", False)):
+        text = f"INSERT INTO {{t}} REPLACE WHERE {condition} SELECT 1 AS n"
+        known = excuse(replace(difference, step=Step(3, "insert", text)))
+        assert (known is not None) == is_one
+
+
 def test_a_text_that_a_merge_assigns_is_none() -> None:
     difference = EXCUSED["a source row that can't be computed"]
     for text in (

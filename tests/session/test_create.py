@@ -307,10 +307,11 @@ def test_a_replaced_table_goes_on_tracking_rows() -> None:
 
 
 def test_a_table_that_only_takes_appends_is_not_replaced() -> None:
-    existing = table("a int", properties={"delta.appendOnly": "true"})
+    existing = table("a int", properties={"delta.appendOnly": "true"}, files=1)
     for mode in ("replace", "or_replace"):
         with pytest.raises(InvalidRequest, match="only takes appends"):
             made(replace(BASE, mode=mode), existing)
+        made(replace(BASE, mode=mode), table("a int", properties={"delta.appendOnly": "true"}))
     assert create(replace(BASE, mode="if_not_exists"), existing, environment()) is None
 
 

@@ -205,7 +205,7 @@ def proceeds(mode: CreateMode, existing: Snapshot | None, table: str) -> bool:
     """Whether a statement of this mode makes a table; False for `if_not_exists` when there is one.
 
     Raises InvalidRequest when the table exists, or doesn't, against the mode, or when it's to be
-    replaced and only takes appends.
+    replaced, has files and only takes appends.
     """
     if existing is None:
         if mode == "replace":
@@ -220,7 +220,8 @@ def proceeds(mode: CreateMode, existing: Snapshot | None, table: str) -> bool:
         )
     if mode == "if_not_exists":
         return False
-    check_removable(existing)
+    if existing.files:
+        check_removable(existing)
     return True
 
 

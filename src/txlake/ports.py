@@ -5,7 +5,7 @@ Adapters stand in `storage`, `system` and `catalog`; tests put simulated ones in
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -344,4 +344,23 @@ class Ledger(Protocol):
         As `publishes`, but nothing is asked of the catalog now: the next ratification carries the
         note, or what comes a moment later. Until then others may publish them once more.
         """
+        ...
+
+
+class IdentityBook(Protocol):
+    """The catalog's book of identity values: up to which mark those of a column are reserved.
+
+    Every method raises `errors.Unavailable` when the catalog can't be reached.
+    """
+
+    def advance(self, table_id: str, column: str, last: Callable[[int | None], int]) -> None:
+        """Moves a column's mark to what `last` makes of it, which is None where there is none.
+
+        Nobody else moves it meanwhile, and it is never lost while a client is alive that saw it.
+        What `last` raises is raised, and nothing is moved then.
+        """
+        ...
+
+    def give_back(self, table_id: str, column: str, mark: int, earlier: int) -> None:
+        """Moves the mark back, unless it isn't that one any more: then nothing happens."""
         ...

@@ -19,6 +19,7 @@ from txlake.catalog.database import Database
 from txlake.catalog.dropped import DroppedTables
 from txlake.catalog.fact_rows import fact, set_fact
 from txlake.catalog.fence import Fence, epoch_of
+from txlake.catalog.identities import IdentityMarks
 from txlake.catalog.journal import Journal
 from txlake.catalog.locks import Locks
 from txlake.catalog.names import DatabaseEntry, TableEntry, matches
@@ -83,6 +84,7 @@ class Catalog:
         self.journal = Journal(self._on)
         self.views = Views(self._on, system)
         self.dropped = DroppedTables(self._on)
+        self.identities = IdentityMarks(self._on)
 
     @property
     def shown(self) -> str:

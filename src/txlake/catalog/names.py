@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from txlake.catalog.relations import counters, databases, tables, views
+from txlake.catalog.relations import counters, databases, identities, tables, views
 from txlake.errors import InvalidRequest, Unavailable
 
 LOCK = "lock"
@@ -389,7 +389,8 @@ def forget_table(connection: Connection, table_id: str) -> None:
             f"the last commits of dropped table {table_id} aren't published yet; open the lake "
             "again, which publishes them"
         )
-    connection.execute(sa.delete(tables).where(dropped))
+    if connection.execute(sa.delete(tables).where(dropped)).rowcount:
+        connection.execute(sa.delete(identities).where(identities.c.table_id == table_id))
 
 
 def attach_table(

@@ -25,7 +25,7 @@ from sqlalchemy import (
     text,
 )
 
-REVISION = "0006"
+REVISION = "0007"
 
 metadata = MetaData()
 
@@ -96,6 +96,16 @@ tables = Table(
         sqlite_where=text("dropped_sequence IS NULL"),
         postgresql_where=text("dropped_sequence IS NULL"),
     ),
+)
+
+# Up to which value those of an identity column are reserved. The column is a digest of what makes
+# it the one it is (`transaction.identities`); rows go with their table's.
+identities = Table(
+    "txlake_identities",
+    metadata,
+    Column("table_id", String(36), primary_key=True),
+    Column("column_digest", String(64), primary_key=True),
+    Column("mark", BigInteger, nullable=False),
 )
 
 # A view's name is one of its database's tables' names.

@@ -11,6 +11,7 @@ from txlake.commands import (
     data,
     databases,
     explain_conflicts,
+    identity,
     inspection,
     maintenance,
     tables,
@@ -28,6 +29,7 @@ _FAMILIES: tuple[Commands, ...] = (
     databases.COMMANDS,
     maintenance.COMMANDS,
     analyze.COMMANDS,
+    identity.COMMANDS,
     inspection.COMMANDS,
     explain_conflicts.COMMANDS,
 )

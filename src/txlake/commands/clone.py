@@ -22,6 +22,7 @@ from txlake.protocol.actions import Action, Add, DeletionVector, FileKey
 from txlake.protocol.column_mapping import MAX_ID_PROPERTY, MODE_PROPERTY
 from txlake.protocol.deletion_vectors import relative_file_name, relative_vector
 from txlake.protocol.features import CATALOG_FEATURE, READABLE, WRITABLE
+from txlake.protocol.identity import marks_of, with_marks
 from txlake.protocol.paths import decode_path, encode_path, is_absolute
 from txlake.protocol.properties import canonical_key
 from txlake.protocol.reach import ANYWHERE, Reach
@@ -151,8 +152,9 @@ def _definition(
     features = (source.features & (READABLE | WRITABLE)) - set(_OWN)
     if set(source.domains) == {DOMAIN}:  # they came with the catalog
         features -= {"domainMetadata"}
+    before = {} if existing is None else marks_of(existing.schema, table)
     return new_table(
-        source.schema,
+        with_marks(source.schema, before, table),
         environment,
         table=table,
         existing=existing,

@@ -11,6 +11,7 @@ import fnmatch
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 from urllib.parse import unquote
 
@@ -27,6 +28,7 @@ from txlake.session.command import Answer, command, giving_counts, giving_frame,
 from txlake.session.context import Context
 from txlake.session.engine import Handle
 from txlake.spark import rows
+from txlake.spark.identities import given_names, next_value, refuse_given
 from txlake.spark.types import quote
 from txlake.spark.writing import VIOLATION, VIOLATION_ROW
 from txlake.sql import metadata_column
@@ -83,10 +85,12 @@ def validate(context: Context, statement: CopyInto) -> DataFrame:
     before = table.savepoint()
     frame, work = _read(context, handle, statement, new)
     placement, snapshot = _placement(_ordered(statement, frame, work)), work.snapshot
+    refuse_given(snapshot, given_names(frame, snapshot, placement))
+    identity = partial(next_value, snapshot)
     if placement.by_name:
-        frame = rows.by_name(frame, snapshot)
+        frame = rows.by_name(frame, snapshot, identity)
     else:
-        frame = rows.by_position(frame, snapshot, placement.columns)
+        frame = rows.by_position(frame, snapshot, placement.columns, identity)
     if statement.validate_rows is not None and statement.validate_rows >= 0:
         frame = frame.limit(statement.validate_rows)
     checked = rows.checked(frame, snapshot)
@@ -152,6 +156,7 @@ def _with_files(context: Context, change: Change, new: Sequence[_File]) -> Chang
         actions=(*marks, *change.actions),
         metrics=change.metrics,
         reads=change.reads,
+        identity_marks=change.identity_marks,
     )
 
 

@@ -15,6 +15,7 @@ from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Add
 from txlake.protocol.features import protocol_for
+from txlake.protocol.identity import marks_of, metadata_with_marks
 from txlake.transaction.change import Change, Read
 
 
@@ -47,8 +48,11 @@ def restore(
     protocol = protocol_for(wanted.metadata, current.protocol)
     if protocol != current.protocol:
         actions.append(protocol)
-    if wanted.metadata != current.metadata:
-        actions.append(wanted.metadata)
+    # Values of identity columns that were given since aren't given again.
+    marks = marks_of(current.schema, current.table)
+    metadata = metadata_with_marks(wanted.metadata, marks, current.table)
+    if metadata != current.metadata:
+        actions.append(metadata)
     actions += [add.removed(timestamp_ms=now_ms) for add in gone]
     actions += [msgspec.structs.replace(add, data_change=True) for add in back]
     counts = {

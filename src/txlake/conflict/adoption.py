@@ -17,6 +17,7 @@ from txlake.errors import CorruptTable
 from txlake.protocol.actions import Metadata, Protocol
 from txlake.protocol.column_mapping import MAX_ID_PROPERTY, MODE_PROPERTY
 from txlake.protocol.features import supported_features
+from txlake.protocol.identity import HIGH_WATER_MARK
 from txlake.protocol.mapping_change import mode_of
 from txlake.protocol.properties import is_true
 from txlake.protocol.types import (
@@ -29,8 +30,6 @@ from txlake.protocol.types import (
     Struct,
     parse_schema,
 )
-
-IDENTITY_HIGH_WATER_MARK = "delta.identity.highWaterMark"
 
 _Change: TypeAlias = tuple[str | None, str]  # the value before (None: absent) and after
 _Judge: TypeAlias = Callable[[_Change, Mapping[str, str]], bool]
@@ -91,11 +90,22 @@ def is_harmless(
         old, new = parse_schema(before.schema_string), parse_schema(after.schema_string)
     except CorruptTable:
         return False
-    ignored = frozenset[str]() if generated_identity else frozenset({IDENTITY_HIGH_WATER_MARK})
+    ignored = frozenset[str]() if generated_identity else frozenset({HIGH_WATER_MARK})
     if mode_of(before) == "none" and mode_of(after) == "name":
         ignored |= {COLUMN_ID, PHYSICAL_NAME}
         return _names_kept(new) and _bare(old, ignored) == _bare(new, ignored)
     return _bare(old, ignored) == _bare(new, ignored)
+
+
+def moves_marks_alone(before: Metadata, after: Metadata) -> bool:
+    """Whether nothing but the marks of identity columns differs."""
+    if before == after or before.configuration != after.configuration:
+        return False
+    if not _same_but_schema_and_configuration(before, after):
+        return False
+    old, new = parse_schema(before.schema_string), parse_schema(after.schema_string)
+    marks = frozenset({HIGH_WATER_MARK})
+    return _bare(old, marks) == _bare(new, marks)
 
 
 def _same_but_schema_and_configuration(before: Metadata, after: Metadata) -> bool:

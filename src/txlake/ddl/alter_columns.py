@@ -31,6 +31,7 @@ from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Metadata
 from txlake.protocol.column_mapping import all_fields
+from txlake.protocol.identity import is_identity
 from txlake.protocol.properties import column_list
 from txlake.protocol.schema_change import (
     add_column,
@@ -106,6 +107,11 @@ def _new_field(item: AddedColumn) -> Field:
             f"column {text}: a generated column can't be added, the rows that are there weren't "
             "generated; create the table with it"
         )
+    if spec.identity is not None:
+        raise InvalidRequest(
+            f"column {text}: an identity column can't be added, the rows that are there have no "
+            "values; create the table with it"
+        )
     column = field_of(spec)
     if any(not inner.nullable for inner in all_fields(column.type)):
         raise InvalidRequest(f"column {text}: fields of a column that is added can't be NOT NULL")
@@ -175,6 +181,13 @@ def replace_columns(statement: ReplaceColumns, table: Snapshot, environment: Env
 
     Raises InvalidRequest.
     """
+    for item in table.schema:
+        if is_identity(item):
+            raise InvalidRequest(
+                f"REPLACE COLUMNS can't say that {item.name!r} is an identity column, and would "
+                "make it a plain one; change the other columns one by one (ALTER COLUMN, "
+                "ADD COLUMNS, DROP COLUMNS)"
+            )
     new = tuple(_plain_field(spec) for spec in statement.columns)
     check_duplicates(Struct(new), "the statement")
     old = table.schema
@@ -208,7 +221,7 @@ def replace_columns(statement: ReplaceColumns, table: Snapshot, environment: Env
 
 
 def _plain_field(spec: ColumnSpec) -> Field:
-    if spec.default is not None or spec.generated is not None:
+    if spec.default is not None or spec.generated is not None or spec.identity is not None:
         raise InvalidRequest(
             f"column {spec.name}: REPLACE COLUMNS takes names, types, NOT NULL and comments"
         )
@@ -241,6 +254,7 @@ def alter_column(statement: AlterColumn, table: Snapshot, environment: Environme
     """
     path = statement.column
     change = _ColumnChange(table.schema, path)
+    _check_identity(statement, table.schema)
     if statement.data_type is not None:
         wanted = type_of_spec(statement.data_type)
         change.schema = _with_type(change.schema, path, wanted, table)
@@ -263,6 +277,17 @@ def alter_column(statement: AlterColumn, table: Snapshot, environment: Environme
         actions=changed(table, with_schema(table.metadata, change.schema), environment),
         reads=tuple(change.reads),
     )
+
+
+def _check_identity(statement: AlterColumn, schema: Struct) -> None:
+    """Refuses what would make an identity column another one: its type, a default."""
+    item = schema.find(statement.column[0]) if len(statement.column) == 1 else None
+    if item is None or not is_identity(item):
+        return
+    if statement.default is not None:
+        raise InvalidRequest(f"identity column {item.name!r} can't have a default; it has values")
+    if statement.data_type is not None and type_of_spec(statement.data_type) != item.type:
+        raise InvalidRequest(f"identity column {item.name!r} is BIGINT, and stays so")
 
 
 @dataclass(slots=True)

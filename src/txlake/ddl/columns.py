@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol, cast
 
@@ -14,8 +14,9 @@ from txlake.ddl.stored_expressions import (
     check_default,
     check_generation,
 )
-from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.errors import InvalidRequest
 from txlake.protocol.column_mapping import all_fields
+from txlake.protocol.identity import ALLOWS_EXPLICIT, LONG_MAX, LONG_MIN, START, STEP
 from txlake.protocol.schema_rules import check_duplicates, column_text
 from txlake.protocol.type_text import COMMENT, parse_type, short_text, stored_field
 from txlake.protocol.type_widening import is_widening, same_primitive
@@ -28,7 +29,7 @@ from txlake.protocol.types import (
     Struct,
     type_from_json,
 )
-from txlake.statements import ColumnSpec, NativeType
+from txlake.statements import ColumnSpec, Identity, NativeType
 
 
 class _HasJson(Protocol):
@@ -54,14 +55,9 @@ def type_of_spec(data_type: str | NativeType) -> DataType:
 def field_of(spec: ColumnSpec) -> Field:
     """The field that a column definition asks for, without column mapping.
 
-    Raises InvalidRequest as `type_of_spec`, or for a default that isn't one; UnsupportedFeature
-    for an identity column.
+    Raises InvalidRequest as `type_of_spec`, for a default that isn't one, and for an identity that
+    the column can't have.
     """
-    if spec.identity is not None:
-        raise UnsupportedFeature(
-            f"column {spec.name}: identity columns need the table feature identityColumns, which "
-            "txlake doesn't write yet; fill the column with values of your own"
-        )
     metadata: dict[str, object] = {}
     if spec.comment is not None:
         metadata[COMMENT] = spec.comment
@@ -72,9 +68,37 @@ def field_of(spec: ColumnSpec) -> Field:
     if spec.default is not None:
         check_default(spec.name, spec.default)
         metadata[CURRENT_DEFAULT] = spec.default
-    found = Field(spec.name, type_of_spec(spec.data_type), spec.nullable, metadata)
+    data_type = type_of_spec(spec.data_type)
+    if spec.identity is not None:
+        if spec.default is not None or spec.generated is not None:
+            raise InvalidRequest(
+                f"column {spec.name}: an identity column has neither a default nor an expression"
+            )
+        metadata.update(identity_metadata(spec.name, data_type, spec.identity))
+    found = Field(spec.name, data_type, spec.nullable, metadata)
     _check_nested_not_null(found.type, (spec.name,))
     return stored_field(found)
+
+
+def identity_metadata(name: str, data_type: DataType, identity: Identity) -> Mapping[str, object]:
+    """What a schema says of an identity column. Raises InvalidRequest for one that can't be.
+
+    Source: PROTOCOL.md, "Identity Columns".
+    """
+    if data_type != Primitive("long"):
+        raise InvalidRequest(
+            f"column {name}: an identity column's type must be BIGINT, found "
+            f"{short_text(data_type)}"
+        )
+    if identity.step == 0:
+        raise InvalidRequest(f"column {name}: an identity's step (INCREMENT BY) can't be 0")
+    for what, value in (("START WITH", identity.start), ("INCREMENT BY", identity.step)):
+        if not LONG_MIN <= value <= LONG_MAX:
+            raise InvalidRequest(
+                f"column {name}: {what} must be a BIGINT, from {LONG_MIN} to {LONG_MAX}; found "
+                f"{value}"
+            )
+    return {START: identity.start, STEP: identity.step, ALLOWS_EXPLICIT: not identity.always}
 
 
 def schema_of(specs: Iterable[ColumnSpec], environment: Environment) -> Struct:

@@ -15,6 +15,7 @@ from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Metadata
 from txlake.protocol.column_mapping import without_column_ids
+from txlake.protocol.identity import without_marks
 from txlake.protocol.properties import validate_set
 from txlake.protocol.schema_change import as_table_schema
 from txlake.protocol.schema_rules import column_text
@@ -115,7 +116,7 @@ def create_like(
     clustered = clustered_by(source.schema, source.domains, table=source.table)
     cluster_by = tuple(map(column_text, clustered)) if clustered else None
     actions = new_table(
-        without_column_ids(source.schema),
+        without_marks(without_column_ids(source.schema)),
         environment,
         table=table,
         existing=existing,

@@ -22,6 +22,7 @@ from txlake.protocol.column_mapping import (
     all_fields,
 )
 from txlake.protocol.features import check_writable, protocol_for
+from txlake.protocol.identity import is_identity
 from txlake.protocol.properties import (
     CONSTRAINT_PREFIX,
     column_list,
@@ -136,6 +137,12 @@ def new_table(
                 raise InvalidRequest(f"constraint {name} is there twice")
         configuration.update(keys or {})
         columns = tuple(_spelled(schema, name) for name in partition_by)
+        for item in schema:
+            if item.name in columns and is_identity(item):
+                raise InvalidRequest(
+                    f"a table can't be partitioned by an identity column ({item.name!r}), which "
+                    "has another value in each row; partition it by another column"
+                )
         if columns and cluster_by:
             raise InvalidRequest("a table can't be both partitioned and clustered")
         paths = () if cluster_by is None else clustering_paths(schema, cluster_by)

@@ -73,6 +73,7 @@ WRITABLE = frozenset(
         "deletionVectors",
         "domainMetadata",
         "generatedColumns",
+        "identityColumns",
         "inCommitTimestamp",
         "invariants",
         "rowTracking",

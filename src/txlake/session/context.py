@@ -232,7 +232,13 @@ class Context:
     def work_on(self, handle: Handle, snapshot: Snapshot) -> TableData:
         """The means to read the table as it was at a snapshot."""
         staging = self.transaction.staging
-        return self.engine.work(handle, snapshot, system=staging, column_of=self.column_of)
+        return self.engine.work(
+            handle,
+            snapshot,
+            system=staging,
+            column_of=self.column_of,
+            identities=self.transaction.identities(handle),
+        )
 
     def scan(
         self,

@@ -31,6 +31,7 @@ from txlake.statements import Expression, Table, TableName, TablePath
 from txlake.storage import canonical_url, open_store
 from txlake.transaction.catalog_managed import CatalogManaged
 from txlake.transaction.data_plane import DataPlane, TableData
+from txlake.transaction.identities import Identities
 from txlake.transaction.table_log import TableLog
 
 if TYPE_CHECKING:
@@ -196,11 +197,12 @@ class Engine:
         *,
         system: System | None = None,
         column_of: Callable[[Expression], Column] | None = None,
+        identities: Identities | None = None,
     ) -> TableData:
         """The means to read and write a table's rows as they were at a snapshot.
 
         `system` gives the names of new files, where the engine's doesn't; `column_of` makes columns
-        of expressions that name tables.
+        of expressions that name tables; `identities` gives the values of identity columns.
         """
         return self.plane.table(
             snapshot,
@@ -209,6 +211,7 @@ class Engine:
             name=handle.qualifier,
             allowed=self.reach(handle).allowed,
             column_of=column_of,
+            identities=identities,
         )
 
     def reach(self, handle: Handle) -> Reach:

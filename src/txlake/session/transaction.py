@@ -28,6 +28,7 @@ from txlake.spark.probe import SparkProbe
 from txlake.transaction.change import Change
 from txlake.transaction.commit_loop import CommittedTogether
 from txlake.transaction.data_plane import TableData
+from txlake.transaction.identities import Identities, IdentitiesOf, Reserved
 from txlake.transaction.lake_commit import Part, commit_together
 from txlake.transaction.rebase import Proposal, check_reads, check_same
 from txlake.transaction.staging import Staging
@@ -231,6 +232,20 @@ class Transaction:
             handle.log, base, self._level_in(database), self._granularity_in(database)
         )
 
+    def identities(self, handle: Handle) -> Identities:
+        """Who gives the values of the table's identity columns.
+
+        A table that the transaction itself makes, or replaces, has nobody else's yet.
+        """
+        return IdentitiesOf(lambda table_id: self._identities(handle, table_id))
+
+    def _identities(self, handle: Handle, table_id: str) -> Identities:
+        part = self.open(handle)
+        known = part.base.metadata.id if part.base.has_metadata else None
+        if handle.entry is None or known != table_id:
+            return part.drawn
+        return Reserved(self.engine.catalog.of_lake().identities, handle.entry.id)
+
     def writes_from(self, url: str) -> None:
         """Notes that what it writes comes from rows which it has read at that place."""
         for key, handle in self._handles.items():
@@ -338,6 +353,7 @@ class Transaction:
             operation=change.operation,
             parameters=change.parameters,
             metrics=change.metrics,
+            identity_marks=change.identity_marks,
             brings_back=change.brings_back,
         )
 

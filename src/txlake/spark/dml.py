@@ -27,6 +27,7 @@ from txlake.protocol.actions import Add
 from txlake.protocol.types import DataType, Field, Primitive, Struct
 from txlake.spark import candidates, rows
 from txlake.spark.deletions import Deletions, delete_positions, remove_files
+from txlake.spark.identities import refuse_changed
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION, add_rows, selected
 from txlake.spark.spark_errors import translating
@@ -176,6 +177,7 @@ def update(
     read = work.read(condition, alias)
     files = work.snapshot.select(read.predicate)
     resolved = resolve_assignments(work, assignments, alias)
+    refuse_changed(work.snapshot, resolved)
     written = Written()
     if files.num_rows:
         found = _candidates(work, files, read.predicate)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,12 +26,21 @@ from txlake.protocol.partition_values import parse_value
 from txlake.protocol.types import Primitive
 from txlake.spark import dml, local_rows, native_writer, rows
 from txlake.spark.deletions import remove_files
+from txlake.spark.identities import Generation, generating, given_names, refuse_given
 from txlake.spark.reading import estimated_bytes
 from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import quote
 from txlake.spark.writing import VIOLATION, VIOLATION_ROW, Written, write_arrow, write_frame
-from txlake.statements import ComputedValues, Default, Expression, Values, condition_text
+from txlake.statements import (
+    DEFAULT,
+    ComputedValues,
+    Default,
+    Expression,
+    SqlText,
+    Values,
+    condition_text,
+)
 from txlake.transaction.change import Change, Read
 from txlake.transaction.data_plane import Placement, Rows
 
@@ -149,6 +159,7 @@ def _change(
         metrics={"numFiles": len(written.adds), "numOutputRows": count, "numOutputBytes": size},
         reads=reads,
         affected={"num_affected_rows": count, "num_inserted_rows": count},
+        identity_marks=written.identity_marks,
     )
 
 
@@ -159,9 +170,29 @@ def write_rows(
 
     Raises InvalidRequest for a column that doesn't fit or a row that violates a constraint.
     """
+    with generating(work) as generation:
+        return generation.told(_written(work, new, placement, must_match, generation))
+
+
+def _written(
+    work: TableAccess,
+    new: Rows,
+    placement: Placement,
+    must_match: Expression | None,
+    generation: Generation,
+) -> Written:
+    """`write_rows` with what gives the values of identity columns."""
     if isinstance(new, Values | ComputedValues):
-        new = named_values(work, new, placement.columns or work.snapshot.schema.names)
+        names = placement.columns or work.snapshot.schema.names
+        new = named_values(work, new, names, generation)
         placement = Placement(by_name=True)
+    elif isinstance(new, pa.Table) and placement.by_name:
+        new = generation.completed(new)
+    else:
+        if isinstance(new, pa.Table):
+            new = work.spark.createDataFrame(new)
+        if generation.columns:
+            refuse_given(work.snapshot, given_names(new, work.snapshot, placement))
     if isinstance(new, pa.Table):
         fitted = None
         if must_match is None and placement.by_name:
@@ -172,24 +203,32 @@ def write_rows(
     given = None
     if placement.by_name:
         given = {item.name for item in work.snapshot.schema if _has(new, item.name)}
-        frame = rows.by_name(new, work.snapshot)
+        frame = rows.by_name(new, work.snapshot, generation.block)
     else:
-        frame = rows.by_position(new, work.snapshot, placement.columns)
+        frame = rows.by_position(new, work.snapshot, placement.columns, generation.block)
     frame = rows.checked(frame, work.snapshot, given=given)
     if must_match is not None:
         frame = _matching(work, frame, must_match)
     target = work.target()
     if not native_writer.suits(frame, target):
-        return write_frame(frame, target)
+        if not generation.has_blocks or not _is_small(frame):
+            return write_frame(frame, target)
+        # Few rows get consecutive values.
+        return write_frame(frame, target, few_rows_max=_FEW_ROWS_MAX, few_rows=generation.dense_one)
     parts = _few_rows(frame, work.snapshot)
     if parts is None:
         return native_writer.write(frame, target)
-    written = [write_arrow(part, target) for part in parts]
+    written = [write_arrow(part, target) for part in generation.dense(parts)]
     count = sum(part.num_rows for part in parts)
     return Written(
         adds=tuple(add for one in written for add in one.adds),
         actions={INSERT: count} if count else {},
     )
+
+
+def _is_small(frame: DataFrame) -> bool:
+    size = estimated_bytes(frame)
+    return size is not None and size <= _FEW_BYTES_MAX
 
 
 def _few_rows(frame: DataFrame, snapshot: Snapshot) -> list[pa.Table] | None:
@@ -201,8 +240,7 @@ def _few_rows(frame: DataFrame, snapshot: Snapshot) -> list[pa.Table] | None:
         isinstance(item.type, Primitive) for item in snapshot.schema
     ):
         return None
-    size = estimated_bytes(frame)
-    if size is None or size > _FEW_BYTES_MAX:
+    if not _is_small(frame):
         return None
     numbered = frame.select("*", F.spark_partition_id().alias(_PARTITION))
     try:
@@ -223,14 +261,18 @@ def _has(frame: DataFrame, name: str) -> bool:
 
 
 def named_values(
-    work: TableAccess, values: Values | ComputedValues, names: Sequence[str]
+    work: TableAccess,
+    values: Values | ComputedValues,
+    names: Sequence[str],
+    generation: Generation | None = None,
 ) -> pa.Table | DataFrame:
     """Rows of VALUES as columns of the table, by their names.
 
-    Arrow for constants, or a Spark frame where a cell asks for a default or is computed. Raises
-    InvalidRequest when the numbers differ or the table has no such column.
+    With the values of identity columns, where `generation` gives them. Arrow for constants, or a
+    Spark frame where a cell asks for a default or is computed. Raises InvalidRequest when the numbers differ or the table has no such column.
     """
     check_named(work, values, names)
+    values, names = _with_identities(work, values, names, generation)
     if isinstance(values, ComputedValues):
         return _computed(work, values, names)
     table, defaults = local_rows.table_of_values(values, names, lambda: work.time_zone)
@@ -250,6 +292,49 @@ def named_values(
             column = F.when(computed, rows.given_default(item, work.snapshot)).otherwise(column)
         columns.append(column.alias(name))
     return frame.select(*columns)
+
+
+def _with_identities(
+    work: TableAccess,
+    values: Values | ComputedValues,
+    names: Sequence[str],
+    generation: Generation | None,
+) -> tuple[Values | ComputedValues, Sequence[str]]:
+    """The rows with values where an identity column is left out or given DEFAULT.
+
+    Raises InvalidRequest for a value given in a column whose values are always generated.
+    """
+    own = Generation(work) if generation is None else generation
+    count = len(values.rows)
+    cells: list[list[Any]] = [list(row) for row in values.rows]
+    for column in own.columns:
+        place = next(
+            (at for at, name in enumerate(names) if name.lower() == column.name.lower()), -1
+        )
+        if place < 0 and generation is None:
+            continue
+        asking = [at for at in range(count) if place < 0 or isinstance(cells[at][place], Default)]
+        if place >= 0 and len(asking) < count:
+            refuse_given(work.snapshot, [column.name])
+        if asking and generation is None:
+            raise InvalidRequest(
+                f"{work.snapshot.table}: column {column.name!r} is an identity column, and can't "
+                "be given DEFAULT here; name the other columns and leave it out"
+            )
+        if place < 0:
+            names = (*names, column.name)
+            for row in cells:
+                row.append(DEFAULT)
+        for at, value in zip(asking, own.values(column, len(asking)), strict=True):
+            cells[at][place] = value if isinstance(values, Values) else _computed_value(value)
+    if not own.columns:
+        return values, names
+    kind = type(values)
+    return kind(tuple(map(tuple, cells))), names
+
+
+def _computed_value(value: int) -> SqlText:
+    return SqlText(f"CAST('{value}' AS BIGINT)")
 
 
 def check_named(work: TableAccess, values: Values | ComputedValues, names: Sequence[str]) -> None:

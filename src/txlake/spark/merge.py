@@ -36,6 +36,7 @@ from txlake.protocol.types import Field, Struct
 from txlake.spark import rows
 from txlake.spark.deletions import Deletions, delete_positions
 from txlake.spark.dml import column_path, few_rows_max
+from txlake.spark.identities import Generation, generating
 from txlake.spark.merge_job import MergeJob
 from txlake.spark.merge_source import LocalSource, held_source, keys_in_target
 from txlake.spark.spark_errors import translating
@@ -69,7 +70,9 @@ def merge(work: TableAccess, statement: Merge, source: DataFrame, evolve: Evolve
             work = work.after(schema_actions)
     read = target_read(work, statement, delta_schema(source.schema))
     held = held_source(work, statement, source)
-    files, written, read = _written(work, statement, source, held, read)
+    with generating(work) as generation:
+        files, written, read = _written(work, statement, source, held, read, generation)
+        written = generation.told(written)
     distinct = _replaced(written)
     deletions = delete_positions(work, files, written.replaced)
     change = merged(statement, read, written, distinct, deletions, schema_actions)
@@ -114,6 +117,7 @@ def merged(
             "num_deleted_rows": counts["numTargetRowsDeleted"],
             "num_inserted_rows": counts["numTargetRowsInserted"],
         },
+        identity_marks=written.identity_marks,
     )
 
 
@@ -137,7 +141,12 @@ def check_clauses(statement: Merge) -> None:
 
 
 def _written(
-    work: TableAccess, statement: Merge, source: DataFrame, held: LocalSource | None, read: Read
+    work: TableAccess,
+    statement: Merge,
+    source: DataFrame,
+    held: LocalSource | None,
+    read: Read,
+    generation: Generation,
 ) -> tuple[pa.Table, Written, Read]:
     """What the job or jobs wrote, the files that they read, by whose ordinals they report, and what
     that depends on: with a held source, on rows of its keys alone.
@@ -151,6 +160,7 @@ def _written(
                 statement,
                 held.frame(work.spark),
                 work.scan(files, positions=True),
+                generation,
                 source_alias=held.alias,
             )
             images = job.images()
@@ -158,10 +168,11 @@ def _written(
         except AnalysisException:
             pass  # if that is for a name which only the frame as it was given knows, that one does
         else:
-            return files, _in_two_jobs(work, held, files, job, images), of_keys
+            written = _in_two_jobs(work, held, files, job, images, generation)
+            return files, written, of_keys
     files = work.snapshot.select(read.predicate)
     target = work.scan(files, positions=True)
-    job = MergeJob(work, statement, source, target, source_alias=statement.source_alias)
+    job = MergeJob(work, statement, source, target, generation, source_alias=statement.source_alias)
     written = write_frame(rows.checked(job.images(), work.snapshot), work.target())
     _refuse_ambiguous(work, job, written)
     return files, written, read
@@ -175,7 +186,12 @@ def _of_keys(read: Read, keys: Predicate) -> Read:
 
 
 def _in_two_jobs(
-    work: TableAccess, held: LocalSource, files: pa.Table, job: MergeJob, images: DataFrame
+    work: TableAccess,
+    held: LocalSource,
+    files: pa.Table,
+    job: MergeJob,
+    images: DataFrame,
+    generation: Generation,
 ) -> Written:
     """Changes what the held source matches; then inserts those of its rows that matched nothing."""
     changed = Written()
@@ -194,7 +210,12 @@ def _in_two_jobs(
         return changed
     try:
         rest = job.inserted(held.frame(work.spark, without=changed.sources))
-        inserted = write_frame(rows.checked(rest, work.snapshot), work.target(), few_rows_max=count)
+        inserted = write_frame(
+            rows.checked(rest, work.snapshot),
+            work.target(),
+            few_rows_max=count,
+            few_rows=generation.dense_one if job.generates_alike else None,
+        )
     except BaseException:
         _discard(work, changed)
         raise

@@ -26,15 +26,18 @@ from txlake.datafiles.write_task import (
     UPDATE_BY_SOURCE,
 )
 from txlake.errors import InvalidRequest
+from txlake.protocol.identity import is_identity
 from txlake.protocol.types import DataType, Field, Struct
 from txlake.spark import rows
 from txlake.spark.dml import assigned_value, null_of, resolve_assignments, value_types
+from txlake.spark.identities import Generation, refuse_changed, refuse_given
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import delta_schema, quote
 from txlake.spark.writing import ACTION, SOURCE_ROW
 from txlake.statements import (
+    DEFAULT,
     Assignment,
     BySourceDelete,
     BySourceUpdate,
@@ -102,11 +105,13 @@ class MergeJob:
         statement: Merge,
         source: DataFrame,
         target: DataFrame,
+        generation: Generation,
         *,
         source_alias: str | None,
     ) -> None:
-        """`source`: with SOURCE_ROW where it is held."""
+        """`source`: with SOURCE_ROW where it is held. `generation`: of identity columns."""
         self._work = work
+        self._generation = generation
         self.statement = statement
         self._schema = work.snapshot.schema
         self._held = SOURCE_ROW in source.columns
@@ -170,6 +175,10 @@ class MergeJob:
         values = {}
         for position, item in enumerate(self._schema):
             value = self._value(sides, position, item)
+            asking = self._asking(item) if _Side.SOURCE in sides else []
+            if asking:
+                is_asking = F.col(_CLAUSE).isin(asking)
+                value = F.when(is_asking, self._generation.block(item)).otherwise(value)
             if value is not None:
                 values[item.name] = value
         generated = {
@@ -177,6 +186,19 @@ class MergeJob:
         }
         some_given = generated & values.keys()
         return rows.filled(taken, values, self._work.snapshot, carried, some_given)
+
+    def _asking(self, item: Field) -> list[int]:
+        """The clauses that insert rows without a value for an identity column."""
+        if not is_identity(item):
+            return []
+        inserts = self._groups.get(_Side.SOURCE, [])
+        return [one.index for one in inserts if item.name not in one.values]
+
+    @property
+    def generates_alike(self) -> bool:
+        """Whether every identity column is given by all clauses that insert, or by none."""
+        count = len(self._groups.get(_Side.SOURCE, []))
+        return all(len(self._asking(item)) in {0, count} for item in self._schema)
 
     def ambiguity(self) -> str:
         """The message for a target row that several source rows change, with that row."""
@@ -294,8 +316,10 @@ class MergeJob:
                     continue
                 given = F.struct(given.alias("given"))
             elif given is None:
-                inserts = isinstance(clause, NotMatchedInsert)
-                given = rows.default_value(item) if inserts else F.col(f"__t{position}")
+                if not isinstance(clause, NotMatchedInsert):
+                    given = F.col(f"__t{position}")
+                else:
+                    given = null_of(item) if is_identity(item) else rows.default_value(item)
             taken = F.col(_clause_of(side)) == prepared.index
             value = F.when(taken, given) if value is None else value.when(taken, given)
         return value
@@ -317,13 +341,15 @@ class MergeJob:
         for position, item in enumerate(self._schema):
             found = self._source_schema.find(item.name)
             if found is None or found.name not in places:
-                if not evolves and rows.GENERATION_EXPRESSION not in item.metadata:
+                fills_itself = rows.GENERATION_EXPRESSION in item.metadata or is_identity(item)
+                if not evolves and not fills_itself:
                     raise InvalidRequest(
                         f"MERGE INTO {self._work.snapshot.table}: the source has no column "
                         f"{item.name!r}, which `*` needs; it has "
                         f"{', '.join(self._source_schema.names)}"
                     )
                 continue
+            self._check_identity(clause, item)
             value = F.col(places[found.name])
             if evolves and isinstance(clause, MatchedUpdate):
                 values[item.name] = rows.updated_by_name(
@@ -339,6 +365,12 @@ class MergeJob:
         self, clause: MergeClause, assignments: tuple[Assignment, ...]
     ) -> dict[str, Column]:
         assigned = resolve_assignments(self._work, assignments, self.statement.target_alias)
+        for item in self._schema:
+            if is_identity(item) and item.name in assigned:
+                if isinstance(clause, NotMatchedInsert) and assigned[item.name] == [((), DEFAULT)]:
+                    del assigned[item.name]
+                else:
+                    self._check_identity(clause, item)
         expressions = [
             value
             for entries in assigned.values()
@@ -365,6 +397,15 @@ class MergeJob:
                     complete=not self.statement.schema_evolution,
                 )
         return values
+
+    def _check_identity(self, clause: MergeClause, item: Field) -> None:
+        """Raises InvalidRequest for an identity column that the clause may not give a value."""
+        if not is_identity(item):
+            return
+        if isinstance(clause, NotMatchedInsert):
+            refuse_given(self._work.snapshot, [item.name])
+        else:
+            refuse_changed(self._work.snapshot, [item.name])
 
     def _resolved(
         self, expressions: list[Expression], side: _Side

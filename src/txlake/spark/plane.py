@@ -41,6 +41,7 @@ from txlake.statements import (
     Values,
 )
 from txlake.transaction.data_plane import Rows
+from txlake.transaction.identities import DrawnHere, Identities
 
 _DEFAULT_PYTHON = "python3"
 _PATTERN_SIGN = re.compile(r"[{}\[\]*?\\]")
@@ -142,6 +143,7 @@ class SparkPlane:
         name: str | None,
         allowed: Callable[[], Iterable[str]],
         column_of: Callable[[Expression], Column] | None = None,
+        identities: Identities | None = None,
     ) -> SparkTable:
         return SparkTable(
             start=lambda: self.spark,
@@ -154,6 +156,7 @@ class SparkPlane:
             allowed=allowed,
             column_of=column_of or plain_column,
             name=name,
+            identities=identities or DrawnHere(),
         )
 
     def _scratch(self) -> Manifests:

@@ -7,7 +7,8 @@ writing job itself: `checked` adds a column that names the constraint.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeAlias
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -15,6 +16,7 @@ from pyspark.sql import functions as F
 from txlake.datafiles.write_task import FIRST_WITHOUT_IMAGE
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot, unknown_column
+from txlake.protocol.identity import is_identity
 from txlake.protocol.types import DataType, Field, Struct, type_to_json
 from txlake.spark.bounded_text import is_bounded, length_of, shown_metadata, stored_text
 from txlake.spark.types import (
@@ -36,6 +38,9 @@ GENERATION_EXPRESSION = "delta.generationExpression"
 CURRENT_DEFAULT = "CURRENT_DEFAULT"
 _INVARIANTS = "delta.invariants"
 
+Identity: TypeAlias = Callable[[Field], Column]
+"""The values that an identity column's rows get where they bring none."""
+
 
 def type_text(data_type: DataType) -> str:
     """A type as messages name it."""
@@ -43,8 +48,10 @@ def type_text(data_type: DataType) -> str:
     return value if isinstance(value, str) else spark_type(data_type).simpleString()
 
 
-def by_name(frame: DataFrame, snapshot: Snapshot) -> DataFrame:
+def by_name(frame: DataFrame, snapshot: Snapshot, identity: Identity) -> DataFrame:
     """The table's columns from a frame's columns of the same names; absent ones get their default.
+
+    `identity` gives the values of an identity column that is absent.
 
     Raises InvalidRequest for a column that the table doesn't have, or of a type that can't be
     stored, naming it.
@@ -65,17 +72,41 @@ def by_name(frame: DataFrame, snapshot: Snapshot) -> DataFrame:
         found = source.find(item.name)
         if found is not None:
             values[item.name] = storable(F.col(quote(found.name)), found.type, item, snapshot)
+        elif is_identity(item):
+            values[item.name] = identity(item)
     require_given(snapshot, values)
     return filled(frame, values, snapshot)
 
 
-def by_position(frame: DataFrame, snapshot: Snapshot, columns: Sequence[str] | None) -> DataFrame:
+def by_position(
+    frame: DataFrame, snapshot: Snapshot, columns: Sequence[str] | None, identity: Identity
+) -> DataFrame:
     """The table's columns from a frame's columns in order; `columns` names where they go.
 
-    Fields of structs go in order too. Raises InvalidRequest when the numbers differ or a type can't
-    be stored.
+    `identity` as in `by_name`. Fields of structs go in order too. Raises InvalidRequest when the
+    numbers differ or a type can't be stored.
     """
     source = delta_schema(frame.schema)
+    targets = targets_by_position(source, snapshot, columns)
+    positions = [f"__c{position}" for position in range(len(targets))]
+    renamed = frame.toDF(*positions)
+    values = {}
+    for position, item, target in zip(positions, source, targets, strict=True):
+        value, data_type = F.col(position), with_names(item.type, target.type)
+        if data_type != item.type:
+            value = value.cast(spark_type(data_type))  # goes by position, inside too
+        values[target.name] = storable(value, data_type, target, snapshot, complete=True)
+    for item in snapshot.schema:
+        if is_identity(item) and item.name not in values:
+            values[item.name] = identity(item)
+    require_given(snapshot, values)
+    return filled(renamed, values, snapshot)
+
+
+def targets_by_position(
+    source: Struct, snapshot: Snapshot, columns: Sequence[str] | None
+) -> list[Field]:
+    """The table's columns that rows of this schema go to in order. Raises as `by_position`."""
     names = list(columns) if columns is not None else list(snapshot.schema.names)
     targets = []
     for name in names:
@@ -94,20 +125,15 @@ def by_position(frame: DataFrame, snapshot: Snapshot, columns: Sequence[str] | N
                 f"found {len(source.fields)} ({', '.join(source.names)})"
             )
         targets = targets[: len(source.fields)]
-    positions = [f"__c{position}" for position in range(len(targets))]
-    renamed = frame.toDF(*positions)
-    values = {}
-    for position, item, target in zip(positions, source, targets, strict=True):
-        value, data_type = F.col(position), with_names(item.type, target.type)
-        if data_type != item.type:
-            value = value.cast(spark_type(data_type))  # goes by position, inside too
-        values[target.name] = storable(value, data_type, target, snapshot, complete=True)
-    require_given(snapshot, values)
-    return filled(renamed, values, snapshot)
+    return targets
 
 
 def _fills_itself(item: Field) -> bool:
-    return GENERATION_EXPRESSION in item.metadata or CURRENT_DEFAULT in item.metadata
+    return (
+        GENERATION_EXPRESSION in item.metadata
+        or CURRENT_DEFAULT in item.metadata
+        or is_identity(item)
+    )
 
 
 def _has_the_columns(source: Struct, schema: Struct) -> bool:
@@ -214,7 +240,11 @@ def _require_default(item: Field, snapshot: Snapshot) -> None:
 
 
 def default_value(item: Field) -> Column:
-    """A column's default, null when it has none."""
+    """A column's default, null when it has none.
+
+    Values of identity columns are drawn (`identities`): they have no default.
+    """
+    assert not is_identity(item), f"identity column {item.name!r} has no values here"
     text = item.metadata.get(CURRENT_DEFAULT)
     value = F.expr(text) if isinstance(text, str) else F.lit(None)
     return value.cast(spark_type(item.type))

@@ -42,6 +42,7 @@ from txlake.spark.writing import ACTION, Target, Written, write_frame
 from txlake.statements import Expression, NativeColumn, condition_text
 from txlake.transaction.change import Read
 from txlake.transaction.data_plane import Condition
+from txlake.transaction.identities import DrawnHere, Identities
 
 _TEXT_MAX = 10_000
 _CALL = re.compile(r"([^\s(),'\"`]+)\(")
@@ -71,6 +72,7 @@ class TableAccess:
         allowed: gives the folders, beside the table's own, in which its files may lie.
         column_of: the Spark column of an expression; tables named in it are replaced by views.
         name: what qualifies the table's columns when the statement gives no alias.
+        identities: gives the values of identity columns.
     """
 
     start: Callable[[], SparkSession]
@@ -83,6 +85,7 @@ class TableAccess:
     allowed: Callable[[], Iterable[str]] = nowhere
     column_of: Callable[[Expression], Column] = plain_column
     name: str | None = None
+    identities: Identities = field(default_factory=DrawnHere)
 
     @property
     def spark(self) -> SparkSession:

@@ -6,7 +6,7 @@ whether they fit the table, is decided before (`rows`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -67,6 +67,7 @@ class Written:
             named one.
         actions: rows by action (`write_task.COPY`, `INSERT`, ...).
         sources: the numbers in SOURCE_ROW.
+        identity_marks: by physical name, the last values that were given in identity columns.
     """
 
     adds: tuple[Add, ...] = ()
@@ -75,6 +76,7 @@ class Written:
     replaced_rows: int = 0
     actions: Mapping[int, int] = field(default_factory=dict)
     sources: BitMap64 = field(default_factory=BitMap64)
+    identity_marks: Mapping[str, int] = field(default_factory=dict)
 
 
 def write_frame(
@@ -85,13 +87,15 @@ def write_frame(
     keep_order: bool = False,
     few_rows_max: int = 0,
     held: bool = False,
+    few_rows: Callable[[pa.Table], pa.Table] | None = None,
 ) -> Written:
     """Runs one Spark job that writes the rows and reports on them.
 
     Without `images` only the control columns are read, and nothing is written.
 
     With `few_rows_max` one task, which needs no Python worker, first finds that many rows for this
-    process to write; where it finds more, they are dropped and the tasks write all rows. With
+    process to write; where it finds more, they are dropped and the tasks write all rows. What is
+    written of them is what `few_rows` makes of their columns. With
     `held` this process writes them all: they are few that it gave to Spark itself.
 
     `frame` has the table's columns by logical name, of the types that `rows` gave them, and any of
@@ -136,6 +140,8 @@ def write_frame(
     if few_rows_max:
         found = _held(selected.coalesce(1).limit(few_rows_max + 1))
         if found.num_rows <= few_rows_max:
+            if few_rows is not None:
+                found = _changed(found, [item.name for item in data], few_rows)
             return written(target, _run_here(task, found))
     if partitions and not keep_order:
         selected = selected.sortWithinPartitions(*[f"__c{index}" for index in partition_indexes])
@@ -156,6 +162,14 @@ def _held(frame: DataFrame) -> pa.Table:
         column = F.col(item.name)
         columns.append(column if nullable == item.dataType else column.cast(nullable))
     return frame.select(*columns).toArrow()
+
+
+def _changed(
+    held: pa.Table, names: Sequence[str], change: Callable[[pa.Table], pa.Table]
+) -> pa.Table:
+    """The rows with other values in their first columns, which have these names in the table."""
+    rest = held.column_names[len(names) :]
+    return change(held.rename_columns([*names, *rest])).rename_columns(held.column_names)
 
 
 def write_arrow(table: pa.Table, target: Target) -> Written:

@@ -27,6 +27,7 @@ from txlake.statements import (
     SetComment,
     SetProperties,
     Statement,
+    SyncIdentity,
     Table,
     TableName,
     TablePath,
@@ -176,11 +177,13 @@ def _alter(cursor: Cursor, table: Table) -> Statement:
         return AlterColumn(table=table, column=path, nullable=True)
     if cursor.accept("SET", "DEFAULT"):
         return AlterColumn(table=table, column=path, default=constant_expression(cursor))
+    if cursor.accept("SYNC", "IDENTITY"):
+        return SyncIdentity(table, path)
     if cursor.accept("DROP", "DEFAULT"):
         return AlterColumn(table=table, column=path, drop_default=True)
     place = position(cursor)
     if place is None:
-        cursor.fail("TYPE, COMMENT, SET or DROP (NOT NULL, DEFAULT), FIRST or AFTER")
+        cursor.fail("TYPE, COMMENT, SET or DROP (NOT NULL, DEFAULT), SYNC IDENTITY, FIRST or AFTER")
     return AlterColumn(table=table, column=path, position=place)
 
 
@@ -189,7 +192,7 @@ def _change(cursor: Cursor, table: Table) -> Statement:
     mark = cursor.mark
     cursor.accept("COLUMN")
     path = cursor.path()
-    if cursor.at_any("COMMENT", "TYPE", "SET", "DROP", "FIRST", "AFTER"):
+    if cursor.at_any("COMMENT", "TYPE", "SET", "SYNC", "DROP", "FIRST", "AFTER"):
         cursor.back(mark)
         return _alter(cursor, table)
     if cursor.token.name.lower() == path[-1].lower():

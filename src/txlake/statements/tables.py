@@ -227,6 +227,14 @@ class AlterColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class SyncIdentity:
+    """ALTER TABLE ... ALTER COLUMN column SYNC IDENTITY."""
+
+    table: Table
+    column: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AddConstraint:
     """ALTER TABLE ... ADD CONSTRAINT name { CHECK (condition) | key }."""
 
@@ -320,4 +328,6 @@ AlterStatement = (
     | ClusterBy
     | SetComment
 )
-TableStatement = CreateTable | CreateTableLike | Clone | DropTable | UndropTable | AlterStatement
+TableStatement = (
+    CreateTable | CreateTableLike | Clone | DropTable | UndropTable | SyncIdentity | AlterStatement
+)

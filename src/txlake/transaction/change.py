@@ -43,6 +43,7 @@ class Change:
         reads: what the actions depend on.
         affected: counts for the statement's result, named as Databricks names them
             (`num_affected_rows`, ...), in order.
+        identity_marks: by physical name, the last value that was given in an identity column.
         brings_back: the metadata is that of an earlier version, and the table's files are that
             version's afterwards.
     """
@@ -53,4 +54,5 @@ class Change:
     metrics: Mapping[str, int] = field(default_factory=dict)
     reads: tuple[Read, ...] = ()
     affected: Mapping[str, int] = field(default_factory=dict)
+    identity_marks: Mapping[str, int] = field(default_factory=dict)
     brings_back: bool = False

@@ -29,6 +29,7 @@ from txlake.statements import (
     Values,
 )
 from txlake.transaction.change import Change, Read
+from txlake.transaction.identities import Identities
 
 if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData
@@ -256,6 +257,7 @@ class DataPlane(Protocol):
         name: str | None,
         allowed: Callable[[], Iterable[str]],
         column_of: Callable[[Expression], Column] | None = None,
+        identities: Identities | None = None,
     ) -> TableData:
         """A table as it was at a snapshot.
 
@@ -266,6 +268,7 @@ class DataPlane(Protocol):
             name: what qualifies its columns when a statement gives no alias.
             allowed: gives the folders, beside the table's own, in which its files may lie.
             column_of: makes a statement's expressions columns; without it they name no tables.
+            identities: gives the values of identity columns; without it the snapshot's mark does.
         """
 
     # Texts

@@ -8,12 +8,13 @@ business. Source: DESIGN section 4.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeVar, assert_never
 
 import msgspec
 
+from txlake.conflict.adoption import moves_marks_alone
 from txlake.conflict.check import check_all, check_selects
 from txlake.conflict.concurrent_commit import ConcurrentCommit, summarise
 from txlake.conflict.context import Context, RowProbe
@@ -28,6 +29,7 @@ from txlake.log.files import canonical_path
 from txlake.log.snapshot import Snapshot
 from txlake.ports import System
 from txlake.protocol.actions import Action, Add, Cdc, Metadata, Protocol, Remove
+from txlake.protocol.identity import metadata_with_marks
 from txlake.settings import RetrySettings
 from txlake.transaction.commit_info import Provenance, commit_info
 from txlake.transaction.in_commit_time import (
@@ -42,6 +44,8 @@ from txlake.transaction.staging import Staging
 from txlake.transaction.table_log import TableLog
 
 _logger = logging.getLogger(__name__)
+# By which Delta Spark knows a commit whose metadata tolerates those of others.
+_MARKS_ALONE = "delta.identity.schemaUpdate"
 _Setting = TypeVar("_Setting", Metadata, Protocol)
 
 
@@ -70,6 +74,7 @@ class Proposal:
         base: the snapshot that was read; version -1 for a new table.
         footprint: what was read and is changed, for the checks.
         actions: the net changes.
+        identity_marks: by physical name, the last value that they give in an identity column.
         level: the level at which reads are checked.
         about: what the commit says about itself.
         granularity: what two transactions may not both change.
@@ -81,6 +86,7 @@ class Proposal:
     actions: tuple[Action, ...]
     level: Level
     about: Provenance
+    identity_marks: Mapping[str, int] = field(default_factory=dict)
     granularity: Granularity = Granularity.ROW
     probe: RowProbe | None = None
 
@@ -182,17 +188,21 @@ class Rebase:
         previous, about = self.state, self.proposal.about
         version = previous.version + 1
         now_ms = self.log.system.now_ms()
-        metadata = self._set(Metadata) or previous.metadata
+        metadata = self._with_marks(self._set(Metadata) or previous.metadata)
         protocol = self._set(Protocol) or previous.protocol
         time_ms = commit_time(previous, metadata, now_ms)
         actions = [
-            with_provenance(action, previous, version, time_ms)
+            with_provenance(metadata, previous, version, time_ms)
             if isinstance(action, Metadata)
             else action
             for action in self._net_actions()
         ]
+        if self._set(Metadata) is None and metadata is not previous.metadata:
+            actions.insert(0, metadata)
         numbered = assign(actions, previous, version, protocol=protocol, metadata=metadata)
-        tags = preserved_tag(self.footprint, self.proposal.base, metadata)
+        tags = dict(preserved_tag(self.footprint, self.proposal.base, metadata))
+        if version > 0 and moves_marks_alone(previous.metadata, metadata):
+            tags[_MARKS_ALONE] = "true"
         info = commit_info(
             about,
             now_ms=now_ms,
@@ -204,6 +214,10 @@ class Rebase:
         every = (info, *numbered)
         after = previous.apply(every, version=version, timestamp_ms=now_ms)
         return every, after
+
+    def _with_marks(self, metadata: Metadata) -> Metadata:
+        """The metadata with the marks of what is given here, where those of others are behind."""
+        return metadata_with_marks(metadata, self.proposal.identity_marks, self.log.name)
 
     def committed(self, attempts: int, snapshot: Snapshot) -> Committed:
         """The outcome at that version."""

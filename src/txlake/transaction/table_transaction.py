@@ -20,7 +20,9 @@ from txlake.log.files import canonical_path
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Add
+from txlake.protocol.identity import metadata_with_marks
 from txlake.transaction.commit_info import Provenance
+from txlake.transaction.identities import DrawnHere
 from txlake.transaction.membership import DETACH
 from txlake.transaction.merge_actions import Staged
 from txlake.transaction.path_commit import commit
@@ -46,6 +48,8 @@ class Token:
     """A savepoint of a table's part of a transaction: its staged changes at that moment.
 
     `reads` is how much had been read then, `app_ids` the application ids that it depended on.
+    `marks`: the last values given in identity columns, by the table's id as its metadata has it and
+    the column's physical name.
     """
 
     staged: Staged = field(default_factory=Staged)
@@ -53,6 +57,7 @@ class Token:
     app_ids: frozenset[str] = frozenset()
     statements: tuple[_Statement, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
+    marks: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
 class TableTransaction:
@@ -61,6 +66,7 @@ class TableTransaction:
     Attributes:
         log: the table's log.
         base: the snapshot that it reads; version -1 where there is no table yet.
+        drawn: the identity values that were drawn for it without asking a catalog.
     """
 
     def __init__(
@@ -72,6 +78,7 @@ class TableTransaction:
     ) -> None:
         self.log = log
         self.base = Snapshot.empty(log.name) if base is None else base
+        self.drawn = DrawnHere()
         self._asked = level
         self._asked_granularity = granularity
         self._reads: list[Read] = []
@@ -228,9 +235,10 @@ class TableTransaction:
         parameters: Mapping[str, object] | None = None,
         metrics: Mapping[str, int] | None = None,
         tags: Mapping[str, str] | None = None,
+        identity_marks: Mapping[str, int] | None = None,
         brings_back: bool = False,
     ) -> None:
-        """Adds a statement's changes; `brings_back` as in `Change`.
+        """Adds a statement's changes; `identity_marks` and `brings_back` as in `Change`.
 
         Raises InvalidRequest for actions that can't be committed and UnsupportedFeature when the
         table would need a feature that txlake doesn't write; nothing is staged then.
@@ -247,12 +255,29 @@ class TableTransaction:
         statement = _Statement(
             operation=operation, parameters=dict(parameters or {}), metrics=dict(metrics or {})
         )
+        staged = self._now.staged.then(whole, self.base.files)
+        table_id = (staged.metadata or self.base.metadata).id
+        given = {(table_id, name): mark for name, mark in (identity_marks or {}).items()}
         self._now = Token(
-            staged=self._now.staged.then(whole, self.base.files),
+            staged=staged,
             statements=(*self._now.statements, statement),
             tags={**self._now.tags, **(tags or {})},
+            marks={**self._now.marks, **given},
         )
-        self._view = self.base.apply(self._now.staged.actions)
+        self._view = self._seen()
+
+    def _seen(self) -> Snapshot:
+        """The base with what is staged on top, the marks of identity columns included."""
+        seen = self.base.apply(self._now.staged.actions)
+        marks = self._marks(seen)
+        if not marks:
+            return seen
+        return seen.apply([metadata_with_marks(seen.metadata, marks, seen.table)])
+
+    def _marks(self, snapshot: Snapshot) -> dict[str, int]:
+        """The marks that are of this table, and not of one that was replaced; by physical name."""
+        known = self._now.marks
+        return {name: known[of, name] for of, name in known if of == snapshot.metadata.id}
 
     def describe_less(self) -> None:
         """Leaves out of the commit what only its history tells: parameters and metrics."""
@@ -282,7 +307,7 @@ class TableTransaction:
         kept = self._now.reads
         still_read = (replace(read, takes_all=False) for read in self._reads[kept:])
         self._reads = [*self._reads[:kept], *still_read]
-        self._view = self.base.apply(self._now.staged.actions)
+        self._view = self._seen()
 
     def proposal(
         self,
@@ -333,6 +358,7 @@ class TableTransaction:
             base=self.base,
             footprint=footprint,
             actions=self._now.staged.actions,
+            identity_marks=self._marks(self._view),
             level=level,
             about=about,
             granularity=self.granularity,
@@ -377,6 +403,8 @@ class TableTransaction:
             app_ids=frozenset(staged.app_transactions),
             domains=tuple(staged.domains.values()),
             change_files=bool(staged.change_files),
+            # What a catalog reserved is nobody else's, whatever the mark is by now.
+            generated_identity=bool(self._now.marks) and self.log.governed is None,
         )
         removes_rows = any(file.data_change for file in footprint.removed)
         if removes_rows and not _reads_for_writes(footprint):

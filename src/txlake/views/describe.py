@@ -20,6 +20,7 @@ from txlake.ddl.table_metadata import INTERNAL_PROPERTIES
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.features import CATALOG_FEATURE, supported_features
+from txlake.protocol.identity import identity_of
 from txlake.protocol.partition_values import parse_value
 from txlake.protocol.schema_rules import column_text
 from txlake.protocol.type_text import (
@@ -343,6 +344,13 @@ def _definition(item: Field) -> str:
     generation = item.metadata.get(GENERATION)
     if isinstance(generation, str):
         parts.append(f"GENERATED ALWAYS AS ({generation})")
+    identity = identity_of(item, item.name)
+    if identity is not None:
+        kind = "BY DEFAULT" if identity.allows_explicit else "ALWAYS"
+        parts.append(
+            f"GENERATED {kind} AS IDENTITY (START WITH {identity.start} "
+            f"INCREMENT BY {identity.step})"
+        )
     default = item.metadata.get(CURRENT_DEFAULT)
     if isinstance(default, str):
         parts.append(f"DEFAULT {default}")

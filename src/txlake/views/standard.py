@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from txlake.ddl.stored_expressions import CURRENT_DEFAULT
+from txlake.protocol.identity import LONG_MAX, LONG_MIN, identity_of
 from txlake.protocol.type_text import COMMENT, declared_type, short_text
-from txlake.protocol.types import Array, DataType, Map, Primitive, Struct
+from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
 from txlake.views.view import Entries, Values, moment, view
 
 CATALOG = "spark_catalog"
@@ -94,7 +95,7 @@ def _columns(entries: Entries) -> Iterator[Values]:
                 "full_data_type": short_text(kind),
                 "data_type": _simple_name(kind),
                 **_numbers(kind),
-                "is_identity": "NO",
+                **_identity(item, table.name),
                 "is_generated": "NEVER",
                 "is_system_time_period_start": "NO",
                 "is_system_time_period_end": "NO",
@@ -102,6 +103,21 @@ def _columns(entries: Entries) -> Iterator[Values]:
                 "partition_index": (partitions.index(folded) + 1 if folded in partitions else None),
                 "comment": item.metadata.get(COMMENT),
             }
+
+
+def _identity(item: Field, table: str) -> Values:
+    found = identity_of(item, table)
+    if found is None:
+        return {"is_identity": "NO"}
+    return {
+        "is_identity": "YES",
+        "identity_generation": "BY DEFAULT" if found.allows_explicit else "ALWAYS",
+        "identity_start": str(found.start),
+        "identity_increment": str(found.step),
+        "identity_maximum": str(LONG_MAX),
+        "identity_minimum": str(LONG_MIN),
+        "identity_cycle": "NO",
+    }
 
 
 def _simple_name(kind: DataType) -> str:

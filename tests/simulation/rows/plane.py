@@ -27,6 +27,7 @@ from txlake.settings import Settings
 from txlake.spark import local_rows, whole_partitions
 from txlake.spark import merge as of_spark
 from txlake.statements import Expression, Reference, SqlText
+from txlake.transaction.identities import DrawnHere, Identities
 
 _MARKER = re.compile(r"\{\{|\}\}|\{(\w+)\}")
 
@@ -105,6 +106,7 @@ class RowPlane:
         name: str | None,
         allowed: Callable[[], Iterable[str]],
         column_of: Callable[[Expression], Any] | None = None,
+        identities: Identities | None = None,
     ) -> RowTable:
         manifests: Any = None
         return RowTable(
@@ -117,6 +119,7 @@ class RowPlane:
             allowed=allowed,
             column_of=column_of or self._plain,
             name=name,
+            identities=identities or DrawnHere(),
             store_at=self.store_at,
         )
 

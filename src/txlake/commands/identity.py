@@ -1,0 +1,41 @@
+"""ALTER TABLE ... ALTER COLUMN ... SYNC IDENTITY in a session."""
+
+from __future__ import annotations
+
+from txlake.commands.tables import environment_of
+from txlake.conflict.locking import LockMode
+from txlake.ddl.identity import identity_at, sync_identity
+from txlake.protocol.identity import IdentityColumn, marks_of
+from txlake.session.command import command, giving_nothing, its_table
+from txlake.session.context import Context
+from txlake.session.engine import Handle
+from txlake.statements import SyncIdentity
+from txlake.statements.names import quoted
+
+
+def sync(context: Context, statement: SyncIdentity) -> None:
+    """ALTER COLUMN ... SYNC IDENTITY."""
+    handle = context.require(statement.table)
+    work = context.work(handle)
+    table = work.snapshot
+    column = identity_at(table, statement.column)
+    value = _furthest(context, handle, column)
+    change = sync_identity(table, column, value, environment_of(context, handle))
+    context.transaction.stage(handle, change)
+    after = context.snapshot(handle)
+    mark = marks_of(after.schema, after.table).get(column.physical_name)
+    if mark is not None:
+        # Who inserts next has it from there, whichever version of the table that reads.
+        context.transaction.identities(handle).raise_to(table.metadata.id, column, mark)
+
+
+def _furthest(context: Context, handle: Handle, column: IdentityColumn) -> int | None:
+    """The column's value that is furthest in its steps; None where there is none."""
+    function = "max" if column.step > 0 else "min"
+    text = f"SELECT {function}({quoted(column.name, always=True)}) AS mark FROM {{t}}"
+    [row] = context.plane.query(text, {"t": context.scan(handle)}).collect()
+    value: int | None = row[0]
+    return value
+
+
+COMMANDS = dict([command(SyncIdentity, giving_nothing(sync), its_table(LockMode.SCH_M))])

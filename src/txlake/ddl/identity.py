@@ -1,0 +1,56 @@
+"""ALTER TABLE ... ALTER COLUMN ... SYNC IDENTITY: the mark follows the values that rows have."""
+
+from __future__ import annotations
+
+from txlake.ddl.alter_columns import with_schema
+from txlake.ddl.environment import EVERY_ROW, Environment
+from txlake.ddl.operations import as_json, column_for_history
+from txlake.ddl.table_metadata import changed
+from txlake.errors import InvalidRequest
+from txlake.log.snapshot import Snapshot, unknown_column
+from txlake.protocol.identity import LONG_MAX, LONG_MIN, IdentityColumn, identity_of, with_marks
+from txlake.protocol.schema_rules import Path, column_text
+from txlake.transaction.change import Change
+
+
+def identity_at(table: Snapshot, path: Path) -> IdentityColumn:
+    """The identity column that a statement names. Raises InvalidRequest for any other column."""
+    item = table.schema.resolve(path)
+    if item is None:
+        raise unknown_column(".".join(path), table)
+    found = identity_of(item, table.table) if len(path) == 1 else None
+    if found is None:
+        raise InvalidRequest(
+            f"{table.table}: column {column_text(path)} is no identity column: SYNC IDENTITY is "
+            "for one GENERATED ... AS IDENTITY"
+        )
+    return found
+
+
+def sync_identity(
+    table: Snapshot, column: IdentityColumn, value: int | None, environment: Environment
+) -> Change:
+    """The change by which the next value given is beyond the furthest that there is.
+
+    `value`: that one; None where there are no rows. No actions where the mark is there already: it
+    never moves back.
+
+    Raises InvalidRequest when no value is left beyond it.
+    """
+    reached = None if value is None else column.reached(value)
+    if reached is not None and not LONG_MIN <= reached <= LONG_MAX:
+        raise InvalidRequest(
+            f"{table.table}: identity column {column.name!r} (START WITH {column.start} INCREMENT "
+            f"BY {column.step}) can't go on beyond {value}, which a row has: no BIGINT is left; "
+            "delete that row, or give it a smaller value"
+        )
+    marks = {} if reached is None else {column.physical_name: reached}
+    schema = with_marks(table.schema, marks, table.table)
+    item = schema.find(column.name)
+    assert item is not None
+    return Change(
+        operation="CHANGE COLUMN",
+        parameters={"column": as_json(column_for_history((), item))},
+        actions=changed(table, with_schema(table.metadata, schema), environment),
+        reads=(EVERY_ROW,),
+    )

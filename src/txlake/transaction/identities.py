@@ -1,0 +1,181 @@
+"""Values for identity columns: which ones a statement may give, so that nobody gives them too.
+
+A path table's are those beyond the mark in its log, and of two transactions that give some one
+conflicts. In a lake ranges are reserved in the catalog, for good: both commit. Source: PROTOCOL.md,
+"Identity Columns".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from txlake.errors import InvalidRequest, TxlakeError
+from txlake.ports import IdentityBook
+from txlake.protocol.identity import LONG_MAX, LONG_MIN, IdentityColumn
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """So many values of one column, from the first one on in its steps: `count` is at least 1."""
+
+    column: IdentityColumn
+    first: int
+    count: int
+
+    def value(self, place: int) -> int:
+        """One of them, 0 the first."""
+        return self.first + place * self.column.step
+
+    @property
+    def last(self) -> int:
+        """The last one."""
+        return self.value(self.count - 1)
+
+
+class Identities(Protocol):
+    """Who gives the values of one table's identity columns."""
+
+    def draw(
+        self, table: str, table_id: str, column: IdentityColumn, *, at_least: int, at_most: int
+    ) -> Drawn:
+        """So many values as there are, that nobody has got, as the table's mark and others say.
+
+        `table` for messages; `table_id` as its metadata has it.
+
+        Raises InvalidRequest when there aren't that many left.
+        """
+
+    def give_back(self, table_id: str, drawn: Drawn, mark: int | None) -> None:
+        """Says that none beyond the mark was used; None: none at all. They may be lost."""
+
+    def raise_to(self, table_id: str, column: IdentityColumn, mark: int) -> None:
+        """Says that no value up to the mark is to be drawn any more."""
+
+
+def range_after(
+    table: str, column: IdentityColumn, mark: int | None, *, at_least: int, at_most: int
+) -> Drawn:
+    """The values next beyond a mark. Raises InvalidRequest when there aren't that many left."""
+    first = column.after(mark)
+    count = min(at_most, column.capacity(first))
+    if count < at_least:
+        raise exhausted(table, column, f"{at_least} more rows need values and {count} are left")
+    return Drawn(column=column, first=first, count=count)
+
+
+def exhausted(table: str, column: IdentityColumn, found: str) -> InvalidRequest:
+    """The error when a bigint can't hold the next value."""
+    return InvalidRequest(
+        f"{table}: identity column {column.name!r} (START WITH {column.start} INCREMENT BY "
+        f"{column.step}) is exhausted: {found} within BIGINT; give the rows another key, or write "
+        "them to a new table with a smaller step. Nothing was written"
+    )
+
+
+def key_of(table_id: str, column: IdentityColumn) -> tuple[str, str]:
+    """What stays the same while a table's column is the same one."""
+    return table_id, column.physical_name
+
+
+class DrawnHere:
+    """Identities of a table that nobody else has, or whose mark decides at the commit."""
+
+    def __init__(self) -> None:
+        self._marks: dict[tuple[str, str], int] = {}
+
+    def draw(
+        self, table: str, table_id: str, column: IdentityColumn, *, at_least: int, at_most: int
+    ) -> Drawn:
+        key = key_of(table_id, column)
+        mark = column.further(column.mark, self._marks.get(key))
+        drawn = range_after(table, column, mark, at_least=at_least, at_most=at_most)
+        self._marks[key] = drawn.last
+        return drawn
+
+    def give_back(self, table_id: str, drawn: Drawn, mark: int | None) -> None:
+        key = key_of(table_id, drawn.column)
+        if self._marks.get(key) == drawn.last:
+            self._marks[key] = _before(drawn) if mark is None else mark
+
+    def raise_to(self, table_id: str, column: IdentityColumn, mark: int) -> None:
+        key = key_of(table_id, column)
+        reached = column.further(self._marks.get(key), mark)
+        assert reached is not None
+        self._marks[key] = reached
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """Identities of a table of a lake: ranges that its catalog reserves.
+
+    `entry_id` is the catalog's id of the table.
+    """
+
+    book: IdentityBook
+    entry_id: str
+
+    def draw(
+        self, table: str, table_id: str, column: IdentityColumn, *, at_least: int, at_most: int
+    ) -> Drawn:
+        found: list[Drawn] = []
+
+        def last(mark: int | None) -> int:
+            beyond = column.further(column.mark, mark)
+            drawn = range_after(table, column, beyond, at_least=at_least, at_most=at_most)
+            found.append(drawn)
+            return drawn.last
+
+        self.book.advance(self.entry_id, self._name(table_id, column), last)
+        return found[-1]
+
+    def give_back(self, table_id: str, drawn: Drawn, mark: int | None) -> None:
+        back = _before(drawn) if mark is None else mark
+        if not LONG_MIN <= back <= LONG_MAX:
+            return
+        try:
+            self.book.give_back(self.entry_id, self._name(table_id, drawn.column), drawn.last, back)
+        except TxlakeError as error:
+            _logger.info("%s: values stay unused: %s", drawn.column.name, error)
+
+    def raise_to(self, table_id: str, column: IdentityColumn, mark: int) -> None:
+        def further(known: int | None) -> int:
+            reached = column.further(known, mark)
+            assert reached is not None
+            return reached
+
+        self.book.advance(self.entry_id, self._name(table_id, column), further)
+
+    def _name(self, table_id: str, column: IdentityColumn) -> str:
+        """A name of one length for the column, however long its own is."""
+        text = "\0".join(key_of(table_id, column))
+        return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _before(drawn: Drawn) -> int:
+    """The mark at which the first of them is next; its column had one like it, or none."""
+    return drawn.first - drawn.column.step
+
+
+@dataclass(frozen=True, slots=True)
+class IdentitiesOf:
+    """Identities that are found when the first value is drawn: `find` takes the table's id."""
+
+    find: Callable[[str], Identities]
+
+    def draw(
+        self, table: str, table_id: str, column: IdentityColumn, *, at_least: int, at_most: int
+    ) -> Drawn:
+        who = self.find(table_id)
+        return who.draw(table, table_id, column, at_least=at_least, at_most=at_most)
+
+    def give_back(self, table_id: str, drawn: Drawn, mark: int | None) -> None:
+        self.find(table_id).give_back(table_id, drawn, mark)
+
+    def raise_to(self, table_id: str, column: IdentityColumn, mark: int) -> None:
+        self.find(table_id).raise_to(table_id, column, mark)

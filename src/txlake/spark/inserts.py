@@ -269,7 +269,8 @@ def named_values(
     """Rows of VALUES as columns of the table, by their names.
 
     With the values of identity columns, where `generation` gives them. Arrow for constants, or a
-    Spark frame where a cell asks for a default or is computed. Raises InvalidRequest when the numbers differ or the table has no such column.
+    Spark frame where a cell asks for a default or is computed. Raises InvalidRequest when the
+    numbers differ or the table has no such column.
     """
     check_named(work, values, names)
     values, names = _with_identities(work, values, names, generation)

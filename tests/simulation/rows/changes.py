@@ -21,11 +21,13 @@ from tests.simulation.rows.scopes import Name, Row, Rows, Scope, Typed
 from txlake.datafiles.write_task import INSERT
 from txlake.errors import InvalidRequest
 from txlake.log.files import adds_of
-from txlake.log.snapshot import unknown_column
+from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.protocol.actions import Add
+from txlake.protocol.identity import IdentityColumn
 from txlake.spark import compact as compacting
 from txlake.spark import dml, inserts, local_rows
 from txlake.spark.deletions import delete_positions, remove_files
+from txlake.spark.identities import Generation, generating, refuse_changed, refuse_given
 from txlake.spark.rows import GENERATION_EXPRESSION
 from txlake.spark.scan import add_rows
 from txlake.spark.whole_partitions import files_of_partitions
@@ -94,6 +96,7 @@ def update(
     files = work.snapshot.select(read.predicate)
     seen = Seen(work, alias)
     given = assigned(work, seen, assignments, alias)
+    refuse_changed(work.snapshot, given)
     holds = seen.condition(condition)
     found: list[Row] = []
     replaced: dict[int, BitMap64] = {}
@@ -230,10 +233,29 @@ def _written(
         placement = Placement(by_name=True)
     frame = given(work, new, ())
     rows, of_caller = fitting.placed(frame.found, work.snapshot, placement)
-    fitting.check(rows, work.snapshot, of_caller)
-    if matches is not None:
-        matches(rows)
-    return Written(adds=write_rows(work, rows), actions={INSERT: len(rows)} if rows else {})
+    with generating(work) as generation:
+        refuse_given(work.snapshot, of_caller)
+        rows = with_identities(rows, generation, generation.missing(of_caller), work.snapshot)
+        fitting.check(rows, work.snapshot, of_caller)
+        if matches is not None:
+            matches(rows)
+        adds = write_rows(work, rows)
+        return generation.told(Written(adds=adds, actions={INSERT: len(rows)} if rows else {}))
+
+
+def with_identities(
+    rows: Sequence[Row],
+    generation: Generation,
+    columns: Sequence[IdentityColumn],
+    snapshot: Snapshot,
+) -> list[Row]:
+    """The rows with new values in these identity columns."""
+    made = [list(row) for row in rows]
+    for column in columns:
+        place = snapshot.schema.names.index(column.name)
+        for row, value in zip(made, generation.values(column, len(made)), strict=True):
+            row[place] = value
+    return [tuple(row) for row in made]
 
 
 # OPTIMIZE

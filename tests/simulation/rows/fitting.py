@@ -92,17 +92,13 @@ def _by_position(
     if len({item.name for item in items}) < len(items):
         raise InvalidRequest(f"{snapshot.table}: a column is named twice in {list(names)}")
     rest = items[len(source.names) :]
-    fitting = columns is None and all(map(_fills_itself, rest))
+    fitting = columns is None and all(map(of_spark._fills_itself, rest))
     if len(source.names) > len(items) or (rest and not fitting):
         raise InvalidRequest(
             f"{snapshot.table}: expected {len(items)} columns ({', '.join(names)}), found "
             f"{len(source.names)} ({', '.join(one.name for one in source.names)})"
         )
     return {item.name: (place, item) for place, item in enumerate(items[: len(source.names)])}
-
-
-def _fills_itself(item: Field) -> bool:
-    return GENERATION_EXPRESSION in item.metadata or CURRENT_DEFAULT in item.metadata
 
 
 def filled(rows: Sequence[Row], given: Mapping[str, Value], snapshot: Snapshot) -> list[Row]:

@@ -15,16 +15,18 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from tests.simulation.rows import fitting, values
-from tests.simulation.rows.changes import Seen, assigned, moved
+from tests.simulation.rows.changes import Seen, assigned, moved, with_identities
 from tests.simulation.rows.files import RowAccess, columns_of, live_rows, write_rows
 from tests.simulation.rows.scopes import Name, Row, Rows, Scope, Typed
 from txlake.datafiles.write_task import INSERT, UPDATE, UPDATE_BY_SOURCE
 from txlake.errors import InvalidRequest
 from txlake.log.files import adds_of
 from txlake.protocol.actions import Action
+from txlake.protocol.identity import is_identity
 from txlake.protocol.types import Struct, to_arrow_type
 from txlake.spark import merge as of_spark
 from txlake.spark.deletions import delete_positions
+from txlake.spark.identities import Generation, generating, refuse_changed, refuse_given
 from txlake.spark.merge_job import _ACTIONS
 from txlake.spark.merge_source import LocalSource, _gives_the_time_twice, keys_in_target
 from txlake.spark.rows import GENERATION_EXPRESSION
@@ -68,12 +70,14 @@ def merge(work: RowAccess, statement: Merge, source: Any, evolve: EvolveSchema) 
     files = work.snapshot.select(read.predicate)
     job = _Job(work, statement, rows)
     job.run(files)
-    adds = (
-        *write_rows(work, job.images(changed=True)),
-        *write_rows(work, job.images(changed=False)),
-    )
+    with generating(work) as generation:
+        adds = (
+            *write_rows(work, job.images(changed=True)),
+            *write_rows(work, job.inserted(generation)),
+        )
+        written = Written(adds=adds, replaced=job.replaced, actions=job.actions)
+        written = generation.told(written)
     deletions = delete_positions(work, files, job.replaced)
-    written = Written(adds=adds, replaced=job.replaced, actions=job.actions)
     distinct = of_spark._replaced(written)
     return of_spark.merged(statement, read, written, distinct, deletions, schema_actions)
 
@@ -150,6 +154,12 @@ class _Job:
         self._taken.append((clause, row))
         self.actions[clause.action] = self.actions.get(clause.action, 0) + 1
 
+    def inserted(self, generation: Generation) -> list[Row]:
+        """The rows that are inserted, with values in identity columns; clauses give them alike."""
+        rows = self.images(changed=False)
+        given = {name for clause in self._inserts for name in clause.given}
+        return with_identities(rows, generation, generation.missing(given), self._work.snapshot)
+
     def images(self, *, changed: bool) -> list[Row]:
         """The new rows: of those that were changed, or of those that are inserted."""
         wanted = (UPDATE, UPDATE_BY_SOURCE) if changed else (INSERT,)
@@ -186,6 +196,10 @@ class _Job:
         else:
             seen, alias = Seen(self._work, scope=scope), self._statement.target_alias
             given = assigned(self._work, seen, clause.assignments, alias)
+        if isinstance(clause, NotMatchedInsert):
+            refuse_given(self._work.snapshot, given)
+        else:
+            refuse_changed(self._work.snapshot, given)
         if not isinstance(clause, NotMatchedInsert):
             kept = {
                 item.name: _at(place)
@@ -201,7 +215,7 @@ class _Job:
         for item in self._work.snapshot.schema:
             found = schema.find(item.name)
             if found is None:
-                if not self._statement.schema_evolution:
+                if not (self._statement.schema_evolution or is_identity(item)):
                     raise InvalidRequest(
                         f"MERGE INTO {self._work.snapshot.table}: the source has no column "
                         f"{item.name!r}, which `*` needs; it has {', '.join(schema.names)}"

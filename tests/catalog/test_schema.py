@@ -18,20 +18,20 @@ from flit_core import buildapi
 from tests.catalog.ledgers import User, execute
 from tests.catalog.processes import started
 from txlake.catalog import Catalog, schema
-from txlake.catalog.relations import metadata
+from txlake.catalog.relations import REVISION, metadata
 from txlake.errors import InvalidRequest
 from txlake.system import System
 
 REPOSITORY = Path(__file__).parents[2]
 
 # A step after those that there are.
-NEXT_REVISION = "0007"
+NEXT_REVISION = "0008"
 NEXT_STEP = """
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0007"
-down_revision = "0006"
+revision = "0008"
+down_revision = "0007"
 
 
 def upgrade():
@@ -47,7 +47,7 @@ def steps(tmp_path: Path) -> Path:
     """The steps of a release to come."""
     folder = tmp_path / "migrations"
     shutil.copytree(schema._MIGRATIONS, folder)
-    (folder / "versions" / "v0007_next.py").write_text(NEXT_STEP)
+    (folder / "versions" / "v0008_next.py").write_text(NEXT_STEP)
     return folder
 
 
@@ -104,6 +104,23 @@ def test_a_catalog_of_an_older_txlake_is_upgraded(
     assert User(upgraded).name("items", database="sales").number == orders.number + 1
 
 
+def test_a_catalog_of_the_first_release_is_upgraded(
+    url: str, opened: Callable[[], Catalog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr(schema, "REVISION", "0006")
+        first = Catalog(url, System())
+        entry = User(first).name("orders")
+        lake_id = first.lake_id
+        first.close()
+    assert values(url, "SELECT version_num FROM txlake_revision") == ["0006"]
+    now = opened()
+    assert values(url, "SELECT version_num FROM txlake_revision") == [REVISION]
+    assert (now.lake_id, now.find("default", "orders")) == (lake_id, entry)
+    now.identities.advance(entry.id, "digest", lambda mark: 7 if mark is None else 0)
+    assert values(url, "SELECT mark FROM txlake_identities") == [7]
+
+
 @pytest.mark.parametrize("version", [1, 3])
 def test_a_catalog_of_a_release_that_never_was_is_refused(url: str, version: int) -> None:
     execute(
@@ -140,7 +157,7 @@ def test_an_older_txlake_refuses_an_upgraded_catalog(
     released()
     Catalog(url, System()).close()
     monkeypatch.undo()
-    with pytest.raises(InvalidRequest, match=r"revision 0007, this txlake knows 0006"):
+    with pytest.raises(InvalidRequest, match=r"revision 0008, this txlake knows 0007"):
         Catalog(url, System())
 
 
@@ -156,7 +173,7 @@ from pathlib import Path
 from txlake.catalog import Catalog, schema
 from txlake.system import System
 
-schema._MIGRATIONS, schema.REVISION = Path(sys.argv[2]), "0007"
+schema._MIGRATIONS, schema.REVISION = Path(sys.argv[2]), "0008"
 sys.stdin.readline()
 catalog = Catalog(sys.argv[1], System())
 print(catalog.lake_id, len(catalog.databases()), catalog.find("sales", "orders").number)

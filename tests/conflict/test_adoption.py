@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.conflict.cases import PROTOCOL, metadata
-from txlake.conflict.adoption import is_harmless
+from txlake.conflict.adoption import is_harmless, moves_marks_alone
 from txlake.protocol.actions import Metadata, Protocol
 
 NAMES = {
@@ -205,3 +205,13 @@ def test_only_when_the_protocol_lists_the_feature(name: str) -> None:
 
 def test_a_new_mark_harms_who_drew_identities() -> None:
     assert not is_harmless(identity(1), identity(2), PROTOCOL, generated_identity=True)
+
+
+def test_marks_alone_move() -> None:
+    assert moves_marks_alone(identity(1), identity(2))
+    assert not moves_marks_alone(identity(1), identity(1))
+    assert not moves_marks_alone(identity(1), identity(2, **{"delta.identity.step": 5}))
+    told = msgspec.structs.replace(identity(2), description="of orders")
+    assert not moves_marks_alone(identity(1), told)
+    set_too = msgspec.structs.replace(identity(2), configuration={"a": "b"})
+    assert not moves_marks_alone(identity(1), set_too)

@@ -107,7 +107,6 @@ def test_empty_lists_on_a_numbered_protocol_do_no_harm() -> None:
     [
         ("changeDataFeed", metadata({"delta.enableChangeDataFeed": "true"})),
         ("changeDataFeed", metadata({"delta.enableChangeDataCapture": "true"})),
-        ("identityColumns", metadata(keys={"delta.identity.start": 1})),
         ("icebergCompatV1", metadata({"delta.enableIcebergCompatV1": "true"})),
         ("icebergCompatV2", metadata({"delta.enableIcebergCompatV2": "TRUE"})),
         ("variantType", metadata(of="variant")),

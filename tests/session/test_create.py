@@ -234,10 +234,6 @@ def test_types_of_expressions_are_checked_where_spark_tells_them() -> None:
 @pytest.mark.parametrize(
     ("change", "feature"),
     [
-        (
-            {"columns": (ColumnSpec(name="i", data_type="long", identity=Identity(True)),)},
-            "identityColumns",
-        ),
         ({"columns": specs("v variant, a int")}, "variantType"),
         ({"properties": (("delta.enableChangeDataFeed", "true"),)}, "changeDataFeed"),
         ({"properties": (("delta.enableIcebergCompatV2", "true"),)}, "icebergCompatV2"),
@@ -248,6 +244,37 @@ def test_features_that_are_not_written_are_refused_by_name(
 ) -> None:
     with pytest.raises(UnsupportedFeature, match=feature):
         made(replace(BASE, **change))  # type: ignore[arg-type]
+
+
+def test_an_identity_column() -> None:
+    spec = ColumnSpec(name="i", data_type="long", identity=Identity(False, 5, -2))
+    change = made(replace(BASE, columns=(*BASE.columns, spec)))
+    after = Snapshot.empty("t").apply(change.actions)
+    item = after.schema.find("i")
+    assert item is not None
+    assert item.metadata == {
+        "delta.identity.start": 5,
+        "delta.identity.step": -2,
+        "delta.identity.allowExplicitInsert": True,
+    }
+    assert "identityColumns" in after.features
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"data_type": "int"}, "must be BIGINT, found int"),
+        ({"identity": Identity(True, 1, 0)}, "can't be 0"),
+        ({"identity": Identity(True, 2**63)}, "START WITH must be a BIGINT"),
+        ({"identity": Identity(True, 1, -(2**63) - 1)}, "INCREMENT BY must be a BIGINT"),
+        ({"default": "5"}, "neither a default nor an expression"),
+        ({"generated": "a"}, "neither a default nor an expression"),
+    ],
+)
+def test_what_can_not_be_an_identity_column(wrong: dict[str, object], said: str) -> None:
+    spec = replace(ColumnSpec(name="i", data_type="long", identity=Identity(True)), **wrong)  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequest, match=f"^t: column i: .*{said}"):
+        made(replace(BASE, columns=(*BASE.columns, spec)))
 
 
 def test_the_modes() -> None:

@@ -158,6 +158,7 @@ class PathTable:
                 operation=change.operation,
                 parameters=change.parameters,
                 metrics=change.metrics,
+                identity_marks=change.identity_marks,
             )
             transaction.commit()
         self.changes.append(change)

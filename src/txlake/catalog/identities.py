@@ -42,7 +42,8 @@ class IdentityMarks:
         """Notes a column's first mark; False where another transaction did so meanwhile."""
         insert = sqlite.insert if self._on.is_sqlite else postgresql.insert
         row = insert(identities).values(table_id=table_id, column_digest=column, mark=mark)
-        return connection.execute(row.on_conflict_do_nothing()).rowcount == 1
+        made = row.on_conflict_do_nothing().returning(identities.c.mark)
+        return connection.execute(made).first() is not None
 
     def give_back(self, table_id: str, column: str, mark: int, earlier: int) -> None:
         is_it = _is_it(table_id, column) & (identities.c.mark == mark)

@@ -310,7 +310,7 @@ def create_statement(table: Snapshot, *, location: str, is_managed: bool = False
     path_table = table.table == location
     name = f"delta.{'`' + location.replace('`', '``') + '`'}" if path_table else table.table
     lines = [f"CREATE TABLE {name} ("]
-    elements = [f"  {_definition(item)}" for item in table.schema]
+    elements = [f"  {_definition(item, table.table)}" for item in table.schema]
     for key in keys_of(table.metadata.configuration):
         elements.append(f"  CONSTRAINT {quoted_name(key.name)} {key.text}")
     lines.append(",\n".join(elements) + ")")
@@ -337,14 +337,14 @@ def create_statement(table: Snapshot, *, location: str, is_managed: bool = False
     return "\n".join(lines)
 
 
-def _definition(item: Field) -> str:
+def _definition(item: Field, table: str) -> str:
     parts = [quoted_name(item.name), sql_text(declared_type(item))]
     if not item.nullable:
         parts.append("NOT NULL")
     generation = item.metadata.get(GENERATION)
     if isinstance(generation, str):
         parts.append(f"GENERATED ALWAYS AS ({generation})")
-    identity = identity_of(item, item.name)
+    identity = identity_of(item, table)
     if identity is not None:
         kind = "BY DEFAULT" if identity.allows_explicit else "ALWAYS"
         parts.append(

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from txlake.ddl.stored_expressions import CURRENT_DEFAULT
-from txlake.protocol.identity import LONG_MAX, LONG_MIN, identity_of
+from txlake.errors import CorruptTable
+from txlake.protocol.identity import LONG_MAX, LONG_MIN, identity_of, is_identity
 from txlake.protocol.type_text import COMMENT, declared_type, short_text
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
 from txlake.views.view import Entries, Values, moment, view
@@ -106,9 +107,14 @@ def _columns(entries: Entries) -> Iterator[Values]:
 
 
 def _identity(item: Field, table: str) -> Values:
-    found = identity_of(item, table)
-    if found is None:
+    if not is_identity(item):
         return {"is_identity": "NO"}
+    try:
+        found = identity_of(item, table)
+    except CorruptTable:
+        found = None
+    if found is None:
+        return {"is_identity": "YES"}  # nobody can say of which kind
     return {
         "is_identity": "YES",
         "identity_generation": "BY DEFAULT" if found.allows_explicit else "ALWAYS",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -77,7 +78,7 @@ def test_a_tasks_rows_have_values_side_by_side(
     t = table(tmp_path / "t", spark, f"{ALWAYS}, n LONG")
     t.append(spark.range(0, 4000, 1, 4).selectExpr("id AS n"))
     found = ids(t)
-    runs = [(a, b) for a, b in zip(found, found[1:], strict=False) if b != a + 1]
+    runs = [(a, b) for a, b in itertools.pairwise(found) if b != a + 1]
     assert len(runs) == 3
     assert all(b - found[0] == place * 2**20 for place, (_, b) in enumerate(runs, 1))
 
@@ -269,7 +270,7 @@ def test_more_tasks_than_have_a_place_are_refused(
 ) -> None:
     monkeypatch.setattr(identities, "_TASKS_BITS", 1)
     t = table(tmp_path / "t", spark, f"{ALWAYS}, n LONG")
-    with pytest.raises(InvalidRequest, match="expected at most 2 tasks .*repartition"):
+    with pytest.raises(InvalidRequest, match=r"expected at most 2 tasks .*repartition"):
         t.append(spark.range(0, 3, 1, 3).selectExpr("id AS n"))
 
 

@@ -50,9 +50,13 @@ def ids(peer: Peer, folder: Path) -> list[int]:
 
 @pytest.mark.parametrize("creator", ["delta", "txlake"])
 @pytest.mark.parametrize(
-    ("definition", "step"), [("ALWAYS AS IDENTITY", 1), ("BY DEFAULT AS IDENTITY (START WITH -3 INCREMENT BY -7)", -7)],
+    ("definition", "step"),
+    [
+        ("ALWAYS AS IDENTITY", 1),
+        ("BY DEFAULT AS IDENTITY (START WITH -3 INCREMENT BY -7)", -7),
+    ],
     ids=["always", "by default"],
-)  # fmt: skip
+)
 def test_both_go_on_from_each_others_values(
     creator: str, definition: str, step: int, peers: Peers, tmp_path: Path
 ) -> None:
@@ -127,8 +131,8 @@ def test_both_sync_values_that_were_given(peers: Peers, tmp_path: Path) -> None:
             "USING delta"
         ),
         (
-            "CREATE OR REPLACE TABLE {t} (id BIGINT GENERATED ALWAYS AS IDENTITY, n INT) USING delta "
-            "PARTITIONED BY (id)"
+            "CREATE OR REPLACE TABLE {t} (id BIGINT GENERATED ALWAYS AS IDENTITY, n INT) "
+            "USING delta PARTITIONED BY (id)"
         ),
     ],
 )

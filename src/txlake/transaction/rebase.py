@@ -201,7 +201,7 @@ class Rebase:
             actions.insert(0, metadata)
         numbered = assign(actions, previous, version, protocol=protocol, metadata=metadata)
         tags = dict(preserved_tag(self.footprint, self.proposal.base, metadata))
-        if version > 0 and moves_marks_alone(previous.metadata, metadata):
+        if moves_marks_alone(previous.metadata, metadata):
             tags[_MARKS_ALONE] = "true"
         info = commit_info(
             about,

@@ -269,10 +269,8 @@ class TableTransaction:
     def _seen(self) -> Snapshot:
         """The base with what is staged on top, the marks of identity columns included."""
         seen = self.base.apply(self._now.staged.actions)
-        marks = self._marks(seen)
-        if not marks:
-            return seen
-        return seen.apply([metadata_with_marks(seen.metadata, marks, seen.table)])
+        metadata = metadata_with_marks(seen.metadata, self._marks(seen), seen.table)
+        return seen if metadata is seen.metadata else seen.apply([metadata])
 
     def _marks(self, snapshot: Snapshot) -> dict[str, int]:
         """The marks that are of this table, and not of one that was replaced; by physical name."""

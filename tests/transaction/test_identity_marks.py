@@ -1,0 +1,133 @@
+"""The marks of identity columns move with the commits that give values."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from tests.transaction.committing import actions_at, begin, info_at, lines_at
+from tests.transaction.log_of import LogOf, add, metadata
+from txlake.errors import MetadataChangedException
+from txlake.protocol.actions import Metadata
+from txlake.protocol.identity import marks_of
+from txlake.protocol.types import parse_schema
+from txlake.transaction.rebase import Committed
+from txlake.transaction.table_transaction import TableTransaction
+
+TAG = "delta.identity.schemaUpdate"
+
+
+def of_identity(mark: int | None = None, **configuration: str) -> Metadata:
+    """The metadata of a table whose column id counts up by two from 1."""
+    plain = metadata({key.replace("__", "."): value for key, value in configuration.items()})
+    schema = json.loads(plain.schema_string or "")
+    about = {"start": 1, "step": 2, "allowExplicitInsert": False, "highWaterMark": mark}
+    schema["fields"][0]["metadata"] = {
+        f"delta.identity.{key}": value for key, value in about.items() if value is not None
+    }
+    return msgspec.structs.replace(plain, schema_string=json.dumps(schema))
+
+
+@pytest.fixture
+def table() -> LogOf:
+    """A table without rows."""
+    made = LogOf()
+    transaction = begin(made)
+    transaction.stage([of_identity()], operation="CREATE TABLE")
+    transaction.commit()
+    return made
+
+
+def insert(transaction: TableTransaction, path: str, mark: int) -> None:
+    transaction.stage([add(path)], operation="WRITE", identity_marks={"id": mark})
+
+
+def inserted(table: LogOf, path: str, mark: int) -> Committed:
+    transaction = begin(table)
+    insert(transaction, path, mark)
+    return transaction.commit()
+
+
+def mark(table: LogOf) -> int | None:
+    return marks_of(table.open().latest().schema, "t").get("id")
+
+
+def tags(table: LogOf, version: int) -> object:
+    return info_at(table, version).get("tags", {})
+
+
+def test_a_commit_that_gives_values_moves_the_mark(table: LogOf) -> None:
+    inserted(table, "a", 3)
+    assert mark(table) == 3
+    assert lines_at(table, 1) == ["commitInfo", "metaData", "add"]
+    assert tags(table, 1) == {TAG: "true"}
+    assert info_at(table, 1)["isBlindAppend"] is True
+
+
+def test_a_mark_that_is_there_is_not_said_again(table: LogOf) -> None:
+    inserted(table, "a", 7)
+    inserted(table, "b", 5)
+    assert mark(table) == 7
+    assert lines_at(table, 2) == ["commitInfo", "add"]
+    assert tags(table, 2) == {}
+
+
+def test_the_transaction_sees_its_own_mark(table: LogOf) -> None:
+    transaction = begin(table)
+    insert(transaction, "a", 3)
+    assert marks_of(transaction.view.schema, "t") == {"id": 3}
+    token = transaction.savepoint()
+    insert(transaction, "b", 9)
+    assert marks_of(transaction.view.schema, "t") == {"id": 9}
+    transaction.rollback_to(token)
+    assert marks_of(transaction.view.schema, "t") == {"id": 3}
+    transaction.commit()
+    assert mark(table) == 3
+
+
+def test_other_metadata_goes_with_the_mark(table: LogOf) -> None:
+    transaction = begin(table)
+    transaction.stage([of_identity(a="b")], operation="SET TBLPROPERTIES")
+    insert(transaction, "a", 3)
+    transaction.commit()
+    assert lines_at(table, 1).count("metaData") == 1
+    [found] = [one for one in actions_at(table, 1) if isinstance(one, Metadata)]
+    assert found.configuration == {"a": "b"}
+    assert marks_of(parse_schema(found.schema_string), "t") == {"id": 3}
+    assert tags(table, 1) == {}  # others must not take it for harmless
+
+
+def test_values_of_a_table_that_is_replaced_say_nothing_of_the_next(table: LogOf) -> None:
+    transaction = begin(table)
+    insert(transaction, "a", 9)
+    file = transaction.view.files.get(("a", None))
+    assert file is not None
+    replaced = msgspec.structs.replace(of_identity(), id="another-id")
+    transaction.stage([replaced, file.removed(timestamp_ms=1)], operation="CREATE OR REPLACE TABLE")
+    insert(transaction, "b", 1)
+    transaction.commit()
+    assert mark(table) == 1
+
+
+def test_two_that_give_values_conflict(table: LogOf) -> None:
+    first, second = begin(table), begin(table)
+    insert(first, "a", 1)
+    insert(second, "b", 1)
+    first.commit()
+    with pytest.raises(MetadataChangedException):
+        second.commit()
+    assert mark(table) == 1
+
+
+def test_who_gives_none_goes_on_with_the_mark_of_others(table: LogOf) -> None:
+    inserted(table, "a", 1)
+    transaction = begin(table)
+    file = transaction.base.files.get(("a", None))
+    assert file is not None
+    transaction.read(text="id = 1")
+    transaction.stage([file.removed(timestamp_ms=1)], operation="DELETE")
+    inserted(table, "b", 5)
+    assert transaction.commit().rebased_over == (2,)
+    assert mark(table) == 5

@@ -44,7 +44,7 @@ def commit_of(folder: Path) -> tuple[dict[str, Any], int | None]:
 
 
 def ids(peer: Peer, folder: Path) -> list[int]:
-    [rows] = peer.rows(folder, [latest(folder)], "CAST(id AS STRING) AS id")
+    rows = peer.sql(f"SELECT id FROM delta.`{folder}`")
     return sorted(int("".join(sign for sign in row if sign in "-0123456789")) for row in rows)
 
 

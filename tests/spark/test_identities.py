@@ -16,6 +16,7 @@ from tests.spark.tables import PathTable, table
 from txlake.errors import InvalidRequest
 from txlake.protocol.identity import LONG_MAX, LONG_MIN, marks_of
 from txlake.spark import identities, inserts
+from txlake.statements import SqlText
 from txlake.transaction.data_plane import Placement
 
 if TYPE_CHECKING:
@@ -168,6 +169,21 @@ def test_rows_that_this_process_holds_by_position(tmp_path: Path, spark: SparkSe
     t.commit(t.work().append(pa.table({"a": [5, 6]}), Placement(by_name=False)))
     t.commit(t.work().append(pa.table({"a": [7]}), Placement(by_name=False, columns=("n",))))
     assert sorted(t.rows()) == [(5, 1), (6, 2), (7, 3)]
+
+
+def test_few_rows_are_what_was_checked(tmp_path: Path, spark: SparkSession) -> None:
+    """Each task's first value is odd, and the second of consecutive ones isn't."""
+    rows = spark.range(0, 4, 1, 4).selectExpr("id AS n", "0 AS p")
+    for name, constraint in (("t", ", CONSTRAINT odd CHECK (id % 2 = 1)"), ("u", "")):
+        columns = f"{ALWAYS}, n LONG, p LONG{constraint}"
+        t = table(tmp_path / name, spark, columns, partitioned_by="p")
+        if constraint:
+            t.append(rows)
+        else:
+            t.commit(t.work().replace_where(SqlText("id % 2 = 1"), rows, Placement(by_name=True)))
+        found = ids(t)
+        assert len(set(found)) == 4
+        assert all(value % 2 for value in found)
 
 
 # MERGE

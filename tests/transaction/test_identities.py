@@ -80,6 +80,15 @@ def test_what_is_left_is_given(identities: Identities) -> None:
         draw(identities, near, 1)
 
 
+def test_who_draws_more_than_it_needs_leaves_some(identities: Identities) -> None:
+    wide = replace(ID, step=10**6)
+    sizes = [identities.draw("t", "m", wide, at_least=1, at_most=2**44).count for _ in range(20)]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sum(sizes) < wide.capacity(wide.start)
+    assert draw(identities, wide).count == 2
+    assert identities.draw("t", "other", ID, at_least=1, at_most=2**44).count == 2**44
+
+
 def test_too_many_are_refused_and_none_is_drawn(identities: Identities) -> None:
     near = replace(ID, mark=LONG_MAX - 3)
     with pytest.raises(InvalidRequest, match="4 more rows need values and 3 are left"):

@@ -22,7 +22,7 @@ from txlake.protocol.actions import Add
 from txlake.protocol.identity import IdentityColumn, identity_columns, identity_of
 from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.types import Field
-from txlake.spark.rows import GENERATION_EXPRESSION, targets_by_position
+from txlake.spark.rows import depends_on_values, targets_by_position
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import delta_schema
 from txlake.spark.writing import Written
@@ -90,12 +90,11 @@ class Generation:
     def dense(self, parts: Sequence[pa.Table]) -> list[pa.Table]:
         """Rows that this process took from Spark, with consecutive values in place of a block's.
 
-        As they are where another column may follow from these. Columns have the table's names.
+        As they are where a column was computed from these, or they were checked: a value that takes
+        their place might not pass. Columns have the table's names.
         """
         found = list(parts)
-        if not (self._blocks and found) or any(
-            GENERATION_EXPRESSION in item.metadata for item in self._snapshot.schema
-        ):
+        if not (self._blocks and found) or depends_on_values(self._snapshot):
             return found
         for name in self._blocks:
             drawn = self._drawn[name]
@@ -260,6 +259,7 @@ def _no_room(drawn: Drawn) -> str:
         )
     return (
         f"identity column {column.name!r} (START WITH {column.start} INCREMENT BY {column.step}) "
-        f"is exhausted: {drawn.count} values are left within BIGINT, and Spark's tasks leave gaps; "
-        "write the rows in smaller parts, or to a new table with a smaller step"
+        f"is exhausted: {drawn.count} values are left within BIGINT for a query's rows, and "
+        "Spark's tasks leave gaps; write the rows in smaller parts, or to a new table with a smaller "
+        "step"
     )

@@ -211,7 +211,8 @@ def _written(
         frame = _matching(work, frame, must_match)
     target = work.target()
     if not native_writer.suits(frame, target):
-        if not generation.has_blocks or not _is_small(frame):
+        is_checked = must_match is not None
+        if is_checked or not generation.has_blocks or not _is_small(frame):
             return write_frame(frame, target)
         # Few rows get consecutive values.
         return write_frame(frame, target, few_rows_max=_FEW_ROWS_MAX, few_rows=generation.dense_one)

@@ -331,6 +331,14 @@ def has_rules(snapshot: Snapshot) -> bool:
     )
 
 
+def depends_on_values(snapshot: Snapshot) -> bool:
+    """Whether an expression of the table tells what another column gets, or may refuse a row."""
+    expressions = (GENERATION_EXPRESSION, _INVARIANTS)
+    return bool(snapshot.properties.constraints) or any(
+        key in item.metadata for item in snapshot.schema for key in expressions
+    )
+
+
 def _needs_spark(item: Field) -> bool:
     keys = (GENERATION_EXPRESSION, CURRENT_DEFAULT, _INVARIANTS)
     nested_not_null = isinstance(item.type, Struct) and any(

@@ -19,6 +19,11 @@ from txlake.protocol.identity import LONG_MAX, LONG_MIN, IdentityColumn
 
 _logger = logging.getLogger(__name__)
 
+# Of what is left, a range that is larger than needed is at most such a part, as long as that is
+# enough for many tasks.
+_SHARES = 8
+_SHARE_MIN = 2**36
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
@@ -44,7 +49,7 @@ class Identities(Protocol):
     def draw(
         self, table: str, table_id: str, column: IdentityColumn, *, at_least: int, at_most: int
     ) -> Drawn:
-        """So many values as there are, that nobody has got, as the table's mark and others say.
+        """As many values as are wanted and there is room for, that nobody has got.
 
         `table` for messages; `table_id` as its metadata has it.
 
@@ -61,12 +66,17 @@ class Identities(Protocol):
 def range_after(
     table: str, column: IdentityColumn, mark: int | None, *, at_least: int, at_most: int
 ) -> Drawn:
-    """The values next beyond a mark. Raises InvalidRequest when there aren't that many left."""
+    """The values next beyond a mark: as many as wanted, or a share of what is left.
+
+    So that a process that dies with its range doesn't take them all. Raises InvalidRequest when
+    there are fewer left than needed.
+    """
     first = column.after(mark)
-    count = min(at_most, column.capacity(first))
-    if count < at_least:
-        raise exhausted(table, column, f"{at_least} more rows need values and {count} are left")
-    return Drawn(column=column, first=first, count=count)
+    left = column.capacity(first)
+    if left < at_least:
+        raise exhausted(table, column, f"{at_least} more rows need values and {left} are left")
+    share = max(at_least, _SHARE_MIN, left // _SHARES)
+    return Drawn(column=column, first=first, count=min(at_most, left, share))
 
 
 def exhausted(table: str, column: IdentityColumn, found: str) -> InvalidRequest:

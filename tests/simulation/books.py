@@ -50,6 +50,10 @@ class LogBook:
         self.transactions: dict[int, str] = {}
         self.foreign: set[int] = set()
         live: dict[str, tuple[Row, ...]] = {}
+        self._has_identity = False
+        self._mark: int | None = None
+        self._ids: set[int] = set()
+        self._gone: set[int] = set()
         self._adds: dict[str, dict[str, Any]] = {}
         self._time_ms: int | None = None
         version = 0
@@ -95,11 +99,41 @@ class LogBook:
                 key = _file_key(action["add"])
                 if key in live:
                     raise Doubt(f"{self._name} version {version}: {key} is added twice")
-                live[key] = self._rows_of(action["add"], key)
+                live[key], _ = self._rows_of(action["add"], key)
                 self._adds[key] = action["add"]
         paths = [key.partition("\n")[0] for key in live]
         if len(set(paths)) < len(paths):
             raise Doubt(f"{self._name} version {version}: a file is there twice: {sorted(paths)}")
+        self._check_identities(version, actions, live)
+
+    def _check_identities(
+        self, version: int, actions: list[dict[str, Any]], live: dict[str, tuple[Row, ...]]
+    ) -> None:
+        """Raises Doubt where a value is given twice, or the table's mark doesn't cover it.
+
+        One that is gone with its row counts as given. Values go down. Rows of another engine, and
+        what is made of them, have none.
+        """
+        where = f"{self._name} version {version}"
+        for action in actions:
+            schema = json.loads(action.get("metaData", {}).get("schemaString", "{}"))
+            for column in schema.get("fields", ()):
+                about = column["metadata"]
+                self._has_identity |= "delta.identity.start" in about
+                self._mark = about.get("delta.identity.highWaterMark", self._mark)
+        if not self._has_identity:
+            return
+        found = [one for key in live for one in self._rows_of(self._adds[key], key)[1]]
+        ids = [one for one in found if one is not None]
+        if len(ids) < sum(map(len, live.values())) and not self.foreign:
+            raise Doubt(f"{where}: a row has no value")
+        now = set(ids)
+        if len(now) < len(ids) or now & self._gone:
+            raise Doubt(f"{where}: a value was given twice: {sorted(ids)}, gone {self._gone}")
+        if ids and (self._mark is None or min(ids) < self._mark):
+            raise Doubt(f"{where}: {min(ids)} is beyond the mark {self._mark}")
+        self._gone |= self._ids - now
+        self._ids = now
 
     def _check_time(self, version: int, time_ms: int | None) -> None:
         """Raises Doubt unless a commit's own time, where commits carry one, is a later one.
@@ -113,7 +147,10 @@ class LogBook:
         if before is not None and (time_ms is None or time_ms <= before):
             raise Doubt(f"{self._name} version {version}: its time is {time_ms}, after {before}")
 
-    def _rows_of(self, add: dict[str, Any], key: str) -> tuple[Row, ...]:
+    def _rows_of(
+        self, add: dict[str, Any], key: str
+    ) -> tuple[tuple[Row, ...], tuple[int | None, ...]]:
+        """A file's rows, and the values of its identity column."""
         found = self._known.get((self._root, key))
         if found is None:
             path = f"{self._root}/{decode_path(add['path'])}"
@@ -124,7 +161,11 @@ class LogBook:
                 columns[name] = [int(value)] * len(table)
             rows = list(zip(columns["k"], columns["v"], columns["tag"]))
             deleted = self._deleted(add.get("deletionVector"))
-            found = tuple(row for place, row in enumerate(rows) if place not in deleted)
+            ids = columns.get("id", ())
+            found = (
+                tuple(row for place, row in enumerate(rows) if place not in deleted),
+                tuple(one for place, one in enumerate(ids) if place not in deleted),
+            )
             self._known[self._root, key] = found
         return found
 
@@ -147,7 +188,7 @@ class LogBook:
                 raise Doubt(f"{self._name}: the newest version needs {path}, which is gone")
 
 
-Cache = dict[tuple[str, str], tuple[Row, ...]]
+Cache = dict[tuple[str, str], tuple[tuple[Row, ...], tuple[int | None, ...]]]
 
 
 def _vector(given: dict[str, Any]) -> DeletionVector:

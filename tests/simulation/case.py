@@ -28,6 +28,7 @@ _PROPERTIES = (
 )
 # Dropped tables are removed at once, before the run ends, or after it.
 _KEPT_MS = (0, 1_000, 7 * 24 * 3_600_000)
+_WITH_IDENTITY = 0.15
 _OF_DATABASES = {
     Misfortune.REPLY_LOST,
     Misfortune.REPLY_UNANSWERED,
@@ -76,6 +77,7 @@ class Shape:
         has_catalog: tables of a lake, else a path table alone.
         sessions: how many sessions each process has; clients are dealt out to them.
         properties: of each table.
+        has_identity: whether each has an identity column, which programs don't know of.
         is_server: the catalog's leases go by a clock that may be set, as a server's do.
     """
 
@@ -88,6 +90,7 @@ class Shape:
     possible: frozenset[Misfortune]
     is_recovered: bool
     is_server: bool
+    has_identity: bool
 
 
 def shape_of(case: Case) -> Shape:
@@ -145,4 +148,8 @@ def shape_of(case: Case) -> Shape:
         frozenset(possible),
         has_catalog and plan.kind != definitions.KIND and chance.random() < 0.1,
         has_catalog and chance.random() < 0.5,
+        # In a path table those who insert conflict.
+        has_catalog
+        and plan.kind != definitions.KIND
+        and random.Random(f"identity {case.seed}").random() < _WITH_IDENTITY,
     )

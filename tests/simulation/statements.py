@@ -15,6 +15,7 @@ State: TypeAlias = Mapping[str, Rows]
 """The rows of each table by its name in programs."""
 
 COLUMNS = "k INT, v INT, tag STRING"
+IDENTITY = "id BIGINT GENERATED ALWAYS AS IDENTITY (START WITH 5 INCREMENT BY -2)"
 
 
 class Statement(Protocol):
@@ -82,7 +83,7 @@ class Insert:
 
     def sql(self, names: Mapping[str, str]) -> str:
         rows = ", ".join(f"({k}, {v}, '{tag}')" for k, v, tag in self.rows)
-        return f"INSERT INTO {names[self.table]} VALUES {rows}"
+        return f"INSERT INTO {names[self.table]} (k, v, tag) VALUES {rows}"
 
     def on(self, state: State) -> tuple[State, object]:
         return _with(state, self.table, (*state[self.table], *self.rows)), None

@@ -30,7 +30,7 @@ from tests.simulation.process import WAREHOUSE, Process, patiently
 from tests.simulation.programs import Plan
 from tests.simulation.rows import RowSession
 from tests.simulation.scheduler import Scheduler
-from tests.simulation.statements import COLUMNS, Insert, Select, State
+from tests.simulation.statements import COLUMNS, IDENTITY, Insert, Select, State
 from tests.simulation.stores import ROOT, Storage
 from tests.simulation.threads import simulated_threads
 from txlake.catalog import Catalog
@@ -337,7 +337,8 @@ class World:
     def _set_up(self) -> None:
         """The tables as they are made by a process of their own; once for all equal ones."""
         shape = self.shape
-        key = (shape.has_catalog, shape.properties, tuple(self.plan.initial.items()))
+        initial = tuple(self.plan.initial.items())
+        key = (shape.has_catalog, shape.has_identity, shape.properties, initial)
         found = _made.get(key)
         if found is None:
             if shape.has_catalog:
@@ -369,9 +370,10 @@ class World:
     def _make_tables(self, session: RowSession) -> None:
         names = self.names()
         properties = ", ".join(f"'{name}' = '{value}'" for name, value in self.shape.properties)
+        columns = f"{COLUMNS}, {IDENTITY}" if self.shape.has_identity else COLUMNS
         for name, rows in self.plan.initial.items():
             session.rows(
-                f"CREATE TABLE {names[name]} ({COLUMNS}) USING delta TBLPROPERTIES ({properties})"
+                f"CREATE TABLE {names[name]} ({columns}) USING delta TBLPROPERTIES ({properties})"
             )
             if rows:
                 session.rows(Insert(name, rows).sql(names))

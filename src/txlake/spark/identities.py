@@ -260,6 +260,6 @@ def _no_room(drawn: Drawn) -> str:
     return (
         f"identity column {column.name!r} (START WITH {column.start} INCREMENT BY {column.step}) "
         f"is exhausted: {drawn.count} values are left within BIGINT for a query's rows, and "
-        "Spark's tasks leave gaps; write the rows in smaller parts, or to a new table with a smaller "
-        "step"
+        "Spark's tasks leave gaps; write the rows in smaller parts, or to a new table with a "
+        "smaller step"
     )

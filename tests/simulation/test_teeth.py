@@ -28,6 +28,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.ports import Ledger, PutOutcome, TableCommit
 from txlake.protocol.actions import Action, Metadata, encode_actions
 from txlake.protocol.file_names import commit_path
+from txlake.session.transaction import Transaction
 from txlake.transaction import publication, rebase, vacuum
 from txlake.transaction.catalog_managed import CatalogManagedFiles
 from txlake.transaction.in_commit_time import commit_time
@@ -38,7 +39,9 @@ from txlake.transaction.table_log import TableLog
 pytestmark = pytest.mark.timeout(1800)
 
 SEEDS_MAX = 400
-WITH_TIMES = {"commits with times"}  # whatever the programs are
+# Whatever the programs are.
+WITH_TIMES = {"commits with times"}
+WITH_IDENTITIES = {"identity columns"}
 Off = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -145,6 +148,14 @@ def nothing_beyond_the_head(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LakeCommitter, "_check_free", lambda *_: None)
 
 
+def values_drawn_without_the_catalog(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Transaction, "_identities", lambda its, handle, _: its.open(handle).drawn)
+
+
+def marks_left_behind(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(rebase.Rebase, "_with_marks", lambda _, metadata: metadata)
+
+
 def no_fence(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Fence, "check", lambda *_, **__: None)
     patch.setattr(Fence, "check_epoch", lambda *_: None)
@@ -175,6 +186,8 @@ def any_file_will_do(patch: pytest.MonkeyPatch) -> None:
         (no_last_lease, {"clocks"}, True),
         (own_clock_believed, WITH_TIMES, True),
         (own_clock_believed, WITH_TIMES, False),
+        (values_drawn_without_the_catalog, WITH_IDENTITIES, True),
+        (marks_left_behind, WITH_IDENTITIES, True),
     ],
 )
 def test_a_guard_that_is_off_is_found(
@@ -185,7 +198,11 @@ def test_a_guard_that_is_off_is_found(
         seed
         for seed in range(1, 20_000)
         if (shape := shape_of(Case(seed))).has_catalog is lake
-        and (shape.plan.kind in kinds or (kinds == WITH_TIMES and _has_times(shape)))
+        and (
+            shape.plan.kind in kinds
+            or (kinds == WITH_TIMES and _has_times(shape))
+            or (kinds == WITH_IDENTITIES and shape.has_identity)
+        )
     )
     assert first_failure(seeds) is not None
 

@@ -180,7 +180,7 @@ def test_few_rows_are_what_was_checked(tmp_path: Path, spark: SparkSession) -> N
         if constraint:
             t.append(rows)
         else:
-            t.commit(t.work().replace_where(SqlText("id % 2 = 1"), rows, Placement(by_name=True)))
+            t.commit(t.work().replace_where(rows, Placement(), SqlText("id % 2 = 1")))
         found = ids(t)
         assert len(set(found)) == 4
         assert all(value % 2 for value in found)

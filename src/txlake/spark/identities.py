@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add
-from txlake.protocol.identity import IdentityColumn, identity_columns, identity_of
+from txlake.protocol.identity import LONG_MAX, IdentityColumn, identity_columns, identity_of
 from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.types import Field
 from txlake.spark.rows import depends_on_values, targets_by_position
@@ -245,9 +245,18 @@ def _block_value(drawn: Drawn) -> Column:
         + row.bitwiseAND(F.lit(2**_ROWS_BITS - 1))
     )
     fits = (task < F.lit(2**_TASKS_BITS)) & (place < F.lit(drawn.count))
-    value = F.lit(drawn.first) + place * F.lit(drawn.column.step)
+    value = _stepped(drawn, place)
     refused = F.raise_error(F.lit(_no_room(drawn))).cast("bigint")
     return F.when(fits, value).otherwise(refused)
+
+
+def _stepped(drawn: Drawn, place: Column) -> Column:
+    """The value at a place, without a bigint that overflows on the way there."""
+    step = F.lit(drawn.column.step)
+    if (drawn.count - 1) * abs(drawn.column.step) <= LONG_MAX:
+        return F.lit(drawn.first) + place * step
+    half = F.shiftright(place, 1) * step
+    return F.lit(drawn.first) + half + half + place.bitwiseAND(F.lit(1)) * step
 
 
 def _no_room(drawn: Drawn) -> str:

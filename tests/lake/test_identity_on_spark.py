@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -56,7 +56,12 @@ def test_frames_and_delta_tables_get_values(
     merge = lake.table("t").alias("t").merge(source, "t.name = s.name")
     merge.whenNotMatchedInsertAll().execute()
     lake.write(spark.createDataFrame([(7, "d")], "id BIGINT, name STRING"), "t", mode="append")
-    assert set(query(lake, ALL)) == {(10, "a"), (5, "b"), (0, "c"), (7, "d")}
+    found = {name: value for value, name in query(lake, ALL)}
+    assert (found["a"], found["d"]) == (10, 7)
+    # Spark doesn't tell how many rows such a frame has: there may be a gap.
+    first, second = cast("int", found["b"]), cast("int", found["c"])
+    assert 10 > first > second
+    assert first % 5 == second % 5 == 0
 
 
 def test_both_of_two_that_insert_rows_of_queries_commit(lake: txlake.Lake) -> None:

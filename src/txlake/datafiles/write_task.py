@@ -25,7 +25,7 @@ from txlake.protocol.paths import encode_path, partition_folder
 # action, count: rows), "source" (data: numbers of a MERGE's source rows that met a target row),
 # "violation" (text: constraint, values: [row as JSON]); of a compaction also "moved" (key: bin,
 # data: 64-bit numbers of live rows, one of each of its files) and "kept" (key: file ordinal, text:
-# why it stays as it is).
+# why it stays as it is); of rows that were sorted "piece" (`sort_task`).
 NAME_END = "\x1f"
 REPORT_SCHEMA = (
     "kind string, key bigint, count bigint, text string, values array<string>, data binary, "
@@ -254,7 +254,7 @@ class Output:
             return
         indexes = self._task.layout.partition
         start = 0
-        for end in _run_ends(batch, indexes):
+        for end in run_ends(batch, indexes):
             key = tuple(batch.column(index)[start].as_py() for index in indexes)
             self.append(key, batch.slice(start, end - start))
             start = end
@@ -309,7 +309,7 @@ def _named(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     return column if column.type.equals(wanted) else column.view(wanted)
 
 
-def _run_ends(batch: pa.RecordBatch, indexes: tuple[int, ...]) -> list[int]:
+def run_ends(batch: pa.RecordBatch, indexes: tuple[int, ...]) -> list[int]:
     """The ends of the runs of equal keys."""
     if not indexes or batch.num_rows == 1:
         return [batch.num_rows]

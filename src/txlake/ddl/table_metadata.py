@@ -10,13 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from txlake.ddl.clustering import DOMAIN, FEATURE, clustering_domain, clustering_paths
+from txlake.ddl.clustering import clustering_domain, clustering_paths
 from txlake.ddl.environment import Environment
 from txlake.ddl.keys import KEY_PREFIX, check_keys
 from txlake.ddl.stored_expressions import check_constraint
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, DomainMetadata, Metadata
+from txlake.protocol.clustering import DOMAIN, FEATURE
 from txlake.protocol.column_mapping import (
     MAX_ID_PROPERTY,
     all_fields,

@@ -49,6 +49,7 @@ COPY, INSERT, UPDATE, UPDATE_BY_SOURCE, FIRST_WITHOUT_IMAGE = 0, 1, 2, 3, 10
 DELETE, DELETE_BY_SOURCE, KEEP = 10, 11, 12
 
 COMPRESSION = "snappy"
+ROW_GROUP_ROWS = 1_000_000
 
 _SAMPLE_ROWS = 131_072
 _DISTINCT_SHARE_MAX = 0.75
@@ -91,7 +92,7 @@ class WriteTask:
     folder_of: Callable[[tuple[str | None, ...]], str]
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     compression: str = COMPRESSION
-    row_group_rows: int = 1_000_000
+    row_group_rows: int = ROW_GROUP_ROWS
     row_group_bytes: int = 128 * 1024 * 1024
     rows_max: int | None = None
 

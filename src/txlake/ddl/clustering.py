@@ -12,6 +12,7 @@ from txlake.protocol.actions import DomainMetadata
 from txlake.protocol.clustering import DOMAIN
 from txlake.protocol.properties import column_list
 from txlake.protocol.schema_rules import Path, column_text
+from txlake.protocol.table_properties import TableProperties
 from txlake.protocol.type_text import short_text
 from txlake.protocol.types import Primitive, Struct
 
@@ -89,20 +90,27 @@ def _physical(schema: Struct, path: Path) -> list[str]:
     return names
 
 
-def check_statistics(table: Snapshot, paths: Sequence[Path]) -> None:
-    """Checks that all data files have statistics of columns that are to be clustered by.
+def check_indexed(schema: Struct, properties: TableProperties, paths: Sequence[Path]) -> None:
+    """Checks that every writer makes statistics of columns that are to be clustered by.
 
-    Raises InvalidRequest naming the column, and how many files have none.
+    Raises InvalidRequest naming the column.
     """
-    partitions = set(table.partition_columns)
-    columns = [item for item in table.schema if item.name not in partitions]
-    indexed = indexed_columns(columns, table.properties)
+    indexed = indexed_columns(list(schema), properties)
     for path in paths:
         if path not in indexed:
             raise InvalidRequest(
                 f"CLUSTER BY: column {column_text(path)} has no statistics; set the table property "
                 "delta.dataSkippingStatsColumns or delta.dataSkippingNumIndexedCols so that it has"
             )
+
+
+def check_statistics(table: Snapshot, paths: Sequence[Path]) -> None:
+    """Checks that all data files have statistics of columns that are to be clustered by.
+
+    Raises InvalidRequest naming the column, and how many files have none.
+    """
+    check_indexed(table.schema, table.properties, paths)
+    for path in paths:
         physical = _physical(table.schema, path)
         texts = table.files.table.column("stats").to_pylist()
         missing = sum(not _counts_nulls(text, physical) for text in texts)

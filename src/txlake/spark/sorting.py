@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import msgspec
+import pyarrow as pa
 from pyroaring import BitMap64
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from txlake.datafiles.vectors import write_vectors
+from txlake.datafiles.write_task import ROW_GROUP_ROWS
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.cubes import Clustering
 from txlake.log.files import adds_of, files_table
@@ -101,35 +103,51 @@ def check_sorted_by(work: TableAccess, columns: tuple[str, ...]) -> None:
 def _sorted(
     work: TableAccess, files: Sequence[Add], columns: Sequence[Path], *, on_hilbert_curve: bool
 ) -> tuple[Add, ...]:
-    """New files with the live rows of these, partition by partition sorted by the columns."""
+    """New files with the live rows of these, partition by partition sorted by the columns.
+
+    Rows that fit into one row group are left in their order: readers skip nothing within it.
+    """
     if not files:
         return ()
     table = files_table(files)
-    found = [(F.col(".".join(map(quote, path))), _type_of(work.snapshot, path)) for path in columns]
-    place = _place(work.scan(table), found, on_hilbert_curve=on_hilbert_curve)
+    count = _counted(files)
+    told = count is not None and count <= work.settings.told_rows_max
+    number = max(1, sum(add.size for add in files) // max(1, target_bytes(work)))
+    in_a_group = number == 1 and told and count is not None and count <= ROW_GROUP_ROWS
+    place = F.lit(0) if in_a_group else _place(work, table, columns, on_hilbert_curve)
     partition = [F.col(quote(name)) for name in work.snapshot.partition_columns]
     # Rows of one place are told apart by where they stood, so that they can go to several files.
     order = [*partition, F.col(_PLACE), F.col(FILE), F.col(ROW)]
-    number = max(1, sum(add.size for add in files) // max(1, target_bytes(work)))
     rows = work.scan(table, positions=True).withColumn(_PLACE, place)
     rows = rows.repartitionByRange(int(number), *order).sortWithinPartitions(*order).drop(_PLACE)
-    told = _can_be_told(work, files)
     if not told:
         rows = rows.drop(FILE, ROW)
     target = work.target(data_change=False)
     return with_pieces(work, files, write_frame(rows, target, keep_order=True, tell_pieces=told))
 
 
+def _counted(files: Iterable[Add]) -> int | None:
+    """How many live rows the files have; None where a file's statistics don't tell."""
+    count = 0
+    for add in files:
+        rows = add_rows(add)
+        if rows is None:
+            return None
+        count += rows
+    return count
+
+
 def _place(
-    rows: DataFrame, columns: Sequence[tuple[Column, DataType]], *, on_hilbert_curve: bool
+    work: TableAccess, files: pa.Table, columns: Sequence[Path], on_hilbert_curve: bool
 ) -> Column:
     """What rows are sorted by: a place on a curve; of one column its own order."""
-    if len(columns) == 1 and _has_order(columns[0][1]):
-        return columns[0][0]
-    dimensions = [dimension(*one) for one in columns]
+    found = [(F.col(".".join(map(quote, path))), _type_of(work.snapshot, path)) for path in columns]
+    if len(found) == 1 and _has_order(found[0][1]):
+        return found[0][0]
+    dimensions = [dimension(*one) for one in found]
     if on_hilbert_curve and 1 < len(dimensions) <= DIMENSIONS_MAX:
-        return hilbert_place(rows, dimensions)
-    return z_place(rows, dimensions)
+        return hilbert_place(work.scan(files), dimensions)
+    return z_place(work.scan(files), dimensions)
 
 
 def _has_order(data_type: DataType) -> bool:
@@ -147,13 +165,6 @@ def _type_of(snapshot: Snapshot, path: Path) -> DataType:
             )
         here = item.type
     return here
-
-
-def _can_be_told(work: TableAccess, files: Iterable[Add]) -> bool:
-    """Whether the files' rows are few enough to say of each where it goes."""
-    rows = [add_rows(add) for add in files]
-    counted = [count for count in rows if count is not None]
-    return len(counted) == len(rows) and sum(counted) <= work.settings.told_rows_max
 
 
 def with_pieces(work: TableAccess, files: Sequence[Add], done: Written) -> tuple[Add, ...]:

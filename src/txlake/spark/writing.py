@@ -26,6 +26,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.ports import Store, System
 from txlake.protocol import paths
 from txlake.protocol.actions import Add
+from txlake.protocol.clustering import clustered_by
 from txlake.protocol.partition_values import format_value
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.spark.memory_tables import check_reachable, landed, task_root
@@ -396,7 +397,12 @@ def add_of(
     snapshot = target.snapshot
     columns = Struct(tuple(item for item in snapshot.schema if item.type != Primitive("void")))
     statistics = statistics_of(
-        footer, columns, snapshot.partition_columns, snapshot.properties, with_nan
+        footer,
+        columns,
+        snapshot.partition_columns,
+        snapshot.properties,
+        with_nan,
+        clustered_by(snapshot.schema, snapshot.domains, table=snapshot.table),
     )
     physical = [item.physical_name for item in partition_fields(snapshot)]
     return Add(

@@ -55,9 +55,11 @@ def _check_told(t: PathTable, sources: Sequence[Add], outputs: Sequence[Add]) ->
     return sets
 
 
-def _filled(folder: Path, spark: SparkSession, **settings: int) -> PathTable:
+def _filled(
+    folder: Path, spark: SparkSession, *, file_bytes: int = _BYTES, told_rows_max: int = 10_000
+) -> PathTable:
     """Four files of 1,500 rows each, one of them with deleted rows."""
-    chosen = Settings(**{"target_file_bytes": _BYTES, **settings})
+    chosen = Settings(target_file_bytes=file_bytes, told_rows_max=told_rows_max)
     t = table(folder / "t", spark, "x INT, y INT, id INT, pad STRING", settings=chosen)
     for number in range(4):
         rows = spark.range(number * 1_500, (number + 1) * 1_500, 1, 1).selectExpr(
@@ -115,7 +117,7 @@ def test_rows_stay_and_near_ones_meet(tmp_path: Path, spark: SparkSession, kind:
 
 
 def test_what_fits_one_row_group_keeps_its_order(tmp_path: Path, spark: SparkSession) -> None:
-    t = _filled(tmp_path, spark, target_file_bytes=100_000_000)
+    t = _filled(tmp_path, spark, file_bytes=100_000_000)
     sources = t.adds()
     _clustered(t, "x", "y")
     [output] = t.adds()

@@ -186,7 +186,8 @@ def test_a_clustered_table_is_clustered_once(session: RowSession) -> None:
     assert [row["operation"] for row in last] == ["CLUSTER BY", "OPTIMIZE"]
     session.rows("OPTIMIZE u FULL")
     [full] = session.rows("DESCRIBE HISTORY u LIMIT 1")
-    parameters = dict(full["operationParameters"])
+    told: Any = full["operationParameters"]
+    parameters = dict(told)
     assert (parameters["clusterBy"], parameters["isFull"]) == ('["id"]', "true")
 
 

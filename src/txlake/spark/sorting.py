@@ -111,7 +111,8 @@ def _sorted(
         return ()
     table = files_table(files)
     count = _counted(files)
-    told = count is not None and count <= work.settings.told_rows_max
+    # Without deletion vectors no deletion can be carried.
+    told = work.uses_vectors and count is not None and count <= work.settings.told_rows_max
     number = max(1, sum(add.size for add in files) // max(1, target_bytes(work)))
     in_a_group = number == 1 and told and count is not None and count <= ROW_GROUP_ROWS
     place = F.lit(0) if in_a_group else _place(work, table, columns, on_hilbert_curve)

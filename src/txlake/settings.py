@@ -29,7 +29,7 @@ class Settings:
         retry: waits between attempts.
         target_file_bytes: what OPTIMIZE packs small files up to.
         told_rows_max: an OPTIMIZE that sorts says where each row went, so that deletions made
-            meanwhile are carried over, up to so many rows in a partition's or cube's files.
+            meanwhile are carried over, up to so many rows of one ZORDER BY or cube.
         broadcast_vector_bytes_max: deletion vectors beyond this are read by the executors.
         scratch_url: a folder that the Spark driver can read, for scan manifests; a temporary
             folder of this process when None.

@@ -211,10 +211,7 @@ def _advice(intent: Intent) -> list[tuple[str, str]]:
     if intent.level is Level.SERIALIZABLE and intent.reads:
         found.append(("isolation", "under WriteSerializable a blind INSERT aborts nobody"))
     if intent.doing is Doing.SORTS:
-        advice = (
-            "beyond 10 million rows of a partition or cube it conflicts with changes of its files"
-        )
-        found.append(("size", advice))
+        found.append(("size", "beyond 10 million rows it conflicts with changes of its files"))
     return found
 
 

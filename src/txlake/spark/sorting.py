@@ -7,11 +7,11 @@ exclude each other file by file. Which files are clustered is `log.cubes`' choic
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import msgspec
 import pyarrow as pa
-from pyroaring import BitMap64
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
@@ -173,7 +173,8 @@ def with_pieces(work: TableAccess, files: Sequence[Add], done: Written) -> tuple
     pieces = [piece for add in done.adds for piece in done.pieces.get(add.path, ())]
     if not pieces or len(pieces) > _TOLD_PIECES_MAX:
         return done.adds
-    parts = [one for one in pieces if not _is_whole(files[one.ordinal], one.positions)]
+    of_file = Counter(one.ordinal for one in pieces)
+    parts = [one for one in pieces if of_file[one.ordinal] > 1]
     vectors = write_vectors(work.store, work.system, [one.positions for one in parts])
     ids = {id(one): vector.unique_id for one, vector in zip(parts, vectors, strict=True)}
 
@@ -188,11 +189,6 @@ def with_pieces(work: TableAccess, files: Sequence[Add], done: Written) -> tuple
         )
 
     return tuple(_tagged(add, map(source, done.pieces[add.path])) for add in done.adds)
-
-
-def _is_whole(add: Add, positions: BitMap64) -> bool:
-    """Whether these live rows of a file are all of them."""
-    return add_rows(add) == len(positions)
 
 
 def _tagged(add: Add, sources: Iterable[Source]) -> Add:

@@ -26,8 +26,8 @@ from txlake.log.cubes import Clustering
 from txlake.log.files import adds_of
 from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.protocol.actions import Add
-from txlake.protocol.identity import IdentityColumn
 from txlake.protocol.clustering import Cube, in_cube
+from txlake.protocol.identity import IdentityColumn
 from txlake.spark import compact as compacting
 from txlake.spark import dml, inserts, local_rows, sorting
 from txlake.spark.deletions import delete_positions, remove_files

@@ -121,8 +121,9 @@ def test_a_record_of_sets_without_a_count_of_rows_says_nothing() -> None:
 
 def test_sets_and_deleted_rows_are_together_the_file() -> None:
     moves = Moves([SOURCE], [output('[["a","v",0,1,"s"],["a","v",0,1,"r"]]', 2)])
-    first, second = moves.of("a", Sets(v=[1], s=[2], r=[0])) or ()
-    assert (first.offset, second.offset) == (0, 1)
+    runs = moves.of("a", Sets(v=[1], s=[2], r=[0]))
+    assert runs is not None
+    assert [run.offset for run in runs] == [0, 1]
 
 
 def test_rows_stand_in_the_order_of_their_set() -> None:

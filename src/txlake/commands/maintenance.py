@@ -180,10 +180,16 @@ def _clustering(context: Context, statement: Optimize, table: Snapshot) -> Clust
     if FEATURE in table.features and (statement.where is not None or statement.zorder_by):
         found = "WHERE" if statement.where is not None else "ZORDER BY"
         by = f"by ({shown})" if columns else "by no columns (CLUSTER BY NONE)"
+        instead = (
+            "OPTIMIZE without that clause clusters what isn't yet, OPTIMIZE ... FULL all of it, "
+            "ALTER TABLE ... CLUSTER BY chooses other columns"
+            if columns
+            else "OPTIMIZE without that clause packs small files, ALTER TABLE ... CLUSTER BY "
+            "(column, ...) chooses columns"
+        )
         raise InvalidRequest(
             f"{table.table}: OPTIMIZE ... {found}: the table is clustered {by}, so it has no "
-            "partitions and no other order; OPTIMIZE without that clause clusters what isn't yet, "
-            "OPTIMIZE ... FULL all of it, ALTER TABLE ... CLUSTER BY chooses other columns"
+            f"partitions and no other order; {instead}"
         )
     if not columns or FEATURE not in table.features:
         if statement.full:

@@ -28,6 +28,8 @@ class Settings:
     Attributes:
         retry: waits between attempts.
         target_file_bytes: what OPTIMIZE packs small files up to.
+        told_rows_max: an OPTIMIZE that sorts says where each row went, so that deletions made
+            meanwhile are carried over, up to so many rows of one ZORDER BY or cube.
         broadcast_vector_bytes_max: deletion vectors beyond this are read by the executors.
         scratch_url: a folder that the Spark driver can read, for scan manifests; a temporary
             folder of this process when None.
@@ -54,6 +56,7 @@ class Settings:
 
     retry: RetrySettings = field(default_factory=RetrySettings)
     target_file_bytes: int = 256 * 1024 * 1024
+    told_rows_max: int = 10_000_000
     broadcast_vector_bytes_max: int = 128 * 1024 * 1024
     scratch_url: str | None = None
     checkpoint_part_rows_max: int = 5_000_000

@@ -260,6 +260,53 @@ class Transaction:
         self.replays.append(lambda _: None)
         self.answers.append(None)
 
+    def sort(self, number: int, spread: Sequence[int]) -> None:
+        """The rows of the first files go to the pieces that `spread` names in turn, two of them a
+        new file; in a piece they stand by their old places.
+        """
+        files = list(self.view.files.adds())[:number]
+        rows = [(file, place, row) for file in files for place, row in self.disk.live(file)]
+        if not rows:
+            return
+        pieces: dict[int, list[tuple[Add, int, Row]]] = {}
+        for turn, one in enumerate(rows):
+            pieces.setdefault(spread[turn % len(spread)], []).append(one)
+        outputs: dict[int, list[list[tuple[Add, int, Row]]]] = {}
+        for piece in sorted(pieces):
+            outputs.setdefault(piece // 2, []).append(pieces[piece])
+        for members in outputs.values():
+            sources = [source for one in members for source in self._pieces_of(one)]
+            self.stage(
+                self.disk.write([row for one in members for *_, row in one], sources=sources)
+            )
+        self.stage(*[file.removed(timestamp_ms=1, data_change=False) for file in files])
+        self.replays.append(lambda _: None)
+        self.answers.append(None)
+
+    def _pieces_of(self, piece: Sequence[tuple[Add, int, Row]]) -> list[Source]:
+        """Where the rows of a piece come from: sets of positions, or whole files."""
+        places: dict[str, BitMap64] = {}
+        files: dict[str, Add] = {}
+        for file, place, _ in piece:
+            places.setdefault(file.path, BitMap64()).add(place)
+            files[file.path] = file
+        sources = []
+        for path, found in places.items():
+            positions_id = f"s{next(self.disk.names)}"
+            self.disk.vectors[positions_id] = found
+            sources.append(
+                Source(
+                    path=path,
+                    vector_id=files[path].key[1],
+                    first=0,
+                    rows=len(found),
+                    positions_id=(
+                        None if len(found) == len(self.disk.live(files[path])) else positions_id
+                    ),
+                )
+            )
+        return sources
+
     def restore(self, condition: Condition) -> None:
         """Rows that were deleted come back where they stood, if the condition holds for them."""
         self._note(condition, ReadKind.FOR_WRITE)

@@ -7,9 +7,10 @@ import pytest
 from pyroaring import BitMap64
 
 from tests.conflict.cases import add, gone, vector
-from txlake.conflict.positions import Loss, Moves
+from txlake.conflict.positions import Loss, Moves, Run
 from txlake.errors import CorruptTable
 from txlake.protocol.actions import Add, DeletionVector
+from txlake.protocol.sources import Source
 
 
 class Counted:
@@ -27,6 +28,19 @@ class Counted:
         if not self.readable:
             raise CorruptTable("gone")
         return BitMap64()
+
+
+class Sets:
+    """Vectors and sets of positions by their ids."""
+
+    def __init__(self, **positions: list[int]) -> None:
+        self.positions = {name: BitMap64(found) for name, found in positions.items()}
+
+    def of(self, vector: DeletionVector) -> BitMap64:
+        return self.of_id(vector.unique_id)
+
+    def of_id(self, vector_id: str) -> BitMap64:
+        return self.positions[vector_id]
 
 
 SOURCE = msgspec.structs.replace(gone(add("a"), data_change=False), stats='{"numRecords":3}')
@@ -71,3 +85,53 @@ def test_a_source_is_looked_into_once() -> None:
     moves, vectors = Moves([SOURCE], [output('[["a","v",0,3]]')]), Counted()
     assert moves.of("a", vectors) == moves.of("a", vectors) != None  # noqa: E711
     assert vectors.reads == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "sets", "rows"),
+    [
+        ('[["a",null,0,1],["a",null,2,2]]', {}, 3),
+        ('[["a",null,0,1],["a",null,2,1]]', {}, 2),
+        ('[["a",null,0,2]]', {}, 2),
+        ('[["a",null,0,1,"s"],["a",null,0,2]]', {"s": [0]}, 3),
+        ('[["a",null,0,1,"s"],["a",null,0,2,"r"]]', {"s": [0, 1], "r": [2]}, 3),
+        ('[["a",null,0,2,"s"],["a",null,0,2,"r"]]', {"s": [0, 1], "r": [1, 2]}, 4),
+        ('[["a",null,0,2,"s"],["a",null,0,1,"r"]]', {"s": [0, 1], "r": [1]}, 3),
+        ('[["a",null,0,2,"s"],["a",null,0,1,"r"]]', {"s": [0, 1], "r": [3]}, 3),
+        ('[["a",null,0,2,"s"]]', {"s": [0, 1]}, 2),
+        ('[["a","v",0,2,"s"]]', {"s": [0, 1], "v": [1]}, 2),
+    ],
+    ids=[
+        "a gap", "a row short", "the last row missing", "both kinds", "other number",
+        "a row twice", "a row twice for another", "a row that is none", "one set missing", "gone",
+    ],
+)  # fmt: skip
+def test_a_record_that_does_not_hold_every_live_row_says_nothing(
+    text: str, sets: dict[str, list[int]], rows: int
+) -> None:
+    assert Moves([SOURCE], [output(text, rows)]).of("a", Sets(**sets)) is None
+
+
+def test_a_record_of_sets_without_a_count_of_rows_says_nothing() -> None:
+    told = output('[["a",null,0,3,"s"]]')
+    uncounted = msgspec.structs.replace(SOURCE, stats=None)
+    assert Moves([uncounted], [told]).of("a", Sets(s=[0, 1, 2])) is None
+    assert Moves([SOURCE], [told]).of("a", Sets(s=[0, 1, 2])) is not None
+
+
+def test_sets_and_deleted_rows_are_together_the_file() -> None:
+    moves = Moves([SOURCE], [output('[["a","v",0,1,"s"],["a","v",0,1,"r"]]', 2)])
+    runs = moves.of("a", Sets(v=[1], s=[2], r=[0]))
+    assert runs is not None
+    assert [run.offset for run in runs] == [0, 1]
+
+
+def test_rows_stand_in_the_order_of_their_set() -> None:
+    def run(positions_id: str | None) -> Run:
+        source = Source(path="a", vector_id=None, first=0, rows=3, positions_id=positions_id)
+        return Run(output="out", offset=10, source=source)
+
+    sets = Sets(s=[1, 3, 4])
+    assert run("s").places(BitMap64([0, 1, 4, 9]), sets) == BitMap64([10, 12])
+    assert run("s").every_place() == BitMap64([10, 11, 12])
+    assert run(None).places(BitMap64([0, 2, 3]), sets) == BitMap64([10, 12])

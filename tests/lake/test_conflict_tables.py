@@ -109,16 +109,15 @@ def by_row() -> Iterator[Cell]:
         yield always(MERGE_5, change, APPEND)
         yield always(DELETE_5, change, DELETE_READ if change is MERGE_5 else DELETE_DELETE)
         for rewrite in (OPTIMIZE, ZORDER):
-            by_position = rewrite is OPTIMIZE
-            yield always(rewrite, other, None if by_position else DELETE_READ)
-            yield always(other, rewrite, None if by_position else DELETE_DELETE)
+            yield always(rewrite, other)
+            yield always(other, rewrite)
     yield always(MERGE_NEW, UPDATE_5)
     yield always(UPDATE_5, MERGE_NEW)
     yield always(MERGE_NEW, MERGE_NEW, APPEND)
     yield from by_anything()
-    yield always(OPTIMIZE, OPTIMIZE)
-    yield always(ZORDER, OPTIMIZE)
-    yield always(OPTIMIZE, ZORDER, DELETE_DELETE)
+    for rewrite in (OPTIMIZE, ZORDER):
+        yield always(OPTIMIZE, rewrite)
+        yield always(ZORDER, rewrite)
 
 
 def by_file(*, copies: bool) -> Iterator[Cell]:
@@ -158,7 +157,6 @@ def by_anything() -> Iterator[Cell]:
     for rewrite in (OPTIMIZE, ZORDER):
         yield always(INSERT, rewrite)
         yield always(rewrite, INSERT)
-    yield always(ZORDER, ZORDER, DELETE_DELETE)
 
 
 class Tables:

@@ -26,6 +26,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
             "CREATE TABLE plain (id BIGINT) TBLPROPERTIES ('delta.enableDeletionVectors' = 'false')"
         )
         opened.sql("CREATE TABLE other (id BIGINT)")
+        opened.sql("CREATE TABLE clustered (id BIGINT) CLUSTER BY (id)")
         yield opened
 
 
@@ -70,6 +71,7 @@ def beside(found: Told, start: str) -> str:
         ),
         ("OPTIMIZE t", "nothing", "moves rows in order", "row"),
         ("OPTIMIZE t ZORDER BY (id)", "nothing", "moves rows to another order", "row"),
+        ("OPTIMIZE clustered", "nothing", "moves rows to another order", "row"),
     ],
 )
 def test_statements(lake: txlake.Lake, statement: str, reads: str, does: str, grain: str) -> None:

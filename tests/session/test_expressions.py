@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from txlake.ddl.clustering import clustered_by, clustering_domain, clustering_paths
+from txlake.ddl.clustering import clustering_domain, clustering_paths
 from txlake.ddl.stored_expressions import check_constraint, columns_in, uses
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.protocol.actions import DomainMetadata
+from txlake.protocol.clustering import clustered_by
 from txlake.protocol.type_text import parse_columns
 
 

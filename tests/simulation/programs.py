@@ -425,7 +425,7 @@ def _do(runner: Runner, statement: Statement) -> None:
 def _upkeep(chance: random.Random, tables: Sequence[str]) -> Program:
     statement = Upkeep(
         chance.choice(tables),
-        chance.choice(["OPTIMIZE {}", "OPTIMIZE {}", "REORG TABLE {} APPLY (PURGE)"]),
+        chance.choice(["OPTIMIZE {}", "OPTIMIZE {} ZORDER BY (v)", "REORG TABLE {} APPLY (PURGE)"]),
     )
     return Program("upkeep", lambda runner: _do(runner, statement), alone=True)
 

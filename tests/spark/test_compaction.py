@@ -166,7 +166,6 @@ def test_zordering_brings_near_rows_together(tmp_path: Path, spark: SparkSession
     change = t.zorder("x", "y")
     assert [row[:2] for row in t.rows()] == before
     assert change.parameters["zOrderBy"] == ["x", "y"]
-    assert all(SOURCES_TAG not in (add.tags or {}) for add in t.adds())
     assert len(t.adds()) > 3
     areas = []
     for add in t.adds():

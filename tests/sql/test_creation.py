@@ -74,6 +74,10 @@ ONE = sql("SELECT 1")
             "CREATE TABLE t (a INT) CLUSTER BY (a, b.c)",
             CreateTable(table=T, columns=(A,), cluster_by=("a", "b.c")),
         ),
+        (
+            "CREATE TABLE t (a INT) CLUSTER BY (`9 x`, b.`c.d`)",
+            CreateTable(table=T, columns=(A,), cluster_by=("`9 x`", "b.`c.d`")),
+        ),
         ("CREATE TABLE t AS SELECT 1", CreateTable(table=T, query=ONE)),
         ("CREATE TABLE t SELECT 1", CreateTable(table=T, query=ONE)),
         ("CREATE TABLE t AS (SELECT 1)", CreateTable(table=T, query=sql("(SELECT 1)"))),

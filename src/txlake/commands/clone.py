@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import msgspec
 
-from txlake.ddl.clustering import clustered_by
 from txlake.ddl.create import created, proceeds
 from txlake.ddl.environment import EVERY_ROW, Environment
 from txlake.ddl.table_metadata import INTERNAL_PROPERTIES, new_table
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Add, DeletionVector, FileKey
+from txlake.protocol.clustering import clustered_by
 from txlake.protocol.column_mapping import MAX_ID_PROPERTY, MODE_PROPERTY
 from txlake.protocol.deletion_vectors import relative_file_name, relative_vector
 from txlake.protocol.features import CATALOG_FEATURE, READABLE, WRITABLE

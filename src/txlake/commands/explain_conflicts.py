@@ -18,6 +18,7 @@ from txlake.conflict.levels import Level
 from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
 from txlake.log.predicates import to_text
+from txlake.protocol.clustering import clustered_by
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.command import TableLock, command, giving_rows
 from txlake.session.context import Context
@@ -127,7 +128,9 @@ class _Asked:
             case Truncate():
                 return self._changing(change.Read(takes_all=True))
             case Optimize(zorder_by=zorder_by):
-                return self._intent(Doing.SORTS if zorder_by else Doing.COMPACTS)
+                view = self._table.view
+                sorts = zorder_by or clustered_by(view.schema, view.domains, table=view.table)
+                return self._intent(Doing.SORTS if sorts else Doing.COMPACTS)
             case Insert():
                 return self._inserting(statement)
             case Merge():
@@ -208,7 +211,7 @@ def _advice(intent: Intent) -> list[tuple[str, str]]:
     if intent.level is Level.SERIALIZABLE and intent.reads:
         found.append(("isolation", "under WriteSerializable a blind INSERT aborts nobody"))
     if intent.doing is Doing.SORTS:
-        found.append(("ZORDER BY", "without it, OPTIMIZE keeps the order of rows and meets nobody"))
+        found.append(("size", "beyond 10 million rows it conflicts with changes of its files"))
     return found
 
 

@@ -17,8 +17,13 @@ from txlake.commands import generate as generated
 from txlake.commands.restore import restore
 from txlake.commands.tables import environment_of
 from txlake.conflict.locking import LockMode
+from txlake.errors import InvalidRequest
+from txlake.log.cubes import Clustering, plan_clustering
+from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, Remove
+from txlake.protocol.clustering import FEATURE, clustered_by
 from txlake.protocol.paths import absolute_url, is_absolute
+from txlake.protocol.schema_rules import column_text
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.catalog_access import transaction_of
 from txlake.session.command import command, giving_counts, giving_nothing, giving_rows, its_table
@@ -55,6 +60,7 @@ _SIZES = Struct(
     )
 )
 _FILES = Struct((Field("num", _LONG, False), Field("size", _LONG, False)))
+_FILE_COUNT = Struct((Field("numFiles", _LONG, False), Field("size", _LONG, False)))
 _ZORDERED = Struct(
     (
         Field("strategyName", Primitive("string")),
@@ -66,6 +72,15 @@ _ZORDERED = Struct(
         Field("mergedNumCubes", _LONG),
     )
 )
+_CLUSTERED = Struct(
+    (
+        Field("inputZCubeFiles", _FILE_COUNT),
+        Field("inputOtherFiles", _FILE_COUNT),
+        Field("inputNumZCubes", _LONG, False),
+        Field("mergedFiles", _FILE_COUNT),
+        Field("numOutputZCubes", _LONG, False),
+    )
+)
 _METRICS = Struct(
     (
         Field("numFilesAdded", _LONG, False),
@@ -74,6 +89,7 @@ _METRICS = Struct(
         Field("filesRemoved", _SIZES),
         Field("partitionsOptimized", _LONG, False),
         Field("zOrderStats", _ZORDERED),
+        Field("clusteringStats", _CLUSTERED),
         Field("numBatches", _LONG, False),
         Field("totalConsideredFiles", _LONG, False),
         Field("totalFilesSkipped", _LONG, False),
@@ -86,10 +102,13 @@ _OPTIMIZED = Struct((Field("path", Primitive("string")), Field("metrics", _METRI
 class Optimized:
     """What an OPTIMIZE did, and the row that says so."""
 
-    def __init__(self, handle: Handle, considered: int, change: Change) -> None:
+    def __init__(
+        self, handle: Handle, considered: int, change: Change, plan: Clustering | None = None
+    ) -> None:
         self._place = local_path(handle.store.url) or handle.store.url
         self._considered = considered
         self._change = change
+        self._plan = plan
 
     def __call__(self, plane: DataPlane) -> DataFrame:
         """One row: the table's place and the metrics, named as Delta names them."""
@@ -103,10 +122,11 @@ class Optimized:
             _sizes([one.size or 0 for one in removed]),
             len(partitions),
             self._zordered(removed, len(partitions)),
+            None if self._plan is None else _clustering_counts(self._plan),
             1 if added else 0,
             self._considered,
             self._considered - len(removed),
-            not self._change.parameters.get("zOrderBy"),
+            not (self._plan or self._change.parameters.get("zOrderBy")),
         )
         return plane.frame(_OPTIMIZED, [(self._place, metrics)])
 
@@ -118,6 +138,17 @@ class Optimized:
         return ("all", (0, 0), merged, 0, merged, partitions, None)
 
 
+def _clustering_counts(plan: Clustering) -> tuple[object, ...]:
+    merged = (len(plan.files), sum(add.size for add in plan.files))
+    return (
+        (plan.in_cubes.number, plan.in_cubes.size),
+        (plan.others.number, plan.others.size),
+        plan.cubes_before,
+        merged,
+        len(plan.cubes),
+    )
+
+
 def _sizes(sizes: Sequence[int]) -> tuple[int | None, int | None, float, int, int]:
     if not sizes:
         return (None, None, 0.0, 0, 0)
@@ -125,15 +156,53 @@ def _sizes(sizes: Sequence[int]) -> tuple[int | None, int | None, float, int, in
 
 
 def optimize(context: Context, statement: Optimize) -> Optimized:
-    """OPTIMIZE [WHERE] [ZORDER BY]."""
+    """OPTIMIZE [FULL] [WHERE] [ZORDER BY]: a clustered table is clustered, others are packed.
+
+    Raises InvalidRequest for a clause that the table doesn't allow.
+    """
     handle = context.require(statement.table)
     work = context.work(handle)
-    if statement.zorder_by:
+    plan = _clustering(context, statement, work.snapshot)
+    if plan is not None:
+        change = work.cluster(plan)
+    elif statement.zorder_by:
         change = work.zorder(statement.zorder_by, statement.where)
     else:
         change = work.compact(statement.where)
     context.transaction.stage(handle, change)
-    return Optimized(handle, _considered(work, statement.where), change)
+    return Optimized(handle, _considered(work, statement.where), change, plan)
+
+
+def _clustering(context: Context, statement: Optimize, table: Snapshot) -> Clustering | None:
+    """What is to be clustered; None for a table that isn't clustered by any column."""
+    columns = clustered_by(table.schema, table.domains, table=table.table)
+    shown = ", ".join(map(column_text, columns))
+    if FEATURE in table.features and (statement.where is not None or statement.zorder_by):
+        found = "WHERE" if statement.where is not None else "ZORDER BY"
+        by = f"by ({shown})" if columns else "by no columns (CLUSTER BY NONE)"
+        instead = (
+            "OPTIMIZE without that clause clusters what isn't yet, OPTIMIZE ... FULL all of it, "
+            "ALTER TABLE ... CLUSTER BY chooses other columns"
+            if columns
+            else "OPTIMIZE without that clause packs small files, ALTER TABLE ... CLUSTER BY "
+            "(column, ...) chooses columns"
+        )
+        raise InvalidRequest(
+            f"{table.table}: OPTIMIZE ... {found}: the table is clustered {by}, so it has no "
+            f"partitions and no other order; {instead}"
+        )
+    if not columns or FEATURE not in table.features:
+        if statement.full:
+            raise InvalidRequest(
+                f"{table.table}: OPTIMIZE ... FULL is for clustered tables, and this one is "
+                "clustered by no columns; ALTER TABLE ... CLUSTER BY (column, ...) clusters it, "
+                "OPTIMIZE without FULL packs small files"
+            )
+        return None
+    target = table.properties.target_file_size or context.engine.settings.target_file_bytes
+    return plan_clustering(
+        table.files.adds(), columns, full=statement.full, target_file_bytes=target
+    )
 
 
 def reorg(context: Context, statement: Reorg) -> Optimized:

@@ -47,7 +47,7 @@ class Beside(Enum):
     SAME_FILES = "DELETE or UPDATE of other rows in the same files"
     OTHER_FILES = "DELETE or UPDATE of other files"
     OPTIMIZE = "OPTIMIZE"
-    ZORDER = "OPTIMIZE ... ZORDER BY"
+    ZORDER = "OPTIMIZE ... ZORDER BY, or of a clustered table, of up to 10 million rows"
     ALTER = "ALTER TABLE of columns or properties"
 
 
@@ -152,7 +152,7 @@ class _Meeting:
             case Doing.CHANGES | Doing.REPLACES:
                 return replace(ours, removed=(self._first.removed(timestamp_ms=0),), added=(new,))
             case Doing.COMPACTS | Doing.SORTS:
-                return self._rewriting(ours, "ours", in_order=intent.doing is Doing.COMPACTS)
+                return self._rewriting(ours, "ours")
 
     def _deleting(self, footprint: Footprint, row: int) -> Footprint:
         return replace(
@@ -161,9 +161,9 @@ class _Meeting:
             added=(self._vectors.marked(self._first, row),),
         )
 
-    def _rewriting(self, footprint: Footprint, path: str, *, in_order: bool) -> Footprint:
+    def _rewriting(self, footprint: Footprint, path: str) -> Footprint:
         source = Source(path=self._first.path, vector_id=None, first=0, rows=_ROWS)
-        tags = {SOURCES_TAG: sources_text([source])} if in_order else None
+        tags: dict[str, str | None] = {SOURCES_TAG: sources_text([source])}
         output = msgspec.structs.replace(_file(path), data_change=False, tags=tags)
         gone = self._first.removed(timestamp_ms=0, data_change=False)
         return replace(footprint, removed=(gone,), added=(output,))
@@ -192,8 +192,7 @@ class _Meeting:
                 gone = self._second.removed(timestamp_ms=0)
                 return ConcurrentCommit(version=1, operation="DELETE", removed=(gone,))
             case Beside.OPTIMIZE | Beside.ZORDER:
-                in_order = self._beside is Beside.OPTIMIZE
-                theirs = self._rewriting(nothing, "theirs", in_order=in_order)
+                theirs = self._rewriting(nothing, "theirs")
                 return ConcurrentCommit(
                     version=1, operation="OPTIMIZE", removed=theirs.removed, added=theirs.added
                 )

@@ -1,8 +1,8 @@
 """Rows by their positions in files: which ones a commit took, and where a rewrite moved them.
 
 Owns the arithmetic over deletion vectors, as sets of positions. A live row's rank is the number of
-live rows before it in its file; a rewrite that keeps order says by ranks where rows went. Source:
-PROTOCOL.md, "Deletion Vectors"; API.md, `txlake.sources`.
+live rows before it in its file; a rewrite that keeps order says by ranks where rows went, and one
+that sorts by sets of positions. Source: PROTOCOL.md, "Deletion Vectors"; `protocol.sources`.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def deleted(file: Add | Remove, vectors: Vectors) -> BitMap64:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Live rows of one source that stand in a row in one output.
+    """Live rows of one source that follow each other in one output.
 
     Attributes:
         output: the output's path, as in the log.
@@ -107,6 +107,10 @@ class Run:
     def places(self, positions: BitMap64, vectors: Vectors) -> BitMap64:
         """Where the rows at these positions of the source stand in the output, if they live."""
         source = self.source
+        if source.positions_id is not None:
+            taken = vectors.of_id(source.positions_id)
+            places = np.searchsorted(_numbers(taken), _numbers(positions & taken))
+            return BitMap64((places + self.offset).tolist())
         before = BitMap64() if source.vector_id is None else vectors.of_id(source.vector_id)
         ranks = _ranks(_numbers(positions - before), _numbers(before))
         first = np.uint64(source.first)
@@ -200,14 +204,40 @@ def _is_whole(runs: list[Run], source: Remove, vectors: Vectors) -> bool:
     vector_ids = {run.source.vector_id for run in runs}
     if len(vector_ids) > 1:
         return False
+    vector_id = vector_ids.pop()
+    try:
+        gone = BitMap64() if vector_id is None else vectors.of_id(vector_id)
+        rows = FileStatistics.from_json(source.stats).num_records
+        if any(run.source.positions_id is not None for run in runs):
+            return rows is not None and _share_out(runs, rows, gone, vectors)
+        counted = _in_a_row(runs)
+        return counted is not None and rows == counted + len(gone)
+    except TxlakeError:  # a vector or a statistic that can't be read
+        return False
+
+
+def _in_a_row(runs: list[Run]) -> int | None:
+    """How many live rows the runs hold from the first on; None where they leave a gap."""
     counted = 0
     for run in sorted(runs, key=lambda one: one.source.first):
         if run.source.first != counted:
-            return False
+            return None
         counted += run.source.rows
-    vector_id = vector_ids.pop()
-    try:
-        gone = 0 if vector_id is None else len(vectors.of_id(vector_id))
-        return FileStatistics.from_json(source.stats).num_records == counted + gone
-    except TxlakeError:  # a vector or a statistic that can't be read
-        return False
+    return counted
+
+
+def _share_out(runs: list[Run], rows: int, gone: BitMap64, vectors: Vectors) -> bool:
+    """Whether each row of a file is in one of the runs' sets of positions, or gone."""
+    told = BitMap64(gone)
+    counted = len(gone)
+    for run in runs:
+        if run.source.positions_id is None:
+            return False
+        taken = vectors.of_id(run.source.positions_id)
+        if len(taken) != run.source.rows:
+            return False
+        told |= taken
+        counted += len(taken)
+    every = BitMap64()
+    every.add_range(0, rows)
+    return counted == rows and told == every

@@ -46,14 +46,16 @@ def statistics_of(
     partition_columns: Collection[str],
     properties: TableProperties,
     with_nan: Collection[tuple[str, ...]],
+    clustered: Collection[tuple[str, ...]] = (),
 ) -> FileStatistics:
     """The statistics of a file that holds `schema` without its partition columns, in order.
 
+    `clustered`: the clustering columns, logical paths, which have statistics always.
     `with_nan`: leaf columns with a NaN, paths of physical names; they get no bounds, since NaN is
     greater than the maximum of the rest. Nor do times that may be of the old calendar.
     """
     columns = [item for item in schema if item.name not in partition_columns]
-    wanted = indexed_columns(columns, properties)
+    wanted = indexed_columns(columns, properties).union(clustered)
     minimum: dict[str, object] = {}
     maximum: dict[str, object] = {}
     nulls: dict[str, object] = {}

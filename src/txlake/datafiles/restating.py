@@ -32,6 +32,7 @@ from txlake.errors import CorruptTable
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store
 from txlake.protocol.actions import Add
+from txlake.protocol.clustering import clustered_by
 from txlake.protocol.paths import decode_path, is_absolute
 from txlake.protocol.reach import Reach
 from txlake.protocol.statistics import Bounds, FileStatistics
@@ -70,7 +71,8 @@ def restated(footer: pq.FileMetaData, add: Add, snapshot: Snapshot) -> FileStati
     if snapshot.column_mapping_mode == "id":
         return replace(before, num_records=footer.num_rows)
     columns = [item for item in snapshot.schema if item.name not in snapshot.partition_columns]
-    wanted = indexed_columns(columns, snapshot.properties)
+    clustered = clustered_by(snapshot.schema, snapshot.domains, table=snapshot.table)
+    wanted = indexed_columns(columns, snapshot.properties).union(clustered)
     places = _places(footer)
     is_old = is_legacy(footer.metadata)
     minimum: dict[str, object] = {}

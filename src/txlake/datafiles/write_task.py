@@ -25,7 +25,7 @@ from txlake.protocol.paths import encode_path, partition_folder
 # action, count: rows), "source" (data: numbers of a MERGE's source rows that met a target row),
 # "violation" (text: constraint, values: [row as JSON]); of a compaction also "moved" (key: bin,
 # data: 64-bit numbers of live rows, one of each of its files) and "kept" (key: file ordinal, text:
-# why it stays as it is).
+# why it stays as it is); of rows that were sorted "piece" (`sort_task`).
 NAME_END = "\x1f"
 REPORT_SCHEMA = (
     "kind string, key bigint, count bigint, text string, values array<string>, data binary, "
@@ -49,6 +49,7 @@ COPY, INSERT, UPDATE, UPDATE_BY_SOURCE, FIRST_WITHOUT_IMAGE = 0, 1, 2, 3, 10
 DELETE, DELETE_BY_SOURCE, KEEP = 10, 11, 12
 
 COMPRESSION = "snappy"
+ROW_GROUP_ROWS = 1_000_000
 
 _SAMPLE_ROWS = 131_072
 _DISTINCT_SHARE_MAX = 0.75
@@ -91,7 +92,7 @@ class WriteTask:
     folder_of: Callable[[tuple[str | None, ...]], str]
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     compression: str = COMPRESSION
-    row_group_rows: int = 1_000_000
+    row_group_rows: int = ROW_GROUP_ROWS
     row_group_bytes: int = 128 * 1024 * 1024
     rows_max: int | None = None
 
@@ -254,7 +255,7 @@ class Output:
             return
         indexes = self._task.layout.partition
         start = 0
-        for end in _run_ends(batch, indexes):
+        for end in run_ends(batch, indexes):
             key = tuple(batch.column(index)[start].as_py() for index in indexes)
             self.append(key, batch.slice(start, end - start))
             start = end
@@ -309,7 +310,7 @@ def _named(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     return column if column.type.equals(wanted) else column.view(wanted)
 
 
-def _run_ends(batch: pa.RecordBatch, indexes: tuple[int, ...]) -> list[int]:
+def run_ends(batch: pa.RecordBatch, indexes: tuple[int, ...]) -> list[int]:
     """The ends of the runs of equal keys."""
     if not indexes or batch.num_rows == 1:
         return [batch.num_rows]

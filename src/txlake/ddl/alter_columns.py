@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from txlake.ddl.clustering import clustered_by
 from txlake.ddl.columns import (
     check_default_type,
     field_of,
@@ -30,6 +29,7 @@ from txlake.ddl.table_metadata import changed
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Metadata
+from txlake.protocol.clustering import clustered_by
 from txlake.protocol.column_mapping import all_fields
 from txlake.protocol.identity import is_identity
 from txlake.protocol.properties import column_list

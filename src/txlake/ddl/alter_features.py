@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from txlake.ddl.clustering import DOMAIN
 from txlake.ddl.environment import Environment
 from txlake.ddl.operations import as_json
 from txlake.ddl.stored_expressions import CURRENT_DEFAULT, GENERATION
@@ -18,6 +17,7 @@ from txlake.ddl.table_metadata import IN_COMMIT_TIMESTAMPS, changed
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Add, DomainMetadata, Metadata, Protocol, Remove
+from txlake.protocol.clustering import DOMAIN
 from txlake.protocol.column_mapping import all_fields, map_schema
 from txlake.protocol.features import (
     CATALOG_FEATURE,

@@ -1,21 +1,21 @@
-"""Clustering columns: the domain that keeps them. Source: PROTOCOL.md, "Clustered Table"."""
+"""Which columns a table may be clustered by. Source: PROTOCOL.md, "Clustered Table"."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from txlake.datafiles.footers import indexed_columns
-from txlake.errors import CorruptTable, InvalidRequest
+from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import DomainMetadata
+from txlake.protocol.clustering import DOMAIN
 from txlake.protocol.properties import column_list
 from txlake.protocol.schema_rules import Path, column_text
+from txlake.protocol.table_properties import TableProperties
 from txlake.protocol.type_text import short_text
 from txlake.protocol.types import Primitive, Struct
 
-DOMAIN = "delta.clustering"
-FEATURE = "clustering"
 COLUMNS_MAX = 4
 # Types without statistics to cluster by.
 _NOT_ORDERED = ("binary", "boolean", "void", "variant")
@@ -90,20 +90,27 @@ def _physical(schema: Struct, path: Path) -> list[str]:
     return names
 
 
-def check_statistics(table: Snapshot, paths: Sequence[Path]) -> None:
-    """Checks that all data files have statistics of columns that are to be clustered by.
+def check_indexed(schema: Struct, properties: TableProperties, paths: Sequence[Path]) -> None:
+    """Checks that every writer makes statistics of columns that are to be clustered by.
 
-    Raises InvalidRequest naming the column, and how many files have none.
+    Raises InvalidRequest naming the column.
     """
-    partitions = set(table.partition_columns)
-    columns = [item for item in table.schema if item.name not in partitions]
-    indexed = indexed_columns(columns, table.properties)
+    indexed = indexed_columns(list(schema), properties)
     for path in paths:
         if path not in indexed:
             raise InvalidRequest(
                 f"CLUSTER BY: column {column_text(path)} has no statistics; set the table property "
                 "delta.dataSkippingStatsColumns or delta.dataSkippingNumIndexedCols so that it has"
             )
+
+
+def check_statistics(table: Snapshot, paths: Sequence[Path]) -> None:
+    """Checks that all data files have statistics of columns that are to be clustered by.
+
+    Raises InvalidRequest naming the column, and how many files have none.
+    """
+    check_indexed(table.schema, table.properties, paths)
+    for path in paths:
         physical = _physical(table.schema, path)
         texts = table.files.table.column("stats").to_pylist()
         missing = sum(not _counts_nulls(text, physical) for text in texts)
@@ -121,35 +128,3 @@ def _counts_nulls(text: str | None, path: Sequence[str]) -> bool:
             return False
         here = here[part]
     return here is not None
-
-
-def clustered_by(
-    schema: Struct, domains: Mapping[str, DomainMetadata], *, table: str
-) -> tuple[Path, ...]:
-    """The logical paths of the columns that a table is clustered by; () when it isn't.
-
-    Raises CorruptTable when the domain can't be read.
-    """
-    domain = domains.get(DOMAIN)
-    if domain is None or domain.removed:
-        return ()
-    try:
-        columns = json.loads(domain.configuration)["clusteringColumns"]
-        physical = [[name] if isinstance(name, str) else list(map(str, name)) for name in columns]
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptTable(
-            f"{table}: domain {DOMAIN}: expected clusteringColumns, found "
-            f"{domain.configuration!r:.80}"
-        ) from error
-    return tuple(_logical(schema, path) for path in physical)
-
-
-def _logical(schema: Struct, path: Sequence[str]) -> Path:
-    names = []
-    here = schema
-    for part in path:
-        found = next((item for item in here if item.physical_name == part), None)
-        names.append(part if found is None else found.name)
-        inner = None if found is None else found.type
-        here = inner if isinstance(inner, Struct) else Struct(())
-    return tuple(names)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 
-from txlake.ddl.clustering import clustered_by, clustering_paths
+from txlake.ddl.clustering import clustering_paths
 from txlake.ddl.columns import same_type, schema_of
 from txlake.ddl.environment import EVERY_ROW, Environment
 from txlake.ddl.keys import primary_columns, with_keys
@@ -14,6 +14,7 @@ from txlake.ddl.table_metadata import INTERNAL_PROPERTIES, named, new_table
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Metadata
+from txlake.protocol.clustering import clustered_by
 from txlake.protocol.column_mapping import without_column_ids
 from txlake.protocol.identity import without_marks
 from txlake.protocol.properties import validate_set

@@ -10,13 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from txlake.ddl.clustering import DOMAIN, FEATURE, clustering_domain, clustering_paths
+from txlake.ddl.clustering import check_indexed, clustering_domain, clustering_paths
 from txlake.ddl.environment import Environment
 from txlake.ddl.keys import KEY_PREFIX, check_keys
 from txlake.ddl.stored_expressions import check_constraint
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, DomainMetadata, Metadata
+from txlake.protocol.clustering import DOMAIN, FEATURE
 from txlake.protocol.column_mapping import (
     MAX_ID_PROPERTY,
     all_fields,
@@ -31,6 +32,7 @@ from txlake.protocol.properties import (
     validate_set,
 )
 from txlake.protocol.schema_rules import column_text
+from txlake.protocol.table_properties import TableProperties
 from txlake.protocol.types import Struct, parse_schema, schema_to_string
 from txlake.transaction import row_tracking
 from txlake.transaction.settings_rules import whole_metadata
@@ -146,6 +148,7 @@ def new_table(
         if columns and cluster_by:
             raise InvalidRequest("a table can't be both partitioned and clustered")
         paths = () if cluster_by is None else clustering_paths(schema, cluster_by)
+        check_indexed(schema, TableProperties(configuration, table), paths)
     except (InvalidRequest, UnsupportedFeature) as error:
         raise named(error, table) from error
     if existing is not None and columns and FEATURE in existing.features:

@@ -1,8 +1,10 @@
-"""The tag by which a rewrite that keeps order says which rows each output holds.
+"""The tag by which a rewrite says which rows each output holds, and in which order.
 
 `add.tags["txlake.sources"]` is a JSON list, in row order, of `[path, deletion vector id or null,
-first live row, number of live rows]`; the output's rows are exactly those live rows. Paths are as
-in the log.
+first live row, number of live rows]`; the output's rows are exactly those live rows. A rewrite that
+sorts takes rows out of the middle of its sources: `[path, deletion vector id or null, 0, number of
+rows, id of a set of positions]` are the rows at those positions, in their order. The set is encoded
+and stored as deletion vectors are. Paths are as in the log.
 """
 
 from __future__ import annotations
@@ -18,17 +20,29 @@ SOURCES_TAG = "txlake.sources"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A run of live rows of one logical file, counted as they were when it was read."""
+    """Live rows of one logical file, in their order, counted as they were when it was read.
+
+    Attributes:
+        first: how many live rows of the file come before the first of them.
+        rows: how many they are.
+        positions_id: names the set of their positions, by an id as vectors have it; None for rows
+            that follow each other.
+    """
 
     path: str
     vector_id: str | None
     first: int
     rows: int
+    positions_id: str | None = None
 
 
 def sources_text(sources: Iterable[Source]) -> str:
     """The tag's text."""
-    rows = [[one.path, one.vector_id, one.first, one.rows] for one in sources]
+    rows = [
+        [one.path, one.vector_id, one.first, one.rows]
+        + ([] if one.positions_id is None else [one.positions_id])
+        for one in sources
+    ]
     return json.dumps(rows, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -36,9 +50,25 @@ def parse_sources(text: str) -> tuple[Source, ...]:
     """The sources from the tag's text. Raises InvalidRequest when it isn't one."""
     try:
         rows = json.loads(text)
-        return tuple(
-            Source(path=str(path), vector_id=vector, first=int(first), rows=int(count))
-            for path, vector, first, count in rows
-        )
+        return tuple(_parsed(*row) for row in rows)
     except (ValueError, TypeError) as error:
         raise InvalidRequest(f"tag {SOURCES_TAG}: expected a list of sources: {error}") from error
+
+
+def _parsed(
+    path: object, vector: str | None, first: str | int, count: str | int, *positions: object
+) -> Source:
+    match positions:
+        case ():
+            positions_id = None
+        case (str(positions_id),):
+            pass
+        case _:
+            raise ValueError(f"{positions!r:.80} is no id of a set of positions")
+    return Source(
+        path=str(path),
+        vector_id=vector,
+        first=int(first),
+        rows=int(count),
+        positions_id=positions_id,
+    )

@@ -1,13 +1,14 @@
 """OPTIMIZE: small files become larger ones; no row changes, so it is no data change.
 
-Owns bin packing, Z-ordering and purging of deleted rows. A compaction keeps the rows' order and
-says in each output where its rows came from, so that a concurrent deletion can be carried over.
+Owns bin packing and purging of deleted rows; what sorts rows is `sorting`'s. A compaction keeps the
+rows' order and says in each output where its rows came from, so that a concurrent deletion can be
+carried over.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import count
 from typing import Any
@@ -15,43 +16,27 @@ from typing import Any
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql import Column
-from pyspark.sql import functions as F
 
 from txlake.datafiles.compact_task import BINS, CompactTask
 from txlake.datafiles.vectors import load_vectors
-from txlake.datafiles.write_task import COPY, REPORT_SCHEMA
-from txlake.errors import InvalidRequest
-from txlake.log.files import adds_of, files_table
-from txlake.log.snapshot import unknown_column
+from txlake.datafiles.write_task import REPORT_SCHEMA
+from txlake.log.files import adds_of
 from txlake.protocol.actions import Action, Add
+from txlake.protocol.clustering import as_clustered
 from txlake.protocol.paths import decode_path
 from txlake.protocol.sources import SOURCES_TAG, Source, sources_text
 from txlake.spark.log_columns import broadcast_bytes, held_vector, stored_vector
 from txlake.spark.memory_tables import task_url
-from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import add_rows
 from txlake.spark.shipping import travelling
 from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
-from txlake.spark.types import quote
 from txlake.spark.whole_partitions import files_of_partitions
-from txlake.spark.writing import (
-    ACTION,
-    Written,
-    moving_task,
-    partition_fields,
-    write_frame,
-    written,
-)
+from txlake.spark.writing import Written, moving_task, partition_fields, written
 from txlake.statements import Expression, condition_text
 from txlake.transaction.change import Change
 
 _DELETED_RATIO_MAX = 0.05
-_BUCKET_BITS = 8
-_SAMPLE_ROWS = 10_000
-_SAMPLE_SEED = 7
 # Bins that are small share tasks, but for the first of these.
 _TASKS_MIN = 64
 _TASK_BYTES = 64 * 1024 * 1024
@@ -82,7 +67,7 @@ def chosen(work: TableAccess, where: Expression | None, *, purge: bool) -> list[
     candidates = adds_of(files_of_partitions(work, where))
     if purge:
         return [Bin((add,)) for add in candidates if add.deletion_vector is not None]
-    return list(pack(candidates, _target_bytes(work)))
+    return list(pack(candidates, target_bytes(work)))
 
 
 def compacting(
@@ -94,80 +79,13 @@ def compacting(
     purge: bool,
 ) -> Change:
     """The change by which files become others with the same rows."""
-    return _change(work, "REORG" if purge else "OPTIMIZE", where, (), sources, outputs)
+    operation = "REORG" if purge else "OPTIMIZE"
+    parameters = {**partitions_chosen(where), "zOrderBy": [], "auto": False}
+    return rewritten(work, operation, parameters, sources, outputs)
 
 
-@translating
-def zorder(work: TableAccess, columns: tuple[str, ...], where: Expression | None = None) -> Change:
-    """`TableData.zorder`."""
-    check_sorted_by(work, columns)
-    candidates = adds_of(files_of_partitions(work, where))
-    files = files_table(candidates)
-    outputs: tuple[Add, ...] = ()
-    if candidates:
-        frame = work.scan(files, positions=work.tracks_rows).drop(FILE, ROW)
-        parts = max(1, sum(add.size for add in candidates) // max(1, _target_bytes(work)))
-        partition = [F.col(quote(name)) for name in work.snapshot.partition_columns]
-        ordered = frame.withColumn("__txlake_z", _z_value(work, files, columns))
-        ordered = ordered.repartitionByRange(parts, *partition, "__txlake_z")
-        ordered = ordered.sortWithinPartitions(*partition, "__txlake_z").drop("__txlake_z")
-        ordered = ordered.withColumn(ACTION, F.lit(COPY).cast("int"))
-        target = work.target(data_change=False)
-        outputs = write_frame(ordered, target, keep_order=True).adds
-    return _change(work, "OPTIMIZE", where, columns, tuple(candidates), outputs)
-
-
-def check_sorted_by(work: TableAccess, columns: tuple[str, ...]) -> None:
-    """Raises InvalidRequest for a column that isn't there, or by which the files are apart."""
-    for name in columns:
-        item = work.snapshot.schema.find(name)
-        if item is None:
-            raise unknown_column(name, work.snapshot)
-        if item.name in work.snapshot.partition_columns:
-            raise InvalidRequest(
-                f"{work.snapshot.table}: {item.name} is a partition column. Z-Ordering can only be "
-                "performed on data columns: a partition column's files hold one value each"
-            )
-
-
-def _z_value(work: TableAccess, files: pa.Table, columns: tuple[str, ...]) -> Column:
-    """A number whose order keeps rows that are near in all columns together: interleaved bits.
-
-    Each column's value becomes its bucket among boundaries of a sample.
-    """
-    bits = min(_BUCKET_BITS, 62 // len(columns))
-    sample = work.scan(files).select(*[F.col(quote(name)) for name in columns])
-    sample = sample.orderBy(F.rand(_SAMPLE_SEED)).limit(_SAMPLE_ROWS)
-    table = sample.toArrow()
-    number: Column = F.lit(0).cast("bigint")
-    for place, name in enumerate(columns):
-        boundaries = _boundaries(table.column(place), 2**bits - 1)
-        column = F.col(quote(name))
-        bucket: Column = F.lit(0)
-        if boundaries:
-            below = F.filter(F.array(*map(F.lit, boundaries)), _below(column))
-            bucket = F.when(column.isNull(), 0).otherwise(F.size(below))
-        for bit in range(bits):
-            one = F.shiftright(bucket, bit).bitwiseAND(F.lit(1)).cast("bigint")
-            number = number + F.shiftleft(one, bit * len(columns) + place)
-    return number
-
-
-def _below(column: Column) -> Callable[[Column], Column]:
-    def below(boundary: Column) -> Column:
-        return boundary <= column
-
-    return below
-
-
-def _boundaries(values: pa.ChunkedArray, number: int) -> list[object]:
-    ordered = pc.unique(values).drop_null().sort()
-    step = max(1, len(ordered) // (number + 1))
-    boundaries: list[object] = ordered[step::step].to_pylist()[:number]
-    return boundaries
-
-
-def _target_bytes(work: TableAccess) -> int:
+def target_bytes(work: TableAccess) -> int:
+    """The size that new files are to have."""
     return work.snapshot.properties.target_file_size or work.settings.target_file_bytes
 
 
@@ -333,22 +251,28 @@ def _outcome(
 
 
 def _with_sources(output: Add, taken: list[tuple[Add, int]]) -> Add:
-    """The output tagged with the rows that it holds."""
+    """The output tagged with the rows that it holds; made of one file, it is clustered as that."""
     sources = [
         Source(path=add.key[0], vector_id=add.key[1], first=0, rows=live) for add, live in taken
     ]
     tags = {**(output.tags or {}), SOURCES_TAG: sources_text(sources)}
-    return msgspec.structs.replace(output, tags=tags)
+    tagged = msgspec.structs.replace(output, tags=tags)
+    return as_clustered(tagged, taken[0][0]) if len(taken) == 1 else tagged
 
 
-def _change(
+def partitions_chosen(where: Expression | None) -> dict[str, object]:
+    """The condition on partitions, as the history has it."""
+    return {"predicate": [] if where is None else [condition_text(where)]}
+
+
+def rewritten(
     work: TableAccess,
     operation: str,
-    where: Expression | None,
-    zorder_by: tuple[str, ...],
+    parameters: Mapping[str, object],
     sources: tuple[Add, ...],
     outputs: tuple[Add, ...],
 ) -> Change:
+    """The change by which files become others with the same rows."""
     now_ms = work.system.now_ms()
     removes: list[Action] = [add.removed(timestamp_ms=now_ms, data_change=False) for add in sources]
     metrics = {
@@ -360,11 +284,7 @@ def _change(
     }
     return Change(
         operation=operation,
-        parameters={
-            "predicate": [] if where is None else [condition_text(where)],
-            "zOrderBy": list(zorder_by),
-            "auto": False,
-        },
+        parameters=parameters,
         actions=(*removes, *outputs),
         metrics=metrics,
         reads=(),

@@ -24,7 +24,7 @@ from txlake.ports import Store, System
 from txlake.protocol.types import DataType, Struct
 from txlake.settings import Settings
 from txlake.spark import compact as compacting
-from txlake.spark import dml, inserts, local_rows, replacing, whole_partitions
+from txlake.spark import dml, inserts, local_rows, replacing, sorting, whole_partitions
 from txlake.spark import merge as merging
 from txlake.spark.manifest import Manifests
 from txlake.spark.reading import spark_url
@@ -62,7 +62,8 @@ class SparkTable(TableAccess):
     merge = merging.merge
     merge_read = merging.target_read
     compact = compacting.compact
-    zorder = compacting.zorder
+    zorder = sorting.zorder
+    cluster = sorting.cluster
     files_of_partitions = whole_partitions.files_of_partitions
 
     def violating_row(self, condition: str) -> Mapping[str, object] | None:

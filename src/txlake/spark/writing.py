@@ -19,12 +19,14 @@ from pyspark.sql import functions as F
 
 from txlake.datafiles import write_task
 from txlake.datafiles.footers import statistics_of
+from txlake.datafiles.sort_task import SortTask
 from txlake.datafiles.vectors import from_report
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store, System
 from txlake.protocol import paths
 from txlake.protocol.actions import Add
+from txlake.protocol.clustering import clustered_by
 from txlake.protocol.partition_values import format_value
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.spark.memory_tables import check_reachable, landed, task_root
@@ -55,6 +57,14 @@ class Target:
     rows_max: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows that follow each other in a new file: the file that they come from, and their places."""
+
+    ordinal: int
+    positions: BitMap64
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
     """What was written.
@@ -68,6 +78,7 @@ class Written:
         actions: rows by action (`write_task.COPY`, `INSERT`, ...).
         sources: the numbers in SOURCE_ROW.
         identity_marks: by physical name, the last values that were given in identity columns.
+        pieces: of each new file, by its path, where its rows come from, in their order.
     """
 
     adds: tuple[Add, ...] = ()
@@ -77,6 +88,7 @@ class Written:
     actions: Mapping[int, int] = field(default_factory=dict)
     sources: BitMap64 = field(default_factory=BitMap64)
     identity_marks: Mapping[str, int] = field(default_factory=dict)
+    pieces: Mapping[str, tuple[Piece, ...]] = field(default_factory=dict)
 
 
 def write_frame(
@@ -85,11 +97,15 @@ def write_frame(
     *,
     images: bool = True,
     keep_order: bool = False,
+    tell_pieces: bool = False,
     few_rows_max: int = 0,
     held: bool = False,
     few_rows: Callable[[pa.Table], pa.Table] | None = None,
 ) -> Written:
     """Runs one Spark job that writes the rows and reports on them.
+
+    With `tell_pieces` the rows, which come sorted, tell where they come from; row groups keep their
+    order, and within a row group rows stand as they stood before.
 
     Without `images` only the control columns are read, and nothing is written.
 
@@ -145,9 +161,8 @@ def write_frame(
             return written(target, _run_here(task, found))
     if partitions and not keep_order:
         selected = selected.sortWithinPartitions(*[f"__c{index}" for index in partition_indexes])
-    reports = selected.mapInArrow(
-        travelling(frame.sparkSession, task), write_task.REPORT_SCHEMA
-    ).collect()
+    run = travelling(frame.sparkSession, SortTask(task) if tell_pieces else task)
+    reports = selected.mapInArrow(run, write_task.REPORT_SCHEMA).collect()
     return written(target, (row.asDict() for row in reports))
 
 
@@ -312,6 +327,7 @@ def written(target: Target, reports: Iterable[Mapping[str, object]]) -> Written:
     replaced_rows = 0
     actions: dict[int, int] = {}
     sources = BitMap64()
+    pieces: dict[str, list[Piece]] = {}
     violations: list[tuple[str, str]] = []
     now_ms = target.system.now_ms()
     for report in reports:
@@ -338,6 +354,12 @@ def written(target: Target, reports: Iterable[Mapping[str, object]]) -> Written:
                 data = report["data"]
                 assert isinstance(data, bytes | bytearray)
                 sources |= from_report(bytes(data))
+            case "piece":
+                assert isinstance(key, int)
+                data = report["data"]
+                assert isinstance(data, bytes | bytearray)
+                piece = Piece(key, from_report(bytes(data)))
+                pieces.setdefault(str(report["text"]), []).append(piece)
             case "violation":
                 values = report["values"]
                 assert isinstance(values, list)
@@ -357,6 +379,7 @@ def written(target: Target, reports: Iterable[Mapping[str, object]]) -> Written:
         replaced_rows=replaced_rows,
         actions=actions,
         sources=sources,
+        pieces={path: tuple(found) for path, found in pieces.items()},
     )
 
 
@@ -374,7 +397,12 @@ def add_of(
     snapshot = target.snapshot
     columns = Struct(tuple(item for item in snapshot.schema if item.type != Primitive("void")))
     statistics = statistics_of(
-        footer, columns, snapshot.partition_columns, snapshot.properties, with_nan
+        footer,
+        columns,
+        snapshot.partition_columns,
+        snapshot.properties,
+        with_nan,
+        clustered_by(snapshot.schema, snapshot.domains, table=snapshot.table),
     )
     physical = [item.physical_name for item in partition_fields(snapshot)]
     return Add(

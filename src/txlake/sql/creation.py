@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from txlake.protocol.schema_rules import column_text
 from txlake.sql.clauses import (
     QUERY_WORDS,
     database,
@@ -253,7 +254,7 @@ def cluster_columns(cursor: Cursor) -> tuple[str, ...]:
         return ()
     if cursor.at("AUTO"):
         cursor.refuse("CLUSTER BY AUTO is not known: name the columns")
-    return cursor.enclosed(lambda: ".".join(cursor.path()))
+    return cursor.enclosed(lambda: column_text(cursor.path()))
 
 
 def _clone(cursor: Cursor, table: Table, mode: CreateMode) -> Clone:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import pyarrow as pa
 from pyroaring import BitMap64
 
+from txlake.log.cubes import Clustering
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store, System
@@ -220,6 +221,9 @@ class TableData(Protocol):
 
     def zorder(self, columns: tuple[str, ...], where: Expression | None = None) -> Change:
         """Rewrites whole partitions with their rows clustered by the columns' Z-order."""
+
+    def cluster(self, plan: Clustering) -> Change:
+        """Rewrites the plan's files as cubes, their rows clustered by the clustering columns."""
 
 
 class DataPlane(Protocol):

@@ -7,6 +7,8 @@ looks at and how a change is described is the engine's own planning, as it is wi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -20,18 +22,20 @@ from tests.simulation.rows.queries import compiler
 from tests.simulation.rows.scopes import Name, Row, Rows, Scope, Typed
 from txlake.datafiles.write_task import INSERT
 from txlake.errors import InvalidRequest
+from txlake.log.cubes import Clustering
 from txlake.log.files import adds_of
 from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.protocol.actions import Add
+from txlake.protocol.clustering import Cube, in_cube
 from txlake.protocol.identity import IdentityColumn
 from txlake.spark import compact as compacting
-from txlake.spark import dml, inserts, local_rows
+from txlake.spark import dml, inserts, local_rows, sorting
 from txlake.spark.deletions import delete_positions, remove_files
 from txlake.spark.identities import Generation, generating, refuse_changed, refuse_given
 from txlake.spark.rows import GENERATION_EXPRESSION
 from txlake.spark.scan import add_rows
 from txlake.spark.whole_partitions import files_of_partitions
-from txlake.spark.writing import Written
+from txlake.spark.writing import Piece, Written
 from txlake.statements import (
     Assignment,
     ComputedValues,
@@ -275,12 +279,50 @@ def compact(work: RowAccess, where: Expression | None = None, *, purge: bool = F
 
 
 def zorder(work: RowAccess, columns: tuple[str, ...], where: Expression | None = None) -> Change:
-    """Rewrites whole partitions with their rows sorted by the columns; in no recorded order."""
-    scope = Scope(fitting.names_of(work.snapshot))
-    compacting.check_sorted_by(work, columns)
-    places = [scope.find([name])[0] for name in columns]
+    """Rewrites whole partitions with their rows sorted by the columns."""
+    sorting.check_sorted_by(work, columns)
     candidates = adds_of(files_of_partitions(work, where))
-    rows = [row for add in candidates for _, row in live_rows(work, add)]
-    rows.sort(key=lambda row: [(row[place] is not None, row[place]) for place in places])
-    written = write_rows(work, rows, data_change=False)
-    return compacting._change(work, "OPTIMIZE", where, columns, tuple(candidates), written)
+    outputs = _sorted(work, candidates, columns)
+    return sorting.zordered(work, columns, where, tuple(candidates), outputs)
+
+
+def cluster(work: RowAccess, plan: Clustering) -> Change:
+    """Rewrites the plan's files as cubes, their rows sorted by the clustering columns."""
+    outputs: list[Add] = []
+    for files in plan.cubes:
+        cube = Cube(work.system.new_id(), plan.names)
+        written = _sorted(work, files, [name for (name,) in plan.columns])
+        outputs += [in_cube(add, cube) for add in written]
+    return sorting.clustered(work, plan, tuple(outputs))
+
+
+def _sorted(work: RowAccess, files: Sequence[Add], columns: Sequence[str]) -> tuple[Add, ...]:
+    """New files with the rows of these, two for each partition, of row groups of two rows."""
+    scope = Scope(fitting.names_of(work.snapshot))
+    by = [scope.find([name])[0] for name in columns]
+    partition = [scope.find([name])[0] for name in work.snapshot.partition_columns]
+    found = [
+        (ordinal, place, row)
+        for ordinal, add in enumerate(files)
+        for place, row in live_rows(work, add)
+    ]
+    found.sort(key=lambda one: [(one[2][place] is not None, one[2][place]) for place in by])
+    partitions: dict[tuple[object, ...], list[tuple[int, int, Row]]] = {}
+    for one in found:
+        partitions.setdefault(tuple(one[2][place] for place in partition), []).append(one)
+    adds: list[Add] = []
+    pieces: dict[str, tuple[Piece, ...]] = {}
+    for members in partitions.values():
+        middle = (len(members) + 1) // 2
+        for half in filter(None, (members[:middle], members[middle:])):
+            groups = [
+                sorted(half[at : at + 2], key=lambda one: one[:2]) for at in range(0, len(half), 2)
+            ]
+            [add] = write_rows(work, [row for one in groups for *_, row in one], data_change=False)
+            adds.append(add)
+            pieces[add.path] = tuple(
+                Piece(ordinal, BitMap64(place for _, place, _ in members_of_file))
+                for one in groups
+                for ordinal, members_of_file in groupby(one, key=itemgetter(0))
+            )
+    return sorting.with_pieces(work, files, Written(adds=tuple(adds), pieces=pieces))

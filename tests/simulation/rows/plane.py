@@ -54,6 +54,7 @@ class RowTable(RowAccess):
     merge_read = of_spark.target_read
     compact = changes.compact
     zorder = changes.zorder
+    cluster = changes.cluster
     files_of_partitions = whole_partitions.files_of_partitions
 
     def violating_row(self, condition: str) -> Mapping[str, object] | None:

@@ -119,6 +119,99 @@ def test_a_compaction_carries_a_concurrent_deletion(session: RowSession, engine:
     assert session.rows("DESCRIBE HISTORY t LIMIT 1")[0]["operation"] == "OPTIMIZE"
 
 
+SORTING = pytest.mark.parametrize(
+    ("clause", "statement"),
+    [("", "OPTIMIZE {} ZORDER BY (n)"), ("CLUSTER BY (n, id)", "OPTIMIZE {} FULL")],
+    ids=["Z-order", "clustering"],
+)
+
+
+def _unsorted(session: RowSession, clause: str) -> None:
+    """A table `u` of three files, of which one has lost a row."""
+    session.rows(f"CREATE TABLE u (id INT, n INT) USING delta {clause}")
+    for first in range(3):
+        values = ", ".join(f"({first * 5 + at}, {(first * 5 + at) * 7 % 15})" for at in range(5))
+        session.rows(f"INSERT INTO u VALUES {values}")
+    session.rows("DELETE FROM u WHERE id = 6")
+
+
+@SORTING
+def test_what_sorts_carries_concurrent_changes(
+    session: RowSession, engine: RowEngine, clause: str, statement: str
+) -> None:
+    _unsorted(session, clause)
+    other = RowSession(engine)
+    transaction = other.begin()
+    other.within(transaction, statement.format("u"))
+    session.rows("DELETE FROM u WHERE id IN (2, 7, 14)")
+    session.rows("UPDATE u SET n = 100 WHERE id = 8")
+    transaction.commit()
+    left = {id: id * 7 % 15 for id in range(15) if id not in (2, 6, 7, 14)} | {8: 100}
+    found = session.rows("SELECT id, n FROM u")
+    assert {row["id"]: row["n"] for row in found} == left
+    assert len(found) == len(left)
+    assert session.rows("DESCRIBE HISTORY u LIMIT 1")[0]["operation"] == "OPTIMIZE"
+
+
+@SORTING
+def test_changes_find_the_rows_that_were_sorted(
+    session: RowSession, engine: RowEngine, clause: str, statement: str
+) -> None:
+    _unsorted(session, clause)
+    others = [RowSession(engine) for _ in range(2)]
+    transactions = [other.begin() for other in others]
+    others[0].within(transactions[0], "DELETE FROM u WHERE id IN (0, 5, 10)")
+    others[1].within(transactions[1], "UPDATE u SET n = 100 WHERE id IN (4, 9)")
+    session.rows(statement.format("u"))
+    for transaction in transactions:
+        transaction.commit()
+    left = {id: id * 7 % 15 for id in range(15) if id not in (0, 5, 6, 10)} | {4: 100, 9: 100}
+    found = session.rows("SELECT id, n FROM u")
+    assert {row["id"]: row["n"] for row in found} == left
+    assert len(found) == len(left)
+
+
+def test_a_clustered_table_is_clustered_once(session: RowSession) -> None:
+    _unsorted(session, "CLUSTER BY (n)")
+    session.rows("OPTIMIZE u")
+    version = session.rows("DESCRIBE HISTORY u LIMIT 1")[0]["version"]
+    session.rows("OPTIMIZE u")
+    session.rows("OPTIMIZE u FULL")
+    assert session.rows("DESCRIBE HISTORY u LIMIT 1")[0]["version"] == version
+    session.rows("INSERT INTO u VALUES (20, 20)")
+    session.rows("OPTIMIZE u")
+    session.rows("ALTER TABLE u CLUSTER BY (id)")
+    session.rows("OPTIMIZE u")
+    last = session.rows("DESCRIBE HISTORY u LIMIT 2")
+    assert [row["operation"] for row in last] == ["CLUSTER BY", "OPTIMIZE"]
+    session.rows("OPTIMIZE u FULL")
+    [full] = session.rows("DESCRIBE HISTORY u LIMIT 1")
+    told: Any = full["operationParameters"]
+    parameters = dict(told)
+    assert (parameters["clusterBy"], parameters["isFull"]) == ('["id"]', "true")
+
+
+@pytest.mark.parametrize(
+    ("clause", "statement", "message"),
+    [
+        ("CLUSTER BY (n)", "OPTIMIZE u WHERE n = 1", r"WHERE: the table is clustered by \(n\)"),
+        ("CLUSTER BY (n)", "OPTIMIZE u ZORDER BY (n)", "ZORDER BY: the table is clustered"),
+        ("CLUSTER BY NONE", "OPTIMIZE u ZORDER BY (n)", "by no columns.*packs small files"),
+        ("CLUSTER BY NONE", "OPTIMIZE u FULL", "clustered by no columns; ALTER TABLE"),
+        ("", "OPTIMIZE u FULL", "OPTIMIZE without FULL packs small files"),
+    ],
+)
+def test_clauses_that_a_table_has_no_use_for(
+    session: RowSession, clause: str, statement: str, message: str
+) -> None:
+    none = clause == "CLUSTER BY NONE"
+    _unsorted(session, "CLUSTER BY (n)" if none else clause)
+    if none:
+        session.rows(f"ALTER TABLE u {clause}")
+    with pytest.raises(InvalidRequest, match=message):
+        session.rows(statement)
+
+
 def test_rows_that_violate_a_rule_leave_no_file(session: RowSession, engine: RowEngine) -> None:
     session.rows("ALTER TABLE t ADD CONSTRAINT small CHECK (n < 100 OR n IS NULL)")
     before = _files(engine)

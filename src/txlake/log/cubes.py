@@ -1,0 +1,140 @@
+"""Which files an OPTIMIZE of a clustered table writes anew, and in which cubes.
+
+The choice is Delta Spark's, so that neither engine has anything to do where the other one has just
+clustered: files that are in no cube, and cubes of the table's clustering columns that are small. A
+cube that has grown large stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from txlake.protocol.actions import Add
+from txlake.protocol.clustering import PROVIDER, Cube, cube_of
+from txlake.protocol.schema_rules import Path, column_text
+from txlake.protocol.statistics import FileStatistics
+
+CUBE_FILES_MIN = 100
+"""A cube of so many files of the target size is large."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileCount:
+    """Some files: how many, and their bytes."""
+
+    number: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clustering:
+    """What is to be clustered, and what there was to choose from.
+
+    Attributes:
+        columns: the clustering columns.
+        names: the same as SQL writes them.
+        full: whether files of other columns, or of another engine's kind, are clustered anew too.
+        cubes: the files to write anew; each of these becomes one cube.
+        in_cubes: the table's files in cubes of these columns; with `full`, of any columns.
+        others: the table's other files.
+        cubes_before: how many cubes the files `in_cubes` are.
+    """
+
+    columns: tuple[Path, ...]
+    names: tuple[str, ...]
+    full: bool
+    cubes: tuple[tuple[Add, ...], ...]
+    in_cubes: FileCount
+    others: FileCount
+    cubes_before: int
+
+    @property
+    def files(self) -> tuple[Add, ...]:
+        """All files to write anew."""
+        return tuple(add for cube in self.cubes for add in cube)
+
+
+def plan_clustering(
+    files: Iterable[Add], columns: Sequence[Path], *, full: bool, target_file_bytes: int
+) -> Clustering:
+    """What an OPTIMIZE of a table that is clustered by these columns has to do.
+
+    Cubes below CUBE_FILES_MIN files of the target size are joined with what isn't clustered, into
+    cubes of up to half as much again.
+    """
+    names = tuple(map(column_text, columns))
+    large = CUBE_FILES_MIN * target_file_bytes
+    every = sorted(((add, cube_of(add)) for add in files), key=_by_cube)
+    fitting = [one for one in every if _fits(*one, names)]
+    foreign = [one for one in every if not _fits(*one, names)]
+    chosen = _without_large_cubes(fitting, large)
+    if full and foreign:
+        chosen += foreign
+    elif _is_one_cube(chosen):
+        chosen = []
+    in_cubes = [one for one in every if one[1] and (full or one[1].columns == names)]
+    others = [one for one in every if not one[1] or not (full or one[1].columns == names)]
+    return Clustering(
+        columns=tuple(columns),
+        names=names,
+        full=full,
+        cubes=tuple(_packed((add for add, _ in chosen), large * 3 // 2)),
+        in_cubes=_count(in_cubes),
+        others=_count(others),
+        cubes_before=len({cube.id for _, cube in in_cubes if cube is not None}),
+    )
+
+
+_Filed = tuple[Add, Cube | None]
+
+
+def _by_cube(one: _Filed) -> str:
+    """Files in no cube come first."""
+    cube = one[1]
+    return "" if cube is None else f" {cube.id}"
+
+
+def _fits(add: Add, cube: Cube | None, names: tuple[str, ...]) -> bool:
+    """Whether a file is clustered by these columns, or not at all."""
+    has_columns = cube is None or cube.columns == names
+    return has_columns and add.clustering_provider in (None, PROVIDER)
+
+
+def _is_one_cube(files: Sequence[_Filed]) -> bool:
+    ids = {None if cube is None else cube.id for _, cube in files}
+    return len(ids) == 1 and None not in ids
+
+
+def _without_large_cubes(files: Sequence[_Filed], large: int) -> list[_Filed]:
+    sizes: dict[str, int] = {}
+    for add, cube in files:
+        if cube is not None:
+            sizes[cube.id] = sizes.get(cube.id, 0) + _live_bytes(add)
+    return [(add, cube) for add, cube in files if cube is None or sizes[cube.id] < large]
+
+
+def _live_bytes(add: Add) -> int:
+    """The part of a file's bytes that its live rows take, as far as its statistics tell."""
+    vector = add.deletion_vector
+    rows = FileStatistics.from_json(add.stats).num_records
+    if vector is None or not rows:
+        return add.size
+    return int(add.size * (rows - vector.cardinality) / rows)
+
+
+def _packed(files: Iterable[Add], bytes_max: int) -> Iterator[tuple[Add, ...]]:
+    current: list[Add] = []
+    size = 0
+    for add in files:
+        if current and size + add.size > bytes_max:
+            yield tuple(current)
+            current, size = [], 0
+        current.append(add)
+        size += add.size
+    if current:
+        yield tuple(current)
+
+
+def _count(files: Sequence[_Filed]) -> FileCount:
+    return FileCount(len(files), sum(add.size for add, _ in files))

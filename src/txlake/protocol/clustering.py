@@ -1,0 +1,98 @@
+"""How a table says by which columns it is clustered, and a file that it is.
+
+Source: PROTOCOL.md, "Clustered Table". The tags of files are Delta Spark's: files that one OPTIMIZE
+wrote together are a cube.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from txlake.errors import CorruptTable
+from txlake.protocol.actions import Add, DomainMetadata
+from txlake.protocol.schema_rules import Path
+from txlake.protocol.types import Struct
+
+DOMAIN = "delta.clustering"
+FEATURE = "clustering"
+PROVIDER = "liquid"
+_CUBE_ID = "ZCUBE_ID"
+_CUBE_COLUMNS = "ZCUBE_ZORDER_BY"
+_CUBE_CURVE = "ZCUBE_ZORDER_CURVE"
+
+
+def clustered_by(
+    schema: Struct, domains: Mapping[str, DomainMetadata], *, table: str
+) -> tuple[Path, ...]:
+    """The logical paths of the columns that a table is clustered by; () when it isn't.
+
+    Raises CorruptTable when the domain can't be read.
+    """
+    domain = domains.get(DOMAIN)
+    if domain is None or domain.removed:
+        return ()
+    try:
+        columns = json.loads(domain.configuration)["clusteringColumns"]
+        physical = [[name] if isinstance(name, str) else list(map(str, name)) for name in columns]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptTable(
+            f"{table}: domain {DOMAIN}: expected clusteringColumns, found "
+            f"{domain.configuration!r:.80}"
+        ) from error
+    return tuple(_logical(schema, path) for path in physical)
+
+
+def _logical(schema: Struct, path: Sequence[str]) -> Path:
+    names = []
+    here = schema
+    for part in path:
+        found = next((item for item in here if item.physical_name == part), None)
+        names.append(part if found is None else found.name)
+        inner = None if found is None else found.type
+        here = inner if isinstance(inner, Struct) else Struct(())
+    return tuple(names)
+
+
+@dataclass(frozen=True, slots=True)
+class Cube:
+    """The cube that a file belongs to: its id, and the columns, as SQL writes them, in order."""
+
+    id: str
+    columns: tuple[str, ...]
+
+
+def cube_of(add: Add) -> Cube | None:
+    """The cube that a file's tags name; None where they name none."""
+    tags = add.tags or {}
+    cube_id, columns = tags.get(_CUBE_ID), tags.get(_CUBE_COLUMNS)
+    if cube_id is None or columns is None:
+        return None
+    try:
+        names = json.loads(columns)
+    except ValueError:
+        return None
+    return Cube(cube_id, tuple(map(str, names))) if isinstance(names, list) else None
+
+
+def in_cube(add: Add, cube: Cube) -> Add:
+    """The file as one of a cube, clustered along the Hilbert curve, or sorted by one column."""
+    columns = json.dumps(cube.columns, separators=(",", ":"), ensure_ascii=False)
+    tags = {_CUBE_ID: cube.id, _CUBE_COLUMNS: columns, _CUBE_CURVE: "hilbert"}
+    return msgspec.structs.replace(
+        add, tags={**(add.tags or {}), **tags}, clustering_provider=PROVIDER
+    )
+
+
+def as_clustered(add: Add, before: Add) -> Add:
+    """The file clustered as another one is, of whose rows it holds some or all."""
+    names = (_CUBE_ID, _CUBE_COLUMNS, _CUBE_CURVE)
+    tags = {name: text for name, text in (before.tags or {}).items() if name in names}
+    if not tags and before.clustering_provider is None:
+        return add
+    return msgspec.structs.replace(
+        add, tags={**(add.tags or {}), **tags}, clustering_provider=before.clustering_provider
+    )

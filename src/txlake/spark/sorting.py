@@ -1,0 +1,196 @@
+"""OPTIMIZE that sorts: rows move to files in which near ones are together; no row changes.
+
+Owns Z-ordering and liquid clustering. Where the rows are not too many, each output says which of
+them it got, so that deletions made meanwhile are carried over; beyond, writers and the rewrite
+exclude each other file by file. Which files are clustered is `log.cubes`' choice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from txlake.datafiles.vectors import write_vectors
+from txlake.datafiles.write_task import ROW_GROUP_ROWS
+from txlake.errors import CorruptTable, InvalidRequest
+from txlake.log.cubes import Clustering
+from txlake.log.files import adds_of, files_table
+from txlake.log.snapshot import Snapshot, unknown_column
+from txlake.protocol.actions import Add
+from txlake.protocol.clustering import Cube, in_cube
+from txlake.protocol.schema_rules import Path, column_text
+from txlake.protocol.sources import SOURCES_TAG, Source, sources_text
+from txlake.protocol.types import DataType, Primitive, Struct
+from txlake.spark.compact import partitions_chosen, rewritten, target_bytes
+from txlake.spark.curves import dimension, hilbert_place, z_place
+from txlake.spark.hilbert import DIMENSIONS_MAX
+from txlake.spark.reading import FILE, ROW
+from txlake.spark.scan import add_rows
+from txlake.spark.spark_errors import translating
+from txlake.spark.table_access import TableAccess
+from txlake.spark.types import quote
+from txlake.spark.whole_partitions import files_of_partitions
+from txlake.spark.writing import Piece, Written, write_frame
+from txlake.statements import Expression
+from txlake.transaction.change import Change
+
+_PLACE = "__txlake_place"
+_TOLD_PIECES_MAX = 4_096
+
+
+@translating
+def zorder(work: TableAccess, columns: tuple[str, ...], where: Expression | None = None) -> Change:
+    """`TableData.zorder`."""
+    check_sorted_by(work, columns)
+    files = adds_of(files_of_partitions(work, where))
+    outputs = _sorted(work, files, [(name,) for name in columns], on_hilbert_curve=False)
+    return zordered(work, columns, where, tuple(files), outputs)
+
+
+def zordered(
+    work: TableAccess,
+    columns: tuple[str, ...],
+    where: Expression | None,
+    sources: tuple[Add, ...],
+    outputs: tuple[Add, ...],
+) -> Change:
+    """The change by which files become others, in the columns' Z-order."""
+    parameters = {**partitions_chosen(where), "zOrderBy": list(columns), "auto": False}
+    return rewritten(work, "OPTIMIZE", parameters, sources, outputs)
+
+
+@translating
+def cluster(work: TableAccess, plan: Clustering) -> Change:
+    """`TableData.cluster`."""
+    outputs: list[Add] = []
+    for files in plan.cubes:
+        cube = Cube(work.system.new_id(), plan.names)
+        written = _sorted(work, files, plan.columns, on_hilbert_curve=True)
+        outputs += [in_cube(add, cube) for add in written]
+    return clustered(work, plan, tuple(outputs))
+
+
+def clustered(work: TableAccess, plan: Clustering, outputs: tuple[Add, ...]) -> Change:
+    """The change by which the plan's files become cubes."""
+    parameters = {
+        "predicate": [],
+        "zOrderBy": [],
+        "clusterBy": list(plan.names),
+        "isFull": plan.full,
+        "auto": False,
+    }
+    return rewritten(work, "OPTIMIZE", parameters, plan.files, outputs)
+
+
+def check_sorted_by(work: TableAccess, columns: tuple[str, ...]) -> None:
+    """Raises InvalidRequest for a column that isn't there, or by which the files are apart."""
+    for name in columns:
+        item = work.snapshot.schema.find(name)
+        if item is None:
+            raise unknown_column(name, work.snapshot)
+        if item.name in work.snapshot.partition_columns:
+            raise InvalidRequest(
+                f"{work.snapshot.table}: {item.name} is a partition column. Z-Ordering can only be "
+                "performed on data columns: a partition column's files hold one value each"
+            )
+
+
+def _sorted(
+    work: TableAccess, files: Sequence[Add], columns: Sequence[Path], *, on_hilbert_curve: bool
+) -> tuple[Add, ...]:
+    """New files with the live rows of these, partition by partition sorted by the columns.
+
+    Rows that fit into one row group are left in their order: readers skip nothing within it.
+    """
+    if not files:
+        return ()
+    table = files_table(files)
+    count = _counted(files)
+    # Without deletion vectors no deletion can be carried.
+    told = work.uses_vectors and count is not None and count <= work.settings.told_rows_max
+    number = max(1, sum(add.size for add in files) // max(1, target_bytes(work)))
+    in_a_group = number == 1 and told and count is not None and count <= ROW_GROUP_ROWS
+    place = F.lit(0) if in_a_group else _place(work, table, columns, on_hilbert_curve)
+    partition = [F.col(quote(name)) for name in work.snapshot.partition_columns]
+    # Rows of one place are told apart by where they stood, so that they can go to several files.
+    order = [*partition, F.col(_PLACE), F.col(FILE), F.col(ROW)]
+    rows = work.scan(table, positions=True).withColumn(_PLACE, place)
+    rows = rows.repartitionByRange(int(number), *order).sortWithinPartitions(*order).drop(_PLACE)
+    if not told:
+        rows = rows.drop(FILE, ROW)
+    target = work.target(data_change=False)
+    return with_pieces(work, files, write_frame(rows, target, keep_order=True, tell_pieces=told))
+
+
+def _counted(files: Iterable[Add]) -> int | None:
+    """How many live rows the files have; None where a file's statistics don't tell."""
+    count = 0
+    for add in files:
+        rows = add_rows(add)
+        if rows is None:
+            return None
+        count += rows
+    return count
+
+
+def _place(
+    work: TableAccess, files: pa.Table, columns: Sequence[Path], on_hilbert_curve: bool
+) -> Column:
+    """What rows are sorted by: a place on a curve; of one column its own order."""
+    found = [(F.col(".".join(map(quote, path))), _type_of(work.snapshot, path)) for path in columns]
+    if len(found) == 1 and _has_order(found[0][1]):
+        return found[0][0]
+    dimensions = [dimension(*one) for one in found]
+    if on_hilbert_curve and 1 < len(dimensions) <= DIMENSIONS_MAX:
+        return hilbert_place(work.scan(files), dimensions)
+    return z_place(work.scan(files), dimensions)
+
+
+def _has_order(data_type: DataType) -> bool:
+    return isinstance(data_type, Primitive) and data_type.name not in ("variant", "void")
+
+
+def _type_of(snapshot: Snapshot, path: Path) -> DataType:
+    here: DataType = snapshot.schema
+    for name in path:
+        item = here.find(name) if isinstance(here, Struct) else None
+        if item is None:
+            raise CorruptTable(
+                f"{snapshot.table}: its clustering column {column_text(path)} isn't in its schema; "
+                "ALTER TABLE ... CLUSTER BY names others"
+            )
+        here = item.type
+    return here
+
+
+def with_pieces(work: TableAccess, files: Sequence[Add], done: Written) -> tuple[Add, ...]:
+    """The new files, tagged with the rows that they hold where that is known and not too long."""
+    pieces = [piece for add in done.adds for piece in done.pieces.get(add.path, ())]
+    if not pieces or len(pieces) > _TOLD_PIECES_MAX:
+        return done.adds
+    of_file = Counter(one.ordinal for one in pieces)
+    parts = [one for one in pieces if of_file[one.ordinal] > 1]
+    vectors = write_vectors(work.store, work.system, [one.positions for one in parts])
+    ids = {id(one): vector.unique_id for one, vector in zip(parts, vectors, strict=True)}
+
+    def source(one: Piece) -> Source:
+        path, vector_id = files[one.ordinal].key
+        return Source(
+            path=path,
+            vector_id=vector_id,
+            first=0,
+            rows=len(one.positions),
+            positions_id=ids.get(id(one)),
+        )
+
+    return tuple(_tagged(add, map(source, done.pieces[add.path])) for add in done.adds)
+
+
+def _tagged(add: Add, sources: Iterable[Source]) -> Add:
+    tags = {**(add.tags or {}), SOURCES_TAG: sources_text(sources)}
+    return msgspec.structs.replace(add, tags=tags)

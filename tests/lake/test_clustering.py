@@ -1,0 +1,110 @@
+"""CLUSTER BY and OPTIMIZE as users write them, on Spark."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from txlake.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    import txlake
+
+pytestmark = pytest.mark.broad(keep=2)
+
+_ROWS = """
+    SELECT INT(pmod(hash(id, 1), 1000)) x, named_struct('y', INT(pmod(hash(id, 2), 1000))) s,
+           id, uuid() pad
+    FROM range({}, {})
+"""
+
+
+def _files(lake: txlake.Lake, name: str, where: str | None = None) -> list[dict[str, Any]]:
+    place = lake.sql(f"DESCRIBE DETAIL {name}").collect()[0].location
+    import txlake
+
+    found: list[dict[str, Any]] = txlake.Log(place).snapshot().files(where).to_pylist()
+    return found
+
+
+def _made(lake: txlake.Lake) -> None:
+    lake.sql(
+        "CREATE TABLE t (x INT, s STRUCT<y: INT>, id LONG, pad STRING) CLUSTER BY (x, s.y) "
+        "TBLPROPERTIES ('delta.targetFileSize' = '40kb')"
+    )
+    for number in range(3):
+        lake.sql(f"INSERT INTO t {_ROWS.format(number * 2000, (number + 1) * 2000)}")
+
+
+def test_a_table_is_clustered_beside_writers(lake: txlake.Lake) -> None:
+    _made(lake)
+    lake.sql("DELETE FROM t WHERE id % 100 = 7")
+    writer, clusterer = lake.begin(), lake.begin()
+    writer.sql("DELETE FROM t WHERE id % 100 = 8")
+    [row] = clusterer.sql("OPTIMIZE t").collect()
+    lake.sql("UPDATE t SET pad = 'new' WHERE id % 100 = 9")
+    clusterer.commit()
+    writer.commit()
+    found = lake.sql("SELECT id, pad FROM t").collect()
+    assert sorted(one.id for one in found) == [id for id in range(6000) if id % 100 not in (7, 8)]
+    assert sorted(one.id for one in found if one.pad == "new") == list(range(9, 6000, 100))
+    stats = row.metrics.clusteringStats
+    assert stats.inputOtherFiles == stats.mergedFiles
+    assert stats.mergedFiles.numFiles == row.metrics.numFilesRemoved >= 3
+    assert (stats.inputNumZCubes, stats.numOutputZCubes) == (0, 1)
+    assert row.metrics.zOrderStats is None
+    by_provider = {one["clustering_provider"] for one in _files(lake, "t")}
+    assert by_provider == {"liquid", None}  # the UPDATE's new rows wait for the next OPTIMIZE
+    for one in _files(lake, "t"):
+        assert {"x", "s"} <= set(json.loads(one["stats"])["minValues"])
+    assert len(_files(lake, "t", "x < 100 AND s.y < 100")) < len(_files(lake, "t")) / 2
+
+
+def test_a_second_time_there_is_nothing_to_do(lake: txlake.Lake) -> None:
+    _made(lake)
+    lake.sql("OPTIMIZE t")
+    [row] = lake.sql("OPTIMIZE t FULL").collect()
+    assert row.metrics.numFilesAdded == row.metrics.numFilesRemoved == 0
+    lake.sql("DELETE FROM t WHERE id = 5")
+    lake.sql("REORG TABLE t APPLY (PURGE)")
+    [row] = lake.sql("OPTIMIZE t").collect()
+    assert row.metrics.numFilesAdded == 0  # a purged file stays in its cube
+    assert lake.sql("SELECT count(*) FROM t").collect()[0][0] == 5999
+
+
+def test_clustering_columns_have_statistics(lake: txlake.Lake) -> None:
+    with pytest.raises(InvalidRequest, match="column s has no statistics"):
+        lake.sql(
+            "CREATE TABLE u (x INT, s STRING) CLUSTER BY (s) "
+            "TBLPROPERTIES ('delta.dataSkippingNumIndexedCols' = '1')"
+        )
+    lake.sql("CREATE TABLE u (x INT, s STRING) CLUSTER BY (s)")
+    lake.sql("ALTER TABLE u SET TBLPROPERTIES ('delta.dataSkippingNumIndexedCols' = '1')")
+    lake.sql("INSERT INTO u VALUES (1, 'a')")
+    lake.sql("INSERT INTO u SELECT INT(id), STRING(id) FROM range(1000)")
+    for one in _files(lake, "u"):
+        assert set(json.loads(one["stats"])["minValues"]) == {"x", "s"}
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("CREATE TABLE u (x INT) CLUSTER BY AUTO", "CLUSTER BY AUTO"),
+        ("ALTER TABLE t CLUSTER BY AUTO", "CLUSTER BY AUTO"),
+        ("CREATE TABLE u (x BOOLEAN) CLUSTER BY (x)", "no order"),
+        ("CREATE TABLE u (x BINARY) CLUSTER BY (x)", "no order"),
+        ("CREATE TABLE u (x ARRAY<INT>) CLUSTER BY (x)", "no order"),
+        ("CREATE TABLE u (x VARIANT) CLUSTER BY (x)", "no order"),
+        ("ALTER TABLE t CLUSTER BY (s)", "no order"),
+        ("ALTER TABLE t CLUSTER BY (x, id, pad, s.y, x)", "at most 4 columns"),
+        ("OPTIMIZE t WHERE x = 1", "OPTIMIZE ... WHERE"),
+    ],
+)
+def test_what_cannot_be_clustered_is_refused(
+    lake: txlake.Lake, statement: str, message: str
+) -> None:
+    lake.sql("CREATE TABLE t (x INT, s STRUCT<y: INT>, id LONG, pad STRING) CLUSTER BY (x)")
+    with pytest.raises(InvalidRequest, match=message):
+        lake.sql(statement)

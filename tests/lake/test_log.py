@@ -459,9 +459,9 @@ def test_a_null_in_a_not_null_statistic() -> None:
 
 def test_a_table_beyond_us_is_read_and_not_written() -> None:
     log = new_log()
-    feed = settings("id:long", delta__enableChangeDataFeed="true")
-    with pytest.raises(UnsupportedFeature, match="changeDataFeed"):
-        log.start_transaction().commit([feed])
+    iceberg = settings("id:long", delta__enableIcebergCompatV1="true")
+    with pytest.raises(UnsupportedFeature, match="icebergCompatV1"):
+        log.start_transaction().commit([iceberg])
     with pytest.raises(InvalidRequest):
         log.snapshot()
 

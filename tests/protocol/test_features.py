@@ -105,8 +105,6 @@ def test_empty_lists_on_a_numbered_protocol_do_no_harm() -> None:
 @pytest.mark.parametrize(
     ("feature", "active"),
     [
-        ("changeDataFeed", metadata({"delta.enableChangeDataFeed": "true"})),
-        ("changeDataFeed", metadata({"delta.enableChangeDataCapture": "true"})),
         ("icebergCompatV1", metadata({"delta.enableIcebergCompatV1": "true"})),
         ("icebergCompatV2", metadata({"delta.enableIcebergCompatV2": "TRUE"})),
         ("variantType", metadata(of="variant")),
@@ -132,8 +130,10 @@ def test_what_we_dont_write_is_refused_only_where_it_is_in_use(
 
 
 def test_an_old_protocol_implies_features_that_may_be_in_use() -> None:
-    with pytest.raises(UnsupportedFeature, match="changeDataFeed"):
-        check_writable(protocol(1, 4), metadata({"delta.enableChangeDataFeed": "true"}), table="t")
+    identity = metadata(keys={"delta.identity.step": 1})
+    check_writable(protocol(1, 5), identity, table="t")
+    with pytest.raises(UnsupportedFeature, match="identityColumns"):
+        check_writable(protocol(1, 6), identity, table="t")
 
 
 @pytest.mark.parametrize("feature", ["catalogManaged", "variantType-preview", "collations-preview"])

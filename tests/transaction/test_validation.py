@@ -23,6 +23,7 @@ from txlake.protocol.actions import (
     Sidecar,
     Txn,
 )
+from txlake.protocol.types import Field, Primitive, Struct, schema_to_string
 from txlake.transaction import validation
 from txlake.transaction.validation import RULES, validated
 
@@ -230,6 +231,19 @@ REFUSED: dict[str, tuple[str, Snapshot, Sequence[Action], str]] = {
         [add("b", base_row_id=5)],
         "baseRowId 5 is beyond the high-water mark -1",
     ),
+    "a column that the change data feed has": (
+        "change_columns_are_free",
+        PLAIN,
+        [
+            msgspec.structs.replace(
+                metadata({"delta.enableChangeDataFeed": "true"}),
+                schema_string=schema_to_string(
+                    Struct((Field("_Change_Type", Primitive("string")),))
+                ),
+            )
+        ],
+        "column '_Change_Type' has a name of the change data feed's own",
+    ),
 }
 FINE: dict[str, tuple[Snapshot, Sequence[Action]]] = {
     "an append": (PLAIN, [add("b")]),
@@ -328,16 +342,18 @@ def test_an_old_vector_comes_back_where_they_are_off(operation: str) -> None:
 
 
 def test_a_table_that_cant_be_written() -> None:
-    feed = table(
-        metadata({"delta.enableChangeDataFeed": "true"}),
-        protocol=Protocol(min_reader_version=1, min_writer_version=4),
+    iceberg = table(
+        metadata({"delta.enableIcebergCompatV1": "true"}),
+        protocol=Protocol(
+            min_reader_version=1, min_writer_version=7, writer_features=("icebergCompatV1",)
+        ),
     )
-    with pytest.raises(UnsupportedFeature, match="changeDataFeed"):
-        validated([add("b")], feed)
+    with pytest.raises(UnsupportedFeature, match="icebergCompatV1"):
+        validated([add("b")], iceberg)
 
 
 def test_metadata_that_makes_the_table_unwritable() -> None:
     transaction = begin(LogOf().create())
-    with pytest.raises(UnsupportedFeature, match="changeDataFeed"):
-        transaction.stage([metadata({"delta.enableChangeDataFeed": "true"})], operation="SET")
+    with pytest.raises(UnsupportedFeature, match="icebergCompatV1"):
+        transaction.stage([metadata({"delta.enableIcebergCompatV1": "true"})], operation="SET")
     assert not transaction.has_changes

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from txlake.datafiles import write_task
 from txlake.datafiles.footers import statistics_of
+from txlake.datafiles.origins import Ordinals, Positions, unpack_origins
 from txlake.datafiles.vectors import from_report
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
@@ -44,7 +45,9 @@ _BATCH_ROWS = 131_072
 class Target:
     """The table that rows are written to, as it will be once the change is committed.
 
-    `storage_options` travel with the tasks; `rows_max` bounds the rows of one file.
+    `storage_options` travel with the tasks; `rows_max` bounds the rows of one file. With
+    `tells_origins` the tasks say which rows each row that they write was made of. What is written
+    `as_changes` goes where change data is.
     """
 
     snapshot: Snapshot
@@ -53,6 +56,8 @@ class Target:
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     data_change: bool = True
     rows_max: int | None = None
+    tells_origins: bool = False
+    as_changes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +73,8 @@ class Written:
         actions: rows by action (`write_task.COPY`, `INSERT`, ...).
         sources: the numbers in SOURCE_ROW.
         identity_marks: by physical name, the last values that were given in identity columns.
+        origins: by path of a new file, the ordinal and the position of the row that each of its
+            rows was made of; files of which no row was made of another are left out.
     """
 
     adds: tuple[Add, ...] = ()
@@ -77,6 +84,7 @@ class Written:
     actions: Mapping[int, int] = field(default_factory=dict)
     sources: BitMap64 = field(default_factory=BitMap64)
     identity_marks: Mapping[str, int] = field(default_factory=dict)
+    origins: Mapping[str, tuple[Ordinals, Positions]] = field(default_factory=dict)
 
 
 def write_frame(
@@ -198,7 +206,7 @@ def _run_here(task: write_task.WriteTask, rows: pa.Table) -> list[dict[str, obje
         keys = [(rows.column_names[index], "ascending") for index in task.layout.partition]
         rows = rows.take(pc.sort_indices(rows, sort_keys=keys))
     reports: list[dict[str, object]] = []
-    name = f"part-00000-{task.job_id}"
+    name = f"{task.kind}-00000-{task.job_id}"
     for batch in write_task.run(task, iter(rows.to_batches(_BATCH_ROWS)), name):
         reports += batch.to_pylist()
     return reports
@@ -269,9 +277,13 @@ def _task(target: Target, schema: pa.Schema, layout: write_task.Layout) -> write
         layout=layout,
         root=task_root(target.store),
         job_id=target.system.new_id(),
-        folder_of=partial(write_task.folder_of, names),
+        folder_of=partial(
+            write_task.change_folder_of if target.as_changes else write_task.folder_of, names
+        ),
         options=dict(target.storage_options),
         rows_max=target.rows_max,
+        kind="cdc" if target.as_changes else "part",
+        tells_origins=target.tells_origins,
     )
 
 
@@ -312,6 +324,7 @@ def written(target: Target, reports: Iterable[Mapping[str, object]]) -> Written:
     replaced_rows = 0
     actions: dict[int, int] = {}
     sources = BitMap64()
+    origins: dict[str, tuple[Ordinals, Positions]] = {}
     violations: list[tuple[str, str]] = []
     now_ms = target.system.now_ms()
     for report in reports:
@@ -338,6 +351,10 @@ def written(target: Target, reports: Iterable[Mapping[str, object]]) -> Written:
                 data = report["data"]
                 assert isinstance(data, bytes | bytearray)
                 sources |= from_report(bytes(data))
+            case "origins":
+                data = report["data"]
+                assert isinstance(data, bytes | bytearray)
+                origins[str(report["text"])] = unpack_origins(bytes(data))
             case "violation":
                 values = report["values"]
                 assert isinstance(values, list)
@@ -357,6 +374,7 @@ def written(target: Target, reports: Iterable[Mapping[str, object]]) -> Written:
         replaced_rows=replaced_rows,
         actions=actions,
         sources=sources,
+        origins=origins,
     )
 
 

@@ -30,6 +30,7 @@ from txlake.protocol.partition_values import parse_value
 from txlake.protocol.paths import decode_path
 from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.types import Field, Struct
+from txlake.transaction.feed_rules import reserved_column
 from txlake.transaction.membership import DOMAIN, is_catalog_managed
 from txlake.transaction.row_tracking import (
     COMMIT_VERSION_COLUMN,
@@ -399,6 +400,14 @@ def row_ids_are_ours(request: _Request) -> None:
             )
 
 
+def change_columns_are_free(request: _Request) -> None:
+    """A table with a change data feed has no column of a name that the feed has."""
+    if any(isinstance(action, Metadata) for action in request.actions):
+        found = reserved_column(request.after)
+        if found is not None:
+            raise request.refuse(found)
+
+
 def _statistics(request: _Request, file: Add) -> FileStatistics:
     try:
         return FileStatistics.from_json(file.stats)
@@ -422,4 +431,5 @@ RULES: tuple[Rule, ...] = (
     statistics_fit,
     not_null,
     row_ids_are_ours,
+    change_columns_are_free,
 )

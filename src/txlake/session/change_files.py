@@ -21,12 +21,12 @@ def write_changes(table: TableTransaction, open_work: Callable[[], TableData]) -
     `open_work` gives the table as the transaction leaves it.
     """
     vectors = StoredVectors(table.log.store, table.log.elsewhere)
-    changed = table.changes(vectors, lambda add: _rows_of(add, open_work))
+    changed = table.changes(vectors, lambda add: rows_of(add, open_work))
     if changed:
         table.add_change_files(open_work().write_changes(changed))
 
 
-def _rows_of(add: Add, open_work: Callable[[], TableData]) -> int:
+def rows_of(add: Add, open_work: Callable[[], TableData]) -> int:
     """How many rows a file has; its footer tells where statistics don't."""
     count = FileStatistics.from_json(add.stats).num_records
     return open_work().footer(add).num_rows if count is None else count

@@ -6,6 +6,7 @@ increasing as Delta does. Owns no cache. Source: PROTOCOL.md, "In-Commit Timesta
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -105,6 +106,22 @@ class CommitTimes:
                 f"of {_iso(time_of(latest))}. Ask for that time or earlier, or for no time"
             )
         return found
+
+    def version_from(self, timestamp_ms: int) -> int:
+        """The oldest version committed at or after a time; the one after the newest if none was.
+
+        Raises InvalidRequest where no version's time is known.
+        """
+        versions = self._recreatable()
+        first = self.first_in_commit
+        files = increasing_file_times(self.listing)
+
+        def time_of(version: int) -> int:
+            is_carried = first is not None and version >= first
+            return self._in_commit(version) if is_carried else files[version]
+
+        place = bisect_left(versions, timestamp_ms, key=time_of)
+        return versions[place] if place < len(versions) else versions[-1] + 1
 
     def _recreatable(self) -> list[int]:
         """The versions that can be rebuilt and whose time is known, oldest first."""

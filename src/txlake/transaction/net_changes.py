@@ -93,6 +93,14 @@ def net_changes(
     return tuple(change for some in changes for change in some)
 
 
+def all_but(positions: BitMap64, count: int) -> BitMap64:
+    """The other positions of a file with that many rows."""
+    every = BitMap64()
+    if count:
+        every.add_range(0, count)
+    return every - positions
+
+
 @dataclass(slots=True)
 class _File:
     """Rows of one file that go or come; `changed` are those with an image on the other side."""
@@ -133,7 +141,7 @@ def _files(
         after = listed.pop(path, None)
         count = count_rows(add)
         if after is None:
-            lost[path] = _File(add, _every(count) - before, count)
+            lost[path] = _File(add, all_but(before, count), count)
             continue
         gone = deleted(after, vectors)
         lost[path] = _File(add, gone - before, count)
@@ -142,15 +150,8 @@ def _files(
         if not add.data_change:
             continue
         count = count_rows(add)
-        new[path] = _File(add, _every(count) - deleted(add, vectors), count)
+        new[path] = _File(add, all_but(deleted(add, vectors), count), count)
     return lost, new
-
-
-def _every(count: int) -> BitMap64:
-    rows = BitMap64()
-    if count:
-        rows.add_range(0, count)
-    return rows
 
 
 def _numbers(rows: BitMap64) -> Positions:

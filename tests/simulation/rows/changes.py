@@ -27,7 +27,7 @@ from txlake.protocol.actions import Add, Cdc
 from txlake.protocol.identity import IdentityColumn
 from txlake.spark import compact as compacting
 from txlake.spark import dml, inserts, local_rows
-from txlake.spark.change_files import all_but, with_change_type
+from txlake.spark.change_files import with_change_type
 from txlake.spark.deletions import delete_positions, remove_files
 from txlake.spark.identities import Generation, generating, refuse_changed, refuse_given
 from txlake.spark.rows import GENERATION_EXPRESSION
@@ -45,7 +45,7 @@ from txlake.statements import (
 )
 from txlake.transaction.change import Change
 from txlake.transaction.data_plane import Placement
-from txlake.transaction.net_changes import ChangedRows
+from txlake.transaction.net_changes import ChangedRows, all_but
 
 
 class Seen:

@@ -79,5 +79,5 @@ def feed_frame(
 
     parts = plan_feed(log, first, last, count_rows)
     frames = [work_on(part.snapshot).scan(part.files, deleted=part.deleted) for part in parts]
-    frame = functools.reduce(DataFrame.unionAll, frames)
+    frame = functools.reduce(lambda some, more: some.unionAll(more), frames)
     return frame.limit(0) if found is None else frame

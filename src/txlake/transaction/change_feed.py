@@ -231,10 +231,19 @@ def _as_add(file: Cdc) -> Add:
 def _with_columns(
     table: Snapshot, data: Sequence[Field], partition: Sequence[Field]
 ) -> Callable[[], Snapshot]:
-    """Makes the table with these columns more, as files and as partition values have them."""
+    """Makes the table with these columns more, as files and as partition values have them.
+
+    It doesn't track rows: the feed tells of no ids, and not every file of it has any.
+    """
     schema = Struct((*table.schema.fields, *data, *partition))
+    configuration = {
+        key: value
+        for key, value in table.metadata.configuration.items()
+        if key != "delta.enableRowTracking"
+    }
     metadata = msgspec.structs.replace(
         table.metadata,
+        configuration=configuration,
         schema_string=schema_to_string(schema),
         partition_columns=(*table.partition_columns, *(item.name for item in partition)),
     )

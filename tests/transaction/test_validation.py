@@ -15,6 +15,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import (
     Action,
     Add,
+    Cdc,
     CheckpointMetadata,
     CommitInfo,
     DomainMetadata,
@@ -68,6 +69,7 @@ def table(settings: Metadata, *files: Add | DomainMetadata, protocol: Protocol =
 A = add("a", stats='{"numRecords": 9}')
 A_DV = add("a", vector=vector(), stats='{"numRecords": 9}')
 PLAIN = table(metadata(), A)
+WITH_FEED = table(metadata({"delta.enableChangeDataFeed": "true"}), A)
 WITH_VECTORS = table(metadata(VECTORS_ON), A)
 OLD_VECTOR = table(metadata(), A_DV)
 NO_FEATURES = table(metadata(), A, protocol=Protocol(min_reader_version=1, min_writer_version=2))
@@ -231,6 +233,30 @@ REFUSED: dict[str, tuple[str, Snapshot, Sequence[Action], str]] = {
         [add("b", base_row_id=5)],
         "baseRowId 5 is beyond the high-water mark -1",
     ),
+    "a change data file where there is no feed": (
+        "change_files_fit",
+        PLAIN,
+        [Cdc(path="_change_data/c", partition_values={}, size=1, data_change=False)],
+        "the table has no feed",
+    ),
+    "a change data file among the data": (
+        "change_files_fit",
+        WITH_FEED,
+        [Cdc(path="c", partition_values={}, size=1, data_change=False)],
+        "expected a path below _change_data",
+    ),
+    "a change data file that is data": (
+        "change_files_fit",
+        WITH_FEED,
+        [Cdc(path="_change_data/c", partition_values={}, size=1, data_change=True)],
+        "dataChange false",
+    ),
+    "a change data file of another partitioning": (
+        "change_files_fit",
+        WITH_FEED,
+        [Cdc(path="_change_data/c", partition_values={"p": "1"}, size=1, data_change=False)],
+        "values for the partition columns",
+    ),
     "a column that the change data feed has": (
         "change_columns_are_free",
         PLAIN,
@@ -245,8 +271,13 @@ REFUSED: dict[str, tuple[str, Snapshot, Sequence[Action], str]] = {
         "column '_Change_Type' has a name of the change data feed's own",
     ),
 }
+FINE_CHANGES = [
+    add("b"),
+    Cdc(path="_change_data/c", partition_values={}, size=1, data_change=False),
+]
 FINE: dict[str, tuple[Snapshot, Sequence[Action]]] = {
     "an append": (PLAIN, [add("b")]),
+    "a change data file": (WITH_FEED, FINE_CHANGES),
     "statistics of a file again": (PLAIN, [add("a", size=11)]),
     "one version of an application twice": (
         PLAIN,

@@ -9,17 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from txlake.datafiles.vectors import StoredVectors
+from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add
 from txlake.protocol.statistics import FileStatistics
 from txlake.transaction.data_plane import TableData
+from txlake.transaction.feed_rules import untracked
 from txlake.transaction.table_transaction import TableTransaction
 
 
-def write_changes(table: TableTransaction, open_work: Callable[[], TableData]) -> None:
+def write_changes(table: TableTransaction, work_on: Callable[[Snapshot], TableData]) -> None:
     """Adds the change data files that a table's part of a transaction needs, if any.
 
-    `open_work` gives the table as the transaction leaves it.
+    `work_on` gives the means to read and write the table at a snapshot.
     """
+
+    def open_work() -> TableData:
+        return work_on(table.view.apply([untracked(table.view.metadata)]))
+
     vectors = StoredVectors(table.log.store, table.log.elsewhere)
     changed = table.changes(vectors, lambda add: rows_of(add, open_work))
     if changed:

@@ -504,8 +504,7 @@ class Transaction:
         try:
             for key, table in self._written():
                 handle = self._handles[key]
-                work = partial(self.engine.work, handle, table.view, system=self.staging)
-                write_changes(table, work)
+                write_changes(table, partial(self.engine.work, handle, system=self.staging))
         except BaseException as error:
             self._fail_as(State.ROLLED_BACK, error)
             raise

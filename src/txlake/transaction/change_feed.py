@@ -29,6 +29,7 @@ from txlake.transaction.feed_rules import (
     COMMIT_VERSION,
     FEED,
     has_feed,
+    untracked,
 )
 from txlake.transaction.net_changes import DELETE, INSERT, CountRows, all_but
 from txlake.transaction.table_log import Commit, TableLog
@@ -231,19 +232,10 @@ def _as_add(file: Cdc) -> Add:
 def _with_columns(
     table: Snapshot, data: Sequence[Field], partition: Sequence[Field]
 ) -> Callable[[], Snapshot]:
-    """Makes the table with these columns more, as files and as partition values have them.
-
-    It doesn't track rows: the feed tells of no ids, and not every file of it has any.
-    """
+    """Makes the table with these columns more, as files and as partition values have them."""
     schema = Struct((*table.schema.fields, *data, *partition))
-    configuration = {
-        key: value
-        for key, value in table.metadata.configuration.items()
-        if key != "delta.enableRowTracking"
-    }
     metadata = msgspec.structs.replace(
-        table.metadata,
-        configuration=configuration,
+        untracked(table.metadata),
         schema_string=schema_to_string(schema),
         partition_columns=(*table.partition_columns, *(item.name for item in partition)),
     )

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.files import Files, canonical_path
 from txlake.log.snapshot import Snapshot
-from txlake.protocol.actions import Action, Add
+from txlake.protocol.actions import Action, Add, Metadata
 from txlake.protocol.sources import SOURCES_TAG, Source, parse_sources
 from txlake.transaction.merge_actions import Staged
 
@@ -20,6 +22,7 @@ COMMIT_VERSION = "_commit_version"
 COMMIT_TIMESTAMP = "_commit_timestamp"
 CHANGE_COLUMNS = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
 FEED = "delta.enableChangeDataFeed"
+_ROW_TRACKING = "delta.enableRowTracking"
 
 
 def has_feed(snapshot: Snapshot) -> bool:
@@ -31,6 +34,12 @@ def has_feed(snapshot: Snapshot) -> bool:
         return snapshot.has_metadata and snapshot.properties.change_data_feed
     except CorruptTable:
         return False
+
+
+def untracked(metadata: Metadata) -> Metadata:
+    """A table that tracks no rows: the feed tells of no ids, and not each of its files has any."""
+    kept = {key: text for key, text in metadata.configuration.items() if key != _ROW_TRACKING}
+    return msgspec.structs.replace(metadata, configuration=kept)
 
 
 def runs_of(actions: Iterable[Action], files: Files) -> dict[str, tuple[Source, ...]]:

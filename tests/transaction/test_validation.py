@@ -271,7 +271,7 @@ REFUSED: dict[str, tuple[str, Snapshot, Sequence[Action], str]] = {
         "column '_Change_Type' has a name of the change data feed's own",
     ),
 }
-FINE_CHANGES = [
+FINE_CHANGES: list[Action] = [
     add("b"),
     Cdc(path="_change_data/c", partition_values={}, size=1, data_change=False),
 ]

@@ -167,12 +167,13 @@ def test_a_transaction_reads_the_feed_at_its_instant(lake: txlake.Lake) -> None:
 def test_a_feed_of_the_newest_versions_is_a_read(lake: txlake.Lake) -> None:
     """Under Serializable it must still be the newest when the transaction commits."""
     lake.sql("CREATE TABLE sink (id BIGINT)")
-    for asked, holds in ((5, False), ((5, 5), True)):
-        first, last = asked if isinstance(asked, tuple) else (asked, None)
+    newest = 5
+    for last, holds in ((None, False), (5, True), (99, False)):
         tx = lake.begin("serializable")
-        tx.changes("t", first, last)
+        assert tx.changes("t", newest, last).collect()
         tx.sql("INSERT INTO sink VALUES (1)")
         lake.session().sql("INSERT INTO t VALUES (7, 7)")
+        newest += 1
         if holds:
             tx.commit()
         else:
@@ -222,3 +223,58 @@ def test_columns_of_the_feeds_names(row_lake: txlake.Lake) -> None:
     row_lake.sql("CREATE TABLE t (id BIGINT, _commit_version STRING)")
     with pytest.raises(InvalidRequest, match="'_commit_version' has a name"):
         row_lake.sql("ALTER TABLE t SET TBLPROPERTIES (delta.enableChangeDataFeed = true)")
+
+
+def test_a_feed_that_is_turned_on_after_a_compaction(row_lake: txlake.Lake) -> None:
+    """The rows' way through the packed file is known, also from before it was turned on."""
+    row_lake.sql("CREATE TABLE t (id BIGINT, n INT)")
+    for number in (1, 2):
+        row_lake.sql(f"INSERT INTO t VALUES ({number}, {number})")
+    with row_lake.transaction() as tx:
+        tx.sql("OPTIMIZE t")
+        tx.sql("ALTER TABLE t SET TBLPROPERTIES (delta.enableChangeDataFeed = true)")
+        tx.sql("UPDATE t SET n = 9 WHERE id = 1")
+    assert sorted((row[0], row[-3]) for row in row_lake.changes("t", 3).collect()) == [
+        (1, "update_postimage"),
+        (1, "update_preimage"),
+    ]
+
+
+def test_a_null_before_the_column_refuses_it(row_lake: txlake.Lake) -> None:
+    row_lake.sql(f"CREATE TABLE t (id BIGINT, n INT) {FEED}")
+    row_lake.sql("INSERT INTO t VALUES (1, NULL), (2, 2)")
+    with row_lake.transaction() as tx:
+        tx.sql("UPDATE t SET n = 0 WHERE n IS NULL")
+        tx.sql("ALTER TABLE t ALTER COLUMN n SET NOT NULL")
+    found = {row[-3]: (row[0], row[1]) for row in row_lake.changes("t", 2, 2).collect()}
+    assert found == {"update_preimage": (1, None), "update_postimage": (1, 0)}
+    assert len(row_lake.changes("t", 1).collect()) == 4
+
+
+def test_rows_of_former_columns_that_went_with_them(row_lake: txlake.Lake) -> None:
+    row_lake.sql(f"CREATE TABLE t (id BIGINT, n INT) {FEED}")
+    row_lake.sql("INSERT INTO t VALUES (1, 1)")
+    row_lake.sql(f"CREATE OR REPLACE TABLE t (id STRING) {FEED}")
+    row_lake.sql("INSERT INTO t VALUES ('a')")
+    for first in (1, 2):
+        with pytest.raises(InvalidRequest, match=r"INCOMPATIBLE_SCHEMA_CHANGE.*since version 1"):
+            row_lake.changes("t", first)
+    assert len(row_lake.changes("t", 1, 1).collect()) == 1
+    assert len(row_lake.changes("t", 3).collect()) == 1
+
+
+def test_a_copy_tells_what_it_began_with(row_lake: txlake.Lake) -> None:
+    row_lake.sql(f"CREATE TABLE t (id BIGINT, n INT) {FEED}")
+    row_lake.sql("INSERT INTO t VALUES (1, 1), (2, 2)")
+    for kind in ("SHALLOW", "DEEP"):
+        row_lake.sql(f"CREATE TABLE {kind} {kind} CLONE t")
+        row_lake.sql(f"UPDATE {kind} SET n = 3 WHERE id = 2")
+        row_lake.sql(f"DELETE FROM {kind} WHERE id = 1")
+        found = [(row[-2], row[-3], row[0], row[1]) for row in row_lake.changes(kind, 0).collect()]
+        assert sorted(found) == [
+            (0, "insert", 1, 1),
+            (0, "insert", 2, 2),
+            (1, "update_postimage", 2, 3),
+            (1, "update_preimage", 2, 2),
+            (2, "delete", 1, 1),
+        ]

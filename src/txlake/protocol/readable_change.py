@@ -1,7 +1,8 @@
 """Whether rows of an older schema can be shown in a newer one's columns.
 
-They can where the newer one only has more columns, wider types, or more that may be null. Physical
-names and column ids count: a column dropped and added again by its name is another one.
+They can where the newer one only has more columns, or wider types; a null can be shown where none
+may be any more. Physical names and column ids count: a column dropped and added again by its name
+is another one.
 """
 
 from __future__ import annotations
@@ -30,8 +31,6 @@ def _struct(old: Struct, new: Struct, path: _Path) -> str | None:
 def _field(old: Field, new: Field | None, path: _Path) -> str | None:
     if new is None or new.physical_name != old.physical_name or new.column_id != old.column_id:
         return f"column {column_text(path)} was dropped or renamed"
-    if old.nullable and not new.nullable:
-        return f"column {column_text(path)} could be NULL, and can't be any more"
     return _type(old.type, new.type, path)
 
 

@@ -26,6 +26,15 @@ WorkOn = Callable[[Snapshot], TableData]
 """The means to read a table as it was at a snapshot."""
 
 
+def is_open(asked: ChangeRange, newest: int) -> bool:
+    """Whether more versions than there are would be told of.
+
+    A last moment is never after the newest version: `versions_of` refuses it.
+    """
+    last = asked.last
+    return last is None or (last.version is not None and last.version > newest)
+
+
 def versions_of(
     log: TableLog, asked: ChangeRange, newest: int, moment_ms: MomentMs
 ) -> tuple[int, int] | None:

@@ -21,7 +21,7 @@ from txlake.log.predicates import Predicate, bind, parse_predicate
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.features import check_writable
 from txlake.protocol.types import Struct
-from txlake.session.change_feed import feed_frame
+from txlake.session.change_feed import feed_frame, is_open
 from txlake.session.engine import Engine, Handle
 from txlake.session.filters import Filter, condition_of
 from txlake.session.transaction import Transaction
@@ -272,13 +272,13 @@ class Context:
     def changes(self, table: Table, asked: ChangeRange) -> DataFrame:
         """The change data feed of a table, up to the version that the transaction reads.
 
-        Without an end the transaction depends on there being no more. Raises InvalidRequest as
-        `change_feed.feed_frame` does.
+        Where the end is open, or beyond that version, the transaction depends on there being no
+        more. Raises InvalidRequest as `change_feed.feed_frame` does.
         """
         handle = self.require(table)
         self.require_history(handle)
         part = self.transaction.open(handle)
-        if asked.last is None:
+        if is_open(asked, part.base.version):
             if self.writes:
                 part.read()
             else:

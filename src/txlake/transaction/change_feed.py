@@ -95,6 +95,8 @@ def plan_feed(log: TableLog, first: int, last: int, count_rows: CountRows) -> tu
         if files:
             changes += (_Told(_as_add(file), commit.version, time) for file in files)
         elif not _says_nothing_changed(commit):
+            if commit.version == first:
+                _require_columns_before(log, commit, end)
             derived += _derived(log, commit, time, vectors, count_rows)
     parts = [*_parts(_with_columns(end, [_TYPE], _COMMIT), changes)]
     parts += _parts(_with_columns(end, [], [_TYPE, *_COMMIT]), derived)
@@ -134,6 +136,14 @@ def _require_unchanged(commit: Commit, start: Snapshot, end: Snapshot) -> None:
             then = start.apply([action], version=commit.version)
             _require_feed(then, start.version, end.version, commit.version)
             _require_columns(then, end)
+
+
+def _require_columns_before(log: TableLog, commit: Commit, end: Snapshot) -> None:
+    """Rows that the first version of the range took away have the columns of the one before it."""
+    if any(isinstance(action, Metadata) for action in commit.actions) and any(
+        isinstance(action, Remove) and action.data_change for action in commit.actions
+    ):
+        _require_columns(log.snapshot(version=commit.version - 1), end)
 
 
 def _require_columns(then: Snapshot, end: Snapshot) -> None:

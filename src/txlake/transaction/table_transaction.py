@@ -296,7 +296,10 @@ class TableTransaction:
         Raises InvalidRequest where that isn't known and would have to be.
         """
         require_known_changes(self._view, self._now.staged, then.staged, self.log.name)
-        moved = runs_of(actions, self._view.files)
+        if has_feed(self._view):
+            moved = runs_of(actions, self._view.files)
+        else:  # turned on now: what was packed before counts too
+            moved = runs_of(then.staged.added_files, self.base.files)
         told = {
             **then.told,
             **{canonical_path(path): one for path, one in origins.items()},

@@ -279,3 +279,18 @@ def test_a_copy_tells_what_it_began_with(row_lake: txlake.Lake) -> None:
             (1, "update_preimage", 2, 2),
             (2, "delete", 1, 1),
         ]
+
+
+def test_the_feed_where_a_query_has_tables(lake: txlake.Lake) -> None:
+    lake.sql("CREATE TABLE sink (id BIGINT, kind STRING)")
+    lake.sql("INSERT INTO sink SELECT id, _change_type FROM table_changes('default.t', 4)")
+    found = [tuple(row) for row in lake.sql("SELECT id, kind FROM sink").collect()]
+    assert sorted(found) == [(2, "delete"), (3, "insert")]
+    lake.sql("CREATE VIEW news AS SELECT id, _change_type FROM table_changes('t', 4)")
+    assert len(lake.sql("SELECT * FROM news").collect()) == 2
+    lake.sql("DELETE FROM t WHERE id = 3")
+    assert len(lake.sql("SELECT * FROM news").collect()) == 3
+    joined = lake.sql(
+        "WITH c AS (SELECT * FROM TABLE_CHANGES(`t`, 5, 5)) SELECT c.id FROM c JOIN t ON t.id = 1"
+    )
+    assert [tuple(row) for row in joined.collect()] == [(3,)]

@@ -423,8 +423,9 @@ class LakeSession(Statements):
     def changes_of(self, sequence: int) -> dict[str, DataFrame]:
         """What one transaction changed, table by table: the changes of one instant of the lake.
 
-        By name, the tables that the transaction `sequence` wrote and that have a change data feed
-        (`lake.changes`). `txlake.commits` tells which versions became true at which instant.
+        By name, the tables that the transaction `sequence` wrote, that have a change data feed
+        (`lake.changes`), and that weren't dropped since. `txlake.commits` tells which versions
+        became true at which instant.
 
         Raises InvalidRequest where there is no such instant, or where it is too old: the catalog
         keeps the newest ones (`Settings.commits_kept`).

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 from pyroaring import BitMap64
 
 from txlake.conflict.positions import Vectors, deleted
@@ -77,7 +78,7 @@ def net_changes(
             before = lost.get(part.path)
             if before is None:
                 continue  # of a file that came and went with this transaction
-            lives = np.isin(part.before, _numbers(before.rows))
+            lives = before.had(part.before)
             if not lives.any():
                 continue
             lives_on = True
@@ -103,12 +104,23 @@ def all_but(positions: BitMap64, count: int) -> BitMap64:
 
 @dataclass(slots=True)
 class _File:
-    """Rows of one file that go or come; `changed` are those with an image on the other side."""
+    """Rows of one file that go or come; `changed` are those with an image on the other side.
+
+    `all_rows` are all of them, by position, once somebody asked.
+    """
 
     file: Add
     rows: BitMap64
     count: int
     changed: BitMap64 = field(default_factory=BitMap64)
+    all_rows: npt.NDArray[np.bool_] | None = None
+
+    def had(self, positions: Positions) -> npt.NDArray[np.bool_]:
+        """Which of these rows are among them, be they noted as living on or not."""
+        if self.all_rows is None:
+            self.all_rows = np.zeros(self.count, np.bool_)
+            self.all_rows[_numbers(self.rows | self.changed)] = True
+        return self.all_rows[positions]
 
     def move(self, changed: Positions, same: Positions) -> None:
         """Takes note of rows that live on, changed or as they are."""

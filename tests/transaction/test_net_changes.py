@@ -31,7 +31,7 @@ PROTOCOL = Protocol(
     reader_features=("deletionVectors",),
     writer_features=(*(FULL.writer_features or ()), "changeDataFeed"),
 )
-COUNTS = {"a": 4, "b": 3, "c": 7, "d": 2, "e": 3, "h": 5}
+COUNTS = {"a": 4, "b": 3, "c": 7, "d": 2, "e": 3, "h": 5, "k": 6}
 Rows = tuple[str, str, list[int]]
 
 
@@ -210,6 +210,14 @@ def test_turned_on_after_the_packing() -> None:
     transaction.stage([metadata(ON)], operation="SET TBLPROPERTIES")
     change(transaction, [file("c")], [file("c", "5"), file("f")], f=made_of("c", 5))
     assert told(transaction) == UPDATED
+
+
+def test_turned_on_after_new_rows_were_packed_with_others() -> None:
+    transaction = begin(table(OFF))
+    change(transaction, [], [file("d")])
+    pack(transaction, A, file("d"), into="k")
+    transaction.stage([metadata(ON)], operation="SET TBLPROPERTIES")
+    assert told(transaction) == [("k", "insert", [4, 5])]
 
 
 def test_an_order_that_nobody_recorded() -> None:

@@ -363,6 +363,22 @@ def test_what_was_committed_since_the_plan_began_stays() -> None:
     assert plan.paths == ()
 
 
+def test_change_data_of_a_commit_since_the_plan_began_stays() -> None:
+    """Whatever the clock of its writer says."""
+    table = _table()
+    _put(table, "_change_data/c", "_change_data/orphan")
+    change = Cdc(path="_change_data/c", partition_values={}, size=1, data_change=False)
+
+    def committed() -> OpenTransactions:
+        table.clock.time_ms = _NOW - 2 * DAY
+        table.commit(1, change)
+        table.clock.time_ms = _NOW
+        return OpenTransactions()
+
+    options: dict[str, object] = {"retention_ms": 0, "retention_check": False}
+    assert _planned(table, **options, others_open=committed) == ["_change_data/orphan"]
+
+
 def test_files_that_open_transactions_read_stay() -> None:
     table = _table(add("live"), add("early"), add("late"))
     _put(table, "live", "early", "late")

@@ -70,6 +70,10 @@ A = add("a", stats='{"numRecords": 9}')
 A_DV = add("a", vector=vector(), stats='{"numRecords": 9}')
 PLAIN = table(metadata(), A)
 WITH_FEED = table(metadata({"delta.enableChangeDataFeed": "true"}), A)
+TAKEN = msgspec.structs.replace(
+    metadata({"delta.enableChangeDataFeed": "true"}),
+    schema_string=schema_to_string(Struct((Field("_Change_Type", Primitive("string")),))),
+)
 WITH_VECTORS = table(metadata(VECTORS_ON), A)
 OLD_VECTOR = table(metadata(), A_DV)
 NO_FEATURES = table(metadata(), A, protocol=Protocol(min_reader_version=1, min_writer_version=2))
@@ -260,14 +264,7 @@ REFUSED: dict[str, tuple[str, Snapshot, Sequence[Action], str]] = {
     "a column that the change data feed has": (
         "change_columns_are_free",
         PLAIN,
-        [
-            msgspec.structs.replace(
-                metadata({"delta.enableChangeDataFeed": "true"}),
-                schema_string=schema_to_string(
-                    Struct((Field("_Change_Type", Primitive("string")),))
-                ),
-            )
-        ],
+        [TAKEN],
         "column '_Change_Type' has a name of the change data feed's own",
     ),
 }
@@ -278,6 +275,7 @@ FINE_CHANGES: list[Action] = [
 FINE: dict[str, tuple[Snapshot, Sequence[Action]]] = {
     "an append": (PLAIN, [add("b")]),
     "a change data file": (WITH_FEED, FINE_CHANGES),
+    "an append where another gave columns the feed's names": (table(TAKEN), [add("b")]),
     "statistics of a file again": (PLAIN, [add("a", size=11)]),
     "one version of an application twice": (
         PLAIN,

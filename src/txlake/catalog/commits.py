@@ -273,16 +273,14 @@ class CommitLedger:
         """
         with self._on.reading() as connection:
             newest = names.newest_sequence(connection)
+            if not 0 <= sequence <= newest:
+                raise InvalidRequest(
+                    f"there is no instant {sequence} of the lake: expected 0 to {newest}, the "
+                    "newest (txlake.commits lists them)"
+                )
             require_instant(connection, sequence)
-            found = [
-                _commit_entry(row)
-                for row in connection.execute(_LISTED.where(commits.c.sequence == sequence))
-            ]
-        if not 0 <= sequence <= newest:
-            raise InvalidRequest(
-                f"there is no instant {sequence} of the lake: the newest is {newest}"
-            )
-        return found
+            found = connection.execute(_LISTED.where(commits.c.sequence == sequence))
+            return [_commit_entry(row) for row in found]
 
     def _ratified(self, requests: Sequence[Ratification]) -> Sequence[Decision]:
         decisions: list[Decision] = []

@@ -299,7 +299,7 @@ class TableTransaction:
         if has_feed(self._view):
             moved = runs_of(actions, self._view.files)
         else:  # turned on now: what was packed before counts too
-            moved = runs_of(then.staged.added_files, self.base.files)
+            moved = runs_of(then.staged.added.values(), self.base.files)
         told = {
             **then.told,
             **{canonical_path(path): one for path, one in origins.items()},

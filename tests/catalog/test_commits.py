@@ -302,6 +302,7 @@ def test_the_newest_commits_are_listed(user: User) -> None:
     assert [entry.version for entry in user.catalog.ledger.commits_listed(limit=1)] == [1]
 
 
+@pytest.mark.usefixtures("direct")
 def test_what_one_instant_made(user: User) -> None:
     user.create("a")
     user.create("b")

@@ -50,7 +50,7 @@ def file(path: str, deleted: str = "", **more: object) -> Add:
     gone = None
     if deleted:
         gone = replace(vector(offset=int(deleted)), cardinality=len(deleted))
-    return add(path, vector=gone, stats=stats, **more)
+    return add(path, vector=gone, stats=stats, **more)  # type: ignore[arg-type]
 
 
 A, B = file("a"), file("b")

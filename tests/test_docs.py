@@ -21,6 +21,7 @@ from txlake.sql import parse
 from txlake.statements import (
     AddFeature,
     Kill,
+    ReadChanges,
     ReadTable,
     Statement,
     UpgradeProtocol,
@@ -30,7 +31,7 @@ from txlake.statements import (
 _BESIDE = page("docs/beside-other-engines.md")
 _WHERE = page("docs/where-it-runs.md")
 # What SQL has no words for, and what ends another session.
-_NOT_SHOWN = {AddFeature, Kill, ReadTable, UpgradeProtocol, Write}
+_NOT_SHOWN = {AddFeature, Kill, ReadChanges, ReadTable, UpgradeProtocol, Write}
 
 
 def test_every_error_is_explained_and_none_else() -> None:

@@ -18,6 +18,9 @@ from txlake.lake.log import Committed, LogSnapshot, LogTransaction
 STATEMENTS = {
     "sql": "text, args=None",
     "read": "table, *, version=None, timestamp=None, where=None, columns=None",
+    "changes": (
+        "table, from_version=None, to_version=None, *, from_timestamp=None, to_timestamp=None"
+    ),
     "write": (
         "df, table, mode='error', *, partition_by=None, replace_where=None, "
         "overwrite_schema=False, merge_schema=False, partition_overwrite='static', "
@@ -31,6 +34,7 @@ SESSION = {
     "transaction": "isolation=None, read_only=False",
     "begin": "isolation=None, read_only=False",
     "run": "work, isolation=None, attempts=5",
+    "changes_of": "sequence",
     "conflicts": "",
     "explain_conflicts": "sql",
     "locks": "",

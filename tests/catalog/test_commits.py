@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from tests.catalog.ledgers import User, execute, living, new, selected, version
 from txlake.catalog import Catalog
 from txlake.catalog.grouping import Group, Interrupted
 from txlake.catalog.owners import reap_due
+from txlake.catalog.relations import counters
 from txlake.errors import InvalidRequest, Unavailable
 from txlake.ports import DroppedTable, Head, Moved, Ratified, Reserved, TableCommit, Versions
 
@@ -298,6 +300,25 @@ def test_the_newest_commits_are_listed(user: User) -> None:
     ]  # fmt: skip
     assert {entry.operation for entry in listed} == {"WRITE"}
     assert [entry.version for entry in user.catalog.ledger.commits_listed(limit=1)] == [1]
+
+
+@pytest.mark.usefixtures("direct")
+def test_what_one_instant_made(user: User) -> None:
+    user.create("a")
+    user.create("b")
+    user.write(version("a", 1), version("b", 1))
+    ledger = user.catalog.ledger
+    assert [(one.table_id, one.version) for one in ledger.commits_at(3)] == [("a", 1), ("b", 1)]
+    assert [(one.table_id, one.version) for one in ledger.commits_at(2)] == [("b", 0)]
+    assert ledger.commits_at(0) == []
+    for unknown in (-1, 4):
+        with pytest.raises(InvalidRequest, match=f"no instant {unknown} .* expected 0 to 3"):
+            ledger.commits_at(unknown)
+    with user.catalog._on.writing() as connection:
+        connection.execute(sa.insert(counters).values(name="floor", value=3))
+    assert ledger.commits_at(3)
+    with pytest.raises(Unavailable, match="instant 2 of the lake is too old"):
+        ledger.commits_at(2)
 
 
 def test_an_operation_of_any_length_is_taken(user: User) -> None:

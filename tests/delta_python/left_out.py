@@ -8,7 +8,6 @@ _MAVEN = "configures Spark to fetch delta-spark's own JARs; txlake has none"
 
 # By `file.Class.test`, for Spark Connect too where that runs a test of the same name.
 LEFT_OUT = {
-    "test_deltatable.DeltaTableTests.test_cdc": "the change data feed isn't written",
     "test_deltatable.DeltaTableTests.test_create_table_geo_types": (
         "the table feature of geometry and geography isn't written"
     ),

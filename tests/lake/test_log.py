@@ -314,9 +314,13 @@ BAD: dict[str, tuple[list[object], str]] = {
     "a size of another type": ([{"add": {"path": "a", "size": "1"}}], "size"),
     "its own commitInfo": ([{"commitInfo": {"operation": "X"}}], "commitInfo is written by txlake"),
     "a checkpoint's metadata": ([{"checkpointMetadata": {"version": 1}}], "written by txlake"),
-    "a change data file": (
-        [{"cdc": {"path": "c", "partitionValues": {}, "size": 1, "dataChange": False}}],
-        "change data files",
+    "a change data file without a feed": (
+        [{"cdc": {"path": "_change_data/c", "size": 1}}],
+        "the table has no feed",
+    ),
+    "a change data file elsewhere": (
+        [{"cdc": {"path": "_change_data/../c", "size": 1}}],
+        "without '.' and '..'",
     ),
     "a domain of the system": (
         [{"domainMetadata": {"domain": "delta.x", "configuration": "", "removed": False}}],
@@ -459,9 +463,9 @@ def test_a_null_in_a_not_null_statistic() -> None:
 
 def test_a_table_beyond_us_is_read_and_not_written() -> None:
     log = new_log()
-    feed = settings("id:long", delta__enableChangeDataFeed="true")
-    with pytest.raises(UnsupportedFeature, match="changeDataFeed"):
-        log.start_transaction().commit([feed])
+    iceberg = settings("id:long", delta__enableIcebergCompatV1="true")
+    with pytest.raises(UnsupportedFeature, match="icebergCompatV1"):
+        log.start_transaction().commit([iceberg])
     with pytest.raises(InvalidRequest):
         log.snapshot()
 

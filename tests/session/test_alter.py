@@ -115,8 +115,8 @@ def test_what_properties_cannot_be() -> None:
     refused(SetProperties(T, (("delta.columnMapping.maxColumnId", "9"),)), start, "kept by")
     refused(UnsetProperties(T, ("none",)), start, "isn't set")
     assert not changed(UnsetProperties(T, ("none",), if_exists=True), start).actions
-    with pytest.raises(UnsupportedFeature, match=r"^t: .*changeDataFeed"):
-        alter(SetProperties(T, (("delta.enableChangeDataFeed", "true"),)), start, environment())
+    with pytest.raises(UnsupportedFeature, match=r"^t: .*icebergCompatV2"):
+        alter(SetProperties(T, (("delta.enableIcebergCompatV2", "true"),)), start, environment())
 
 
 def test_a_statement_that_changes_nothing_has_no_actions() -> None:

@@ -81,6 +81,16 @@ files = t.data_files()
 for name in files:
     (t.folder / name).unlink()
 refused(lambda: t.run("UPDATE t SET v = 'x'"), "is in the log but not in the store", CorruptTable)
+import txlake
+with txlake.connect(str(folder / "lake"), spark=spark) as lake:
+    lake.sql("CREATE TABLE f (id LONG, n INT) TBLPROPERTIES (delta.enableChangeDataFeed = true)")
+    lake.sql("INSERT INTO f VALUES (1, 1), (2, 2), (3, 3)")
+    lake.sql("UPDATE f SET n = 9 WHERE id = 2")
+    lake.sql("DELETE FROM f WHERE id = 1")
+    told = sorted((r[-2], r[-3], r[0], r[1]) for r in lake.changes("f", 2).collect())
+    assert told == [(2, "update_postimage", 2, 9), (2, "update_preimage", 2, 2),
+                    (3, "delete", 1, 1)], told
+    assert lake.sql("SELECT * FROM table_changes('f', 1)").count() == 6
 spark.stop()
 """
 

@@ -30,6 +30,14 @@ def test_the_newest_version_at_or_before(hour: float, version: int) -> None:
     assert log.snapshot(timestamp_ms=time).version == version
 
 
+@pytest.mark.parametrize(
+    ("hour", "version"), [(0, 0), (1, 0), (1.5, 1), (2, 1), (3.1, 3), (5, 3), (5.1, 4)]
+)
+def test_the_oldest_version_at_or_after(hour: float, version: int) -> None:
+    log = _by_file_times(1, 2, 3, 5).open()
+    assert log.version_from(START + int(hour * HOUR)) == version
+
+
 def test_before_the_first_and_after_the_last() -> None:
     log = _by_file_times(1, 2, 3).open()
     with pytest.raises(
@@ -65,6 +73,9 @@ def test_what_can_not_be_rebuilt_has_no_time() -> None:
     with pytest.raises(InvalidRequest, match=r"before the oldest version .*version 2"):
         fresh.version_at(START + 2 * HOUR)
     assert fresh.version_at(START + 3 * HOUR) == 2
+    with pytest.raises(InvalidRequest, match=r"before the oldest .*version 2 of .* are gone"):
+        fresh.version_from(START + 2 * HOUR)
+    assert fresh.version_from(START + 3 * HOUR) == 2
     table.remove_file(*(path for path in table.paths if path.endswith("json")))
     with pytest.raises(InvalidRequest, match="Ask for a version instead"):
         table.open().version_at(START + 3 * HOUR)
@@ -121,6 +132,9 @@ def test_times_from_before_they_were_in_the_commits() -> None:
     assert log.version_at(START + 60 * HOUR) == 3
     assert log.version_at(START + 49 * HOUR) == 1
     assert log.version_at(START + 1 * HOUR) == 0
+    since = {0: 0, 1: 0, 1.5: 1, 2: 1, 3: 2, 50: 2, 50.5: 3, 60: 3, 61: 4}
+    for hour, version in since.items():
+        assert log.version_from(START + int(hour * HOUR)) == version
     hours = [(int(str(row["timestamp"])) - START) // HOUR for row in log.history()]
     assert hours == [60, 50, 2, 1]
 

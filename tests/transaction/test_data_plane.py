@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap64
 
 from tests.simulation.rows.plane import RowPlane
 from tests.spark.tables import NO_VECTORS, VECTORS, PathTable, spark_plane, table
+from txlake.datafiles.origins import NO_FILE
 from txlake.errors import InvalidRequest
 from txlake.log.predicates import to_text
 from txlake.protocol.actions import Add, Remove
@@ -22,6 +24,7 @@ from txlake.statements import PartitionValue, SqlText, Values
 from txlake.storage import open_store
 from txlake.transaction.change import Change, Read
 from txlake.transaction.data_plane import DataPlane, Placement
+from txlake.transaction.net_changes import ChangedRows
 
 LONG, STRING = Primitive("long"), Primitive("string")
 ROWS = "(1, 'a', 10), (2, 'a', 20), (3, 'b', 30), (4, NULL, NULL)"
@@ -296,6 +299,65 @@ def test_rows_are_sorted(tmp_path: Path, plane: DataPlane) -> None:
     for column, message in (("p", "is a partition column"), ("x", "no column 'x'")):
         with pytest.raises(InvalidRequest, match=message):
             t.zorder(column)
+
+
+# What a change data feed asks
+
+FEED = {"delta.enableChangeDataFeed": "true"}
+
+
+@pytest.mark.parametrize("properties", [VECTORS, NO_VECTORS], ids=["vectors", "no vectors"])
+def test_new_rows_say_which_ones_they_were_made_of(
+    tmp_path: Path, plane: DataPlane, properties: Mapping[str, str]
+) -> None:
+    t = made(tmp_path, plane, properties={**properties, **FEED})
+    [was] = t.adds()
+    change = t.run(
+        f"MERGE INTO t USING {SOURCE} ON t.id = s.id WHEN MATCHED AND t.id = 3 THEN DELETE "
+        "WHEN MATCHED THEN UPDATE SET p = s.p WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)"
+    )
+    found = {}
+    for path, origins in change.origins.items():
+        ids = pq.read_table(t.folder / path).column("id").to_pylist()
+        for number, file, row in zip(ids, origins.files, origins.rows, strict=True):
+            came = None if file == NO_FILE else (origins.sources[file], int(row))
+            found[number] = (came, origins.is_update)
+    others = () if properties == VECTORS else (1, 4)  # rewritten as they were
+    expected: dict[int, object] = {one: ((was.path, one - 1), False) for one in others}
+    new = found.pop(7, (None, True))  # alone in a file it was made of nothing that is told
+    assert found == {**expected, 2: ((was.path, 1), True)}
+    assert new == (None, True)
+
+
+def test_without_a_feed_nobody_asks(t: PathTable) -> None:
+    assert t.run("UPDATE t SET n = 0 WHERE id = 1").origins == {}
+
+
+def test_changed_rows_are_written_with_what_befell_them(tmp_path: Path, plane: DataPlane) -> None:
+    t = made(tmp_path, plane, partitioned_by="p", properties={**VECTORS, **FEED})
+    [of_a] = [add for add in t.adds() if add.partition_values == {"p": "a"}]
+    [of_b] = [add for add in t.adds() if add.partition_values == {"p": "b"}]
+    changed = [
+        ChangedRows(file=file, positions=BitMap64([place]), count=count, change_type=kind)
+        for file, place, count, kind in (
+            (of_a, 0, 2, "update_preimage"),
+            (of_a, 1, 2, "delete"),
+            (of_b, 0, 1, "delete"),
+        )
+    ]
+    rows = set()
+    for file in t.work().write_changes(changed):
+        [(name, value)] = file.partition_values.items()
+        assert file.path.startswith(f"_change_data/p={value}/")
+        assert (name, file.data_change) == ("p", False)
+        table = pq.ParquetFile(t.folder / file.path).read()
+        assert table.column_names == ["id", "n", "_change_type"]
+        rows |= {(value, *row.values()) for row in table.to_pylist()}
+    assert rows == {
+        ("a", 1, 10, "update_preimage"),
+        ("a", 2, 20, "delete"),
+        ("b", 3, 30, "delete"),
+    }
 
 
 # Rows that are there

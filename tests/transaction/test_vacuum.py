@@ -16,7 +16,15 @@ from txlake.errors import (
     UnsupportedFeature,
 )
 from txlake.ports import OpenTransactions, PutOutcome
-from txlake.protocol.actions import Action, DeletionVector, Protocol, Remove, encode_actions
+from txlake.protocol.actions import (
+    Action,
+    Cdc,
+    CommitInfo,
+    DeletionVector,
+    Protocol,
+    Remove,
+    encode_actions,
+)
 from txlake.protocol.deletion_vectors import relative_file_name, relative_vector
 from txlake.protocol.file_names import ClassicCheckpoint, commit_path, log_path
 from txlake.system import System
@@ -71,6 +79,20 @@ def test_the_retention_is_counted_from_the_removal(removed_ago: int, kept: bool)
     table = _table(add("f")).commit(1, remove("f", _NOW - removed_ago))
     _put(table, "f")
     assert (_planned(table) == []) is kept
+
+
+@pytest.mark.parametrize(("committed_ago", "kept"), [(_WEEK, True), (_WEEK + 1, False)])
+def test_change_data_is_kept_for_the_retention_of_its_version(
+    committed_ago: int, kept: bool
+) -> None:
+    """However long before its commit the file was written."""
+    change = Cdc(path="_change_data/c", partition_values={}, size=1, data_change=False)
+    info = CommitInfo({"timestamp": _NOW - committed_ago})
+    table = _table().commit(1, info, change)
+    _put(table, "_change_data/c")
+    _put(table, "_change_data/orphan")
+    planned = ["_change_data/orphan"] if kept else ["_change_data/c", "_change_data/orphan"]
+    assert _planned(table) == planned
 
 
 def test_a_remove_without_a_time_is_long_ago() -> None:
@@ -339,6 +361,22 @@ def test_what_was_committed_since_the_plan_began_stays() -> None:
 
     plan = plan_vacuum(log, 0, retention_check=False, others_open=committed)
     assert plan.paths == ()
+
+
+def test_change_data_of_a_commit_since_the_plan_began_stays() -> None:
+    """Whatever the clock of its writer says."""
+    table = _table()
+    _put(table, "_change_data/c", "_change_data/orphan")
+    change = Cdc(path="_change_data/c", partition_values={}, size=1, data_change=False)
+
+    def committed() -> OpenTransactions:
+        table.clock.time_ms = _NOW - 2 * DAY
+        table.commit(1, change)
+        table.clock.time_ms = _NOW
+        return OpenTransactions()
+
+    options: dict[str, object] = {"retention_ms": 0, "retention_check": False}
+    assert _planned(table, **options, others_open=committed) == ["_change_data/orphan"]
 
 
 def test_files_that_open_transactions_read_stay() -> None:

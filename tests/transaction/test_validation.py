@@ -15,6 +15,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import (
     Action,
     Add,
+    Cdc,
     CheckpointMetadata,
     CommitInfo,
     DomainMetadata,
@@ -23,6 +24,7 @@ from txlake.protocol.actions import (
     Sidecar,
     Txn,
 )
+from txlake.protocol.types import Field, Primitive, Struct, schema_to_string
 from txlake.transaction import validation
 from txlake.transaction.validation import RULES, validated
 
@@ -67,6 +69,11 @@ def table(settings: Metadata, *files: Add | DomainMetadata, protocol: Protocol =
 A = add("a", stats='{"numRecords": 9}')
 A_DV = add("a", vector=vector(), stats='{"numRecords": 9}')
 PLAIN = table(metadata(), A)
+WITH_FEED = table(metadata({"delta.enableChangeDataFeed": "true"}), A)
+TAKEN = msgspec.structs.replace(
+    metadata({"delta.enableChangeDataFeed": "true"}),
+    schema_string=schema_to_string(Struct((Field("_Change_Type", Primitive("string")),))),
+)
 WITH_VECTORS = table(metadata(VECTORS_ON), A)
 OLD_VECTOR = table(metadata(), A_DV)
 NO_FEATURES = table(metadata(), A, protocol=Protocol(min_reader_version=1, min_writer_version=2))
@@ -230,9 +237,45 @@ REFUSED: dict[str, tuple[str, Snapshot, Sequence[Action], str]] = {
         [add("b", base_row_id=5)],
         "baseRowId 5 is beyond the high-water mark -1",
     ),
+    "a change data file where there is no feed": (
+        "change_files_fit",
+        PLAIN,
+        [Cdc(path="_change_data/c", partition_values={}, size=1, data_change=False)],
+        "the table has no feed",
+    ),
+    "a change data file among the data": (
+        "change_files_fit",
+        WITH_FEED,
+        [Cdc(path="c", partition_values={}, size=1, data_change=False)],
+        "expected a path below _change_data",
+    ),
+    "a change data file that is data": (
+        "change_files_fit",
+        WITH_FEED,
+        [Cdc(path="_change_data/c", partition_values={}, size=1, data_change=True)],
+        "dataChange false",
+    ),
+    "a change data file of another partitioning": (
+        "change_files_fit",
+        WITH_FEED,
+        [Cdc(path="_change_data/c", partition_values={"p": "1"}, size=1, data_change=False)],
+        "values for the partition columns",
+    ),
+    "a column that the change data feed has": (
+        "change_columns_are_free",
+        PLAIN,
+        [TAKEN],
+        "column '_Change_Type' has a name of the change data feed's own",
+    ),
 }
+FINE_CHANGES: list[Action] = [
+    add("b"),
+    Cdc(path="_change_data/c", partition_values={}, size=1, data_change=False),
+]
 FINE: dict[str, tuple[Snapshot, Sequence[Action]]] = {
     "an append": (PLAIN, [add("b")]),
+    "a change data file": (WITH_FEED, FINE_CHANGES),
+    "an append where another gave columns the feed's names": (table(TAKEN), [add("b")]),
     "statistics of a file again": (PLAIN, [add("a", size=11)]),
     "one version of an application twice": (
         PLAIN,
@@ -328,16 +371,18 @@ def test_an_old_vector_comes_back_where_they_are_off(operation: str) -> None:
 
 
 def test_a_table_that_cant_be_written() -> None:
-    feed = table(
-        metadata({"delta.enableChangeDataFeed": "true"}),
-        protocol=Protocol(min_reader_version=1, min_writer_version=4),
+    iceberg = table(
+        metadata({"delta.enableIcebergCompatV1": "true"}),
+        protocol=Protocol(
+            min_reader_version=1, min_writer_version=7, writer_features=("icebergCompatV1",)
+        ),
     )
-    with pytest.raises(UnsupportedFeature, match="changeDataFeed"):
-        validated([add("b")], feed)
+    with pytest.raises(UnsupportedFeature, match="icebergCompatV1"):
+        validated([add("b")], iceberg)
 
 
 def test_metadata_that_makes_the_table_unwritable() -> None:
     transaction = begin(LogOf().create())
-    with pytest.raises(UnsupportedFeature, match="changeDataFeed"):
-        transaction.stage([metadata({"delta.enableChangeDataFeed": "true"})], operation="SET")
+    with pytest.raises(UnsupportedFeature, match="icebergCompatV1"):
+        transaction.stage([metadata({"delta.enableIcebergCompatV1": "true"})], operation="SET")
     assert not transaction.has_changes

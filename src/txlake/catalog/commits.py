@@ -24,7 +24,7 @@ from txlake.catalog.publishing import Publications
 from txlake.catalog.ratifying import RESERVED_SUBTYPE, RESERVED_TYPE, Decision, Ratifier
 from txlake.catalog.relations import bare, commits, databases, locks, tables, transactions
 from txlake.catalog.shielding import shielded
-from txlake.errors import CorruptTable, OutcomeUnknown, Unavailable
+from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, Unavailable
 from txlake.ports import Head, Moved, Ratification, Ratified, Reserved, TableCommit, Versions
 
 _LOOKS = 6
@@ -63,6 +63,25 @@ _VERSION = (
     .limit(1)
 )
 _AT = names.NEWEST_SEQUENCE.add_columns(EPOCH, _VERSION.scalar_subquery().label("version"))
+_LISTED = (
+    sa.select(
+        commits.c.sequence,
+        commits.c.time_ms,
+        commits.c.transaction_id,
+        commits.c.table_id,
+        commits.c.version,
+        commits.c.operation,
+        tables.c.name,
+        tables.c.published,
+        databases.c.name.label("database_name"),
+    )
+    .select_from(
+        commits.outerjoin(tables, tables.c.id == commits.c.table_id).outerjoin(
+            databases, databases.c.id == tables.c.database_id
+        )
+    )
+    .order_by(commits.c.sequence.desc(), commits.c.table_id, commits.c.version.desc())
+)
 _INSTANTS = sa.union_all(
     sa.select(
         sa.func.coalesce(transactions.c.sequence, transactions.c.begin_sequence).label("at")
@@ -243,28 +262,25 @@ class CommitLedger:
     def commits_listed(self, limit: int = 1000) -> list[CommitEntry]:
         """The newest ratified versions, the newest first."""
         self._publications.write()
-        query = (
-            sa.select(
-                commits.c.sequence,
-                commits.c.time_ms,
-                commits.c.transaction_id,
-                commits.c.table_id,
-                commits.c.version,
-                commits.c.operation,
-                tables.c.name,
-                tables.c.published,
-                databases.c.name.label("database_name"),
-            )
-            .select_from(
-                commits.outerjoin(tables, tables.c.id == commits.c.table_id).outerjoin(
-                    databases, databases.c.id == tables.c.database_id
-                )
-            )
-            .order_by(commits.c.sequence.desc(), commits.c.table_id, commits.c.version.desc())
-            .limit(limit)
-        )
         with self._on.reading() as connection:
-            return [_commit_entry(row) for row in connection.execute(query)]
+            return [_commit_entry(row) for row in connection.execute(_LISTED.limit(limit))]
+
+    def commits_at(self, sequence: int) -> list[CommitEntry]:
+        """The versions that one instant made.
+
+        Raises InvalidRequest where the lake didn't get so far, Unavailable where that is too long
+        ago for the book to tell.
+        """
+        with self._on.reading() as connection:
+            newest = names.newest_sequence(connection)
+            if not 0 <= sequence <= newest:
+                raise InvalidRequest(
+                    f"there is no instant {sequence} of the lake: expected 0 to {newest}, the "
+                    "newest (txlake.commits lists them)"
+                )
+            require_instant(connection, sequence)
+            found = connection.execute(_LISTED.where(commits.c.sequence == sequence))
+            return [_commit_entry(row) for row in found]
 
     def _ratified(self, requests: Sequence[Ratification]) -> Sequence[Decision]:
         decisions: list[Decision] = []

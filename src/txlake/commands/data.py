@@ -46,6 +46,7 @@ from txlake.statements import (
     NotMatchedInsert,
     PartitionValue,
     Query,
+    ReadChanges,
     ReadTable,
     Select,
     Source,
@@ -391,6 +392,11 @@ def read(context: Context, statement: ReadTable) -> DataFrame:
     return _chosen(frame, columns)
 
 
+def read_changes(context: Context, statement: ReadChanges) -> DataFrame:
+    """`lake.changes`: the change data feed."""
+    return context.changes(statement.table, statement.asked)
+
+
 def _chosen(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
     return frame.select(*[quoted(name, always=True) for name in columns])
 
@@ -430,6 +436,9 @@ COMMANDS = {
         (
             command(Select, giving_frame(select), no_table, writes=False),
             command(ReadTable, giving_frame(read), its_table(LockMode.SCH_S), writes=False),
+            command(
+                ReadChanges, giving_frame(read_changes), its_table(LockMode.SCH_S), writes=False
+            ),
             command(SparkCommand, giving_frame(spark_command), no_table),
             command(Insert, writing(giving_counts(insert)), its_table(LockMode.IX)),
             command(Delete, writing(giving_counts(delete)), its_table(LockMode.IX)),

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from txlake.datafiles import files
+from txlake.datafiles.origins import NO_FILE, pack_origins
 from txlake.datafiles.packed_positions import pack_positions
 from txlake.protocol.paths import encode_path, partition_folder
 
@@ -23,6 +24,7 @@ from txlake.protocol.paths import encode_path, partition_folder
 # hold NaN, which Parquet leaves out of its bounds, group: the bin that it holds), "rows" (key: file
 # ordinal, data: replaced positions, count: rows reported, duplicates included), "action" (key:
 # action, count: rows), "source" (data: numbers of a MERGE's source rows that met a target row),
+# "origins" (text: path of a file, data: which rows its rows were made of, see `origins`),
 # "violation" (text: constraint, values: [row as JSON]); of a compaction also "moved" (key: bin,
 # data: 64-bit numbers of live rows, one of each of its files) and "kept" (key: file ordinal, text:
 # why it stays as it is); of rows that were sorted "piece" (`sort_task`).
@@ -50,6 +52,7 @@ DELETE, DELETE_BY_SOURCE, KEEP = 10, 11, 12
 
 COMPRESSION = "snappy"
 ROW_GROUP_ROWS = 1_000_000
+CHANGE_FOLDER = "_change_data"
 
 _SAMPLE_ROWS = 131_072
 _DISTINCT_SHARE_MAX = 0.75
@@ -83,6 +86,8 @@ class WriteTask:
         folder_of: names a partition's folder, encoded; see `folder_of`.
         row_group_rows, row_group_bytes: a row group ends at the first of them, in memory.
         rows_max: the most rows in one file; None for no limit.
+        kind: what the names of the files begin with.
+        tells_origins: whether it reports which rows each row of its files was made of.
     """
 
     schema: bytes
@@ -95,17 +100,24 @@ class WriteTask:
     row_group_rows: int = ROW_GROUP_ROWS
     row_group_bytes: int = 128 * 1024 * 1024
     rows_max: int | None = None
+    kind: str = "part"
+    tells_origins: bool = False
 
     def __call__(
         self, batches: Iterator[pa.RecordBatch], partition: int, attempt: int
     ) -> Iterator[pa.RecordBatch]:
         """Runs the task over one of a job's partitions; no other attempt has this number."""
-        yield from run(self, batches, f"part-{partition:05d}-{self.job_id}-{attempt}")
+        yield from run(self, batches, f"{self.kind}-{partition:05d}-{self.job_id}-{attempt}")
 
 
 def folder_of(names: tuple[str, ...], values: tuple[str | None, ...]) -> str:
     """The folder, encoded, of a partition whose columns have these names and values."""
     return encode_path(partition_folder(list(zip(names, values, strict=True))))
+
+
+def change_folder_of(names: tuple[str, ...], values: tuple[str | None, ...]) -> str:
+    """The folder of change data of that partition. Source: PROTOCOL.md, "Change Data Files"."""
+    return f"{CHANGE_FOLDER}/{folder_of(names, values)}".rstrip("/")
 
 
 def run(task: WriteTask, batches: Iterator[pa.RecordBatch], name: str) -> Iterator[pa.RecordBatch]:
@@ -270,7 +282,10 @@ class Output:
                 self._key = key
                 self._file = self._open(key)
             room = batch.num_rows if rows_max is None else rows_max - self._file.rows
-            self._file.append(self._data(batch.slice(0, room)))
+            part = batch.slice(0, room)
+            self._file.append(self._data(part))
+            if self._task.tells_origins:
+                self._file.made_of(part)
             batch = batch.slice(room)
             if rows_max is not None and self._file.rows >= rows_max:
                 self._close_file()
@@ -289,7 +304,7 @@ class Output:
 
     def _close_file(self) -> None:
         if self._file is not None:
-            self._written.append(self._file.close())
+            self._written += self._file.close()
             self._file = None
 
     def close(self) -> list[dict[str, object]]:
@@ -342,6 +357,7 @@ class _OpenFile:
         self._pending_bytes = 0
         self.rows = 0
         self._with_nan: set[tuple[str, ...]] = set()
+        self._origins: list[tuple[np.ndarray, np.ndarray]] = []
         self._url = f"{task.root}/{path}"
         self._sink = files.create(self._url)
         self._writer: pq.ParquetWriter | None = None
@@ -357,6 +373,20 @@ class _OpenFile:
             or self._pending_bytes >= self._task.row_group_bytes
         ):
             self._flush()
+
+    def made_of(self, batch: pa.RecordBatch) -> None:
+        """Notes which rows these ones, with their control columns, were made of."""
+        layout = self._task.layout
+        if layout.file is None or layout.row is None:
+            return
+        files = pc.fill_null(batch.column(layout.file), NO_FILE)
+        rows = pc.fill_null(batch.column(layout.row), 0)
+        self._origins.append(
+            (
+                files.to_numpy(zero_copy_only=False).astype(np.int32),
+                rows.to_numpy(zero_copy_only=False).astype(np.int64),
+            )
+        )
 
     def _note_nan(self, batch: pa.RecordBatch) -> None:
         for item, column in zip(batch.schema, batch.columns, strict=True):
@@ -381,7 +411,7 @@ class _OpenFile:
             metadata_collector=self._footers,
         )
 
-    def close(self) -> dict[str, object]:
+    def close(self) -> list[dict[str, object]]:
         self._flush()
         assert self._writer is not None
         self._writer.close()
@@ -389,15 +419,23 @@ class _OpenFile:
         files.finish(self._sink, self._url, self._task.options)
         footer = pa.BufferOutputStream()
         self._footers[0].write_metadata_file(footer)
-        return report_row(
-            "file",
-            key=size,
-            count=self.rows,
-            text=self._path,
-            values=self._values,
-            data=footer.getvalue().to_pybytes(),
-            names=[NAME_END.join(path) for path in sorted(self._with_nan)],
-        )
+        reports = [
+            report_row(
+                "file",
+                key=size,
+                count=self.rows,
+                text=self._path,
+                values=self._values,
+                data=footer.getvalue().to_pybytes(),
+                names=[NAME_END.join(path) for path in sorted(self._with_nan)],
+            )
+        ]
+        if self._origins:
+            ordinals, rows = (np.concatenate(parts) for parts in zip(*self._origins, strict=True))
+            if np.any(ordinals != NO_FILE):
+                data = pack_origins(ordinals, rows)
+                reports.append(report_row("origins", text=self._path, data=data))
+        return reports
 
     def abandon(self) -> None:
         for part in (self._writer, self._sink):

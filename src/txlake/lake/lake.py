@@ -28,6 +28,7 @@ from txlake.membership.attachment import attach, detach
 from txlake.membership.opening import open_lake
 from txlake.membership.recovery import Recovered, recover
 from txlake.session.engine import Engine
+from txlake.session.instants import changes_of
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction as Held
 from txlake.settings import Settings
@@ -418,6 +419,19 @@ class LakeSession(Statements):
         `Transaction.commit`.
         """
         return detach(self._session, name)
+
+    def changes_of(self, sequence: int) -> dict[str, DataFrame]:
+        """What one transaction changed, table by table: the changes of one instant of the lake.
+
+        By name, the tables that the transaction `sequence` wrote, that have a change data feed
+        (`lake.changes`), and that weren't dropped since. `txlake.commits` tells which versions
+        became true at which instant.
+
+        Raises InvalidRequest where there is no such instant, or where it is too old: the catalog
+        keeps the newest ones (`Settings.commits_kept`).
+        """
+        self._beside("changes_of")
+        return changes_of(self._session, sequence)
 
     def close(self) -> None:
         """Ends the session; its open transaction is rolled back."""

@@ -152,9 +152,9 @@ def _check(action: Action, where: str) -> None:
             f"{where}: domainMetadata {action.domain!r}: domains that start with delta. are the "
             "system's; choose another name"
         )
-    if isinstance(action, Cdc):
+    if isinstance(action, Cdc) and climbs(action.path):
         raise InvalidRequest(
-            f"{where}: cdc: txlake writes no change data files; leave the action out"
+            f"{where}: cdc: expected a path without '.' and '..', found {action.path!r}"
         )
 
 
@@ -179,6 +179,15 @@ def _filled_add(given: JsonObject, snapshot: Snapshot, system: System) -> JsonOb
     given.setdefault("partitionValues", {})
     given.setdefault("modificationTime", system.now_ms())
     given.setdefault("dataChange", True)
+    return given
+
+
+def _filled_change(given: JsonObject, snapshot: Snapshot, system: System) -> JsonObject:
+    path = given.get("path")
+    if isinstance(path, str):
+        given["path"] = _as_in_log(path)
+    given.setdefault("partitionValues", {})
+    given.setdefault("dataChange", False)
     return given
 
 
@@ -227,8 +236,13 @@ def _filled_metadata(given: JsonObject, snapshot: Snapshot, system: System) -> J
     return given
 
 
-_FILLED = {"add": _filled_add, "remove": _filled_remove, "metaData": _filled_metadata}
-_GIVEN = ("add", "remove", "metaData", "protocol", "txn", "domainMetadata")
+_FILLED = {
+    "add": _filled_add,
+    "cdc": _filled_change,
+    "remove": _filled_remove,
+    "metaData": _filled_metadata,
+}
+_GIVEN = ("add", "remove", "cdc", "metaData", "protocol", "txn", "domainMetadata")
 _VECTOR_TYPES = ("u", "i", "p")
 _VECTOR_FIELDS = ("storageType", "pathOrInlineDv", "offset", "sizeInBytes", "cardinality")
 

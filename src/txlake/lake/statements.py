@@ -17,9 +17,11 @@ from txlake.session.transaction import Transaction as Held
 from txlake.session.unknown_names import unknown_table
 from txlake.sql import parse
 from txlake.statements import (
+    ChangeRange,
     Expression,
     NativeColumn,
     NativeFrame,
+    ReadChanges,
     SqlText,
     Statement,
     Table,
@@ -116,6 +118,36 @@ class Statements:
             condition = None if where is None else _condition(where)
         return self._session.read(named, travel, condition, columns, transaction=self._held())
 
+    def changes(
+        self,
+        table: str,
+        from_version: int | None = None,
+        to_version: int | None = None,
+        *,
+        from_timestamp: str | datetime.datetime | None = None,
+        to_timestamp: str | datetime.datetime | None = None,
+    ) -> DataFrame:
+        """The change data feed of a table: each row that was inserted, deleted or updated.
+
+        Both ends belong to it; without an end it goes to the newest version, in a transaction to
+        the one that it reads. The columns are the table's at the last version, then
+        `_change_type` (`insert`, `delete`, `update_preimage`, `update_postimage`),
+        `_commit_version` and `_commit_timestamp`. The same as SQL's `table_changes`.
+
+        Raises InvalidRequest where a version has no feed (`delta.enableChangeDataFeed`), was
+        cleaned up, or isn't there; for a change of the schema that can't be shown; and as `read`.
+        """
+        self._beside("changes")
+        with self._asked():
+            named = _table(table)
+            first = _end(table, "from", from_version, from_timestamp)
+            if first is None:
+                raise InvalidRequest(
+                    f"{table}: changes from which version on? Give from_version or from_timestamp"
+                )
+            asked = ChangeRange(first, _end(table, "to", to_version, to_timestamp))
+        return self._run(ReadChanges(named, asked))
+
     def write(
         self,
         df: object,
@@ -209,6 +241,19 @@ def _travel(
             raise InvalidRequest(f"{table}: version: expected a number, found {version!r}")
         return TimeTravel(version=version)
     return None if timestamp is None else TimeTravel(timestamp=timestamp_text(timestamp))
+
+
+def _end(
+    table: str, side: str, version: int | None, timestamp: str | datetime.datetime | None
+) -> TimeTravel | None:
+    """One end of a range of versions; None where it isn't given."""
+    if version is not None and timestamp is not None:
+        raise InvalidRequest(f"{table}: give {side}_version or {side}_timestamp, not both")
+    if version is not None and (type(version) is not int or version < 0):
+        raise InvalidRequest(
+            f"{table}: {side}_version: expected a whole number, 0 or more, found {version!r}"
+        )
+    return _travel(table, version, timestamp)
 
 
 def _condition(condition: str | Column) -> Expression:

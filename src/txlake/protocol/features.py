@@ -67,6 +67,7 @@ WRITABLE = frozenset(
     {
         "allowColumnDefaults",
         "appendOnly",
+        "changeDataFeed",
         "checkConstraints",
         "clustering",
         "columnMapping",

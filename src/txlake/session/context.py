@@ -21,6 +21,7 @@ from txlake.log.predicates import Predicate, bind, parse_predicate
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.features import check_writable
 from txlake.protocol.types import Struct
+from txlake.session.change_feed import feed_frame, is_open
 from txlake.session.engine import Engine, Handle
 from txlake.session.filters import Filter, condition_of
 from txlake.session.transaction import Transaction
@@ -30,6 +31,7 @@ from txlake.spark.marks import Shown, marked
 from txlake.spark.spark_errors import missing_table
 from txlake.sql import metadata_column
 from txlake.statements import (
+    ChangeRange,
     DescribeHistory,
     Expression,
     Reference,
@@ -267,6 +269,28 @@ class Context:
         frame = work.scan_telling_files(files) if file_metadata else work.scan(files)
         return frame if travel else marked(frame, self._shown(handle, predicate, text))
 
+    def changes(self, table: Table, asked: ChangeRange) -> DataFrame:
+        """The change data feed of a table, up to the version that the transaction reads.
+
+        Where the end is open, or beyond that version, the transaction depends on there being no
+        more. Raises InvalidRequest as `change_feed.feed_frame` does.
+        """
+        handle = self.require(table)
+        self.require_history(handle)
+        part = self.transaction.open(handle)
+        if is_open(asked, part.base.version):
+            if self.writes:
+                part.read()
+            else:
+                part.plain_read()
+        return feed_frame(
+            handle.log,
+            asked,
+            part.base.version,
+            moment_ms=self.timestamp_ms,
+            work_on=lambda snapshot: self.work_on(handle, snapshot),
+        )
+
     def _shown(self, handle: Handle, predicate: Predicate | None, text: str | None) -> Shown:
         """What a scan of the table as the transaction sees it shows."""
         part, own = self.transaction.open(handle), self.transaction
@@ -341,6 +365,8 @@ class Context:
             rows = self.described(reference.shown)
             return self.plane.frame(rows.schema, rows.rows)
         table = reference.table
+        if reference.changes is not None:
+            return self.changes(table, reference.changes)
         handle = self.find(table)
         if handle is None:
             return self._view_in_text(table, reference.travel)
@@ -427,7 +453,8 @@ class Context:
 
     def _hides_files(self, reference: Reference) -> bool:
         """Whether the column `_metadata` is the hidden one of a table of the lake."""
-        handle = None if reference.shown is not None else self.find(reference.table)
+        has_no_files = reference.shown is not None or reference.changes is not None
+        handle = None if has_no_files else self.find(reference.table)
         if handle is None or not self.exists(handle):
             return False
         return self.snapshot(handle, reference.travel).schema.find(metadata_column.COLUMN) is None

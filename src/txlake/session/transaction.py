@@ -22,6 +22,7 @@ from txlake.conflict.levels import Level, parse_level, strictest
 from txlake.errors import Conflict, CorruptTable, InvalidRequest, OutcomeUnknown, TxlakeError
 from txlake.log.snapshot import Snapshot
 from txlake.ports import DroppedTable, NameChange, NewTable, System
+from txlake.session.change_files import write_changes
 from txlake.session.commit_description import is_described
 from txlake.session.engine import Engine, Handle
 from txlake.spark.probe import SparkProbe
@@ -354,6 +355,7 @@ class Transaction:
             parameters=change.parameters,
             metrics=change.metrics,
             identity_marks=change.identity_marks,
+            origins=change.origins,
             brings_back=change.brings_back,
         )
 
@@ -467,6 +469,7 @@ class Transaction:
         published: another writer's file is at its version.
         """
         self.require_active()
+        self._tell_changes()
         try:
             # Ctrl-C may come at any instant, before the commit point or after it.
             self.state = State.UNKNOWN
@@ -495,6 +498,16 @@ class Transaction:
                 f"transaction {self.id} is committed, and isn't to be run again; it can't be "
                 f"published yet: {occupied}"
             ) from occupied
+
+    def _tell_changes(self) -> None:
+        """Writes the change data files that the commit needs; rolled back when that fails."""
+        try:
+            for key, table in self._written():
+                handle = self._handles[key]
+                write_changes(table, partial(self.engine.work, handle, system=self.staging))
+        except BaseException as error:
+            self._fail_as(State.ROLLED_BACK, error)
+            raise
 
     def _commit(self) -> CommittedTogether | None:
         """What the lake ratified; None where nothing had to be."""

@@ -7,7 +7,7 @@ doesn't know which one the table uses.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from msgspec import structs
@@ -20,6 +20,7 @@ from txlake.protocol.actions import Action, Add
 from txlake.protocol.statistics import FileStatistics, counted, loosen
 from txlake.spark.scan import selected
 from txlake.spark.table_access import TableAccess
+from txlake.transaction.row_origins import Origins, origins_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,7 @@ class Deletions:
     rows_copied: int = 0
     bytes_removed: int = 0
     bytes_added: int = 0
+    origins: Mapping[str, Origins] = field(default_factory=dict)
 
 
 def delete_positions(
@@ -58,6 +60,7 @@ def delete_positions(
         rows_copied=rest.rows_copied,
         bytes_removed=removed.bytes_removed + rest.bytes_removed,
         bytes_added=rest.bytes_added,
+        origins=rest.origins,
     )
 
 
@@ -139,4 +142,7 @@ def _rewrite(
         rows_copied=written.actions.get(COPY, 0),
         bytes_removed=sum(adds[ordinal].size for ordinal in ordinals),
         bytes_added=sum(add.size for add in written.adds),
+        origins=origins_of(
+            written.origins, tuple(adds[ordinal].path for ordinal in ordinals), is_update=False
+        ),
     )

@@ -36,6 +36,7 @@ from txlake.spark.types import delta_schema, quote, spark_type
 from txlake.spark.writing import ACTION, Written, write_frame
 from txlake.statements import Assignment, Default, Expression, SqlText, condition_text
 from txlake.transaction.change import Change, Read
+from txlake.transaction.row_origins import Origins, origins_of
 
 _FEW_ROWS = 20_000
 _ONE_TASK_BYTES = 64 * 1024 * 1024
@@ -108,6 +109,7 @@ def deletion(
         },
         reads=(read,),
         affected={"num_affected_rows": count},
+        origins=rest.origins,
     )
 
 
@@ -200,11 +202,22 @@ def update(
         updated(work, frame, resolved, carried=(FILE, ROW))
     deletions = delete_positions(work, files, written.replaced)
     count = sum(len(bitmap) for bitmap in written.replaced.values())
-    return updating(condition, read, deletions, written.adds, count)
+    return updating(condition, read, deletions, written.adds, count, updated_rows(files, written))
+
+
+def updated_rows(files: pa.Table, written: Written) -> dict[str, Origins]:
+    """Which rows of the files that were scanned the new ones are images of."""
+    paths = tuple(files["path"].to_pylist()) if written.origins else ()
+    return origins_of(written.origins, paths, is_update=True)
 
 
 def updating(
-    condition: Expression | None, read: Read, deletions: Deletions, adds: Sequence[Add], count: int
+    condition: Expression | None,
+    read: Read,
+    deletions: Deletions,
+    adds: Sequence[Add],
+    count: int,
+    origins: Mapping[str, Origins],
 ) -> Change:
     """What an UPDATE of `count` rows does: they are deleted, and their new images are added."""
     return Change(
@@ -225,6 +238,7 @@ def updating(
         },
         reads=(read,),
         affected={"num_affected_rows": count},
+        origins={**deletions.origins, **origins},
     )
 
 

@@ -96,6 +96,7 @@ def overwriting(
         change,
         parameters={**change.parameters, "predicate": predicate},
         metrics={**before, **change.metrics},
+        origins={} if deleted is None else deleted.origins,
     )
 
 

@@ -7,6 +7,7 @@ from by a job of its own, a small one; any other takes part in one job that does
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -35,7 +36,7 @@ from txlake.protocol.type_widening import is_evolution, never_widens
 from txlake.protocol.types import Field, Struct
 from txlake.spark import rows
 from txlake.spark.deletions import Deletions, delete_positions
-from txlake.spark.dml import column_path, few_rows_max
+from txlake.spark.dml import column_path, few_rows_max, updated_rows
 from txlake.spark.identities import Generation, generating
 from txlake.spark.merge_job import MergeJob
 from txlake.spark.merge_source import LocalSource, held_source, keys_in_target
@@ -56,6 +57,7 @@ from txlake.statements import (
 )
 from txlake.transaction.change import Change, Read
 from txlake.transaction.data_plane import EvolveSchema
+from txlake.transaction.row_origins import Origins
 
 
 @translating
@@ -75,7 +77,8 @@ def merge(work: TableAccess, statement: Merge, source: DataFrame, evolve: Evolve
         written = generation.told(written)
     distinct = _replaced(written)
     deletions = delete_positions(work, files, written.replaced)
-    change = merged(statement, read, written, distinct, deletions, schema_actions)
+    origins = updated_rows(files, written)
+    change = merged(statement, read, written, distinct, deletions, schema_actions, origins)
     if held is None:
         return change  # to count them, Spark would have to read all of the source once more
     return replace(change, metrics={"numSourceRows": held.rows.num_rows, **change.metrics})
@@ -88,6 +91,7 @@ def merged(
     distinct: int,
     deletions: Deletions,
     schema_actions: tuple[Action, ...],
+    origins: Mapping[str, Origins],
 ) -> Change:
     """The change that a MERGE is: the rows written, `distinct` ones of the target replaced."""
     adds, counts = written.adds, _counts(written, distinct)
@@ -118,6 +122,7 @@ def merged(
             "num_inserted_rows": counts["numTargetRowsInserted"],
         },
         identity_marks=written.identity_marks,
+        origins={**deletions.origins, **origins},
     )
 
 

@@ -23,8 +23,16 @@ from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.ports import Store, System
 from txlake.protocol.types import DataType, Struct
 from txlake.settings import Settings
+from txlake.spark import (
+    change_files,
+    dml,
+    inserts,
+    local_rows,
+    replacing,
+    sorting,
+    whole_partitions,
+)
 from txlake.spark import compact as compacting
-from txlake.spark import dml, inserts, local_rows, replacing, sorting, whole_partitions
 from txlake.spark import merge as merging
 from txlake.spark.manifest import Manifests
 from txlake.spark.reading import spark_url
@@ -59,6 +67,7 @@ class SparkTable(TableAccess):
     replace_where = inserts.replace_where
     replace_using = replacing.replace_using
     replace_on = replacing.replace_on
+    write_changes = change_files.write_changes
     merge = merging.merge
     merge_read = merging.target_read
     compact = compacting.compact

@@ -140,7 +140,10 @@ class TableAccess:
 
     def copied(self, files: pa.Table, deleted: Mapping[int, BitMap64]) -> Written:
         """Writes new files with the rows of these that are left; `deleted` as in `scan`."""
-        rows = self.scan(files, positions=self.tracks_rows, deleted=deleted).drop(FILE, ROW)
+        positions = self.tracks_rows or self.tells_origins
+        rows = self.scan(files, positions=positions, deleted=deleted)
+        if not self.tells_origins:
+            rows = rows.drop(FILE, ROW)
         return write_frame(rows.withColumn(ACTION, F.lit(COPY).cast("int")), self.target())
 
     def scan_telling_files(self, files: pa.Table) -> DataFrame:
@@ -162,6 +165,11 @@ class TableAccess:
         return properties.row_tracking and properties.materialized_row_id_column is not None
 
     @property
+    def tells_origins(self) -> bool:
+        """Whether it has to be known which rows new rows were made of: for the change data feed."""
+        return self.snapshot.properties.change_data_feed
+
+    @property
     def uses_vectors(self) -> bool:
         """Whether deleted rows are marked in deletion vectors, not rewritten."""
         return (
@@ -177,6 +185,7 @@ class TableAccess:
             system=self.system,
             storage_options=self.storage_options,
             data_change=data_change,
+            tells_origins=self.tells_origins,
         )
 
     def after(self, actions: tuple[Action, ...]) -> Self:

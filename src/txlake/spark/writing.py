@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from txlake.datafiles import write_task
 from txlake.datafiles.footers import statistics_of
+from txlake.datafiles.origins import Ordinals, Positions, unpack_origins
 from txlake.datafiles.sort_task import SortTask
 from txlake.datafiles.vectors import from_report
 from txlake.errors import InvalidRequest
@@ -46,7 +47,9 @@ _BATCH_ROWS = 131_072
 class Target:
     """The table that rows are written to, as it will be once the change is committed.
 
-    `storage_options` travel with the tasks; `rows_max` bounds the rows of one file.
+    `storage_options` travel with the tasks; `rows_max` bounds the rows of one file. With
+    `tells_origins` the tasks say which rows each row that they write was made of. What is written
+    `as_changes` goes where change data is.
     """
 
     snapshot: Snapshot
@@ -55,6 +58,8 @@ class Target:
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     data_change: bool = True
     rows_max: int | None = None
+    tells_origins: bool = False
+    as_changes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,8 @@ class Written:
         sources: the numbers in SOURCE_ROW.
         identity_marks: by physical name, the last values that were given in identity columns.
         pieces: of each new file, by its path, where its rows come from, in their order.
+        origins: by path of a new file, the ordinal and the position of the row that each of its
+            rows was made of; files of which no row was made of another are left out.
     """
 
     adds: tuple[Add, ...] = ()
@@ -89,6 +96,7 @@ class Written:
     sources: BitMap64 = field(default_factory=BitMap64)
     identity_marks: Mapping[str, int] = field(default_factory=dict)
     pieces: Mapping[str, tuple[Piece, ...]] = field(default_factory=dict)
+    origins: Mapping[str, tuple[Ordinals, Positions]] = field(default_factory=dict)
 
 
 def write_frame(
@@ -213,7 +221,7 @@ def _run_here(task: write_task.WriteTask, rows: pa.Table) -> list[dict[str, obje
         keys = [(rows.column_names[index], "ascending") for index in task.layout.partition]
         rows = rows.take(pc.sort_indices(rows, sort_keys=keys))
     reports: list[dict[str, object]] = []
-    name = f"part-00000-{task.job_id}"
+    name = f"{task.kind}-00000-{task.job_id}"
     for batch in write_task.run(task, iter(rows.to_batches(_BATCH_ROWS)), name):
         reports += batch.to_pylist()
     return reports
@@ -284,9 +292,13 @@ def _task(target: Target, schema: pa.Schema, layout: write_task.Layout) -> write
         layout=layout,
         root=task_root(target.store),
         job_id=target.system.new_id(),
-        folder_of=partial(write_task.folder_of, names),
+        folder_of=partial(
+            write_task.change_folder_of if target.as_changes else write_task.folder_of, names
+        ),
         options=dict(target.storage_options),
         rows_max=target.rows_max,
+        kind="cdc" if target.as_changes else "part",
+        tells_origins=target.tells_origins,
     )
 
 
@@ -328,6 +340,7 @@ def written(target: Target, reports: Iterable[Mapping[str, object]]) -> Written:
     actions: dict[int, int] = {}
     sources = BitMap64()
     pieces: dict[str, list[Piece]] = {}
+    origins: dict[str, tuple[Ordinals, Positions]] = {}
     violations: list[tuple[str, str]] = []
     now_ms = target.system.now_ms()
     for report in reports:
@@ -360,6 +373,10 @@ def written(target: Target, reports: Iterable[Mapping[str, object]]) -> Written:
                 assert isinstance(data, bytes | bytearray)
                 piece = Piece(key, from_report(bytes(data)))
                 pieces.setdefault(str(report["text"]), []).append(piece)
+            case "origins":
+                data = report["data"]
+                assert isinstance(data, bytes | bytearray)
+                origins[str(report["text"])] = unpack_origins(bytes(data))
             case "violation":
                 values = report["values"]
                 assert isinstance(values, list)
@@ -380,6 +397,7 @@ def written(target: Target, reports: Iterable[Mapping[str, object]]) -> Written:
         actions=actions,
         sources=sources,
         pieces={path: tuple(found) for path, found in pieces.items()},
+        origins=origins,
     )
 
 

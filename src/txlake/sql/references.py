@@ -15,6 +15,7 @@ from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
 from txlake.sql.descriptions import described
 from txlake.sql.dialect import DIALECT
 from txlake.sql.questions import questions
+from txlake.sql.table_changes import calls
 from txlake.sql.tokens import Kind, SourceText, Token, describe, words
 from txlake.sql.travel import Clause, clauses, path_suffix
 from txlake.statements import (
@@ -114,6 +115,7 @@ class _Slice:
         self.index_by_end = {token.end: index for index, token in enumerate(tokens)}
         self.travels = {clause.after: clause for clause in clauses(source, tokens)}
         self.described = {one.end: one for one in described(source, tokens)}
+        self.changes = {one.end: one for one in calls(source, tokens)}
         self.bare: set[int] = set()  # where the names after the keyword TABLE start
         self.questions = questions(source, tokens)
         self.tree = self._parse(prefix + self._masked() + suffix)
@@ -156,9 +158,10 @@ class _Slice:
         for asked in self.questions:
             if asked.name.startswith("@@"):
                 pieces[asked.start - self.start : asked.start - self.start + 2] = "__"
-        for one in self.described.values():  # a table's name of the same length
-            shown = "`" + "x" * (one.end - one.start - 2) + "`"
-            pieces[one.start - self.start : one.end - self.start] = shown
+        relations = [(one.start, one.end) for one in self.described.values()]
+        relations += [(one.start, one.end) for one in self.changes.values()]
+        for start, end in relations:  # a table's name of the same length
+            pieces[start - self.start : end - self.start] = "`" + "x" * (end - start - 2) + "`"
         for index, token in enumerate(self.tokens):
             following = self.tokens[index + 1] if index + 1 < len(self.tokens) else None
             if following is None:
@@ -220,6 +223,10 @@ class _Slice:
         if shown is not None:
             place = (shown.start - self.start, shown.end - self.start)
             return Reference(shown.statement.table, None, *place, shown=shown.statement)
+        call = self.changes.get(found.end)
+        if call is not None:
+            place = (call.start - self.start, call.end - self.start)
+            return Reference(call.table, None, *place, changes=call.asked)
         clause = self.travels.pop(found.end, None)
         travel = clause.travel if clause is not None else None
         table: Table = TableName(found.parts)

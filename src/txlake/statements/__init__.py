@@ -33,6 +33,7 @@ from txlake.statements.data import (
     MergeClause,
     NotMatchedInsert,
     PartitionValue,
+    ReadChanges,
     ReadTable,
     Select,
     SparkCommand,
@@ -95,6 +96,7 @@ from txlake.statements.maintenance import (
     Vacuum,
 )
 from txlake.statements.names import (
+    ChangeRange,
     Table,
     TableName,
     TablePath,
@@ -238,6 +240,7 @@ __all__ = [
     "Properties",
     "Query",
     "Question",
+    "ReadChanges",
     "ReadTable",
     "Reference",
     "RefreshTable",
@@ -276,6 +279,7 @@ __all__ = [
     "TableName",
     "TablePath",
     "TableStatement",
+    "ChangeRange",
     "TimeTravel",
     "Truncate",
     "UndropTable",

@@ -14,7 +14,7 @@ from txlake.statements.expressions import (
     SqlText,
     Star,
 )
-from txlake.statements.names import Table, TimeTravel
+from txlake.statements.names import ChangeRange, Table, TimeTravel
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,9 +229,18 @@ class SparkCommand:
     command: SqlText
 
 
+@dataclass(frozen=True, slots=True)
+class ReadChanges:
+    """`lake.changes`: the change data feed of some versions of a table."""
+
+    table: Table
+    asked: ChangeRange
+
+
 DataStatement = (
     Select
     | ReadTable
+    | ReadChanges
     | Insert
     | Write
     | Delete

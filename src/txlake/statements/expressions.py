@@ -9,7 +9,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from txlake.statements.names import Table, TimeTravel, quoted
+from txlake.statements.names import ChangeRange, Table, TimeTravel, quoted
 
 if TYPE_CHECKING:
     from txlake.statements.inspection import Description
@@ -30,6 +30,7 @@ class Reference:
         qualifiers: (start, end) of the qualifiers of columns (`db.t` in `db.t.id`) that become
             the alias.
         shown: the DESCRIBE of the table that stands there, instead of its rows.
+        changes: the versions whose changes stand there, instead of its rows.
     """
 
     table: Table
@@ -40,6 +41,7 @@ class Reference:
     alias_at: int = 0
     qualifiers: tuple[tuple[int, int], ...] = ()
     shown: Description | None = None
+    changes: ChangeRange | None = None
 
     def moved(self, by: int) -> Reference:
         """The same reference in a text that has `by` characters more in front."""

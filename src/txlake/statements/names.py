@@ -62,6 +62,19 @@ class TimeTravel:
         return f"TIMESTAMP AS OF {self.timestamp_expression}"
 
 
+@dataclass(frozen=True, slots=True)
+class ChangeRange:
+    """Versions of a table whose changes are asked for; both ends belong to it.
+
+    Attributes:
+        first: the first version, or a moment: the first version committed then or later.
+        last: the last version, or a moment: the last one committed until then; None for now.
+    """
+
+    first: TimeTravel
+    last: TimeTravel | None = None
+
+
 def quoted(part: str, *, always: bool = False) -> str:
     """One part of a name as SQL writes it: in backquotes where it needs them."""
     if not always and _PLAIN_NAME.fullmatch(part):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from txlake.log.predicates import Predicate
 from txlake.protocol.actions import Action
+from txlake.transaction.row_origins import Origins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,8 @@ class Change:
         affected: counts for the statement's result, named as Databricks names them
             (`num_affected_rows`, ...), in order.
         identity_marks: by physical name, the last value that was given in an identity column.
+        origins: by path of a new file, which rows its rows were made of; told where the table has
+            a change data feed. Rows of files that aren't here were made of no other.
         brings_back: the metadata is that of an earlier version, and the table's files are that
             version's afterwards.
     """
@@ -55,4 +58,5 @@ class Change:
     reads: tuple[Read, ...] = ()
     affected: Mapping[str, int] = field(default_factory=dict)
     identity_marks: Mapping[str, int] = field(default_factory=dict)
+    origins: Mapping[str, Origins] = field(default_factory=dict, compare=False)
     brings_back: bool = False

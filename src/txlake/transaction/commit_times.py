@@ -6,6 +6,7 @@ increasing as Delta does. Owns no cache. Source: PROTOCOL.md, "In-Commit Timesta
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -105,6 +106,34 @@ class CommitTimes:
                 f"of {_iso(time_of(latest))}. Ask for that time or earlier, or for no time"
             )
         return found
+
+    def version_from(self, timestamp_ms: int) -> int:
+        """The oldest version committed at or after a time; the one after the newest if none was.
+
+        Raises InvalidRequest where no version's time is known, and where older ones that were
+        cleaned up may have been committed since then too.
+        """
+        versions = self._recreatable()
+        first = self.first_in_commit
+        files = increasing_file_times(self.listing)
+        since = self.properties.in_commit_timestamp_enablement_timestamp_ms
+        with_times = [version for version in versions if first is not None and version >= first]
+        without = [version for version in versions if first is None or version < first]
+        if with_times and since is not None and timestamp_ms > since:
+            without = []
+        for candidates, time_of in ((without, files.__getitem__), (with_times, self._in_commit)):
+            place = bisect_left(candidates, timestamp_ms, key=time_of)
+            if place == len(candidates):
+                continue
+            found = candidates[place]
+            if 0 < found == versions[0] and timestamp_ms < time_of(found):
+                raise InvalidRequest(
+                    f"{self.table}: {_iso(timestamp_ms)} is before the oldest version that can be "
+                    f"read: version {found} of {_iso(time_of(found))}, and versions before it are "
+                    "gone. Ask for that time or later"
+                )
+            return found
+        return versions[-1] + 1
 
     def _recreatable(self) -> list[int]:
         """The versions that can be rebuilt and whose time is known, oldest first."""

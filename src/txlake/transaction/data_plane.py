@@ -17,7 +17,7 @@ from txlake.log.cubes import Clustering
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store, System
-from txlake.protocol.actions import Action, Add
+from txlake.protocol.actions import Action, Add, Cdc
 from txlake.protocol.types import DataType, Struct
 from txlake.statements import (
     Assignment,
@@ -31,6 +31,7 @@ from txlake.statements import (
 )
 from txlake.transaction.change import Change, Read
 from txlake.transaction.identities import Identities
+from txlake.transaction.net_changes import ChangedRows
 
 if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData
@@ -208,6 +209,12 @@ class TableData(Protocol):
 
         Raises InvalidRequest with an example when two source rows change one target row, when a
         clause names a column that isn't there, or when types don't fit.
+        """
+
+    def write_changes(self, changed: Sequence[ChangedRows]) -> tuple[Cdc, ...]:
+        """Writes change data files that tell of these rows, with the values that they have there.
+
+        The table is as it will be; files of it that rows were in before may be named too.
         """
 
     # Rows that move

@@ -7,7 +7,7 @@ commit is the commit loop's. Nothing here starts Spark.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
@@ -226,6 +226,14 @@ class TableLog:
     def version_at(self, timestamp_ms: int, *, newest_if_later: bool = False) -> int:
         """The version that `snapshot(timestamp_ms=...)` reads."""
         return self._times().version_at(timestamp_ms, newest_if_later=newest_if_later)
+
+    def version_from(self, timestamp_ms: int) -> int:
+        """The oldest version committed at or after a time; the one after the newest if none was."""
+        return self._times().version_from(timestamp_ms)
+
+    def times_of(self, versions: Sequence[int]) -> Mapping[int, int]:
+        """When these versions were committed; those whose commit file is gone are left out."""
+        return self._times().of(versions)
 
     def commits(self, after: int, up_to: int | None = None) -> Iterator[Commit]:
         """The commits of versions `after` + 1 to `up_to` (both included), or as many as there are.

@@ -15,23 +15,29 @@ from txlake.conflict.context import RowProbe
 from txlake.conflict.footprint import Footprint, Read, ReadKind
 from txlake.conflict.granularity import Granularity, coarsest, parse_granularity
 from txlake.conflict.levels import Level, checked_at, parse_level, strictest
+from txlake.conflict.positions import Vectors
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.files import canonical_path
 from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
-from txlake.protocol.actions import Action, Add
+from txlake.protocol.actions import Action, Add, Cdc
 from txlake.protocol.identity import metadata_with_marks
 from txlake.transaction.commit_info import Provenance
+from txlake.transaction.feed_rules import has_feed, require_known_changes, runs_of
 from txlake.transaction.identities import DrawnHere
 from txlake.transaction.membership import DETACH
 from txlake.transaction.merge_actions import Staged
+from txlake.transaction.net_changes import ChangedRows, CountRows, net_changes
 from txlake.transaction.path_commit import commit
 from txlake.transaction.rebase import Committed, Proposal
+from txlake.transaction.row_origins import Origins, Told
 from txlake.transaction.table_log import TableLog
 from txlake.transaction.validation import completed, validated
 
 # Operations that may take table features away.
 _DROPPING = frozenset({"DROP FEATURE", DETACH})
+# The metrics that count change data files.
+_CHANGE_FILES = frozenset({"numAddedChangeFiles", "numTargetChangeFilesAdded"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +56,8 @@ class Token:
     `reads` is how much had been read then, `app_ids` the application ids that it depended on.
     `marks`: the last values given in identity columns, by the table's id as its metadata has it and
     the column's physical name.
+    `told` is where rows of new files come from, by canonical path, of a table with a change data
+    feed; `untold` are its rewritten files of which nobody knows.
     """
 
     staged: Staged = field(default_factory=Staged)
@@ -58,6 +66,8 @@ class Token:
     statements: tuple[_Statement, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
     marks: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    told: Mapping[str, Told] = field(default_factory=dict)
+    untold: frozenset[str] = frozenset()
 
 
 class TableTransaction:
@@ -236,9 +246,10 @@ class TableTransaction:
         metrics: Mapping[str, int] | None = None,
         tags: Mapping[str, str] | None = None,
         identity_marks: Mapping[str, int] | None = None,
+        origins: Mapping[str, Origins] | None = None,
         brings_back: bool = False,
     ) -> None:
-        """Adds a statement's changes; `identity_marks` and `brings_back` as in `Change`.
+        """Adds a statement's changes; `identity_marks`, `origins`, `brings_back` as in `Change`.
 
         Raises InvalidRequest for actions that can't be committed and UnsupportedFeature when the
         table would need a feature that txlake doesn't write; nothing is staged then.
@@ -258,24 +269,67 @@ class TableTransaction:
         staged = self._now.staged.then(whole, self.base.files)
         table_id = (staged.metadata or self.base.metadata).id
         given = {(table_id, name): mark for name, mark in (identity_marks or {}).items()}
-        self._now = Token(
+        then = Token(
             staged=staged,
             statements=(*self._now.statements, statement),
             tags={**self._now.tags, **(tags or {})},
             marks={**self._now.marks, **given},
+            told=self._now.told,
+            untold=self._now.untold,
         )
-        self._view = self._seen()
+        view = self._seen(then)
+        if has_feed(view):
+            then = self._with_origins(then, whole, origins or {})
+        self._now, self._view = then, view
 
-    def _seen(self) -> Snapshot:
+    def _seen(self, now: Token) -> Snapshot:
         """The base with what is staged on top, the marks of identity columns included."""
-        seen = self.base.apply(self._now.staged.actions)
-        metadata = metadata_with_marks(seen.metadata, self._marks(seen), seen.table)
+        seen = self.base.apply(now.staged.actions)
+        metadata = metadata_with_marks(seen.metadata, _marks(seen, now), seen.table)
         return seen if metadata is seen.metadata else seen.apply([metadata])
 
-    def _marks(self, snapshot: Snapshot) -> dict[str, int]:
-        """The marks that are of this table, and not of one that was replaced; by physical name."""
-        known = self._now.marks
-        return {name: known[of, name] for of, name in known if of == snapshot.metadata.id}
+    def _with_origins(
+        self, then: Token, actions: Iterable[Action], origins: Mapping[str, Origins]
+    ) -> Token:
+        """What is staged, with where the rows of its new files come from.
+
+        Raises InvalidRequest where that isn't known and would have to be.
+        """
+        require_known_changes(self._view, self._now.staged, then.staged, self.log.name)
+        if has_feed(self._view):
+            moved = runs_of(actions, self._view.files)
+        else:  # turned on now: what was packed before counts too
+            moved = runs_of(then.staged.added.values(), self.base.files)
+        told = {
+            **then.told,
+            **{canonical_path(path): one for path, one in origins.items()},
+            **{path: runs for path, runs in moved.items() if runs},
+        }
+        untold = then.untold | {path for path, runs in moved.items() if not runs}
+        if untold and then.staged.rows_moved_on:
+            raise InvalidRequest(
+                f"{self.log.name}: rows were changed, and rewritten in an order that isn't "
+                "recorded (ZORDER BY), in one transaction: the change data feed couldn't tell "
+                "which were changed; COMMIT between the two"
+            )
+        return replace(then, told=told, untold=untold)
+
+    def changes(self, vectors: Vectors, count_rows: CountRows) -> tuple[ChangedRows, ...] | None:
+        """The rows that its change data files have to tell of; None where it needs none.
+
+        Arguments as in `net_changes`.
+        """
+        if not has_feed(self._view):
+            return None
+        staged = self._now.staged
+        return net_changes(staged, self.base.files, self._now.told, vectors, count_rows)
+
+    def add_change_files(self, files: Sequence[Cdc]) -> None:
+        """Adds change data files, which tell of all of its changes."""
+        self._require_open()
+        staged = self._now.staged
+        staged = replace(staged, change_files=(*staged.change_files, *files))
+        self._now = replace(self._now, staged=staged)
 
     def describe_less(self) -> None:
         """Leaves out of the commit what only its history tells: parameters and metrics."""
@@ -305,7 +359,7 @@ class TableTransaction:
         kept = self._now.reads
         still_read = (replace(read, takes_all=False) for read in self._reads[kept:])
         self._reads = [*self._reads[:kept], *still_read]
-        self._view = self._seen()
+        self._view = self._seen(self._now)
 
     def proposal(
         self,
@@ -356,7 +410,7 @@ class TableTransaction:
             base=self.base,
             footprint=footprint,
             actions=self._now.staged.actions,
-            identity_marks=self._marks(self._view),
+            identity_marks=_marks(self._view, self._now),
             level=level,
             about=about,
             granularity=self.granularity,
@@ -424,13 +478,15 @@ class TableTransaction:
         statements = [one for one in self._now.statements if one.metrics or one.parameters]
         statements = statements or list(self._now.statements)
         kinds = list(dict.fromkeys(one.operation for one in statements))
-        if len(statements) == 1:
-            only = statements[0]
-            return only.operation, only.parameters, only.metrics
         metrics: dict[str, int] = {}
         for one in statements:
             for name, count in one.metrics.items():
                 metrics[name] = metrics.get(name, 0) + count
+        for name in _CHANGE_FILES & metrics.keys():
+            metrics[name] = len(self._now.staged.change_files)
+        if len(statements) == 1:
+            only = statements[0]
+            return only.operation, only.parameters, metrics
         if len(kinds) == 1:
             return kinds[0], statements[-1].parameters, metrics
         return "TRANSACTION", {"statements": [one.operation for one in statements]}, metrics
@@ -446,3 +502,8 @@ def _reads_for_writes(footprint: Footprint) -> bool:
     return bool(footprint.read_files) or any(
         read.kind is not ReadKind.PLAIN for read in footprint.reads
     )
+
+
+def _marks(snapshot: Snapshot, now: Token) -> dict[str, int]:
+    """The marks that are of this table, and not of one that was replaced; by physical name."""
+    return {name: now.marks[of, name] for of, name in now.marks if of == snapshot.metadata.id}

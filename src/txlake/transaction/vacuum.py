@@ -15,10 +15,11 @@ from itertools import chain
 
 from txlake.conflict.footprint import Footprint
 from txlake.conflict.levels import Level
+from txlake.datafiles.write_task import CHANGE_FOLDER
 from txlake.errors import InvalidRequest, OutcomeUnknown, TxlakeError, Unavailable
 from txlake.log.snapshot import Snapshot
 from txlake.ports import OpenTransactions, PutOutcome, StoredObject
-from txlake.protocol.actions import Add, DeletionVector, Remove
+from txlake.protocol.actions import Add, Cdc, DeletionVector, Remove
 from txlake.protocol.deletion_vectors import vector_path
 from txlake.protocol.features import check_writable
 from txlake.protocol.file_names import LOG_FOLDER
@@ -33,7 +34,7 @@ from txlake.transaction.lake_commit import Part, commit_together
 from txlake.transaction.membership import is_catalog_managed, refusal
 from txlake.transaction.rebase import Proposal
 from txlake.transaction.staging import tag_of, tags_in
-from txlake.transaction.table_log import TableLog
+from txlake.transaction.table_log import Commit, TableLog
 
 Begin = Callable[[], AbstractContextManager[str]]
 """Begins a transaction of the lake's catalog and gives its id; leaving ends it."""
@@ -131,6 +132,9 @@ def plan_vacuum(
             needed = chain(needed, _removed_after(log, read_version, snapshot.version))
         elif read_ms is not None:
             needed = chain(needed, _removed_since(log, read_ms))
+        if any(path.startswith(f"{CHANGE_FOLDER}/") for path in candidates):
+            since = before if read_ms is None else min(before, read_ms)
+            needed = chain(needed, _changes_since(log, since))
         for path in needed:
             candidates.pop(path, None)
     tags = frozenset(map(tag_of, others.ids))
@@ -290,13 +294,32 @@ def _may_be_staged(
 
 
 def _removes_since(log: TableLog, before_ms: int) -> Iterator[Remove]:
+    for commit, _ in _commits_since(log, before_ms):
+        yield from (action for action in commit.actions if isinstance(action, Remove))
+
+
+def _changes_since(log: TableLog, since_ms: int) -> Iterator[str]:
+    """The canonical paths of the change data files that commits since then have.
+
+    A version doesn't need them any more once it is older than the retention. They may have been
+    written long before their commit.
+    """
+    for commit, time_ms in _commits_since(log, since_ms):
+        for action in commit.actions if time_ms >= since_ms else ():
+            if isinstance(action, Cdc):
+                yield from _inside(log.store.url, action.path)
+
+
+def _commits_since(log: TableLog, since_ms: int) -> Iterator[tuple[Commit, int]]:
+    """The newest commits with their times, back to the first that is older, that one included."""
     listing = log.listing()
     for version in sorted(listing.commits, reverse=True):
         commit = log.commit(version)
         if commit is None:
             continue
-        yield from (action for action in commit.actions if isinstance(action, Remove))
-        if max(commit.timestamp_ms, listing.commits[version].modified_ms) < before_ms:
+        time_ms = max(commit.timestamp_ms, listing.commits[version].modified_ms)
+        yield commit, time_ms
+        if time_ms < since_ms:
             return
 
 
@@ -306,6 +329,8 @@ def _added_since(log: TableLog, version: int) -> Iterator[str]:
         for action in commit.actions:
             if isinstance(action, Add):
                 yield from _files_of(log.store.url, action)
+            elif isinstance(action, Cdc):
+                yield from _inside(log.store.url, action.path)
 
 
 def _files_of(url: str, action: Add | Remove) -> Iterator[str]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
+from txlake.datafiles.write_task import CHANGE_FOLDER
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.files import canonical_key
 from txlake.log.snapshot import Snapshot
@@ -19,6 +20,7 @@ from txlake.ports import System
 from txlake.protocol.actions import (
     Action,
     Add,
+    Cdc,
     DomainMetadata,
     Metadata,
     Protocol,
@@ -30,6 +32,7 @@ from txlake.protocol.partition_values import parse_value
 from txlake.protocol.paths import decode_path
 from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.types import Field, Struct
+from txlake.transaction.feed_rules import FEED, has_feed, reserved_column
 from txlake.transaction.membership import DOMAIN, is_catalog_managed
 from txlake.transaction.row_tracking import (
     COMMIT_VERSION_COLUMN,
@@ -39,7 +42,7 @@ from txlake.transaction.row_tracking import (
 from txlake.transaction.settings_rules import protocol_to_set, whole_metadata
 
 _Setting = TypeVar("_Setting", Metadata, Protocol)
-_STAGEABLE = (Add, Remove, Metadata, Protocol, Txn, DomainMetadata)
+_STAGEABLE = (Add, Remove, Cdc, Metadata, Protocol, Txn, DomainMetadata)
 _EMPTY_IS_NULL = ": the table is partitioned by it, and a partition's empty text is NULL"
 # They bring back files as they were: vectors come back too where new ones would not be made.
 _OLD_VECTORS = frozenset({"RESTORE", "CLONE"})
@@ -264,10 +267,7 @@ def partition_values_fit(request: _Request) -> None:
     """A file has one readable value for each partition column, by its physical name."""
     if not request.added:
         return
-    after = request.after
-    columns = {
-        item.physical_name: item for item in after.schema if item.name in after.partition_columns
-    }
+    columns = _partition_columns(request.after)
     checked: set[tuple[str, str | None]] = set()
     for file in request.added:
         if file.partition_values.keys() != columns.keys():
@@ -284,6 +284,13 @@ def partition_values_fit(request: _Request) -> None:
                 parse_value(text, columns[name].type)
             except CorruptTable as error:
                 raise request.refuse_file(file, f"partition column {name!r}: {error}") from error
+
+
+def _partition_columns(after: Snapshot) -> dict[str, Field]:
+    """The partition columns by physical name."""
+    return {
+        item.physical_name: item for item in after.schema if item.name in after.partition_columns
+    }
 
 
 def append_only(request: _Request) -> None:
@@ -399,6 +406,37 @@ def row_ids_are_ours(request: _Request) -> None:
             )
 
 
+def change_columns_are_free(request: _Request) -> None:
+    """A table with a change data feed has no column of a name that the feed has."""
+    if any(isinstance(action, Metadata) for action in request.actions):
+        found = reserved_column(request.after)
+        if found is not None:
+            raise request.refuse(found)
+
+
+def change_files_fit(request: _Request) -> None:
+    """Change data files are for a table with a feed, in their folder, and no data of the table.
+
+    Source: PROTOCOL.md, "Add CDC File".
+    """
+    columns = _partition_columns(request.after)
+    for action in request.actions:
+        if not isinstance(action, Cdc):
+            continue
+        file = f"change data file {decode_path(action.path)!r}"
+        if not has_feed(request.after):
+            raise request.refuse(f"{file}: the table has no feed; set {FEED} to 'true' first")
+        if not action.path.startswith(f"{CHANGE_FOLDER}/") or action.data_change:
+            raise request.refuse(
+                f"{file}: expected a path below {CHANGE_FOLDER}, and dataChange false"
+            )
+        if action.partition_values.keys() != columns.keys():
+            raise request.refuse(
+                f"{file}: it has values for the partition columns "
+                f"{sorted(action.partition_values)}, expected {sorted(columns)}"
+            )
+
+
 def _statistics(request: _Request, file: Add) -> FileStatistics:
     try:
         return FileStatistics.from_json(file.stats)
@@ -422,4 +460,6 @@ RULES: tuple[Rule, ...] = (
     statistics_fit,
     not_null,
     row_ids_are_ours,
+    change_columns_are_free,
+    change_files_fit,
 )

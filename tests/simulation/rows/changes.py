@@ -7,6 +7,7 @@ looks at and how a change is described is the engine's own planning, as it is wi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -16,7 +17,7 @@ from pyroaring import BitMap64
 
 from tests.simulation.rows import fitting, values
 from tests.simulation.rows.expressions import parsed
-from tests.simulation.rows.files import RowAccess, columns_of, live_rows, write_rows
+from tests.simulation.rows.files import RowAccess, columns_of, live_rows, write_images, write_rows
 from tests.simulation.rows.frames import RowFrame, frame_of_arrow
 from tests.simulation.rows.queries import compiler
 from tests.simulation.rows.scopes import Name, Row, Rows, Scope, Typed
@@ -25,11 +26,12 @@ from txlake.errors import InvalidRequest
 from txlake.log.cubes import Clustering
 from txlake.log.files import adds_of
 from txlake.log.snapshot import Snapshot, unknown_column
-from txlake.protocol.actions import Add
+from txlake.protocol.actions import Add, Cdc
 from txlake.protocol.clustering import Cube, in_cube
 from txlake.protocol.identity import IdentityColumn
 from txlake.spark import compact as compacting
 from txlake.spark import dml, inserts, local_rows, sorting
+from txlake.spark.change_files import with_change_type
 from txlake.spark.deletions import delete_positions, remove_files
 from txlake.spark.identities import Generation, generating, refuse_changed, refuse_given
 from txlake.spark.rows import GENERATION_EXPRESSION
@@ -47,6 +49,7 @@ from txlake.statements import (
 )
 from txlake.transaction.change import Change
 from txlake.transaction.data_plane import Placement
+from txlake.transaction.net_changes import ChangedRows, all_but
 
 
 class Seen:
@@ -103,16 +106,19 @@ def update(
     refuse_changed(work.snapshot, given)
     holds = seen.condition(condition)
     found: list[Row] = []
+    places: list[tuple[int, int]] = []
     replaced: dict[int, BitMap64] = {}
     for ordinal, add in enumerate(adds_of(files)):
         for place, row in live_rows(work, add):
             if holds(row):
                 found.append(row)
+                places.append((ordinal, place))
                 replaced.setdefault(ordinal, BitMap64()).add(place)
     images = updated(work, found, given)
-    adds = write_rows(work, images)
+    written = write_images(work, images, places)
     deletions = delete_positions(work, files, replaced)
-    return dml.updating(condition, read, deletions, adds, len(found))
+    origins = dml.updated_rows(files, written)
+    return dml.updating(condition, read, deletions, written.adds, len(found), origins)
 
 
 def assigned(
@@ -158,6 +164,22 @@ def _taken(place: int) -> fitting.Value:
 
 def _total(replaced: Mapping[int, BitMap64]) -> int:
     return sum(map(len, replaced.values()))
+
+
+def write_changes(work: RowAccess, changed: Sequence[ChangedRows]) -> tuple[Cdc, ...]:
+    """Writes change data files that tell of these rows."""
+    width = len(work.snapshot.schema.fields)
+    rows = [
+        (*row[:width], one.change_type)
+        for one in changed
+        for _, row in live_rows(work, one.file, all_but(one.positions, one.count))
+    ]
+    snapshot = with_change_type(work.snapshot)
+    adds = write_rows(replace(work, snapshot=snapshot), rows, change_data=True)
+    return tuple(
+        Cdc(path=add.path, partition_values=add.partition_values, size=add.size, data_change=False)
+        for add in adds
+    )
 
 
 # INSERT

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
@@ -22,7 +23,7 @@ from tests.simulation.rows.frames import RowFrame
 from tests.simulation.rows.scopes import Name, Row, Rows
 from tests.simulation.rows.values import LONG
 from txlake.datafiles.vectors import load_vector
-from txlake.datafiles.write_task import COPY
+from txlake.datafiles.write_task import CHANGE_FOLDER, COPY
 from txlake.errors import CorruptTable
 from txlake.log.files import adds_of
 from txlake.log.predicates import Predicate
@@ -75,9 +76,13 @@ class RowAccess(TableAccess):
         return {place: own_deleted(self, files[place]) | new for place, new in deleted.items()}
 
     def copied(self, files: pa.Table, deleted: Mapping[int, BitMap64]) -> Written:
-        adds = enumerate(adds_of(files))
-        rows = [row for at, add in adds for _, row in live_rows(self, add, deleted.get(at))]
-        return Written(adds=write_rows(self, rows), actions={COPY: len(rows)})
+        found = [
+            (row, (at, position))
+            for at, add in enumerate(adds_of(files))
+            for position, row in live_rows(self, add, deleted.get(at))
+        ]
+        rows, places = [row for row, _ in found], [place for _, place in found]
+        return replace(write_images(self, rows, places), actions={COPY: len(rows)})
 
 
 def columns_of(work: TableAccess, qualifier: str | None = None) -> tuple[Name, ...]:
@@ -215,11 +220,40 @@ def _remember(key: tuple[bytes, Hashable], rows: tuple[Row, ...]) -> None:
 
 
 def write_rows(
-    work: TableAccess, rows: Sequence[Row], *, data_change: bool = True
+    work: TableAccess, rows: Sequence[Row], *, data_change: bool = True, change_data: bool = False
 ) -> tuple[Add, ...]:
     """Writes rows as new data files, one a partition; their actions."""
-    if not rows:
-        return ()
+    members = ((row, None) for row in rows)
+    return tuple(add for add, _ in _written(work, list(members), data_change, change_data))
+
+
+def write_images(
+    work: TableAccess, rows: Sequence[Row], places: Sequence[tuple[int, int]]
+) -> Written:
+    """Writes new images of rows that were at these places: ordinals of a scan, and positions."""
+    written = _written(work, list(zip(rows, places, strict=True)))
+    origins = {
+        add.path: (
+            np.array([at for at, _ in told], np.int32),
+            np.array([position for _, position in told], np.int64),
+        )
+        for add, told in written
+    }
+    return Written(
+        adds=tuple(add for add, _ in written), origins=origins if work.tells_origins else {}
+    )
+
+
+def _written(
+    work: TableAccess,
+    told_rows: Sequence[tuple[Row, Any]],
+    data_change: bool = True,
+    change_data: bool = False,
+) -> list[tuple[Add, list[Any]]]:
+    """The new files' actions, each with what was told of its rows."""
+    if not told_rows:
+        return []
+    rows = [row for row, _ in told_rows]
     snapshot = work.snapshot
     layout = _layout(snapshot)
     target = work.target(data_change=data_change)
@@ -231,13 +265,13 @@ def write_rows(
     if is_tracked:
         schema = pa.schema([*schema, *_tracking(snapshot).schema])
         data_places += [len(names), len(names) + 1]
-    groups: dict[tuple[str | None, ...], list[Row]] = {}
-    for row in rows:
+    groups: dict[tuple[str | None, ...], list[tuple[Row, Any]]] = {}
+    for row, told in told_rows:
         key = tuple(
             format_value(row[place], item.type) or None
             for place, item in zip(places, partitions, strict=True)
         )
-        groups.setdefault(key, []).append(row)
+        groups.setdefault(key, []).append((row, told))
     job_id, now_ms = work.system.new_id(), work.system.now_ms()
     physical = [item.physical_name for item in partitions]
     adds = []
@@ -245,23 +279,24 @@ def write_rows(
         name = f"part-00000-{job_id}.c{number:03d}.snappy.parquet"
         folder = paths.partition_folder(list(zip(physical, values, strict=True)))
         path = f"{folder}/{name}" if folder else name
-        cells = tuple(tuple(row[place] for place in data_places) for row in members)
+        if change_data:
+            path = f"{CHANGE_FOLDER}/{path}"
+        cells = tuple(tuple(row[place] for place in data_places) for row, _ in members)
         data, footer = _encoded(schema, cells)
         work.store.put(path, data)
         if not is_tracked:
             _remember((data, layout.key), cells)
-        adds.append(
-            add_of(
-                target,
-                paths.encode_path(path),
-                len(data),
-                footer,
-                now_ms,
-                partition=values,
-                with_nan=_with_nan(layout.schema, cells),
-            )
+        add = add_of(
+            target,
+            paths.encode_path(path),
+            len(data),
+            footer,
+            now_ms,
+            partition=values,
+            with_nan=_with_nan(layout.schema, cells),
         )
-    return tuple(adds)
+        adds.append((add, [told for _, told in members]))
+    return adds
 
 
 def _encoded(schema: pa.Schema, rows: Sequence[Row]) -> tuple[bytes, pq.FileMetaData]:

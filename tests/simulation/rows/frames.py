@@ -59,6 +59,9 @@ class RowFrame:
         )
         return RowFrame(Rows(tuple(named), self.collect()))
 
+    def unionAll(self, other: RowFrame) -> RowFrame:
+        return RowFrame(replace(self.found, rows=[*self.found.rows, *other.found.rows]))
+
     def limit(self, number: int) -> RowFrame:
         return RowFrame(replace(self.found, rows=self.found.rows[:number]))
 

@@ -16,7 +16,7 @@ from pyroaring import BitMap64
 
 from tests.simulation.rows import fitting, values
 from tests.simulation.rows.changes import Seen, assigned, moved, with_identities
-from tests.simulation.rows.files import RowAccess, columns_of, live_rows, write_rows
+from tests.simulation.rows.files import RowAccess, columns_of, live_rows, write_images, write_rows
 from tests.simulation.rows.scopes import Name, Row, Rows, Scope, Typed
 from txlake.datafiles.write_task import INSERT, UPDATE, UPDATE_BY_SOURCE
 from txlake.errors import InvalidRequest
@@ -26,12 +26,12 @@ from txlake.protocol.identity import is_identity
 from txlake.protocol.types import Struct, to_arrow_type
 from txlake.spark import merge as of_spark
 from txlake.spark.deletions import delete_positions
+from txlake.spark.dml import updated_rows
 from txlake.spark.identities import Generation, generating, refuse_changed, refuse_given
 from txlake.spark.merge_job import _ACTIONS
 from txlake.spark.merge_source import LocalSource, _gives_the_time_twice, keys_in_target
 from txlake.spark.rows import GENERATION_EXPRESSION
 from txlake.spark.types import spark_schema
-from txlake.spark.writing import Written
 from txlake.statements import (
     BySourceDelete,
     BySourceUpdate,
@@ -44,6 +44,8 @@ from txlake.statements import (
 from txlake.statements.data import MergeClause
 from txlake.transaction.change import Change, Read
 from txlake.transaction.data_plane import EvolveSchema
+
+_CHANGED = (UPDATE, UPDATE_BY_SOURCE)
 
 
 @dataclass(frozen=True)
@@ -71,15 +73,13 @@ def merge(work: RowAccess, statement: Merge, source: Any, evolve: EvolveSchema) 
     job = _Job(work, statement, rows)
     job.run(files)
     with generating(work) as generation:
-        adds = (
-            *write_rows(work, job.images(changed=True)),
-            *write_rows(work, job.inserted(generation)),
-        )
-        written = Written(adds=adds, replaced=job.replaced, actions=job.actions)
+        images = write_images(work, job.images(changed=True), job.changed_at)
+        adds = (*images.adds, *write_rows(work, job.inserted(generation)))
+        written = replace(images, adds=adds, replaced=job.replaced, actions=job.actions)
         written = generation.told(written)
     deletions = delete_positions(work, files, job.replaced)
-    distinct = of_spark._replaced(written)
-    return of_spark.merged(statement, read, written, distinct, deletions, schema_actions)
+    distinct, origins = of_spark._replaced(written), updated_rows(files, written)
+    return of_spark.merged(statement, read, written, distinct, deletions, schema_actions, origins)
 
 
 def _read(work: RowAccess, statement: Merge, source: Rows) -> Read:
@@ -116,6 +116,7 @@ class _Job:
         self.replaced: dict[int, BitMap64] = {}
         self.actions: dict[int, int] = {}
         self._taken: list[tuple[_Clause, Row]] = []
+        self.changed_at: list[tuple[int, int]] = []
 
     def run(self, files: pa.Table) -> None:
         """Decides every row. Raises InvalidRequest for a row that several source rows change."""
@@ -142,6 +143,8 @@ class _Job:
                     taken = [found] if found else []
                 for one in taken:
                     self._take(*one)
+                    if one[0].action in _CHANGED:
+                        self.changed_at.append((ordinal, place))
                     self.replaced.setdefault(ordinal, BitMap64()).add(place)
         nobody = (None,) * self._width
         for number, other in enumerate(self._source.rows):
@@ -162,7 +165,7 @@ class _Job:
 
     def images(self, *, changed: bool) -> list[Row]:
         """The new rows: of those that were changed, or of those that are inserted."""
-        wanted = (UPDATE, UPDATE_BY_SOURCE) if changed else (INSERT,)
+        wanted = _CHANGED if changed else (INSERT,)
         taken = [(clause, row) for clause, row in self._taken if clause.action in wanted]
         snapshot = self._work.snapshot
         images = [fitting.filled([row], clause.given, snapshot)[0] for clause, row in taken]

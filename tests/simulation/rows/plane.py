@@ -50,6 +50,7 @@ class RowTable(RowAccess):
     replace_on = _no_spark
     given = changes.given
     with_constants = changes.with_constants
+    write_changes = changes.write_changes
     merge = merging.merge
     merge_read = of_spark.target_read
     compact = changes.compact

@@ -1,0 +1,38 @@
+"""The change data files of a transaction, written when it commits: then its net changes are known.
+
+Owns when they are written. Which rows they hold is `net_changes`' business, how they are written
+the data plane's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from txlake.datafiles.vectors import StoredVectors
+from txlake.log.snapshot import Snapshot
+from txlake.protocol.actions import Add
+from txlake.protocol.statistics import FileStatistics
+from txlake.transaction.data_plane import TableData
+from txlake.transaction.feed_rules import untracked
+from txlake.transaction.table_transaction import TableTransaction
+
+
+def write_changes(table: TableTransaction, work_on: Callable[[Snapshot], TableData]) -> None:
+    """Adds the change data files that a table's part of a transaction needs, if any.
+
+    `work_on` gives the means to read and write the table at a snapshot.
+    """
+
+    def open_work() -> TableData:
+        return work_on(table.view.apply([untracked(table.view.metadata)]))
+
+    vectors = StoredVectors(table.log.store, table.log.elsewhere)
+    changed = table.changes(vectors, lambda add: rows_of(add, open_work))
+    if changed:
+        table.add_change_files(open_work().write_changes(changed))
+
+
+def rows_of(add: Add, open_work: Callable[[], TableData]) -> int:
+    """How many rows a file has; its footer tells where statistics don't."""
+    count = FileStatistics.from_json(add.stats).num_records
+    return open_work().footer(add).num_rows if count is None else count

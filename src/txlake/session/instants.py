@@ -1,0 +1,41 @@
+"""What one transaction changed, table by table: the feeds of the tables at one instant of the lake.
+
+Owns the way from an instant to the versions that became true then.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from txlake.conflict.locking import LockMode
+from txlake.errors import InvalidRequest
+from txlake.session.session import Session
+from txlake.statements import ChangeRange, ReadChanges, TableName, TimeTravel
+from txlake.transaction.feed_rules import has_feed
+
+
+def changes_of(session: Session, sequence: int) -> dict[str, DataFrame]:
+    """The changes of each table with a feed that the transaction of an instant wrote, by name.
+
+    Raises InvalidRequest where there is no such instant, Unavailable where it is too old.
+    """
+    if type(sequence) is not int:
+        raise InvalidRequest(
+            f"sequence={sequence!r}: expected the number of an instant of the lake"
+        )
+    catalog = session.engine.catalog.of_lake()
+    made = {one.table_id: one.version for one in catalog.ledger.commits_at(sequence)}
+    found = {}
+    databases = (one.name for one in catalog.databases() if made)
+    for entry in (entry for name in databases for entry in catalog.tables(name)):
+        version = made.get(entry.id)
+        if version is None:
+            continue
+        table = TableName((entry.database, entry.name))
+        moment = TimeTravel(version=version)
+        with session.statement_context(None, [(table, LockMode.SCH_S)]) as context:
+            is_told = has_feed(context.snapshot(context.require(table), moment))
+        if is_told:
+            frame = session.execute_in(None, ReadChanges(table, ChangeRange(moment, moment)))
+            found[str(table)] = frame
+    return found

@@ -1,0 +1,86 @@
+"""`table_changes('t', first [, last])` where a query may have a table: the change data feed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from txlake.errors import InvalidRequest
+from txlake.sql.cursor import Cursor
+from txlake.sql.strings import string_value
+from txlake.sql.tokens import Kind, SourceText, Token
+from txlake.statements import ChangeRange, Table, TablePath, TimeTravel, table_of
+
+_NAME, _BY_PATH = "TABLE_CHANGES", "TABLE_CHANGES_BY_PATH"
+_BEFORE = frozenset({"FROM", "JOIN", ",", "("})
+_MOMENT = "a version or a timestamp"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesCall:
+    """A call; `start` and `end` (exclusive) are its place with its arguments."""
+
+    table: Table
+    asked: ChangeRange
+    start: int
+    end: int
+
+
+def calls(source: SourceText, tokens: Sequence[Token]) -> list[ChangesCall]:
+    """The calls that stand where a query may have a table.
+
+    Raises InvalidRequest for one whose arguments aren't understood.
+    """
+    return [
+        _call(source, tokens, index)
+        for index, token in enumerate(tokens[:-1])
+        if token.kind is Kind.WORD
+        and token.upper in {_NAME, _BY_PATH}
+        and tokens[index + 1].text == "("
+        and index
+        and tokens[index - 1].upper in _BEFORE
+    ]
+
+
+def _call(source: SourceText, tokens: Sequence[Token], index: int) -> ChangesCall:
+    end = Token(Kind.END, "", tokens[-1].end, tokens[-1].end)
+    cursor = Cursor(source, (*tokens[index + 1 :], end))
+    cursor.expect("(")
+    table = _table(cursor, by_path=tokens[index].upper == _BY_PATH)
+    if not cursor.accept(","):
+        cursor.fail(f", and {_MOMENT} from which on changes are asked for")
+    first = _moment(source, cursor)
+    last = _moment(source, cursor) if cursor.accept(",") else None
+    if not cursor.at(")"):
+        cursor.fail(")")
+    return ChangesCall(table, ChangeRange(first, last), tokens[index].start, cursor.token.end)
+
+
+def _table(cursor: Cursor, *, by_path: bool) -> Table:
+    token = cursor.token
+    if token.kind is not Kind.STRING:
+        return cursor.table("the name of a table as a string, 'sales.orders'")
+    text = cursor.string()
+    if by_path:
+        return TablePath(text)
+    try:
+        return table_of(text)
+    except InvalidRequest as error:
+        raise cursor.source.error(str(error), token.start) from error
+
+
+def _moment(source: SourceText, cursor: Cursor) -> TimeTravel:
+    found = cursor.skip(comma=True)
+    if not found:
+        cursor.fail(_MOMENT)
+    text = source.text[found[0].start : found[-1].end]
+    signed = found[1:] if found[0].text == "-" else found
+    if len(signed) == 1 and signed[0].kind is Kind.NUMBER:
+        if len(found) > 1 or not text.rstrip("lL").isdecimal():
+            raise source.error("a version is a whole number, 0 or more", found[0].start)
+        return TimeTravel(version=int(text.rstrip("lL")))
+    if all(token.kind is Kind.STRING for token in found):
+        return TimeTravel(timestamp=string_value(found))
+    if any(token.upper == "SELECT" for token in found):
+        raise source.error(f"{_MOMENT} is a constant, no query", found[0].start)
+    return TimeTravel(timestamp_expression=text)

@@ -1,0 +1,289 @@
+"""The change data feed of a range of versions, planned: which files tell of which changes.
+
+Owns what a version's changes are: the rows of its change data files, or, where it has none, those
+that its added and removed files tell of. Nothing is read but the log and deletion vectors. Source:
+PROTOCOL.md, "Change Data Files", "Reader Requirements for Add CDC File"; Delta Spark's CDCReader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import msgspec
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from txlake.conflict.positions import Vectors, deleted
+from txlake.datafiles.vectors import StoredVectors
+from txlake.errors import CorruptTable, InvalidRequest
+from txlake.log.files import canonical_path, files_table
+from txlake.log.snapshot import Snapshot
+from txlake.protocol.actions import Add, Cdc, Metadata, Remove
+from txlake.protocol.readable_change import unreadable_change
+from txlake.protocol.types import Field, Primitive, Struct, schema_to_string
+from txlake.transaction.feed_rules import (
+    CHANGE_TYPE,
+    COMMIT_TIMESTAMP,
+    COMMIT_VERSION,
+    FEED,
+    has_feed,
+    untracked,
+)
+from txlake.transaction.net_changes import DELETE, INSERT, CountRows, all_but
+from txlake.transaction.table_log import Commit, TableLog
+
+_TYPE = Field(CHANGE_TYPE, Primitive("string"))
+_COMMIT = (
+    Field(COMMIT_VERSION, Primitive("long")),
+    Field(COMMIT_TIMESTAMP, Primitive("timestamp")),
+)
+_MERGED = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedPart:
+    """Files that are read alike, no two of one path.
+
+    Attributes:
+        snapshot: a table whose rows they are: the columns of the feed, in order. What a file says
+            of its rows besides their values stands in its partition values.
+        files: the files, in FILES_SCHEMA.
+        deleted: positions of rows that aren't told, by ordinal, instead of a file's own vector.
+    """
+
+    snapshot: Snapshot
+    files: pa.Table
+    deleted: Mapping[int, BitMap64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """One file with rows of the feed; `left_out` stands for its own deletion vector."""
+
+    file: Add
+    version: int
+    timestamp_ms: int
+    change_type: str | None = None
+    left_out: BitMap64 | None = None
+
+
+def plan_feed(log: TableLog, first: int, last: int, count_rows: CountRows) -> tuple[FeedPart, ...]:
+    """The feed of the versions `first` to `last`, both included, which must be there.
+
+    The columns are those of the table at `last`, and then `_change_type`, `_commit_version` and
+    `_commit_timestamp`. `count_rows` counts the rows of a file whose statistics don't. There is
+    always a part, be it one without files.
+
+    Raises InvalidRequest where a version has no feed, its commit was cleaned up, or the schema
+    changed in a way that the columns at `last` can't show.
+    """
+    _require_kept(log, first, last)
+    start, end = log.snapshot(version=first), log.snapshot(version=last)
+    _require_feed(start, first, last, first)
+    _require_columns(start, end)
+    times = log.times_of(range(first, last + 1))
+    vectors = StoredVectors(log.store, log.elsewhere)
+    changes: list[_Told] = []
+    derived: list[_Told] = []
+    for commit in log.commits(first - 1, last):
+        if commit.version > first:
+            _require_unchanged(commit, start, end)
+        time = times.get(commit.version, commit.timestamp_ms)
+        files = [action for action in commit.actions if isinstance(action, Cdc)]
+        if files:
+            changes += (_Told(_as_add(file), commit.version, time) for file in files)
+        elif not _says_nothing_changed(commit):
+            if commit.version == first:
+                _require_columns_before(log, commit, end)
+            derived += _derived(log, commit, time, vectors, count_rows)
+    parts = [*_parts(_with_columns(end, [_TYPE], _COMMIT), changes)]
+    parts += _parts(_with_columns(end, [], [_TYPE, *_COMMIT]), derived)
+    if parts:
+        return tuple(parts)
+    nothing = _with_columns(end, [], [_TYPE, *_COMMIT])()
+    return (FeedPart(snapshot=nothing, files=files_table([]), deleted={}),)
+
+
+# What has to hold of the versions
+
+
+def _require_kept(log: TableLog, first: int, last: int) -> None:
+    known = [version for version in log.listing().commits if version <= last]
+    oldest = min(known, default=last + 1)
+    if first < oldest:
+        raise InvalidRequest(
+            f"{log.name}: the changes of version {first} are gone: the log was cleaned up, and its "
+            f"oldest commit is version {oldest} (delta.logRetentionDuration). Ask for the changes "
+            f"from version {oldest} on"
+        )
+
+
+def _require_feed(snapshot: Snapshot, first: int, last: int, version: int) -> None:
+    if not has_feed(snapshot):
+        raise InvalidRequest(
+            f"[DELTA_MISSING_CHANGE_DATA] {snapshot.table}: the changes of versions {first} to "
+            f"{last} can't be told: version {version} recorded none, as {FEED} wasn't true then. "
+            "Ask for versions from which on it is (DESCRIBE HISTORY shows when it was set)"
+        )
+
+
+def _require_unchanged(commit: Commit, start: Snapshot, end: Snapshot) -> None:
+    """What a later version of the range set has to fit as what the first one had."""
+    for action in commit.actions:
+        if isinstance(action, Metadata):
+            then = start.apply([action], version=commit.version)
+            _require_feed(then, start.version, end.version, commit.version)
+            _require_columns(then, end)
+
+
+def _require_columns_before(log: TableLog, commit: Commit, end: Snapshot) -> None:
+    """Rows that the first version of the range took away have the columns of the one before it."""
+    if any(isinstance(action, Metadata) for action in commit.actions) and any(
+        isinstance(action, Remove) and action.data_change for action in commit.actions
+    ):
+        _require_columns(log.snapshot(version=commit.version - 1), end)
+
+
+def _require_columns(then: Snapshot, end: Snapshot) -> None:
+    """The columns of a version can be shown as those of the last one."""
+    found = unreadable_change(then.schema, end.schema)
+    if found is None and _partitions(then) != _partitions(end):
+        found = (
+            f"it was partitioned by {', '.join(then.partition_columns) or 'nothing'}, "
+            f"and is by {', '.join(end.partition_columns) or 'nothing'}"
+        )
+    if found is not None:
+        raise InvalidRequest(
+            f"[DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_SCHEMA_CHANGE] {then.table}: the changes up to "
+            f"version {end.version} can't be shown with its columns: since version {then.version} "
+            f"the table was changed: {found}. Ask for the versions before and after the change "
+            "separately"
+        )
+
+
+def _partitions(snapshot: Snapshot) -> list[str]:
+    fields = (snapshot.schema.find(name) for name in snapshot.partition_columns)
+    return [item.physical_name for item in fields if item is not None]
+
+
+def _says_nothing_changed(commit: Commit) -> bool:
+    """Whether a MERGE tells that it changed no row, whatever it did to files; as Delta Spark."""
+    if commit.info is None or commit.info.text("operation") != "MERGE":
+        return False
+    metrics = commit.info.values.get("operationMetrics")
+    return isinstance(metrics, dict) and all(metrics.get(name) == "0" for name in _MERGED)
+
+
+# What a version's files tell
+
+
+def _derived(
+    log: TableLog, commit: Commit, time_ms: int, vectors: Vectors, count_rows: CountRows
+) -> Iterator[_Told]:
+    """The changes that added and removed files tell of."""
+    adds = {
+        canonical_path(action.path): action
+        for action in commit.actions
+        if isinstance(action, Add) and action.data_change
+    }
+    for action in commit.actions:
+        if not isinstance(action, Remove) or not action.data_change:
+            continue
+        before = _live(log, commit, action)
+        after = adds.pop(canonical_path(action.path), None)
+        if after is None:
+            yield _Told(before, commit.version, time_ms, DELETE)
+            continue
+        was, is_now = deleted(before, vectors), deleted(after, vectors)
+        for kind, rows in ((DELETE, is_now - was), (INSERT, was - is_now)):
+            if rows:
+                left_out = all_but(rows, count_rows(after))
+                yield _Told(after, commit.version, time_ms, kind, left_out)
+    for add in adds.values():
+        yield _Told(add, commit.version, time_ms, INSERT)
+
+
+def _live(log: TableLog, commit: Commit, remove: Remove) -> Add:
+    """The file as it was before it was removed; not every writer says all of it."""
+    if remove.size is None or remove.partition_values is None:
+        add = log.snapshot(version=commit.version - 1).files.get(remove.key)
+        if add is None:
+            raise CorruptTable(
+                f"{log.name}: version {commit.version} removes {remove.path}, which isn't in the "
+                f"version before it"
+            )
+        return add
+    return Add(
+        path=remove.path,
+        partition_values=remove.partition_values,
+        size=remove.size,
+        modification_time=0,
+        data_change=True,
+        stats=remove.stats,
+        deletion_vector=remove.deletion_vector,
+    )
+
+
+def _as_add(file: Cdc) -> Add:
+    return Add(
+        path=file.path,
+        partition_values=file.partition_values,
+        size=file.size,
+        modification_time=0,
+        data_change=False,
+    )
+
+
+# How it is read
+
+
+def _with_columns(
+    table: Snapshot, data: Sequence[Field], partition: Sequence[Field]
+) -> Callable[[], Snapshot]:
+    """Makes the table with these columns more, as files and as partition values have them."""
+    schema = Struct((*table.schema.fields, *data, *partition))
+    metadata = msgspec.structs.replace(
+        untracked(table.metadata),
+        schema_string=schema_to_string(schema),
+        partition_columns=(*table.partition_columns, *(item.name for item in partition)),
+    )
+    # One for each part: who reads a snapshot's files may keep how all of them are read.
+    return lambda: replace(table.apply([metadata]))
+
+
+def _parts(make: Callable[[], Snapshot], told: Sequence[_Told]) -> Iterator[FeedPart]:
+    """The files in as few parts as can be: a scan knows a path once."""
+    layers: list[list[_Told]] = []
+    seen: dict[str, int] = {}
+    for one in told:
+        path = canonical_path(one.file.path)
+        layer = seen.get(path, 0)
+        seen[path] = layer + 1
+        if layer == len(layers):
+            layers.append([])
+        layers[layer].append(one)
+    for layer_of in layers:
+        yield FeedPart(
+            snapshot=make(),
+            files=files_table([_labelled(one) for one in layer_of]),
+            deleted={
+                place: one.left_out
+                for place, one in enumerate(layer_of)
+                if one.left_out is not None
+            },
+        )
+
+
+def _labelled(one: _Told) -> Add:
+    """The file with what is told of its rows among its partition values."""
+    moment = datetime.fromtimestamp(one.timestamp_ms / 1000, UTC)
+    values: dict[str, str | None] = {
+        **one.file.partition_values,
+        COMMIT_VERSION: str(one.version),
+        COMMIT_TIMESTAMP: moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+    }
+    if one.change_type is not None:
+        values[CHANGE_TYPE] = one.change_type
+    return msgspec.structs.replace(one.file, partition_values=values)

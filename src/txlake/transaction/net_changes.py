@@ -1,0 +1,170 @@
+"""What a transaction comes to, row by row: which rows go, come, and change.
+
+Owns the netting over its statements. A row that was added and deleted again isn't told; of a row
+that was changed twice the first and the last image are. Positions in, positions out: the values
+are read by who writes the change data files. Source: PROTOCOL.md, "Change Data Files".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap64
+
+from txlake.conflict.positions import Vectors, deleted
+from txlake.datafiles.origins import Positions
+from txlake.datafiles.stored_vectors import as_array
+from txlake.log.files import Files, canonical_path
+from txlake.protocol.actions import Add
+from txlake.transaction.merge_actions import Staged
+from txlake.transaction.row_origins import Told, traced
+
+INSERT = "insert"
+DELETE = "delete"
+PREIMAGE = "update_preimage"
+POSTIMAGE = "update_postimage"
+
+CountRows = Callable[[Add], int]
+"""How many rows a file has, the deleted ones included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedRows:
+    """Rows of one file that one kind of change befell.
+
+    Attributes:
+        file: the file, as it was or as it will be.
+        positions: theirs in it.
+        count: how many rows the file has, the deleted ones included.
+        change_type: INSERT, DELETE, PREIMAGE or POSTIMAGE.
+    """
+
+    file: Add
+    positions: BitMap64
+    count: int
+    change_type: str
+
+
+def net_changes(
+    staged: Staged,
+    base: Files,
+    told: Mapping[str, Told],
+    vectors: Vectors,
+    count_rows: CountRows,
+) -> tuple[ChangedRows, ...] | None:
+    """The changes of what is staged on a version's files; None where the files tell them as well.
+
+    They do where no row lives on in another file: then rows of added files are inserts, those of
+    removed files deletes, and nothing has to be written.
+
+    Args:
+        staged: the net changes of files.
+        base: the files of the version that was read.
+        told: where rows of new files come from, by canonical path.
+        vectors: reads deletion vectors.
+        count_rows: counts a file's rows.
+    """
+    if not told:
+        return None
+    lost, new = _files(staged, base, vectors, count_rows)
+    lives_on = False
+    for path, after in new.items():
+        if path not in told:
+            continue
+        for part in traced(path, _numbers(after.rows), told, vectors):
+            before = lost.get(part.path)
+            if before is None:
+                continue  # of a file that came and went with this transaction
+            lives = before.had(part.before)
+            if not lives.any():
+                continue
+            lives_on = True
+            changed, same = lives & part.is_update, lives & ~part.is_update
+            before.move(part.before[changed], part.before[same])
+            after.move(part.after[changed], part.after[same])
+    if not lives_on:
+        return None
+    changes = [
+        *(one.told(PREIMAGE, DELETE) for one in lost.values()),
+        *(one.told(POSTIMAGE, INSERT) for one in new.values()),
+    ]
+    return tuple(change for some in changes for change in some)
+
+
+def all_but(positions: BitMap64, count: int) -> BitMap64:
+    """The other positions of a file with that many rows."""
+    every = BitMap64()
+    if count:
+        every.add_range(0, count)
+    return every - positions
+
+
+@dataclass(slots=True)
+class _File:
+    """Rows of one file that go or come; `changed` are those with an image on the other side.
+
+    `all_rows` are all of them, by position, once somebody asked.
+    """
+
+    file: Add
+    rows: BitMap64
+    count: int
+    changed: BitMap64 = field(default_factory=BitMap64)
+    all_rows: npt.NDArray[np.bool_] | None = None
+
+    def had(self, positions: Positions) -> npt.NDArray[np.bool_]:
+        """Which of these rows are among them, be they noted as living on or not."""
+        if self.all_rows is None:
+            self.all_rows = np.zeros(self.count, np.bool_)
+            self.all_rows[_numbers(self.rows | self.changed)] = True
+        return self.all_rows[positions]
+
+    def move(self, changed: Positions, same: Positions) -> None:
+        """Takes note of rows that live on, changed or as they are."""
+        every = BitMap64(changed.tolist())
+        self.changed |= every
+        self.rows -= every
+        self.rows -= BitMap64(same.tolist())
+
+    def told(self, image: str, otherwise: str) -> list[ChangedRows]:
+        """Its rows by kind."""
+        return [
+            ChangedRows(file=self.file, positions=positions, count=self.count, change_type=kind)
+            for kind, positions in ((image, self.changed), (otherwise, self.rows))
+            if positions
+        ]
+
+
+def _files(
+    staged: Staged, base: Files, vectors: Vectors, count_rows: CountRows
+) -> tuple[dict[str, _File], dict[str, _File]]:
+    """The files that lose rows, and those that bring some, by canonical path."""
+    lost: dict[str, _File] = {}
+    new: dict[str, _File] = {}
+    listed = {canonical_path(add.path): add for add in staged.added_files}
+    for remove in staged.removed_files:
+        add = base.get(remove.key) if remove.data_change else None
+        if add is None:
+            continue
+        path, before = canonical_path(add.path), deleted(add, vectors)
+        after = listed.pop(path, None)
+        count = count_rows(add)
+        if after is None:
+            lost[path] = _File(add, all_but(before, count), count)
+            continue
+        gone = deleted(after, vectors)
+        lost[path] = _File(add, gone - before, count)
+        new[path] = _File(after, before - gone, count)
+    for path, add in listed.items():
+        if not add.data_change:
+            continue
+        count = count_rows(add)
+        new[path] = _File(add, all_but(deleted(add, vectors), count), count)
+    return lost, new
+
+
+def _numbers(rows: BitMap64) -> Positions:
+    return as_array(rows).astype(np.int64)

@@ -1,0 +1,122 @@
+"""Which rows the rows of new files were made of: what a change data feed is told by.
+
+Owns the two forms in which statements say so, and the way back from any row of a transaction's own
+files to the row of the table as it was read. Rows are named by file and physical position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from txlake.conflict.positions import Vectors
+from txlake.datafiles.origins import NO_FILE, Ordinals, Positions
+from txlake.datafiles.stored_vectors import as_array
+from txlake.log.files import canonical_path
+from txlake.protocol.sources import Source
+
+_Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Origins:
+    """The origins of one new file's rows, in their order.
+
+    Attributes:
+        sources: paths, as in the log, of the files that `files` counts.
+        files: the place of each row's source among them; NO_FILE for a row made of no other.
+        rows: its position there.
+        is_update: whether the rows have other values than those that they were made of.
+    """
+
+    sources: tuple[str, ...]
+    files: Ordinals
+    rows: Positions
+    is_update: bool
+
+
+Told = Origins | tuple[Source, ...]
+"""What is known of a new file's rows: the origins, or the runs of rows that it was packed of."""
+
+
+def origins_of(
+    written: Mapping[str, tuple[Ordinals, Positions]], sources: tuple[str, ...], *, is_update: bool
+) -> dict[str, Origins]:
+    """The origins by the new files' paths, from ordinals of a scan of files with these paths."""
+    return {
+        path: Origins(sources=sources, files=files, rows=rows, is_update=is_update)
+        for path, (files, rows) in written.items()
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traced:
+    """Rows of a new file that are rows of one file of the table as it was read.
+
+    Attributes:
+        path: canonical path of that file.
+        before: their positions there.
+        after: their positions in the new file, in the same order.
+        is_update: which of them have other values now.
+    """
+
+    path: str
+    before: Positions
+    after: Positions
+    is_update: _Flags
+
+
+def traced(
+    path: str, rows: Positions, told: Mapping[str, Told], vectors: Vectors
+) -> Iterator[Traced]:
+    """Where rows of a new file come from, through all files in between.
+
+    `told`: by canonical path, what is known of the transaction's files. Rows that were made of no
+    other are left out.
+    """
+    here = Traced(path=path, before=rows, after=rows, is_update=np.zeros(len(rows), np.bool_))
+    pending = [here]
+    while pending:
+        one = pending.pop()
+        known = told.get(one.path)
+        if known is None:
+            if one.path != path:
+                yield one
+            continue
+        found = known if isinstance(known, Origins) else _unpacked(known, vectors)
+        files, positions = found.files[one.before], found.rows[one.before]
+        for ordinal in np.unique(files[files != NO_FILE]):
+            chosen = files == ordinal
+            pending.append(
+                Traced(
+                    path=canonical_path(found.sources[int(ordinal)]),
+                    before=positions[chosen],
+                    after=one.after[chosen],
+                    is_update=one.is_update[chosen] | found.is_update,
+                )
+            )
+
+
+def _unpacked(runs: tuple[Source, ...], vectors: Vectors) -> Origins:
+    files = np.repeat(np.arange(len(runs), dtype=np.int32), [run.rows for run in runs])
+    rows = [_live(run, vectors) for run in runs]
+    return Origins(
+        sources=tuple(run.path for run in runs),
+        files=files,
+        rows=np.concatenate([np.empty(0, np.int64), *rows]),
+        is_update=False,
+    )
+
+
+def _live(run: Source, vectors: Vectors) -> Positions:
+    """The physical positions of a run's rows, which are counted among the live ones."""
+    end = run.first + run.rows
+    if run.vector_id is None:
+        return np.arange(run.first, end, dtype=np.int64)
+    deleted = as_array(vectors.of_id(run.vector_id)).astype(np.int64)
+    every = np.ones(end + len(deleted), np.bool_)
+    every[deleted[deleted < len(every)]] = False
+    return np.flatnonzero(every)[run.first : end].astype(np.int64)

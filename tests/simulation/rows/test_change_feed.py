@@ -1,0 +1,254 @@
+"""Histories by seeds: the change data feed of each version is what its rows differ by.
+
+Rows have a key that no statement changes, so that a row's own history is known: what kind of change
+befell it is told too. OVERWRITE and RESTORE replace rows by others of the same key, and are tried
+apart.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from random import Random
+
+import pytest
+
+from tests.simulation.rows import RowEngine, RowSession
+from txlake.catalog import Catalog
+from txlake.errors import Conflict
+from txlake.settings import Settings
+from txlake.storage import open_store
+from txlake.system import System
+
+_numbers = count()
+FEED = "delta.enableChangeDataFeed = true"
+KINDS = ("insert", "delete", "update_preimage", "update_postimage")
+
+TABLES = {
+    "vectors": ("", FEED),
+    "copies": ("", f"{FEED}, delta.enableDeletionVectors = false"),
+    "partitions": ("PARTITIONED BY (p)", FEED),
+    "copies in partitions": ("PARTITIONED BY (p)", f"{FEED}, delta.enableDeletionVectors = false"),
+    "tracked rows": ("", f"{FEED}, delta.enableRowTracking = true"),
+    "mapped by name": ("PARTITIONED BY (p)", f"{FEED}, delta.columnMapping.mode = name"),
+}
+Row = tuple[object, ...]
+
+
+@pytest.fixture
+def session() -> Iterator[RowSession]:
+    warehouse = open_store(f"memory://feed-{next(_numbers)}", {})
+    system = System()
+    catalog = Catalog("sqlite://", system)
+    engine = RowEngine(system=system, settings=Settings(), warehouse=warehouse, catalog=catalog)
+    yield RowSession(engine)
+    engine.close()
+
+
+def create(session: RowSession, kind: str) -> None:
+    clause, properties = TABLES[kind]
+    session.rows(
+        f"CREATE TABLE t (id BIGINT, p STRING, n INT) {clause} TBLPROPERTIES ({properties})"
+    )
+
+
+def rows_at(session: RowSession, version: int) -> Counter[Row]:
+    return Counter(
+        tuple(row.values()) for row in session.rows(f"SELECT * FROM t VERSION AS OF {version}")
+    )
+
+
+def feed(session: RowSession, version: int) -> dict[str, Counter[Row]]:
+    """The rows of a version's changes, by kind."""
+    found: dict[str, Counter[Row]] = {kind: Counter() for kind in KINDS}
+    for row in session.rows(f"SELECT * FROM table_changes('t', {version}, {version})"):
+        *values, kind, told, moment = row.values()
+        assert told == version
+        assert moment is not None
+        found[str(kind)][tuple(values)] += 1
+    return found
+
+
+def check_difference(session: RowSession, version: int) -> dict[str, Counter[Row]]:
+    """The feed of a version leads from the rows before it to its own."""
+    changes = feed(session, version)
+    before, after = rows_at(session, version - 1), rows_at(session, version)
+    gone = changes["delete"] + changes["update_preimage"]
+    new = changes["insert"] + changes["update_postimage"]
+    assert not gone - before, version
+    assert before - gone + new == after, version
+    return changes
+
+
+def check_kinds(session: RowSession, version: int) -> None:
+    """Each row's change is told as what it is, and rows that stay aren't told."""
+    changes = check_difference(session, version)
+    before = {row[0]: row for row in rows_at(session, version - 1)}
+    after = {row[0]: row for row in rows_at(session, version)}
+    assert {row[0] for row in changes["delete"]} == before.keys() - after.keys()
+    assert {row[0] for row in changes["insert"]} == after.keys() - before.keys()
+    changed = {key for key in before.keys() & after.keys() if before[key] != after[key]}
+    told = {row[0] for row in changes["update_preimage"]}
+    assert told == {row[0] for row in changes["update_postimage"]}
+    assert changed <= told
+    assert all(number == 1 for rows in changes.values() for number in rows.values())
+
+
+def newest(session: RowSession) -> int:
+    return max(int(str(row["version"])) for row in session.rows("DESCRIBE HISTORY t"))
+
+
+class Program:
+    """Statements by a seed; keys are never used twice, and not changed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed)
+        self._keys = count(1)
+
+    def values(self, number: int) -> str:
+        draw = self._random
+        rows = [
+            f"({next(self._keys)}, '{draw.choice('abc')}', {draw.randint(0, 9)})"
+            for _ in range(number)
+        ]
+        return ", ".join(rows)
+
+    def insert(self) -> str:
+        return f"INSERT INTO t VALUES {self.values(self._random.randint(1, 4))}"
+
+    def condition(self) -> str:
+        draw = self._random
+        return draw.choice(
+            [
+                f"n > {draw.randint(0, 9)}",
+                f"id % 3 = {draw.randint(0, 2)}",
+                f"p = '{draw.choice('abc')}'",
+                f"id = {draw.randint(1, 20)}",
+                "true",
+            ]
+        )
+
+    def update(self) -> str:
+        draw = self._random
+        change = draw.choice(["n = n + 1", "n = 5", f"p = '{draw.choice('abc')}'"])
+        return f"UPDATE t SET {change} WHERE {self.condition()}"
+
+    def delete(self) -> str:
+        return f"DELETE FROM t WHERE {self.condition()}"
+
+    def merge(self) -> str:
+        draw = self._random
+        known = [f"({draw.randint(1, 12)}, 'm', {draw.randint(0, 9)})"]
+        clauses = [
+            "WHEN MATCHED AND t.n < 3 THEN DELETE",
+            "WHEN MATCHED THEN UPDATE SET n = s.col3",
+        ]
+        if draw.random() < 0.5:
+            clauses.append("WHEN NOT MATCHED BY SOURCE AND t.n = 9 THEN UPDATE SET n = 0")
+        if draw.random() < 0.3:
+            clauses.append("WHEN NOT MATCHED BY SOURCE AND t.n = 0 THEN DELETE")
+        if draw.random() < 0.7:
+            known = [self.values(2)]
+            clauses.append(
+                "WHEN NOT MATCHED THEN INSERT (id, p, n) VALUES (s.col1, s.col2, s.col3)"
+            )
+        return f"MERGE INTO t USING (VALUES {', '.join(known)}) s ON t.id = s.col1 " + " ".join(
+            clauses
+        )
+
+    def optimize(self) -> str:
+        return self._random.choice(["OPTIMIZE t", "REORG TABLE t APPLY (PURGE)"])
+
+    def statements(self, numbers: Sequence[int]) -> list[str]:
+        """One commit's: a statement alone, or a transaction with savepoints now and then.
+
+        `numbers`: how many statements may be in it.
+        """
+        draw = self._random
+        makers: list[Callable[[], str]] = [
+            *(self.insert, self.insert, self.update, self.update, self.delete, self.merge),
+            self.optimize,
+        ]
+        chosen = [draw.choice(makers)() for _ in range(draw.choice(numbers))]
+        if len(chosen) == 1:
+            return chosen
+        if draw.random() < 0.3:
+            place = draw.randrange(len(chosen))
+            undone = draw.choice(makers)()
+            chosen[place:place] = ["SAVEPOINT s", undone, "ROLLBACK TO s"]
+        return ["BEGIN", *chosen, "COMMIT"]
+
+
+@pytest.mark.broad(keep=8)
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("kind", TABLES)
+def test_the_feed_of_a_history(session: RowSession, kind: str, seed: int) -> None:
+    create(session, kind)
+    program = Program(seed)
+    session.rows(f"INSERT INTO t VALUES {program.values(8)}")
+    known = newest(session)
+    # The row plane knows no ids of rows that a transaction brought itself.
+    numbers = [1] if kind == "tracked rows" else [1, 1, 2, 3, 5]
+    for _ in range(12):
+        for statement in program.statements(numbers):
+            session.rows(statement)
+        now = newest(session)
+        for version in range(known + 1, now + 1):
+            check_kinds(session, version)
+        known = now
+
+
+@pytest.mark.broad(keep=8)
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("kind", ["vectors", "partitions", "tracked rows"])
+def test_the_feed_after_a_rebase(session: RowSession, kind: str, seed: int) -> None:
+    """Another one's statements commit while a transaction is open: one of each commits or loses."""
+    create(session, kind)
+    other = RowSession(session.engine)
+    program, draw = Program(seed), Random(seed)
+    session.rows(f"INSERT INTO t VALUES {program.values(9)}")
+    known, rebased = newest(session), 0
+    for _ in range(12):
+        whole = [draw.choice([program.update, program.delete, program.optimize, program.merge])()]
+        whole += [program.insert()] if draw.random() < 0.3 else []
+        session.rows("BEGIN")
+        for statement in whole:
+            session.rows(statement)
+        winner = draw.choice([program.update, program.delete, program.optimize, program.insert])()
+        other.rows(winner)
+        before = newest(other)
+        try:
+            session.rows("COMMIT")
+            rebased += newest(other) - before
+        except Conflict:
+            pass
+        for version in range(known + 1, newest(session) + 1):
+            check_kinds(session, version)
+        known = newest(session)
+    assert rebased
+
+
+@pytest.mark.broad(keep=4)
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("kind", ["vectors", "copies", "copies in partitions"])
+def test_the_feed_where_all_rows_are_replaced(session: RowSession, kind: str, seed: int) -> None:
+    create(session, kind)
+    program, draw = Program(seed), Random(seed)
+    session.rows(f"INSERT INTO t VALUES {program.values(5)}")
+    for _ in range(10):
+        version = newest(session)
+        replacing = draw.choice(
+            [
+                f"INSERT OVERWRITE t VALUES {program.values(3)}",
+                f"INSERT INTO t REPLACE WHERE n < 50 VALUES {program.values(2)}",
+                f"RESTORE TABLE t TO VERSION AS OF {draw.randint(1, version)}",
+                "TRUNCATE TABLE t",
+            ]
+        )
+        others = [program.update(), program.delete(), program.insert()]
+        whole = draw.choice([[replacing], [others[0], replacing], [replacing, others[0]], others])
+        for statement in ["BEGIN", *whole, "COMMIT"]:
+            session.rows(statement)
+        for made in range(version + 1, newest(session) + 1):
+            check_difference(session, made)

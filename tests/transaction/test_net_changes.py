@@ -45,12 +45,12 @@ class Numbered:
         return BitMap64(int(digit) for digit in vector_id.rsplit("@", 1)[1])
 
 
-def file(path: str, deleted: str = "", **more: object) -> Add:
+def file(path: str, deleted: str = "", tags: dict[str, str] | None = None) -> Add:
     stats = json.dumps({"numRecords": COUNTS.get(path, 1)})
     gone = None
     if deleted:
         gone = replace(vector(offset=int(deleted)), cardinality=len(deleted))
-    return add(path, vector=gone, stats=stats, **more)  # type: ignore[arg-type]
+    return add(path, vector=gone, stats=stats, tags=tags)
 
 
 A, B = file("a"), file("b")
@@ -202,6 +202,30 @@ def test_through_a_file_packed_of_what_was_left() -> None:
     pack(transaction, file("a", "20"), B, into="h")
     change(transaction, [file("h")], [file("h", "1"), file("f")], f=made_of("h", 1))
     assert told(transaction) == [("a", "update_preimage", [3]), ("f", "update_postimage", [0])]
+
+
+def test_through_a_sorted_file() -> None:
+    """Rows 1 and 3 of a, then b, then the others of a."""
+    runs = [
+        Source(path="a", vector_id=None, first=0, rows=2, positions_id="x@13"),
+        Source(path="b", vector_id=None, first=0, rows=3),
+        Source(path="a", vector_id=None, first=0, rows=2, positions_id="x@02"),
+    ]
+    transaction = begin(table())
+    removes = [replace(one.removed(timestamp_ms=1), data_change=False) for one in (A, B)]
+    packed = replace(file("c", tags={"txlake.sources": sources_text(runs)}), data_change=False)
+    transaction.stage([*removes, packed], operation="OPTIMIZE")
+    change(
+        transaction,
+        [replace(file("c"), tags=None)],
+        [file("c", "136"), file("e")],
+        e=made_of("c", 1, 3, 6),
+    )
+    assert told(transaction) == [
+        ("a", "update_preimage", [2, 3]),
+        ("b", "update_preimage", [1]),
+        ("e", "update_postimage", [0, 1, 2]),
+    ]
 
 
 def test_turned_on_after_the_packing() -> None:

@@ -74,8 +74,10 @@ def require_known_changes(before: Snapshot, staged: Staged, then: Staged, table:
 
 def reserved_column(snapshot: Snapshot) -> str | None:
     """What is wrong with a column whose name a feed has itself; None where nothing is."""
+    if not has_feed(snapshot):
+        return None
     taken = [name for name in snapshot.schema.names if name.lower() in CHANGE_COLUMNS]
-    if not taken or not has_feed(snapshot):
+    if not taken:
         return None
     return (
         f"column {taken[0]!r} has a name of the change data feed's own: a table with {FEED} can't "

@@ -112,7 +112,9 @@ def _unpacked(runs: tuple[Source, ...], vectors: Vectors) -> Origins:
 
 
 def _live(run: Source, vectors: Vectors) -> Positions:
-    """The physical positions of a run's rows, which are counted among the live ones."""
+    """The physical positions of a run's rows: told as such, or counted among the live ones."""
+    if run.positions_id is not None:
+        return as_array(vectors.of_id(run.positions_id)).astype(np.int64)
     end = run.first + run.rows
     if run.vector_id is None:
         return np.arange(run.first, end, dtype=np.int64)

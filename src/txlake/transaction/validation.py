@@ -419,10 +419,11 @@ def change_files_fit(request: _Request) -> None:
 
     Source: PROTOCOL.md, "Add CDC File".
     """
+    files = [action for action in request.actions if isinstance(action, Cdc)]
+    if not files:
+        return
     columns = _partition_columns(request.after)
-    for action in request.actions:
-        if not isinstance(action, Cdc):
-            continue
+    for action in files:
         file = f"change data file {decode_path(action.path)!r}"
         if not has_feed(request.after):
             raise request.refuse(f"{file}: the table has no feed; set {FEED} to 'true' first")

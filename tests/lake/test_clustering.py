@@ -108,3 +108,33 @@ def test_what_cannot_be_clustered_is_refused(
     lake.sql("CREATE TABLE t (x INT, s STRUCT<y: INT>, id LONG, pad STRING) CLUSTER BY (x)")
     with pytest.raises(InvalidRequest, match=message):
         lake.sql(statement)
+
+
+def test_changes_in_a_transaction_that_clusters_are_told(lake: txlake.Lake) -> None:
+    """A change data feed knows rows again that were sorted in between; identities stay."""
+    lake.sql(
+        "CREATE TABLE t (key BIGINT GENERATED ALWAYS AS IDENTITY, x INT, y INT) CLUSTER BY (x, y) "
+        "TBLPROPERTIES (delta.enableChangeDataFeed = true)"
+    )
+    for number in range(2):
+        lake.sql(f"INSERT INTO t (x, y) SELECT 97 * id % 50, id FROM range({number * 40}, 40)")
+        lake.sql(f"INSERT INTO t (x, y) SELECT 97 * id % 50, id FROM range(40, {80 + number})")
+    before = {row.key: (row.x, row.y) for row in lake.sql("SELECT * FROM t").collect()}
+    with lake.transaction() as tx:
+        tx.sql("UPDATE t SET y = -1 WHERE x < 5")
+        tx.sql("OPTIMIZE t FULL")
+        tx.sql("UPDATE t SET y = y - 1 WHERE x < 10")
+        tx.sql("DELETE FROM t WHERE x = 20")
+    version = lake.sql("DESCRIBE HISTORY t LIMIT 1").collect()[0].version
+    found: dict[str, dict[int, tuple[int, int]]] = {}
+    for row in lake.changes("t", version).collect():
+        found.setdefault(row[-3], {})[row.key] = (row.x, row.y)
+    changed = {key: (x, y) for key, (x, y) in before.items() if x < 10}
+    assert found == {
+        "update_preimage": changed,
+        "update_postimage": {key: (x, -2 if x < 5 else y - 1) for key, (x, y) in changed.items()},
+        "delete": {key: (x, y) for key, (x, y) in before.items() if x == 20},
+    }
+    assert lake.sql("SELECT count(DISTINCT key) FROM t").collect()[0][0] == len(before) - len(
+        found["delete"]
+    )

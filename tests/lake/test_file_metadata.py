@@ -35,6 +35,15 @@ def test_a_query_tells_its_files(lake: txlake.Lake) -> None:
         lake.sql("SELECT *, _metadata FROM t JOIN own")
 
 
+def test_rows_that_are_tracked_tell_who_they_are(lake: txlake.Lake) -> None:
+    lake.sql("CREATE TABLE t (id INT) TBLPROPERTIES (delta.enableRowTracking = true)")
+    lake.sql("INSERT INTO t VALUES (1), (2)")
+    lake.sql("UPDATE t SET id = 3 WHERE id = 1")
+    asked = "SELECT id, _metadata.row_id, _metadata.row_commit_version FROM t"
+    found = {row[0]: (row[1], row[2]) for row in lake.sql(asked).collect()}
+    assert found == {3: (0, 2), 2: (1, 1)}
+
+
 def test_copy_into_takes_what_files_tell(lake: txlake.Lake, tmp_path: Path) -> None:
     folder = tmp_path / "incoming"
     folder.mkdir()

@@ -133,11 +133,21 @@ def _planned(spark: SparkSession, manifests: Manifests, scan: Scan) -> DataFrame
         for (has_deleted, decode), files in sorted(branches.items())
     ]
     if scan.file_metadata:  # a union doesn't tell it
-        frames = [frame.select("*", FILE_METADATA) for frame in frames]
+        names = [F.col(quote(name)) for name in scan.snapshot.schema.names]
+        told = _file_metadata(with_row_ids=scan.row_ids)
+        frames = [frame.select(*names, told) for frame in frames]
     frame = frames[0]
     for other in frames[1:]:
         frame = frame.unionAll(other)
     return frame
+
+
+def _file_metadata(*, with_row_ids: bool) -> Column:
+    """What Spark tells of a row's file, and what Delta Spark does of a row that is tracked."""
+    if not with_row_ids:
+        return F.col(FILE_METADATA)
+    ids = [F.col(ROW_ID).alias("row_id"), F.col(ROW_VERSION).alias("row_commit_version")]
+    return F.struct(F.col(f"{FILE_METADATA}.*"), *ids).alias(FILE_METADATA)
 
 
 def _branch(

@@ -154,6 +154,7 @@ class TableAccess:
             files=files,
             settings=self.settings,
             storage_options=self.storage_options,
+            row_ids=self.tracks_rows,
             file_metadata=True,
         )
         return scan_frame(self.spark, self.manifests, scan)
@@ -185,7 +186,7 @@ class TableAccess:
             system=self.system,
             storage_options=self.storage_options,
             data_change=data_change,
-            tells_origins=self.tells_origins,
+            tells_origins=self.tells_origins and data_change,
         )
 
     def after(self, actions: tuple[Action, ...]) -> Self:

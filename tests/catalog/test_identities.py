@@ -103,7 +103,7 @@ def test_threads_and_processes_get_different_values(
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(timeout=120)
     told = [int(line) for one in processes for line in one.communicate(timeout=120)[0].split()]
     # A first mark is asked for twice where two make it at once: what is lost isn't given out.
     assert marks(catalog) == 150

@@ -81,7 +81,7 @@ def test_values_of_processes_that_are_killed(tmp_path: Path) -> None:
         assert writer.stdout is not None
         told += [writer.stdout.readline().strip() for _ in range(4)]
         writer.kill()
-        told += writer.communicate()[0].split("\n")
+        told += writer.communicate(timeout=120)[0].split("\n")
     for writer in writers[:2]:
         told += ended(writer).split("\n")
 

@@ -309,8 +309,9 @@ class TableTransaction:
         if untold and then.staged.rows_moved_on:
             raise InvalidRequest(
                 f"{self.log.name}: rows were changed, and rewritten in an order that isn't "
-                "recorded (ZORDER BY), in one transaction: the change data feed couldn't tell "
-                "which were changed; COMMIT between the two"
+                "recorded (a ZORDER BY or clustering of more than Settings.told_rows_max rows), in "
+                "one transaction: the change data feed couldn't tell which were changed; COMMIT "
+                "between the two"
             )
         return replace(then, told=told, untold=untold)
 

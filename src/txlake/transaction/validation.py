@@ -419,11 +419,9 @@ def change_files_fit(request: _Request) -> None:
 
     Source: PROTOCOL.md, "Add CDC File".
     """
-    files = [action for action in request.actions if isinstance(action, Cdc)]
-    if not files:
-        return
-    columns = _partition_columns(request.after)
-    for action in files:
+    for action in request.actions:
+        if not isinstance(action, Cdc):
+            continue
         file = f"change data file {decode_path(action.path)!r}"
         if not has_feed(request.after):
             raise request.refuse(f"{file}: the table has no feed; set {FEED} to 'true' first")
@@ -431,6 +429,7 @@ def change_files_fit(request: _Request) -> None:
             raise request.refuse(
                 f"{file}: expected a path below {CHANGE_FOLDER}, and dataChange false"
             )
+        columns = _partition_columns(request.after)
         if action.partition_values.keys() != columns.keys():
             raise request.refuse(
                 f"{file}: it has values for the partition columns "

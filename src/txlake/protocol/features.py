@@ -69,6 +69,7 @@ WRITABLE = frozenset(
         "appendOnly",
         "changeDataFeed",
         "checkConstraints",
+        "checkpointProtection",
         "clustering",
         "columnMapping",
         "deletionVectors",
@@ -93,7 +94,6 @@ _KNOWN = (
     | WRITABLE
     | frozenset(_LEGACY)
     | {
-        "checkpointProtection",
         "collations-preview",
         "coordinatedCommits-preview",
         "icebergCompatV1",

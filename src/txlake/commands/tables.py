@@ -14,10 +14,10 @@ from typing import Any, get_args
 from urllib.parse import unquote
 
 from txlake.commands.clone import Copy, clone
+from txlake.commands.drop_feature import drop_feature
 from txlake.commands.frame_reads import writing
 from txlake.conflict.locking import LockMode
 from txlake.ddl.alter import alter
-from txlake.ddl.alter_features import check_history
 from txlake.ddl.create import check_same_definition, create, create_like
 from txlake.ddl.environment import Environment
 from txlake.ddl.keys import keys_of
@@ -340,12 +340,13 @@ def alter_table(context: Context, statement: AlterStatement) -> None:
     if isinstance(statement, RenameTable):
         _rename(context, handle, statement)
         return
+    if isinstance(statement, DropFeature):
+        drop_feature(context, handle, statement)
+        return
     if isinstance(statement, AddConstraint) and isinstance(statement.constraint, KeyConstraint):
         statement = AddConstraint(statement.table, _qualified(context, statement.constraint))
     table = context.snapshot(handle)
     change = alter(statement, table, environment_of(context, handle))
-    if isinstance(statement, DropFeature):
-        check_history(statement, table, handle.log)
     context.transaction.stage(handle, change)
     if isinstance(statement, AddConstraint) and isinstance(statement.constraint, KeyConstraint):
         _check_parents(context, [statement.constraint])

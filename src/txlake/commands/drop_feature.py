@@ -18,6 +18,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txlake.commands.steps import Step, committed
 from txlake.datafiles.narrow import holds_narrower, widened_columns
 from txlake.ddl.alter_features import drop_feature as dropping
 from txlake.ddl.alter_features import feature_to_drop, numbered
@@ -32,14 +33,14 @@ from txlake.ddl.feature_traces import (
     without_type_changes,
 )
 from txlake.ddl.table_metadata import named
-from txlake.errors import Conflict, InvalidRequest, UnsupportedFeature
+from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.log.files import adds_of
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Add, Metadata, Remove
 from txlake.protocol.clustering import clustered_by
 from txlake.protocol.schema_rules import validate_schema
 from txlake.protocol.types import parse_schema
-from txlake.session.catalog_access import registered, transaction_of
+from txlake.session.catalog_access import registered
 from txlake.session.context import Context
 from txlake.session.engine import Handle
 from txlake.statements import DropFeature
@@ -52,12 +53,7 @@ from txlake.transaction.data_plane import TableData
 from txlake.transaction.log_cleanup import clean_log
 from txlake.transaction.notices import tell
 
-Step = Callable[[Context, Handle], Change | None]
-"""What is done to a table as it is; None, or no action, where nothing is left to do."""
-
-_ATTEMPTS = 5
 _THREADS = 16
-_FILES_AT_ONCE = 100_000
 _HOUR_MS = 3_600_000
 # Delta Spark's reader tries so many older checkpoints when it can't read one, and then gives up.
 _BARRIERS = 3
@@ -87,7 +83,7 @@ def _drop(context: Context, handle: Handle, statement: DropFeature, name: str) -
             "a transaction; COMMIT or ROLLBACK first"
         )
     for step in steps:
-        while _committed(context, handle, step):
+        while committed(context, handle, step):
             pass
     if steps:
         table = handle.log.latest()
@@ -103,7 +99,7 @@ def _drop(context: Context, handle: Handle, statement: DropFeature, name: str) -
     elif trace is not None:
         for _ in range(_BARRIERS):
             _put_checkpoint(context, handle, name)
-    _committed(context, handle, partial(_dropped, statement, protects=trace is not None))
+    committed(context, handle, partial(_dropped, statement, protects=trace is not None))
     if name in TRACES:
         write_checkpoint(handle.log)
 
@@ -119,22 +115,6 @@ def _dropped(
 ) -> Change | None:
     change = dropping(statement, context.snapshot(handle), protects=protects)
     return replace(change, reads=(Read(guard=True),))
-
-
-def _committed(context: Context, handle: Handle, step: Step) -> bool:
-    """Commits what a step does, again where others were faster; whether there was anything."""
-    for attempt in range(_ATTEMPTS):
-        try:
-            with transaction_of(context.engine, context.transaction.session_number) as own:
-                change = step(replace(context, transaction=own), handle)
-                if change is None or not change.actions:
-                    return False
-                own.stage(handle, change)
-            return True
-        except Conflict:
-            if attempt + 1 == _ATTEMPTS:
-                raise
-    raise AssertionError("the last attempt returned or raised")
 
 
 # What has to go before the feature does
@@ -267,7 +247,9 @@ def _take_row_ids(context: Context, handle: Handle) -> Change | None:
     """Lists files again without row ids, so many at once that a commit stays small."""
     table = context.snapshot(handle)
     files = table.select(None)
-    having = files.filter(pa.array(numbered(table), pa.bool_())).slice(0, _FILES_AT_ONCE)
+    having = files.filter(pa.array(numbered(table), pa.bool_())).slice(
+        0, context.engine.settings.relisted_files_max
+    )
     adds = [
         msgspec.structs.replace(
             add, base_row_id=None, default_row_commit_version=None, data_change=False

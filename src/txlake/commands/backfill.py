@@ -8,6 +8,7 @@ PROTOCOL.md, "Row Tracking".
 from __future__ import annotations
 
 import msgspec
+import pyarrow as pa
 
 from txlake.commands.steps import committed
 from txlake.ddl.alter_features import add_feature, numbered
@@ -69,10 +70,10 @@ def _turns_on(statement: SetProperties, table: Snapshot) -> bool:
 
 def _batch(table: Snapshot, at_once: int) -> Change | None:
     """The next files without ids, listed again: the commit gives them some."""
-    lacking = [place for place, has in enumerate(numbered(table)) if not has][:at_once]
+    lacking = pa.array([not has for has in numbered(table)], pa.bool_())
     adds = [
         msgspec.structs.replace(add, data_change=False)
-        for add in adds_of(table.select(None).take(lacking))
+        for add in adds_of(table.select(None).filter(lacking).slice(0, at_once))
     ]
     for add in adds:
         if row_tracking.num_records(add.stats) is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -10,7 +11,7 @@ import pytest
 import txlake
 from tests.lake.rows import query
 from tests.lake.test_drop_feature import handle, operations, table
-from txlake.errors import ConcurrentDeleteReadException, InvalidRequest
+from txlake.errors import ConcurrentDeleteReadException, InvalidRequest, LockTimeout
 from txlake.log.snapshot import Snapshot
 from txlake.transaction import row_tracking
 
@@ -116,4 +117,60 @@ def test_a_batch_that_lost_is_made_anew(t: txlake.Lake, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(backfill, "_batch", losing)
     t.sql(TRACK)
+    assert ids(table(t)) == [0, 2, 4, 6, 8]
+
+
+@pytest.mark.parametrize("writer", ["DELETE FROM {t} WHERE id < 3", "INSERT INTO {t} VALUES (50)"])
+def test_a_writer_between_batches_loses_nothing(
+    row_lake: txlake.Lake, writer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes rows of files that a batch is about to list again, or brings a file."""
+    from txlake.commands import backfill
+
+    engine = row_lake._session.engine
+    engine.settings = replace(engine.settings, relisted_files_max=2)
+    t = f"delta.`{tmp_path / 't'}`"
+    row_lake.sql(f"CREATE TABLE {t} (id INT)")
+    for number in range(FILES):
+        row_lake.sql(f"INSERT INTO {t} VALUES ({2 * number}), ({2 * number + 1})")
+    batch = backfill._batch
+    batches: list[int] = []
+
+    def overtaken(now: Snapshot, at_once: int) -> object:
+        made = batch(now, at_once)
+        batches.append(now.version)
+        if len(batches) == 1:
+            with row_lake.session() as other:
+                other.sql(writer.format(t=t))
+        return made
+
+    monkeypatch.setattr(backfill, "_batch", overtaken)
+    row_lake.sql(TRACK.replace("TABLE t", f"TABLE {t}"))
+    now = txlake.Log(str(tmp_path / "t")).snapshot()
+    given = [add["base_row_id"] for add in now.files().to_pylist()]
+    assert None not in given
+    assert len(set(given)) == len(given)
+    kept = set(range(2 * FILES)) - {0, 1, 2} if "DELETE" in writer else {*range(2 * FILES), 50}
+    assert {row[0] for row in query(row_lake, f"SELECT * FROM {t}")} == kept
+    assert len(batches) > FILES // 2
+
+
+def test_writers_of_a_lake_wait_for_it(t: txlake.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for every ALTER TABLE: it holds the table's lock from its first commit to its last."""
+    from txlake.commands import backfill
+
+    batch = backfill._batch
+    waited: list[str] = []
+
+    def beside(now: Snapshot, at_once: int) -> object:
+        with t.session() as other:
+            other.sql("SET LOCK_TIMEOUT 0")
+            with pytest.raises(LockTimeout) as caught:
+                other.sql("DELETE FROM t WHERE id = 1")
+            waited.append(str(caught.value))
+        return batch(now, at_once)
+
+    monkeypatch.setattr(backfill, "_batch", beside)
+    t.sql(TRACK)
+    assert waited
     assert ids(table(t)) == [0, 2, 4, 6, 8]

@@ -254,3 +254,30 @@ def test_history_can_be_truncated_only_for_features_of_readers(t: txlake.Lake) -
     t.sql("ALTER TABLE t ADD CONSTRAINT c CHECK (id > 0)")
     with pytest.raises(InvalidRequest, match="without TRUNCATE HISTORY"):
         drop(t, "checkConstraints", truncate=True)
+
+
+def test_features_of_writers_alone_go_in_one_commit(row_lake: txlake.Lake) -> None:
+    """The change feed of versions before is still read; the domain of clustering goes."""
+    row_lake.sql(
+        "CREATE TABLE t (id INT, s STRING) CLUSTER BY (id) "
+        "TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"
+    )
+    row_lake.sql("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    before = table(row_lake).version
+    drop(row_lake, "changeDataFeed")
+    drop(row_lake, "clustering")
+    now = table(row_lake)
+    assert now.version == before + 2
+    assert not {"changeDataFeed", "clustering", PROTECTED} & now.features
+    assert "delta.enableChangeDataFeed" not in now.metadata.configuration
+    assert "delta.clustering" not in now.domains
+    row_lake.sql("INSERT INTO t VALUES (3, 'c')")
+    assert query(row_lake, "SELECT * FROM t") == ROWS[:3]
+
+
+def test_identity_columns_keep_their_feature(row_lake: txlake.Lake) -> None:
+    row_lake.sql("CREATE TABLE t (id BIGINT GENERATED ALWAYS AS IDENTITY, s STRING)")
+    before = table(row_lake).version
+    with pytest.raises(InvalidRequest, match=r"identityColumns.*while columns use it: id"):
+        drop(row_lake, "identityColumns")
+    assert table(row_lake).version == before

@@ -50,6 +50,8 @@ class Settings:
             tables' own histories don't depend on it.
         dropped_table_retention_ms: for how long a dropped table can come back, where its database
             doesn't say; its files are kept as long. 0: they are removed at once.
+        relisted_files_max: of how many files one commit changes what the log says of them alone:
+            row ids for a table that gets row tracking.
         inline_commit_bytes_max: a commit of a catalog table goes into the catalog itself up to
             this, and into a file that the catalog names beyond.
     """
@@ -63,6 +65,7 @@ class Settings:
     conflict_granularity: str = "row"
     probe_bytes_max: int = 32 * 1024 * 1024
     inline_commit_bytes_max: int = 1024 * 1024
+    relisted_files_max: int = 100_000
     allow_outside_paths: tuple[str, ...] = ()
     lease_ms: int = 30_000
     tables_cached: int = 256

@@ -41,6 +41,7 @@ MODULES = {
         "lake_commit",
         "log_cleanup",
         "membership",
+        "notices",
         "path_commit",
         "publication",
         "rebase",

@@ -18,6 +18,7 @@ from txlake.commands.tables import place
 from txlake.conflict.locking import LockMode, Queued
 from txlake.errors import InvalidRequest, LockTimeout, Unavailable
 from txlake.session.admission import admit, admit_alone, admit_new
+from txlake.session.catalog_access import registered
 from txlake.session.command import TableLock
 from txlake.session.context import Context
 from txlake.session.engine import Engine
@@ -38,6 +39,13 @@ def lake() -> Offline:
     made = Offline()
     made.run("CREATE TABLE t (id INT); CREATE TABLE u (id INT)")
     return made
+
+
+def test_a_transaction_for_one_commit_is_known_to_the_catalog(lake: Offline) -> None:
+    with registered(lake.engine, lake.session.number) as known:
+        lake.catalog.transactions.require_open(known)
+    with pytest.raises(Unavailable):
+        lake.catalog.transactions.require_open(known)
 
 
 def context_of(lake: Offline, *, explicit: bool = True, timeout_ms: int = 0) -> Context:

@@ -534,8 +534,8 @@ def test_deletion_vectors_are_dropped_when_no_file_has_one() -> None:
     assert "delta.enableDeletionVectors" not in now.metadata.configuration
     assert (now.protocol.min_reader_version, now.protocol.reader_features) == (1, None)
     mapped = altered(DropFeature(T, "deletionVectors"), table("a int", properties=MAPPED))
-    assert mapped.protocol.min_reader_version == 3
-    assert mapped.protocol.reader_features == ("columnMapping",)
+    assert mapped.protocol.min_reader_version == 2
+    assert mapped.protocol.reader_features is None
 
     vector = DeletionVector(
         storage_type="u", path_or_inline_dv="x" * 20, size_in_bytes=1, cardinality=1

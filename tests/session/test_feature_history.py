@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import json
+
+import msgspec
 import pytest
 
-from tests.transaction.log_of import LogOf, add, vector
-from txlake.ddl.alter_features import check_history
-from txlake.errors import InvalidRequest
-from txlake.statements import DropFeature, TablePath
+from tests.transaction.log_of import LogOf, add, metadata, vector
+from txlake.ddl.feature_traces import newest_trace, unprotected
+from txlake.protocol.actions import Metadata, Remove
+from txlake.protocol.column_mapping import MODE_PROPERTY
+from txlake.protocol.type_widening import TYPE_CHANGES
 from txlake.transaction.checkpointing import write_checkpoint
 
-T = TablePath("/t")
-VECTORS = DropFeature(T, "DeletionVectors")
-WEEK_MS = 7 * 86_400_000
+VECTORS = "deletionVectors"
 PLAIN = add("a", stats='{"numRecords": 9}')
 MARKED = add("a", stats='{"numRecords": 9}', vector=vector())
 
 
-def _purged() -> LogOf:
+def purged() -> LogOf:
     """A file gets a vector in version 1, and version 2 purges it."""
     table = LogOf().create(PLAIN)
     now = table.clock.time_ms
@@ -25,37 +27,61 @@ def _purged() -> LogOf:
     return table.commit(2, MARKED.removed(timestamp_ms=now), add("b"))
 
 
-def _check(table: LogOf) -> None:
-    log = table.open()
-    check_history(VECTORS, log.latest(), log)
+def trace(table: LogOf, feature: str = VECTORS, up_to: int = 99) -> int | None:
+    return newest_trace(feature, table.open(), up_to)
 
 
-def test_a_version_with_vectors_keeps_the_feature() -> None:
-    table = _purged()
-    with pytest.raises(InvalidRequest, match=r"t: feature deletionVectors .* newest is 2; .*older"):
-        _check(table)
-    log = table.open()
-    check_history(DropFeature(T, "domainMetadata"), log.latest(), log)
+def test_a_version_with_vectors_is_a_trace() -> None:
+    table = purged()
+    assert trace(table) == 2
+    assert trace(table, up_to=1) == 1
+    assert trace(table, up_to=0) is None
+    assert trace(table, "vacuumProtocolCheck") is None
+    assert trace(LogOf().create(PLAIN).commit(1, add("b"))) is None
 
 
-def test_removed_files_with_vectors_keep_the_feature_while_they_are_listed() -> None:
-    log = LogOf().create(PLAIN).open()
-    staged = log.latest().apply((MARKED.removed(timestamp_ms=1),))
-    with pytest.raises(InvalidRequest, match="removed files that had deletion vectors"):
-        check_history(VECTORS, staged, log)
-
-
-def test_a_log_that_never_had_vectors_keeps_nothing() -> None:
-    _check(LogOf().create(PLAIN).commit(1, add("b")))
-
-
-def test_the_feature_is_free_when_the_versions_have_left_the_log() -> None:
-    table = _purged()
+def test_a_checkpoint_that_holds_vectors_is_one() -> None:
+    table = LogOf().create(PLAIN)
+    table.commit(1, PLAIN.removed(timestamp_ms=table.clock.time_ms), MARKED)
     write_checkpoint(table.open())
-    old = [path for path in table.paths if path.endswith(".json") and "_last" not in path]
-    with pytest.raises(InvalidRequest, match="newest is 2"):
-        _check(table.commit(3, add("c")).remove_file(*old))
-    table.commit(4, add("d"), after_ms=WEEK_MS + 10_000)
+    old = [path for path in table.paths if path.endswith(("0.json", "0.crc"))]
+    table.remove_file(*old).commit(2, add("c"))
+    assert trace(table) == 1
+
+
+def test_removed_files_that_a_checkpoint_lists_are_none() -> None:
+    table = purged().commit(3, add("c"))
     write_checkpoint(table.open())
-    gone = [path for path in table.paths if "000002" in path or "000003" in path]
-    _check(table.remove_file(*gone))
+    old = [path for path in table.paths for version in "012" if path.endswith(f"{version}.json")]
+    table.remove_file(*old)
+    assert any(remove.deletion_vector for remove in table.open().latest().tombstones.values())
+    assert trace(table) is None
+
+
+def settings(configuration: dict[str, str], about_id: dict[str, object] | None = None) -> Metadata:
+    made = metadata(configuration)
+    schema = json.loads(made.schema_string or "")
+    schema["fields"][0]["metadata"] = about_id or {}
+    return msgspec.structs.replace(made, schema_string=json.dumps(schema))
+
+
+@pytest.mark.parametrize(
+    ("feature", "used"),
+    [
+        ("typeWidening", settings({}, {TYPE_CHANGES: [{"fromType": "integer", "toType": "long"}]})),
+        ("columnMapping", settings({MODE_PROPERTY: "name"})),
+        ("v2Checkpoint", settings({"delta.checkpointPolicy": "v2"})),
+    ],
+)
+def test_metadata_that_needs_the_feature_is_one(feature: str, used: Metadata) -> None:
+    table = LogOf().create(PLAIN).commit(1, used).commit(2, settings({}))
+    assert trace(table, feature) == 1
+    assert trace(table, feature, up_to=0) is None
+
+
+def test_vectors_of_removed_files_are_listed_once() -> None:
+    table = purged().open().latest()
+    (path,) = unprotected(table, "memory://test")
+    assert path.endswith(".bin")
+    told = table.apply([Remove(path=path, deletion_timestamp=1, data_change=False)])
+    assert unprotected(told, "memory://test") == []

@@ -325,6 +325,11 @@ def test_another_table_takes_the_place_of_one_whose_files_all_go() -> None:
     gone = add("f").removed(timestamp_ms=1)
     with pytest.raises(InvalidRequest, match="from 'name' to 'none'"):
         transaction.stage([of(column("a")), gone], operation="REPLACE TABLE")
+    renamed = TableTransaction(transaction.log, transaction.base)
+    with pytest.raises(InvalidRequest, match="from 'name' to 'none'"):
+        renamed.stage([of(column("a"))], operation="REMOVE COLUMN MAPPING", unmaps=True)
+    renamed.stage([of(column("a")), gone], operation="REMOVE COLUMN MAPPING", unmaps=True)
+    assert renamed.view.column_mapping_mode == "none"
     transaction.stage([plain, gone], operation="REPLACE TABLE")
     transaction.commit()
     (a,) = table.open().latest().schema

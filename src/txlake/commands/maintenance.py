@@ -5,8 +5,7 @@ Owns how they run in a session and the rows that they answer with.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from urllib.parse import unquote
 
@@ -25,7 +24,7 @@ from txlake.protocol.clustering import FEATURE, clustered_by
 from txlake.protocol.paths import absolute_url, is_absolute
 from txlake.protocol.schema_rules import column_text
 from txlake.protocol.types import Field, Primitive, Struct
-from txlake.session.catalog_access import transaction_of
+from txlake.session.catalog_access import registered
 from txlake.session.command import command, giving_counts, giving_nothing, giving_rows, its_table
 from txlake.session.context import Context
 from txlake.session.engine import Handle
@@ -237,7 +236,7 @@ def _vacuumed(context: Context, statement: Vacuum) -> list[str]:
         handle.log,
         retention_ms,
         retention_check=check,
-        begin=partial(_registered, context),
+        begin=partial(registered, context.engine, context.transaction.session_number),
         others_open=others_open,
     )
     return [handle.store.url]
@@ -246,14 +245,6 @@ def _vacuumed(context: Context, statement: Vacuum) -> list[str]:
 def _others_open(context: Context) -> OthersOpen:
     """Asks for the lake's other transactions: they may write path tables too."""
     return partial(context.engine.catalog.transactions.others_open, context.transaction.id)
-
-
-@contextmanager
-def _registered(context: Context) -> Iterator[str]:
-    """The id of a transaction that the catalog knows, for one commit."""
-    with transaction_of(context.engine, context.transaction.session_number) as transaction:
-        transaction.make_known()
-        yield transaction.id
 
 
 def restore_table(context: Context, statement: Restore) -> dict[str, int]:

@@ -13,11 +13,13 @@ from functools import partial
 from typing import Any, get_args
 from urllib.parse import unquote
 
+from txlake.commands.backfill import backfilled
 from txlake.commands.clone import Copy, clone
+from txlake.commands.drop_feature import drop_feature
 from txlake.commands.frame_reads import writing
+from txlake.commands.steps import committed
 from txlake.conflict.locking import LockMode
 from txlake.ddl.alter import alter
-from txlake.ddl.alter_features import check_history
 from txlake.ddl.create import check_same_definition, create, create_like
 from txlake.ddl.environment import Environment
 from txlake.ddl.keys import keys_of
@@ -43,6 +45,7 @@ from txlake.statements import (
     DropTable,
     KeyConstraint,
     RenameTable,
+    SetProperties,
     SqlText,
     Table,
     TableName,
@@ -340,12 +343,16 @@ def alter_table(context: Context, statement: AlterStatement) -> None:
     if isinstance(statement, RenameTable):
         _rename(context, handle, statement)
         return
+    if isinstance(statement, DropFeature):
+        drop_feature(context, handle, statement)
+        return
     if isinstance(statement, AddConstraint) and isinstance(statement.constraint, KeyConstraint):
         statement = AddConstraint(statement.table, _qualified(context, statement.constraint))
-    table = context.snapshot(handle)
-    change = alter(statement, table, environment_of(context, handle))
-    if isinstance(statement, DropFeature):
-        check_history(statement, table, handle.log)
+    environment = environment_of(context, handle)
+    if isinstance(statement, SetProperties) and backfilled(context, handle, statement, environment):
+        committed(context, handle, lambda own, at: alter(statement, own.snapshot(at), environment))
+        return
+    change = alter(statement, context.snapshot(handle), environment)
     context.transaction.stage(handle, change)
     if isinstance(statement, AddConstraint) and isinstance(statement.constraint, KeyConstraint):
         _check_parents(context, [statement.constraint])

@@ -9,29 +9,39 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import msgspec
+import pyarrow.compute as pc
 
 from txlake.ddl.environment import Environment
+from txlake.ddl.feature_traces import (
+    TRACES,
+    VECTORS,
+    VECTORS_ENABLED,
+    has_type_changes,
+    without_mapping,
+    without_properties,
+)
 from txlake.ddl.operations import as_json
 from txlake.ddl.stored_expressions import CURRENT_DEFAULT, GENERATION
 from txlake.ddl.table_metadata import IN_COMMIT_TIMESTAMPS, changed
 from txlake.errors import InvalidRequest
-from txlake.log.snapshot import Snapshot
-from txlake.protocol.actions import Action, Add, DomainMetadata, Metadata, Protocol, Remove
+from txlake.log.snapshot import ROW_TRACKING_DOMAIN, Snapshot
+from txlake.protocol.actions import Action, DomainMetadata, Metadata, Protocol
 from txlake.protocol.clustering import DOMAIN
 from txlake.protocol.column_mapping import all_fields, map_schema
 from txlake.protocol.features import (
     CATALOG_FEATURE,
     READABLE,
     protocol_for,
+    protocol_of,
     supported_features,
 )
 from txlake.protocol.types import schema_to_string
 from txlake.statements import AddFeature, DropFeature, UpgradeProtocol
+from txlake.transaction import row_tracking
 from txlake.transaction.change import Change
-from txlake.transaction.table_log import TableLog
+from txlake.transaction.checkpoint_protection import BEFORE_VERSION
+from txlake.transaction.checkpoint_protection import FEATURE as PROTECTION
 
-VECTORS = "deletionVectors"
-_VECTORS_ENABLED = "delta.enableDeletionVectors"
 # Features that others stand on.
 _DEPENDENTS = {
     "domainMetadata": ("clustering", "rowTracking", CATALOG_FEATURE),
@@ -50,47 +60,6 @@ def add_feature(statement: AddFeature, table: Snapshot, environment: Environment
         },
         actions=actions,
     )
-
-
-def check_history(statement: DropFeature, table: Snapshot, log: TableLog) -> None:
-    """Raises InvalidRequest when versions that the log can show have vectors that are to go.
-
-    A reader without the feature may start at any checkpoint, and would show their deleted rows; a
-    checkpoint without it can't tell removed files by their vectors.
-    """
-    if statement.feature.lower() != VECTORS.lower() or table.version < 0:
-        return
-    version = _newest_with_vectors(log, table.version)
-    if version is not None:
-        raise InvalidRequest(
-            f"{table.table}: feature {VECTORS} can't be dropped while the log has versions with "
-            f"deletion vectors, the newest is {version}; a checkpoint takes versions out of the "
-            "log that are older than delta.logRetentionDuration: drop it then, or write the rows "
-            "to a new table without it"
-        )
-    if any(vector is not None for _, vector in table.tombstones):
-        raise InvalidRequest(
-            f"{table.table}: feature {VECTORS} can't be dropped while the log lists removed files "
-            "that had deletion vectors; checkpoints leave them out after "
-            "delta.deletedFileRetentionDuration: drop it then"
-        )
-
-
-def _newest_with_vectors(log: TableLog, up_to: int) -> int | None:
-    listing = log.listing()
-    for version in sorted(listing.commits, reverse=True):
-        commit = log.commit(version) if version <= up_to else None
-        if commit is not None and any(
-            isinstance(action, Add | Remove) and action.deletion_vector is not None
-            for action in commit.actions
-        ):
-            return version
-    first = listing.earliest_version
-    if first is None:
-        return None
-    state = log.snapshot(first)
-    keys = (*state.tombstones, *(add.key for add in state.files.adds()))
-    return first if any(vector is not None for _, vector in keys) else None
 
 
 def upgrade_protocol(statement: UpgradeProtocol, table: Snapshot) -> Change:
@@ -139,12 +108,11 @@ class _Cleaned:
     actions: tuple[Action, ...] = ()
 
 
-def drop_feature(statement: DropFeature, table: Snapshot) -> Change:
-    """ALTER TABLE ... DROP FEATURE, for features that have left no trace in the table's files.
+def feature_to_drop(statement: DropFeature, table: Snapshot) -> str:
+    """The feature's name as the protocol spells it.
 
-    What the history has of `deletionVectors` is for the caller to ask: `check_history`. Raises
-    InvalidRequest: the table doesn't have it, it is in use, another feature needs it, or its
-    traces in files or history would have to be rewritten.
+    Raises InvalidRequest: the table doesn't have it, another feature needs it, it can't be dropped,
+    or not in this way.
     """
     name = next(
         (known for known in table.features if known.lower() == statement.feature.lower()), None
@@ -160,53 +128,55 @@ def drop_feature(statement: DropFeature, table: Snapshot) -> Change:
             f"feature {name} can't be dropped, {', '.join(needed)} "
             f"need{'' if len(needed) > 1 else 's'} it; drop that first"
         )
-    clean = _CLEANERS.get(name)
-    if clean is None:
+    if name not in _CLEANERS:
         raise InvalidRequest(
             f"feature {name} can't be dropped: {_WHY_NOT.get(name, _HISTORY)}; write the rows to "
             "a new table without it"
         )
-    if statement.truncate_history:
+    if statement.truncate_history and name not in TRACES and name != PROTECTION:
         raise InvalidRequest(
-            f"feature {name} can only be dropped where nothing in the history needs it; drop it "
+            f"feature {name} leaves nothing in the history that readers have to know; drop it "
             "without TRUNCATE HISTORY"
         )
-    cleaned = clean(table)
-    protocol = _without(name, table.protocol)
+    if name == PROTECTION and not statement.truncate_history:
+        raise InvalidRequest(
+            f"feature {name} protects versions that need a feature which was dropped: it goes with "
+            f"them. ALTER TABLE ... DROP FEATURE {name} TRUNCATE HISTORY deletes them"
+        )
+    return name
+
+
+def drop_feature(statement: DropFeature, table: Snapshot, *, protects: bool = False) -> Change:
+    """ALTER TABLE ... DROP FEATURE, for a table in whose state nothing is left of the feature.
+
+    What its history has of it is for the caller to ask: `feature_traces.newest_trace`. With
+    `protects` the table gets checkpointProtection, for the versions so far.
+
+    Raises InvalidRequest as `feature_to_drop`, and where the feature is in use.
+    """
+    name = feature_to_drop(statement, table)
+    cleaned = _CLEANERS[name](table)
+    metadata, features = cleaned.metadata, table.features - {name}
+    if protects:
+        features |= {PROTECTION}
+        configuration = {**metadata.configuration, BEFORE_VERSION: str(table.version + 1)}
+        metadata = msgspec.structs.replace(metadata, configuration=configuration)
+    protocol = protocol_of(features)
     # What the rest of the table needs must still be there.
-    if protocol_for(cleaned.metadata, protocol) != protocol:
+    if protocol_for(metadata, protocol) != protocol:
         raise InvalidRequest(f"feature {name} is in use and can't be dropped")
     changes: list[Action] = [protocol]
-    if cleaned.metadata != table.metadata:
-        changes.append(cleaned.metadata)
+    if metadata != table.metadata:
+        changes.append(metadata)
     return Change(
         operation="DROP FEATURE",
-        parameters={"featureName": name, "truncateHistory": False},
+        parameters={"featureName": name, "truncateHistory": statement.truncate_history},
         actions=(*changes, *cleaned.actions),
-    )
-
-
-def _without(name: str, old: Protocol) -> Protocol:
-    """The protocol without a feature; reader version 1 when it was the last one of readers."""
-    readers = old.reader_features
-    version = old.min_reader_version
-    if readers is not None and name in readers:
-        readers = tuple(one for one in readers if one != name) or None
-        version = version if readers else 1
-    return msgspec.structs.replace(
-        old,
-        min_reader_version=version,
-        min_writer_version=7,
-        reader_features=readers,
-        writer_features=tuple(sorted(supported_features(old) - {name})),
     )
 
 
 _HISTORY = "readers of the table's history would not know any more that they need it"
 _WHY_NOT = {
-    "columnMapping": "all data files would have to be rewritten with the columns' names",
-    "typeWidening": "files with the narrower types would have to be rewritten",
-    "rowTracking": "row ids stay in the log",
     "appendOnly": "every Delta table may have it",
     "invariants": "every Delta table may have it",
     CATALOG_FEATURE: "the lake's catalog holds the table until it is detached",
@@ -250,8 +220,7 @@ def _without_defaults(table: Snapshot) -> _Cleaned:
 
 def _without_properties(*keys: str) -> Callable[[Snapshot], _Cleaned]:
     def clean(table: Snapshot) -> _Cleaned:
-        configuration = {k: v for k, v in table.metadata.configuration.items() if k not in keys}
-        return _Cleaned(msgspec.structs.replace(table.metadata, configuration=configuration))
+        return _Cleaned(without_properties(table.metadata, *keys))
 
     return clean
 
@@ -274,9 +243,56 @@ def _without_vectors(table: Snapshot) -> _Cleaned:
         raise InvalidRequest(
             f"feature {VECTORS} can't be dropped while files have deletion vectors, found "
             f"{len(vectors) - vectors.null_count} of {len(vectors)}; set "
-            f"'{_VECTORS_ENABLED}' = 'false' and run REORG TABLE ... APPLY (PURGE) first"
+            f"'{VECTORS_ENABLED}' = 'false' and run REORG TABLE ... APPLY (PURGE) first"
         )
-    return _without_properties(_VECTORS_ENABLED)(table)
+    return _turned_off(VECTORS)(table)
+
+
+def _turned_off(name: str) -> Callable[[Snapshot], _Cleaned]:
+    return lambda table: _Cleaned(TRACES[name].turned_off(table.metadata))
+
+
+def _without_widening(table: Snapshot) -> _Cleaned:
+    if has_type_changes(table.metadata):
+        raise InvalidRequest(
+            "feature typeWidening can't be dropped while columns are wider than in data files"
+        )
+    return _turned_off("typeWidening")(table)
+
+
+def _without_mapping(table: Snapshot) -> _Cleaned:
+    if table.column_mapping_mode != "none":
+        raise InvalidRequest(
+            "feature columnMapping can't be dropped while data files have names of their own for "
+            "the columns"
+        )
+    return _Cleaned(without_mapping(table.metadata))
+
+
+def _without_row_ids(table: Snapshot) -> _Cleaned:
+    if row_tracking.is_enabled(table.metadata.configuration) or any(numbered(table)):
+        raise InvalidRequest("feature rowTracking can't be dropped while files have row ids")
+    metadata = without_properties(
+        table.metadata,
+        row_tracking.ENABLE,
+        row_tracking.SUSPENDED,
+        row_tracking.ROW_ID_COLUMN,
+        row_tracking.COMMIT_VERSION_COLUMN,
+    )
+    return _Cleaned(metadata, _without_domains(ROW_TRACKING_DOMAIN)(table).actions)
+
+
+def numbered(table: Snapshot) -> list[bool]:
+    """Of each live file, whether its rows have ids."""
+    names = ("base_row_id", "default_row_commit_version")
+    columns = table.files.columns(*names)
+    ids, versions = (pc.is_valid(columns[name]) for name in names)
+    found: list[bool] = pc.or_(ids, versions).to_pylist()
+    return found
+
+
+def _as_it_is(table: Snapshot) -> _Cleaned:
+    return _Cleaned(table.metadata)
 
 
 _CLEANERS: dict[str, Callable[[Snapshot], _Cleaned]] = {
@@ -285,7 +301,9 @@ _CLEANERS: dict[str, Callable[[Snapshot], _Cleaned]] = {
         "delta.enableChangeDataFeed", "delta.enableChangeDataCapture"
     ),
     "checkConstraints": _check_constraints,
+    PROTECTION: _without_properties(BEFORE_VERSION),
     "clustering": _without_domains(DOMAIN),
+    "columnMapping": _without_mapping,
     VECTORS: _without_vectors,
     "domainMetadata": _without_domains(),
     "generatedColumns": _no_field_has(
@@ -299,4 +317,9 @@ _CLEANERS: dict[str, Callable[[Snapshot], _Cleaned]] = {
         "delta.inCommitTimestampEnablementVersion",
         "delta.inCommitTimestampEnablementTimestamp",
     ),
+    "rowTracking": _without_row_ids,
+    "typeWidening": _without_widening,
+    "typeWidening-preview": _without_widening,
+    "v2Checkpoint": _turned_off("v2Checkpoint"),
+    "vacuumProtocolCheck": _as_it_is,
 }

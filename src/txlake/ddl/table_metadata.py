@@ -35,6 +35,7 @@ from txlake.protocol.schema_rules import column_text
 from txlake.protocol.table_properties import TableProperties
 from txlake.protocol.types import Struct, parse_schema, schema_to_string
 from txlake.transaction import row_tracking
+from txlake.transaction.checkpoint_protection import BEFORE_VERSION
 from txlake.transaction.settings_rules import whole_metadata
 
 IN_COMMIT_TIMESTAMPS = "delta.enableInCommitTimestamps"
@@ -49,6 +50,7 @@ INTERNAL_PROPERTIES = (
     row_tracking.ROW_ID_COLUMN,
     row_tracking.COMMIT_VERSION_COLUMN,
     *_ENABLEMENT,
+    BEFORE_VERSION,
 )
 _STATS_COLUMNS = "delta.dataSkippingStatsColumns"
 # Spark's own reserved keys, which mean the table's other parts.

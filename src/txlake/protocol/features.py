@@ -69,6 +69,7 @@ WRITABLE = frozenset(
         "appendOnly",
         "changeDataFeed",
         "checkConstraints",
+        "checkpointProtection",
         "clustering",
         "columnMapping",
         "deletionVectors",
@@ -93,7 +94,6 @@ _KNOWN = (
     | WRITABLE
     | frozenset(_LEGACY)
     | {
-        "checkpointProtection",
         "collations-preview",
         "coordinatedCommits-preview",
         "icebergCompatV1",
@@ -234,7 +234,12 @@ def protocol_for(
 
 def protocol_without(features: Iterable[str], existing: Protocol) -> Protocol:
     """The least protocol that has all that `existing` has, but for these features."""
-    return _least(supported_features(existing) - frozenset(features), 1, 1)
+    return protocol_of(supported_features(existing) - frozenset(features))
+
+
+def protocol_of(features: Iterable[str]) -> Protocol:
+    """The least protocol that has these features and no others."""
+    return _least(frozenset(features), 1, 1)
 
 
 def needed_by_others(feature: str, protocol: Protocol) -> bool:

@@ -228,7 +228,6 @@ _KNOWN: Mapping[str, tuple[_Parser, str]] = {
     "delta.parquet.format.version": (_format_version, "1.0.0 or 2.x.x"),
     "delta.randomPrefixLength": _COUNT,
     "delta.randomizeFilePrefixes": _BOOLEAN,
-    "delta.requireCheckpointProtectionBeforeVersion": _NATURAL,
     "delta.rowTrackingSuspended": _BOOLEAN,
     "delta.sampleRetentionDuration": _INTERVAL,
     "delta.setTransactionRetentionDuration": _INTERVAL,
@@ -244,6 +243,7 @@ _INTERNAL: Mapping[str, tuple[_Parser, str]] = {
     "delta.columnMapping.maxColumnId": _NATURAL,
     "delta.inCommitTimestampEnablementTimestamp": _NATURAL,
     "delta.inCommitTimestampEnablementVersion": _NATURAL,
+    "delta.requireCheckpointProtectionBeforeVersion": _NATURAL,
     "delta.rowTracking.materializedRowCommitVersionColumnName": _FREE,
     "delta.rowTracking.materializedRowIdColumnName": _FREE,
 }

@@ -122,6 +122,9 @@ class TableProperties:
     log_retention_ms = _Property("delta.logRetentionDuration", 30 * _DAY_MS)
     deleted_file_retention_ms = _Property("delta.deletedFileRetentionDuration", 7 * _DAY_MS)
     transaction_retention_ms = _Property[int | None]("delta.setTransactionRetentionDuration", None)
+    drop_feature_log_retention_ms = _Property(
+        "delta.dropFeatureTruncateHistory.retentionDuration", _DAY_MS
+    )
     enable_expired_log_cleanup = _Property("delta.enableExpiredLogCleanup", True)
     data_skipping_num_indexed_cols = _Property("delta.dataSkippingNumIndexedCols", 32)
     data_skipping_stats_columns = _Property[tuple[tuple[str, ...], ...] | None](

@@ -1,6 +1,6 @@
 """A lake's catalog, as what works on the lake gets at it: there is one, and it isn't lost.
 
-Owns also a table's entry in it, and a transaction of its own beside a session's.
+Owns also a table's entry in it, and transactions of their own beside a session's.
 """
 
 from __future__ import annotations
@@ -37,3 +37,11 @@ def transaction_of(engine: Engine, session_number: Callable[[], int]) -> Iterato
     except BaseException:
         transaction.rollback()
         raise
+
+
+@contextmanager
+def registered(engine: Engine, session_number: Callable[[], int]) -> Iterator[str]:
+    """The id of a transaction that the catalog knows, for one commit."""
+    with transaction_of(engine, session_number) as transaction:
+        transaction.make_known()
+        yield transaction.id

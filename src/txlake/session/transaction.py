@@ -357,6 +357,7 @@ class Transaction:
             identity_marks=change.identity_marks,
             origins=change.origins,
             brings_back=change.brings_back,
+            unmaps=change.unmaps,
         )
 
     def require_writes(self, handle: Handle, operation: str = "a change of rows") -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -21,18 +21,20 @@ from txlake.datafiles.compact_task import BINS, CompactTask
 from txlake.datafiles.vectors import load_vectors
 from txlake.datafiles.write_task import REPORT_SCHEMA
 from txlake.log.files import adds_of
+from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Add
 from txlake.protocol.clustering import as_clustered
 from txlake.protocol.paths import decode_path
 from txlake.protocol.sources import SOURCES_TAG, Source, sources_text
 from txlake.spark.log_columns import broadcast_bytes, held_vector, stored_vector
 from txlake.spark.memory_tables import task_url
+from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import add_rows
 from txlake.spark.shipping import travelling
 from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
 from txlake.spark.whole_partitions import files_of_partitions
-from txlake.spark.writing import Written, moving_task, partition_fields, written
+from txlake.spark.writing import Written, moving_task, partition_fields, write_frame, written
 from txlake.statements import Expression, condition_text
 from txlake.transaction.change import Change
 
@@ -82,6 +84,20 @@ def compacting(
     operation = "REORG" if purge else "OPTIMIZE"
     parameters = {**partitions_chosen(where), "zOrderBy": [], "auto": False}
     return rewritten(work, operation, parameters, sources, outputs)
+
+
+@translating
+def rewrite(work: TableAccess, files: pa.Table, onto: Snapshot) -> Change:
+    """`TableData.rewrite`."""
+    rows = work.scan(files, positions=True).drop(FILE, ROW)
+    target = replace(work, snapshot=onto).target(data_change=False)
+    return rewriting(work, files, write_frame(rows, target).adds)
+
+
+def rewriting(work: TableAccess, files: pa.Table, outputs: tuple[Add, ...]) -> Change:
+    """The change by which these files become others with the same rows, in no recorded order."""
+    parameters = {**partitions_chosen(None), "zOrderBy": [], "auto": False}
+    return rewritten(work, "REORG", parameters, tuple(adds_of(files)), outputs)
 
 
 def target_bytes(work: TableAccess) -> int:

@@ -73,6 +73,7 @@ class SparkTable(TableAccess):
     compact = compacting.compact
     zorder = sorting.zorder
     cluster = sorting.cluster
+    rewrite = compacting.rewrite
     files_of_partitions = whole_partitions.files_of_partitions
 
     def violating_row(self, condition: str) -> Mapping[str, object] | None:

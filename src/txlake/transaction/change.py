@@ -49,6 +49,8 @@ class Change:
             a change data feed. Rows of files that aren't here were made of no other.
         brings_back: the metadata is that of an earlier version, and the table's files are that
             version's afterwards.
+        unmaps: the metadata maps columns no more, all files are rewritten with the columns' own
+            names, and nobody may add one meanwhile, which `reads` has to say.
     """
 
     operation: str
@@ -60,3 +62,4 @@ class Change:
     identity_marks: Mapping[str, int] = field(default_factory=dict)
     origins: Mapping[str, Origins] = field(default_factory=dict, compare=False)
     brings_back: bool = False
+    unmaps: bool = False

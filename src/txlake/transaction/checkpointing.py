@@ -120,6 +120,7 @@ def _state(log: TableLog, snapshot: Snapshot) -> CheckpointState:
     except CorruptTable as error:
         _log.warning("%s: no remove action is left out of the checkpoint", error)
         keep_after = -1
+    removes = list(_unexpired(snapshot, keep_after))
     retention = properties.transaction_retention_ms
     transactions = snapshot.app_transactions.values()
     return CheckpointState(
@@ -130,12 +131,14 @@ def _state(log: TableLog, snapshot: Snapshot) -> CheckpointState:
         ],
         domains=list(snapshot.domains.values()),
         files=snapshot.files.table,
-        removes=list(_unexpired(snapshot, keep_after)),
+        removes=removes,
         schema=snapshot.schema,
         partition_columns=snapshot.partition_columns,
         stats_as_json=properties.checkpoint_write_stats_as_json,
         stats_as_struct=properties.checkpoint_write_stats_as_struct,
-        has_vectors="deletionVectors" in snapshot.features,
+        # Removed files may have vectors still after the feature was dropped.
+        has_vectors="deletionVectors" in snapshot.features
+        or any(remove.deletion_vector is not None for remove in removes),
     )
 
 

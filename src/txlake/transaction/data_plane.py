@@ -226,6 +226,13 @@ class TableData(Protocol):
         `where` may name partition columns only; InvalidRequest otherwise.
         """
 
+    def rewrite(self, files: pa.Table, onto: Snapshot) -> Change:
+        """Writes the live rows of these files anew, as files of the table as it is at `onto`.
+
+        That has the same columns, though other names for them in files, or other types there. No
+        row changes; where rows were isn't recorded.
+        """
+
     def zorder(self, columns: tuple[str, ...], where: Expression | None = None) -> Change:
         """Rewrites whole partitions with their rows clustered by the columns' Z-order."""
 

@@ -35,10 +35,11 @@ _log = logging.getLogger(__name__)
 _DAY_MS = 86_400_000
 
 
-def clean_log(log: TableLog, *, retention_ms: int) -> list[str]:
+def clean_log(log: TableLog, *, retention_ms: int, unit_ms: int = _DAY_MS) -> list[str]:
     """Deletes the log files older than the retention that no kept version needs; their paths.
 
-    The cut is at midnight UTC, so that a day's checkpoints do the work once. Nothing is deleted
+    The cut is at the beginning of a unit of time: at midnight UTC, so that a day's checkpoints do
+    the work once, unless it is given. Nothing is deleted
     when no whole, readable checkpoint stands at or before the oldest version to keep. Of a catalog
     table what its open transactions read, and are checked against, is kept, however old. What
     writers that were killed left half-written goes too, a day later.
@@ -49,7 +50,7 @@ def clean_log(log: TableLog, *, retention_ms: int) -> list[str]:
     listing = Listing.of((item.path, item.size_bytes, item.modified_ms) for item in objects)
     now = log.system.now_ms()
     expired: list[str] = []
-    kept = oldest_kept_checkpoint(listing, midnight(now - retention_ms), read)
+    kept = oldest_kept_checkpoint(listing, begun(now - retention_ms, unit_ms), read)
     if kept is not None:
         expired = [item.path for item in objects if is_before(item.path, kept)]
         if expired and not _is_readable(log, listing, kept):
@@ -76,7 +77,12 @@ def clean_log(log: TableLog, *, retention_ms: int) -> list[str]:
 
 def midnight(time_ms: int) -> int:
     """The midnight UTC at or before a time."""
-    return time_ms - time_ms % _DAY_MS
+    return begun(time_ms, _DAY_MS)
+
+
+def begun(time_ms: int, unit_ms: int) -> int:
+    """The beginning of the day, or another unit of time, that a time is in, in UTC."""
+    return time_ms - time_ms % unit_ms
 
 
 def oldest_kept_checkpoint(listing: Listing, cutoff_ms: int, read: int | None = None) -> int | None:

@@ -31,6 +31,7 @@ from txlake.ports import System
 from txlake.protocol.actions import Action, Add, Cdc, Metadata, Protocol, Remove
 from txlake.protocol.identity import metadata_with_marks
 from txlake.settings import RetrySettings
+from txlake.transaction.checkpoint_protection import with_protection
 from txlake.transaction.commit_info import Provenance, commit_info
 from txlake.transaction.in_commit_time import (
     check_times,
@@ -192,7 +193,9 @@ class Rebase:
         protocol = self._set(Protocol) or previous.protocol
         time_ms = commit_time(previous, metadata, now_ms)
         actions = [
-            with_provenance(metadata, previous, version, time_ms)
+            with_provenance(
+                with_protection(metadata, previous, protocol, version), previous, version, time_ms
+            )
             if isinstance(action, Metadata)
             else action
             for action in self._net_actions()

@@ -248,8 +248,9 @@ class TableTransaction:
         identity_marks: Mapping[str, int] | None = None,
         origins: Mapping[str, Origins] | None = None,
         brings_back: bool = False,
+        unmaps: bool = False,
     ) -> None:
-        """Adds a statement's changes; `identity_marks`, `origins`, `brings_back` as in `Change`.
+        """Adds a statement's changes; `identity_marks` and what follows as in `Change`.
 
         Raises InvalidRequest for actions that can't be committed and UnsupportedFeature when the
         table would need a feature that txlake doesn't write; nothing is staged then.
@@ -261,6 +262,7 @@ class TableTransaction:
             self.log.system,
             may_drop_features=operation in _DROPPING,
             brings_back=brings_back,
+            unmaps=unmaps,
         )
         validated(whole, self._view, operation=operation)
         statement = _Statement(

@@ -1,6 +1,6 @@
 """VACUUM: which files below a table no reader within the retention needs, and their deletion.
 
-Owns that decision and the two commits that tell of it. Source: PROTOCOL.md, "Add File and Remove
+Owns that decision, and what two commits tell of it. Source: PROTOCOL.md, "Add File and Remove
 File" (tombstones), "VACUUM Protocol Check"; Delta's documentation of VACUUM.
 """
 
@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import logging
 import posixpath
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
 from itertools import chain
 
-from txlake.conflict.footprint import Footprint
-from txlake.conflict.levels import Level
 from txlake.datafiles.write_task import CHANGE_FOLDER
-from txlake.errors import InvalidRequest, OutcomeUnknown, TxlakeError, Unavailable
+from txlake.errors import InvalidRequest, TxlakeError
 from txlake.log.snapshot import Snapshot
-from txlake.ports import OpenTransactions, PutOutcome, StoredObject
+from txlake.ports import OpenTransactions, StoredObject
 from txlake.protocol.actions import Add, Cdc, DeletionVector, Remove
 from txlake.protocol.deletion_vectors import vector_path
 from txlake.protocol.features import check_writable
@@ -26,18 +23,9 @@ from txlake.protocol.file_names import LOG_FOLDER
 from txlake.protocol.file_rows import vector_of
 from txlake.protocol.paths import absolute_url, decode_path, is_absolute, unescape_partition
 from txlake.protocol.types import Field
-from txlake.transaction.catalog_managed import CatalogManaged
-from txlake.transaction.checkpointing import after_commit
-from txlake.transaction.commit_info import Provenance, commit_info
-from txlake.transaction.in_commit_time import commit_time
-from txlake.transaction.lake_commit import Part, commit_together
-from txlake.transaction.membership import is_catalog_managed, refusal
-from txlake.transaction.rebase import Proposal
+from txlake.transaction.notices import Begin, tell
 from txlake.transaction.staging import tag_of, tags_in
 from txlake.transaction.table_log import Commit, TableLog
-
-Begin = Callable[[], AbstractContextManager[str]]
-"""Begins a transaction of the lake's catalog and gives its id; leaving ends it."""
 
 OthersOpen = Callable[[], OpenTransactions]
 """Tells which other transactions are open that may own or read files."""
@@ -179,7 +167,7 @@ def vacuum(
         parameters["specifiedRetentionMillis"] = retention_ms
     parameters["defaultRetentionMillis"] = default
     found = {"numFilesToDelete": len(plan.paths), "sizeOfDataToDelete": plan.size_bytes}
-    _tell(log, begin, "VACUUM START", parameters, found)
+    tell(log, begin, "VACUUM START", parameters, found)
     live_again = set(_added_since(log, plan.version))
     paths = [path for path in plan.paths if posixpath.normpath(path) not in live_again]
     try:
@@ -188,10 +176,10 @@ def vacuum(
         # Of writers that were killed: those that live are done within a day.
         log.store.sweep("", min(plan.before_ms, log.system.now_ms() - _DAY_MS))
     except TxlakeError:
-        _tell(log, begin, "VACUUM END", {"status": "FAILED"}, {})
+        tell(log, begin, "VACUUM END", {"status": "FAILED"}, {})
         raise
     done = {"numDeletedFiles": len(paths), "numVacuumedDirectories": plan.folders}
-    _tell(log, begin, "VACUUM END", {"status": "COMPLETED"}, done)
+    tell(log, begin, "VACUUM END", {"status": "COMPLETED"}, done)
     _log.info("%s: VACUUM deleted %d files", log.name, len(paths))
     return plan
 
@@ -359,92 +347,3 @@ def _vector_inside(table_url: str, vector: DeletionVector) -> Iterator[str]:
         yield from _inside(table_url, path)
     else:
         yield posixpath.normpath(path)
-
-
-def _tell(
-    log: TableLog,
-    begin: Begin | None,
-    operation: str,
-    parameters: Mapping[str, object],
-    metrics: Mapping[str, object],
-) -> None:
-    """Commits a commitInfo alone. It changes nothing, so that it conflicts with nothing."""
-    if log.governed is not None and begin is not None:
-        _tell_together(log, log.governed, begin, operation, parameters, metrics)
-        return
-    txn_id = log.system.new_id()
-    for attempt in range(1, log.settings.retry.commit_attempts_max + 1):
-        base = log.latest()
-        check_writable(base.protocol, base.metadata, table=log.name)
-        if is_catalog_managed(base.protocol):
-            raise refusal(log.name, base.version, tuple(base.domains.values()))
-        about = _about(operation, parameters, metrics, base, txn_id)
-        now = log.system.now_ms()
-        time = commit_time(base, base.metadata, now)
-        info = commit_info(about, now_ms=now, in_commit_ms=time, tags={})
-        version = base.version + 1
-        outcome = log.write_commit(version, [info])
-        # A commit that is there may be our own: the store's client sent it twice.
-        is_ours = outcome is PutOutcome.CREATED or log.find_txn_id(version) == txn_id
-        if outcome is PutOutcome.UNKNOWN and not is_ours:
-            raise OutcomeUnknown(
-                f"{log.name}: {operation}: whether version {version} was written isn't known; look "
-                f"for txnId {txn_id} in it. No data changes with that commit"
-            )
-        if is_ours:
-            committed = base.apply([info], version=version, timestamp_ms=now)
-            log.adopt(committed)
-            after_commit(log, committed, txn_id=txn_id)
-            return
-        _log.debug(
-            "%s: %s: version %d was taken, attempt %d", log.name, operation, version, attempt
-        )
-    raise Unavailable(
-        f"{log.name}: {operation}: other writers took {log.settings.retry.commit_attempts_max} "
-        "versions in a row; try again when fewer write"
-    )
-
-
-def _tell_together(
-    log: TableLog,
-    governed: CatalogManaged,
-    begin: Begin,
-    operation: str,
-    parameters: Mapping[str, object],
-    metrics: Mapping[str, object],
-) -> None:
-    base = log.latest()
-    check_writable(base.protocol, base.metadata, table=log.name)
-    with begin() as transaction_id:
-        proposal = Proposal(
-            base=base,
-            footprint=Footprint(read_version=base.version),
-            actions=(),
-            level=Level.SNAPSHOT,
-            about=_about(operation, parameters, metrics, base, transaction_id),
-        )
-        commit_together(
-            governed.ledger,
-            [Part(log, proposal, is_told=True)],
-            transaction_id=transaction_id,
-            system=log.system,
-            settings=log.settings,
-        )
-
-
-def _about(
-    operation: str,
-    parameters: Mapping[str, object],
-    metrics: Mapping[str, object],
-    base: Snapshot,
-    txn_id: str,
-) -> Provenance:
-    return Provenance(
-        operation=operation,
-        parameters=parameters,
-        metrics=metrics,
-        level=Level.SNAPSHOT,
-        is_blind_append=True,
-        read_version=base.version,
-        txn_id=txn_id,
-    )

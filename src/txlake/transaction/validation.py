@@ -55,10 +55,12 @@ def completed(
     *,
     may_drop_features: bool = False,
     brings_back: bool = False,
+    unmaps: bool = False,
 ) -> tuple[Action, ...]:
     """The actions with what a caller may leave out: column ids, hidden columns, the protocol.
 
-    `brings_back`: as in `Change`. Raises InvalidRequest for metadata or a protocol that can't be.
+    `brings_back`, `unmaps`: as in `Change`. Raises InvalidRequest for metadata or a protocol that
+    can't be.
     """
     table = snapshot.table
     given = _only(actions, Metadata, snapshot)
@@ -74,7 +76,7 @@ def completed(
             given,
             before,
             system.new_id,
-            replaces=_replaces(given, actions, snapshot),
+            replaces=_replaces(given, actions, snapshot, unmaps=unmaps),
             brings_back=brings_back,
             table=table,
         )
@@ -92,9 +94,11 @@ def completed(
     return (*settings, *rest)
 
 
-def _replaces(metadata: Metadata, actions: Sequence[Action], snapshot: Snapshot) -> bool:
-    """Whether it is another table's metadata, and no file of the one before stays."""
-    if metadata.id == snapshot.metadata.id:
+def _replaces(
+    metadata: Metadata, actions: Sequence[Action], snapshot: Snapshot, *, unmaps: bool
+) -> bool:
+    """Whether it is another table's metadata, or the columns are named anew, and no file stays."""
+    if metadata.id == snapshot.metadata.id and not unmaps:
         return False
     removed = {canonical_key(action.key) for action in actions if isinstance(action, Remove)}
     return all(canonical_key(file.key) in removed for file in snapshot.files.adds())

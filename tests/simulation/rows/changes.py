@@ -300,6 +300,13 @@ def compact(work: RowAccess, where: Expression | None = None, *, purge: bool = F
     return compacting.compacting(work, where, tuple(sources), tuple(outputs), purge=purge)
 
 
+def rewrite(work: RowAccess, files: pa.Table, onto: Snapshot) -> Change:
+    """Writes the rows of these files anew, as a table with other metadata has them."""
+    rows = [row for add in adds_of(files) for _, row in live_rows(work, add)]
+    written = write_rows(replace(work, snapshot=onto), rows, data_change=False)
+    return compacting.rewriting(work, files, written)
+
+
 def zorder(work: RowAccess, columns: tuple[str, ...], where: Expression | None = None) -> Change:
     """Rewrites whole partitions with their rows sorted by the columns."""
     sorting.check_sorted_by(work, columns)

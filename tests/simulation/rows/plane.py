@@ -56,6 +56,7 @@ class RowTable(RowAccess):
     compact = changes.compact
     zorder = changes.zorder
     cluster = changes.cluster
+    rewrite = changes.rewrite
     files_of_partitions = whole_partitions.files_of_partitions
 
     def violating_row(self, condition: str) -> Mapping[str, object] | None:

@@ -1,0 +1,335 @@
+"""ALTER TABLE ... DROP FEATURE: what a table has of a feature goes, and then the feature.
+
+Owns the order of the commits. First nobody can begin to use the feature; then data files that use
+it are rewritten; then, where old versions still need readers that know it, checkpoints that don't
+are put between those versions and the commit that drops it; or the old versions are deleted, with
+TRUNCATE HISTORY. Each commit leaves a table that is right, and the statement can be run again.
+Source: Delta Lake's documentation, "Drop Delta table features".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txlake.commands.steps import Step, committed
+from txlake.datafiles.narrow import holds_narrower, widened_columns
+from txlake.ddl.alter_features import drop_feature as dropping
+from txlake.ddl.alter_features import feature_to_drop, numbered
+from txlake.ddl.clustering import clustering_domain
+from txlake.ddl.feature_traces import (
+    TRACES,
+    VECTORS,
+    has_type_changes,
+    newest_trace,
+    unprotected,
+    without_mapping,
+    without_type_changes,
+)
+from txlake.ddl.table_metadata import named
+from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.log.files import adds_of
+from txlake.log.snapshot import Snapshot
+from txlake.protocol.actions import Action, Add, Metadata, Remove
+from txlake.protocol.clustering import clustered_by
+from txlake.protocol.schema_rules import validate_schema
+from txlake.protocol.types import parse_schema
+from txlake.session.catalog_access import registered
+from txlake.session.context import Context
+from txlake.session.engine import Handle
+from txlake.statements import DropFeature
+from txlake.transaction import row_tracking
+from txlake.transaction.change import Change, Read
+from txlake.transaction.checkpoint_protection import FEATURE as PROTECTION
+from txlake.transaction.checkpoint_protection import protected_before
+from txlake.transaction.checkpointing import write_checkpoint
+from txlake.transaction.data_plane import TableData
+from txlake.transaction.log_cleanup import clean_log
+from txlake.transaction.notices import tell
+
+_THREADS = 16
+_HOUR_MS = 3_600_000
+# Delta Spark's reader tries so many older checkpoints when it can't read one, and then gives up.
+_BARRIERS = 3
+
+
+def drop_feature(context: Context, handle: Handle, statement: DropFeature) -> None:
+    """ALTER TABLE ... DROP FEATURE.
+
+    Raises InvalidRequest: as `feature_to_drop`; inside a transaction, where it takes more than one
+    commit; where the history has to be deleted and is too young. What was cleaned up stays clean.
+    """
+    table = context.snapshot(handle)
+    try:
+        name = feature_to_drop(statement, table)
+        _drop(context, handle, statement, name)
+    except (InvalidRequest, UnsupportedFeature) as error:
+        raise named(error, table.table) from error
+
+
+def _drop(context: Context, handle: Handle, statement: DropFeature, name: str) -> None:
+    table = context.snapshot(handle)
+    steps = _steps(name, table)
+    is_long = bool(steps) or name == PROTECTION or _trace(name, handle, table) is not None
+    if context.transaction.explicit and is_long:
+        raise InvalidRequest(
+            f"dropping the feature {name} takes more than one commit here, which can't be part of "
+            "a transaction; COMMIT or ROLLBACK first"
+        )
+    for step in steps:
+        while committed(context, handle, step):
+            pass
+    if steps:
+        table = handle.log.latest()
+    trace = _trace(name, handle, table)
+    if not steps and trace is None and name != PROTECTION:
+        context.transaction.stage(handle, dropping(statement, table))
+        return
+    if name == PROTECTION:
+        _truncate_protected(context, handle)
+    elif trace is not None and statement.truncate_history:
+        _truncate(context, handle, name)
+        trace = None
+    elif trace is not None:
+        for _ in range(_BARRIERS):
+            _put_checkpoint(context, handle, name)
+    committed(context, handle, partial(_dropped, statement, protects=trace is not None))
+    if name in TRACES:
+        write_checkpoint(handle.log)
+
+
+def _trace(name: str, handle: Handle, table: Snapshot) -> int | None:
+    if name not in TRACES or handle.is_new:
+        return None
+    return newest_trace(name, handle.log, table.version)
+
+
+def _dropped(
+    statement: DropFeature, context: Context, handle: Handle, *, protects: bool
+) -> Change | None:
+    change = dropping(statement, context.snapshot(handle), protects=protects)
+    return replace(change, reads=(Read(guard=True),))
+
+
+# What has to go before the feature does
+
+
+def _steps(name: str, table: Snapshot) -> list[Step]:
+    """What is to be done to a table that uses the feature; nothing where it doesn't."""
+    if name == "rowTracking":
+        off = not row_tracking.is_enabled(table.metadata.configuration)
+        return [] if off and not any(numbered(table)) else [_suspend_row_ids, _take_row_ids]
+    traces = TRACES.get(name)
+    if traces is None:
+        return []
+    steps: list[Step] = []
+    if traces.turned_off(table.metadata) != table.metadata:
+        steps.append(partial(_turn_off, traces.turned_off))
+    if name == VECTORS and _marked(table).num_rows:
+        steps += [_purge, _rewrite_marked]
+    if name.startswith("typeWidening") and has_type_changes(table.metadata):
+        steps.append(_rewrite_narrow)
+    if name == "columnMapping" and table.column_mapping_mode != "none":
+        steps.append(_rename_in_files)
+    return steps
+
+
+def _turn_off(
+    turned_off: Callable[[Metadata], Metadata], context: Context, handle: Handle
+) -> Change | None:
+    before = context.snapshot(handle).metadata
+    after = turned_off(before)
+    return None if after == before else _of_properties(before, after)
+
+
+def _of_properties(before: Metadata, after: Metadata) -> Change:
+    old, new = before.configuration, after.configuration
+    given = {key: value for key, value in new.items() if old.get(key) != value}
+    if given:
+        return Change(
+            operation="SET TBLPROPERTIES", parameters={"properties": given}, actions=(after,)
+        )
+    gone = sorted(old.keys() - new.keys())
+    return Change(
+        operation="UNSET TBLPROPERTIES",
+        parameters={"properties": gone, "ifExists": True},
+        actions=(after,),
+    )
+
+
+def _marked(table: Snapshot) -> pa.Table:
+    """The files with deletion vectors."""
+    files = table.select(None)
+    return files.filter(pc.is_valid(files["deletion_vector"]))
+
+
+def _purge(context: Context, handle: Handle) -> Change | None:
+    return context.work(handle).compact(purge=True)
+
+
+def _rewrite_marked(context: Context, handle: Handle) -> Change | None:
+    """What a purge leaves: files that only Spark reads right."""
+    work = context.work(handle)
+    return _rewritten(work, _marked(work.snapshot), work.snapshot)
+
+
+def _rewrite_narrow(context: Context, handle: Handle) -> Change | None:
+    """Files that hold narrower types than the schema says are rewritten; it forgets the others."""
+    work = context.work(handle)
+    table = work.snapshot
+    if not has_type_changes(table.metadata):
+        return None
+    after = without_type_changes(table.metadata)
+    files = table.select(None)
+    columns = widened_columns(table)
+    if any(item.name in table.partition_columns for item in columns):
+        narrow = [True] * files.num_rows  # their values stand in the log, as text of their type
+    else:
+        by_id = table.column_mapping_mode == "id"
+
+        def is_narrow(add: Add) -> bool:
+            return holds_narrower(work.footer(add), columns, by_id=by_id)
+
+        with ThreadPoolExecutor(_THREADS) as pool:
+            narrow = list(pool.map(is_narrow, adds_of(files)))
+    change = _rewritten(work, files.filter(pa.array(narrow, pa.bool_())), table)
+    actions: tuple[Action, ...] = () if change is None else change.actions
+    return Change(
+        operation="REORG",
+        parameters={"predicate": [], "mode": "REWRITE_TYPE_WIDENING"},
+        actions=(after, *actions),
+        metrics={} if change is None else change.metrics,
+        reads=(Read(guard=True),),
+    )
+
+
+def _rename_in_files(context: Context, handle: Handle) -> Change | None:
+    """All files are rewritten with the columns' own names."""
+    work = context.work(handle)
+    table = work.snapshot
+    if table.column_mapping_mode == "none":
+        return None
+    after = without_mapping(table.metadata)
+    validate_schema(parse_schema(after.schema_string), after.partition_columns, mapped=False)
+    plain = table.apply([after])
+    change = _rewritten(work, table.select(None), plain)
+    domains = []
+    paths = clustered_by(table.schema, table.domains, table=table.table)
+    if paths:
+        domains.append(clustering_domain(plain.schema, paths))
+    return Change(
+        operation="REMOVE COLUMN MAPPING",
+        actions=(after, *domains, *(() if change is None else change.actions)),
+        metrics={} if change is None else change.metrics,
+        reads=(Read(guard=True),),
+        unmaps=True,
+    )
+
+
+def _rewritten(work: TableData, files: pa.Table, onto: Snapshot) -> Change | None:
+    return work.rewrite(files, onto) if files.num_rows else None
+
+
+def _suspend_row_ids(context: Context, handle: Handle) -> Change | None:
+    before = context.snapshot(handle).metadata
+    wanted = {row_tracking.ENABLE: "false", row_tracking.SUSPENDED: "true"}
+    after = msgspec.structs.replace(before, configuration={**before.configuration, **wanted})
+    return None if after == before else _of_properties(before, after)
+
+
+def _take_row_ids(context: Context, handle: Handle) -> Change | None:
+    """Lists files again without row ids, so many at once that a commit stays small."""
+    table = context.snapshot(handle)
+    files = table.select(None)
+    having = files.filter(pa.array(numbered(table), pa.bool_())).slice(
+        0, context.engine.settings.relisted_files_max
+    )
+    adds = [
+        msgspec.structs.replace(
+            add, base_row_id=None, default_row_commit_version=None, data_change=False
+        )
+        for add in adds_of(having)
+    ]
+    return Change(
+        operation="ROW TRACKING UNBACKFILL",
+        actions=tuple(adds),
+        metrics={"numFiles": len(adds)},
+    )
+
+
+# The history
+
+
+def _put_checkpoint(context: Context, handle: Handle, name: str) -> None:
+    """A checkpoint of a version of its own, which needs nothing of the feature."""
+    begin = partial(registered, context.engine, context.transaction.session_number)
+    log = handle.log
+    latest = log.latest()
+    removed: list[Remove] = []
+    if name == VECTORS:
+        # Whoever doesn't know vectors deletes their files, unless they are listed as removed.
+        now = context.engine.system.now_ms()
+        removed = [
+            Remove(path=path, deletion_timestamp=now, data_change=False)
+            for path in unprotected(latest, log.store.url)
+        ]
+    tell(log, begin, "Empty Commit", {}, {}, removed)
+    log.require_published()
+    write_checkpoint(log)
+
+
+def _truncate(context: Context, handle: Handle, name: str) -> None:
+    """Deletes the versions that need the feature. Raises InvalidRequest while they are too young.
+
+    Versions within `delta.dropFeatureTruncateHistory.retentionDuration` stay: transactions that
+    began with them may still run.
+    """
+    log = handle.log
+    _put_checkpoint(context, handle, name)
+    table = log.latest()
+    keeps_ms = table.properties.drop_feature_log_retention_ms
+    clean_log(log, retention_ms=keeps_ms, unit_ms=1)
+    trace = newest_trace(name, log, log.latest().version)
+    if trace is None:
+        return
+    raise InvalidRequest(
+        f"feature {name} isn't used any more, but versions in the log up to {trace} need readers "
+        f"that know it, and are too young to be deleted. Run this again in {_hours(keeps_ms)} "
+        "(delta.dropFeatureTruncateHistory.retentionDuration); without TRUNCATE HISTORY they stay "
+        "readable, and the table gets checkpointProtection "
+        "[DELTA_FEATURE_DROP_WAIT_FOR_RETENTION_PERIOD]"
+    )
+
+
+def _truncate_protected(context: Context, handle: Handle) -> None:
+    """Deletes the versions for which checkpoints are protected. Raises as `_truncate`."""
+    log = handle.log
+    table = log.latest()
+    before = protected_before(table.metadata)
+    if not _is_truncated(handle, before):
+        _put_checkpoint(context, handle, PROTECTION)
+        keeps_ms = table.properties.drop_feature_log_retention_ms
+        clean_log(log, retention_ms=keeps_ms, unit_ms=1)
+        if not _is_truncated(handle, before):
+            raise InvalidRequest(
+                f"feature {PROTECTION} protects the versions before {before}, which are too young "
+                f"to be deleted. Run this again in {_hours(keeps_ms)} "
+                "(delta.dropFeatureTruncateHistory.retentionDuration) "
+                "[DELTA_FEATURE_DROP_CHECKPOINT_PROTECTION_WAIT_FOR_RETENTION_PERIOD]"
+            )
+
+
+def _is_truncated(handle: Handle, before: int) -> bool:
+    listing = handle.log.listing()
+    versions = [*listing.commits, *(one.version for one in listing.checkpoints)]
+    return min(versions) >= before
+
+
+def _hours(duration_ms: int) -> str:
+    return f"{duration_ms / _HOUR_MS:g} hours"

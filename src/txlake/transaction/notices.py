@@ -1,0 +1,129 @@
+"""Commits that change no row and tell of something: a VACUUM, a point in a log for a checkpoint.
+
+Owns how such a version is made: of a path table by its next file, of a lake's by its catalog.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+
+from txlake.conflict.footprint import Footprint
+from txlake.conflict.levels import Level
+from txlake.errors import OutcomeUnknown, Unavailable
+from txlake.log.snapshot import Snapshot
+from txlake.ports import PutOutcome
+from txlake.protocol.actions import Remove
+from txlake.protocol.features import check_writable
+from txlake.transaction.catalog_managed import CatalogManaged
+from txlake.transaction.checkpointing import after_commit
+from txlake.transaction.commit_info import Provenance, commit_info
+from txlake.transaction.in_commit_time import commit_time
+from txlake.transaction.lake_commit import Part, commit_together
+from txlake.transaction.membership import is_catalog_managed, refusal
+from txlake.transaction.rebase import Proposal
+from txlake.transaction.table_log import TableLog
+
+Begin = Callable[[], AbstractContextManager[str]]
+"""Begins a transaction of the lake's catalog and gives its id; leaving ends it."""
+
+_log = logging.getLogger(__name__)
+
+
+def tell(
+    log: TableLog,
+    begin: Begin | None,
+    operation: str,
+    parameters: Mapping[str, object],
+    metrics: Mapping[str, object],
+    removed: Sequence[Remove] = (),
+) -> None:
+    """Commits a commitInfo. It changes nothing, so that it conflicts with nothing.
+
+    `removed` are files that no version of the table has: for a while they aren't to be deleted.
+    `begin` begins a transaction of the lake's catalog, for the commit of a catalog table.
+
+    Raises Unavailable, OutcomeUnknown, and InvalidRequest for a table that a catalog holds and that
+    was opened by its place.
+    """
+    if log.governed is not None and begin is not None:
+        _tell_together(log, log.governed, begin, operation, parameters, metrics, removed)
+        return
+    txn_id = log.system.new_id()
+    for attempt in range(1, log.settings.retry.commit_attempts_max + 1):
+        base = log.latest()
+        check_writable(base.protocol, base.metadata, table=log.name)
+        if is_catalog_managed(base.protocol):
+            raise refusal(log.name, base.version, tuple(base.domains.values()))
+        about = _about(operation, parameters, metrics, base, txn_id)
+        now = log.system.now_ms()
+        time = commit_time(base, base.metadata, now)
+        info = commit_info(about, now_ms=now, in_commit_ms=time, tags={})
+        version = base.version + 1
+        outcome = log.write_commit(version, [info, *removed])
+        # A commit that is there may be our own: the store's client sent it twice.
+        is_ours = outcome is PutOutcome.CREATED or log.find_txn_id(version) == txn_id
+        if outcome is PutOutcome.UNKNOWN and not is_ours:
+            raise OutcomeUnknown(
+                f"{log.name}: {operation}: whether version {version} was written isn't known; look "
+                f"for txnId {txn_id} in it. No data changes with that commit"
+            )
+        if is_ours:
+            committed = base.apply([info, *removed], version=version, timestamp_ms=now)
+            log.adopt(committed)
+            after_commit(log, committed, txn_id=txn_id)
+            return
+        _log.debug(
+            "%s: %s: version %d was taken, attempt %d", log.name, operation, version, attempt
+        )
+    raise Unavailable(
+        f"{log.name}: {operation}: other writers took {log.settings.retry.commit_attempts_max} "
+        "versions in a row; try again when fewer write"
+    )
+
+
+def _tell_together(
+    log: TableLog,
+    governed: CatalogManaged,
+    begin: Begin,
+    operation: str,
+    parameters: Mapping[str, object],
+    metrics: Mapping[str, object],
+    removed: Sequence[Remove],
+) -> None:
+    base = log.latest()
+    check_writable(base.protocol, base.metadata, table=log.name)
+    with begin() as transaction_id:
+        proposal = Proposal(
+            base=base,
+            footprint=Footprint(read_version=base.version, removed=tuple(removed)),
+            actions=tuple(removed),
+            level=Level.SNAPSHOT,
+            about=_about(operation, parameters, metrics, base, transaction_id),
+        )
+        commit_together(
+            governed.ledger,
+            [Part(log, proposal, is_told=True)],
+            transaction_id=transaction_id,
+            system=log.system,
+            settings=log.settings,
+        )
+
+
+def _about(
+    operation: str,
+    parameters: Mapping[str, object],
+    metrics: Mapping[str, object],
+    base: Snapshot,
+    txn_id: str,
+) -> Provenance:
+    return Provenance(
+        operation=operation,
+        parameters=parameters,
+        metrics=metrics,
+        level=Level.SNAPSHOT,
+        is_blind_append=True,
+        read_version=base.version,
+        txn_id=txn_id,
+    )

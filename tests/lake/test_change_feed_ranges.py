@@ -298,3 +298,20 @@ def test_the_feed_where_a_query_has_tables(lake: txlake.Lake) -> None:
         "WITH c AS (SELECT * FROM TABLE_CHANGES(`t`, 5, 5)) SELECT c.id FROM c JOIN t ON t.id = 1"
     )
     assert [tuple(row) for row in joined.collect()] == [(3,)]
+
+
+def test_identity_columns_are_told_as_any(row_lake: txlake.Lake) -> None:
+    """Their mark is in the schema, which so changes with each INSERT."""
+    row_lake.sql(f"CREATE TABLE t (id BIGINT GENERATED ALWAYS AS IDENTITY, n INT) {FEED}")
+    row_lake.sql("INSERT INTO t (n) VALUES (1)")
+    with row_lake.transaction() as tx:
+        tx.sql("INSERT INTO t (n) VALUES (2), (3)")
+        tx.sql("UPDATE t SET n = n + 10 WHERE n < 3")
+    kinds = sorted((row[-2], row[-3], row[1]) for row in row_lake.changes("t", 0).collect())
+    assert kinds == [
+        (1, "insert", 1),
+        (2, "insert", 3),
+        (2, "insert", 12),
+        (2, "update_postimage", 11),
+        (2, "update_preimage", 1),
+    ]

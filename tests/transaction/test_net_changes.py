@@ -244,6 +244,15 @@ def test_turned_on_after_new_rows_were_packed_with_others() -> None:
     assert told(transaction) == [("k", "insert", [4, 5])]
 
 
+def test_new_statistics_move_no_rows() -> None:
+    """Of a file of the transaction's own either, which no tag says anything of."""
+    transaction = begin(table())
+    change(transaction, [], [file("d")])
+    transaction.stage([replace(file("d"), size=11, data_change=False)], operation="COMPUTE STATS")
+    change(transaction, [file("d")], [file("d", "1"), file("f")], f=made_of("d", 1))
+    assert told(transaction) is None
+
+
 def test_an_order_that_nobody_recorded() -> None:
     transaction = begin(table())
     pack(transaction, A, B, told=False)

@@ -1,0 +1,55 @@
+"""The class that Spark knows as the format "txlake", and how a session gets it.
+
+Spark carries the class to processes that may lack txlake, so it goes there by value, and takes what
+it needs from the package that was sent along (`spark.shipping`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from txlake.spark.shipping import Package, whole_package
+
+FORMAT = "txlake"
+
+
+def register(spark: SparkSession) -> None:
+    """Lets the session's readers and writers know the format. Doing it again changes nothing."""
+    spark.dataSource.register(data_source(whole_package(spark)))
+
+
+def data_source(package: Package) -> type[DataSource]:
+    """The format's class, whose code is that of a package."""
+    name, archive = package.name, package.archive
+
+    # Of plain values alone, since it stands in the class, which goes by value.
+    def module(place: str) -> Any:  # noqa: ANN401
+        import sys
+        from importlib import import_module
+        from importlib.util import find_spec
+
+        if archive not in sys.path and find_spec(name) is None:
+            sys.path.insert(0, archive)
+        return import_module(f"{name}.{place}")
+
+    class TxlakeDataSource(DataSource):
+        """A table of Delta Lake's as a stream: see `txlake.streaming`."""
+
+        @classmethod
+        def name(cls) -> str:
+            return "txlake"
+
+        def schema(self) -> StructType:
+            found: StructType = module("streaming.reader").stream_columns(dict(self.options))
+            return found
+
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+            reader = module("streaming.reader")
+            made: DataSourceStreamReader = reader.stream_reader(dict(self.options), schema)
+            return made
+
+    return TxlakeDataSource

@@ -1,0 +1,79 @@
+"""Where a stream stands in a table: the next file to read.
+
+Owns the offset's fields and their JSON in a query's checkpoint. Everything before an offset was
+read, nothing from it on. Equal places have equal offsets: one past the last file of a version is
+the first file of the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from txlake.errors import InvalidRequest
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offset:
+    """The next file of a table that a stream reads.
+
+    Attributes:
+        table_id: the id of the table's metadata.
+        version: the table's version.
+        index: the file's place among those of the version, see `Source`.
+        is_initial: whether the files are those of the whole table at the version; otherwise those
+            that its commit added.
+    """
+
+    table_id: str
+    version: int
+    index: int = 0
+    is_initial: bool = False
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """What orders the offsets of one stream."""
+        return (self.version, self.index)
+
+    def next_version(self) -> Offset:
+        """The first file of the commit after this one's version."""
+        return Offset(table_id=self.table_id, version=self.version + 1)
+
+    def next_file(self) -> Offset:
+        """The place after this file."""
+        return Offset(
+            table_id=self.table_id,
+            version=self.version,
+            index=self.index + 1,
+            is_initial=self.is_initial,
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """The offset as Spark keeps it, always in one order."""
+        return {
+            "format": _FORMAT,
+            "tableId": self.table_id,
+            "version": self.version,
+            "index": self.index,
+            "isInitialSnapshot": self.is_initial,
+        }
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, object]) -> Offset:
+        """The offset that Spark kept. Raises InvalidRequest for anything else."""
+        match found:
+            case {
+                "format": 1,
+                "tableId": str(table_id),
+                "version": int(version),
+                "index": int(index),
+                "isInitialSnapshot": bool(is_initial),
+            }:
+                return cls(table_id=table_id, version=version, index=index, is_initial=is_initial)
+        raise InvalidRequest(
+            f"the stream's checkpoint has the offset {dict(found)}: expected one of txlake's source "
+            f"in format {_FORMAT}. The checkpoint is that of another source, or of a newer txlake; "
+            "start the query with the program that made it, or with a new checkpointLocation"
+        )

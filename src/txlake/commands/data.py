@@ -51,6 +51,7 @@ from txlake.statements import (
     Source,
     SparkCommand,
     SqlText,
+    StreamBatch,
     TableName,
     TimeTravel,
     Truncate,
@@ -266,6 +267,8 @@ def write(context: Context, statement: Write) -> Counts:
         register(context, handle, "WRITE")
     if _written_before(context, handle, statement):
         return nothing
+    if statement.batch is not None and statement.batch.reads_target:
+        context.transaction.open(handle).read()
     work = _prepared(context, handle, statement, rows, exists)
     change = _placed(
         work,
@@ -277,13 +280,26 @@ def write(context: Context, statement: Write) -> Counts:
         or (
             exists
             and statement.mode == "overwrite"
+            and statement.batch is None
             and not statement.overwrite_schema
             and not isinstance(rows, pa.Table)
             and _is_dynamic(context)
         ),
     )
+    if statement.batch is not None:
+        change = _of_stream(change, statement.batch)
     context.transaction.stage(handle, change)
     return change.affected
+
+
+def _of_stream(change: Change, batch: StreamBatch) -> Change:
+    """The change as the history tells of a stream's, by Delta's own names."""
+    told = {
+        "outputMode": batch.output_mode.capitalize(),
+        "queryId": batch.query_id,
+        "epochId": str(batch.batch_id),
+    }
+    return replace(change, operation="STREAMING UPDATE", parameters=told)
 
 
 def _make_database(context: Context, statement: Write) -> None:

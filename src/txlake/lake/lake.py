@@ -19,6 +19,7 @@ from txlake.conflict.evidence import is_futile
 from txlake.conflict.levels import parse_level
 from txlake.errors import Conflict, InvalidRequest
 from txlake.lake.statements import Statements
+from txlake.lake.streams import Streams
 from txlake.membership.attachment import attach, detach
 from txlake.membership.connecting import session_on
 from txlake.membership.recovery import Recovered, recover
@@ -181,7 +182,7 @@ class Transaction(Statements):
         self._own.rollback_to(name)
 
 
-class LakeSession(Statements):
+class LakeSession(Streams):
     """A session: statements one after the other, and its own current SQL transaction.
 
     Any number of sessions may work at once, each used by one thread at a time.

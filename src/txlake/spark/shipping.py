@@ -1,8 +1,9 @@
 """What Spark's tasks need of txlake goes to Spark once a session: a cluster has none installed.
 
 Owns the archives: the sources of the layers that tasks run, or all of them for what Spark runs in
-processes beside its driver, as a package whose name is made of what is in them. So tasks import what their driver has, whatever txlake their machine has installed, and
-two versions get along in one Spark. PySpark puts the archive on the path of every Python worker.
+processes beside its driver, as a package whose name is made of what is in them. So tasks import
+what their driver has, whatever txlake their machine has installed, and two versions get along in
+one Spark. PySpark puts the archive on the path of every Python worker.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ it needs from the package that was sent along (`spark.shipping`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -22,12 +23,12 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(data_source(whole_package(spark)))
 
 
-def data_source(package: Package) -> type[DataSource]:
-    """The format's class, whose code is that of a package."""
+def loader(package: Package) -> Callable[[str], Any]:
+    """Gives a module of the package by its name, also in a process that has no txlake."""
     name, archive = package.name, package.archive
 
-    # Of plain values alone, since it stands in the class, which goes by value.
-    def module(place: str) -> Any:  # noqa: ANN401
+    # Of plain values alone, so that it can go anywhere by value.
+    def module(place: str) -> Any:  # noqa: ANN401 - the caller knows the module
         import sys
         from importlib import import_module
         from importlib.util import find_spec
@@ -35,6 +36,13 @@ def data_source(package: Package) -> type[DataSource]:
         if archive not in sys.path and find_spec(name) is None:
             sys.path.insert(0, archive)
         return import_module(f"{name}.{place}")
+
+    return module
+
+
+def data_source(package: Package) -> type[DataSource]:
+    """The format's class, whose code is that of a package."""
+    module = loader(package)
 
     class TxlakeDataSource(DataSource):
         """A table of Delta Lake's as a stream: see `txlake.streaming`."""

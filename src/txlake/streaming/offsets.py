@@ -73,7 +73,7 @@ class Offset:
             }:
                 return cls(table_id=table_id, version=version, index=index, is_initial=is_initial)
         raise InvalidRequest(
-            f"the stream's checkpoint has the offset {dict(found)}: expected one of txlake's source "
-            f"in format {_FORMAT}. The checkpoint is that of another source, or of a newer txlake; "
-            "start the query with the program that made it, or with a new checkpointLocation"
+            f"the stream's checkpoint has the offset {dict(found)}: expected one of txlake's "
+            f"source in format {_FORMAT}. It is another source's, or a newer txlake's; start the "
+            "query with the program that made it, or with a new checkpointLocation"
         )

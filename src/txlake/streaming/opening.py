@@ -81,4 +81,3 @@ def _no_spark() -> NoReturn:
         "this table has a rule that Spark checks (a constraint, a generated column, a default), "
         "which the process that commits a stream can't ask: write it by lake.write_stream(...)"
     )
-

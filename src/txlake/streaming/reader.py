@@ -114,7 +114,7 @@ if HAS_ADMISSION:
             limit = source_options(self._options).max_files
             return ReadMaxFiles(2**31 - 1 if limit is None else min(limit, 2**31 - 1))
 
-        def latestOffset(self, start: Mapping[str, object], limit: object) -> dict[str, object]:  # type: ignore[override]  # noqa: N802
+        def latestOffset(self, start: Mapping[str, object], limit: object) -> dict[str, object]:  # noqa: N802
             from txlake.streaming.offsets import Offset
 
             limited = not isinstance(limit, ReadAllAvailable)

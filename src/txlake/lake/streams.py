@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -22,10 +22,12 @@ from txlake.protocol.actions import Txn
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction as Held
 from txlake.spark.marks import plan_of
+from txlake.spark.shipping import whole_package
+from txlake.spark.spark_sessions import is_connect
 from txlake.statements import NativeFrame, StreamBatch, Table, TableName, Write
 from txlake.statements.names import quoted
 from txlake.storage import canonical_url
-from txlake.streaming.data_source import FORMAT, register
+from txlake.streaming.data_source import FORMAT, loader, register
 from txlake.streaming.marks import may_read, stream_mark
 from txlake.streaming.options import Place, camel_options, place_options, source_options
 from txlake.streaming.progress import Progress
@@ -275,11 +277,40 @@ class Streams(Statements):
     def _start(
         self, writer: DataStreamWriter, spark: SparkSession, batches: TableSink | BatchWork
     ) -> StreamingQuery:
+        if is_connect(spark):
+            return writer.foreachBatch(_on_the_server(spark, self._session, batches)).start()
+
         def here(batch: DataFrame, batch_id: int) -> None:
             with self.session() as own:
                 batches.commit(own, batch, batch_id)
 
         return writer.foreachBatch(here).start()
+
+
+def _on_the_server(
+    spark: SparkSession, session: Session, batches: TableSink | BatchWork
+) -> Callable[[DataFrame, int], None]:
+    """What a Spark Connect server does with each micro-batch: it opens the lake by itself.
+
+    Spark carries the function there by value, so it holds plain values, and the user's work.
+    """
+    engine = session.engine
+    assert engine.warehouse is not None
+    module = loader(whole_package(spark), carries=True)
+    connection = {
+        "location": engine.warehouse.url,
+        "catalog": engine.catalog.of_lake().url,
+        "storage_options": dict(engine.storage_options),
+        "isolation": None if session.level is None else session.level.value,
+        "settings": asdict(engine.settings),
+    }
+    kind = type(batches).__name__
+    given = {item.name: getattr(batches, item.name) for item in fields(batches)}
+
+    def there(batch: DataFrame, batch_id: int) -> None:
+        module("lake.server_batches").commit(connection, kind, given, batch, batch_id)
+
+    return there
 
 
 def id_of_query(spark: SparkSession, checkpoint: str) -> str:

@@ -7,6 +7,7 @@ it needs from the package that was sent along (`spark.shipping`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -23,18 +24,31 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(data_source(whole_package(spark)))
 
 
-def loader(package: Package) -> Callable[[str], Any]:
-    """Gives a module of the package by its name, also in a process that has no txlake."""
+def loader(package: Package, *, carries: bool = False) -> Callable[[str], Any]:
+    """Gives a module of the package by its name, also in a process that has no txlake.
+
+    Some processes that Spark runs beside its driver aren't told what was sent to it. On the
+    machine of the user's program they find the archive where it was made; `carries` takes it along
+    for those on others.
+    """
     name, archive = package.name, package.archive
+    data = Path(archive).read_bytes() if carries else b""
 
     # Of plain values alone, so that it can go anywhere by value.
     def module(place: str) -> Any:  # noqa: ANN401 - the caller knows the module
+        import os
         import sys
+        import tempfile
         from importlib import import_module
         from importlib.util import find_spec
 
-        if archive not in sys.path and find_spec(name) is None:
-            sys.path.insert(0, archive)
+        if find_spec(name) is None:
+            found = archive
+            if data and not os.path.exists(archive):
+                found = os.path.join(tempfile.mkdtemp(prefix="txlake-code-"), f"{name}.zip")
+                with open(found, "wb") as file:
+                    file.write(data)
+            sys.path.insert(0, found)
         return import_module(f"{name}.{place}")
 
     return module

@@ -7,6 +7,7 @@ readers and writers, where letter case doesn't count, and `max_files_per_trigger
 from __future__ import annotations
 
 import datetime
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ LATEST = "latest"
 LAKE, CATALOG, OUTSIDE, STORAGE = "lake", "catalogUrl", "allowOutsidePaths", "storage."
 """Options that say where the table is: a warehouse, its catalog's database, folders in which files
 may lie that the table's log names, and storage options."""
+CONNECTION = "connectionUrl"
+"""All of that in one option, as JSON. Spark hides the values of options with such a name."""
 
 _SOURCE = (
     "maxFilesPerTrigger",
@@ -34,7 +37,7 @@ _SOURCE = (
     "excludeRegex",
 )
 _SINK = ("mergeSchema", "userMetadata", "partitionBy", "checkpointLocation", "queryName")
-_PLACE = ("path", LAKE, CATALOG, OUTSIDE)
+_PLACE = ("path", LAKE, CATALOG, OUTSIDE, CONNECTION)
 _FEED = ("readChangeFeed", "readChangeData")
 _NOT_YET = ("schemaTrackingLocation", "schemaLocation", "withEventTimeOrder")
 _TRAVEL = ("versionAsOf", "timestampAsOf", "endingVersion", "endingTimestamp")
@@ -134,6 +137,9 @@ def place_of(options: Mapping[str, str]) -> Place:
             "no table is given: expected a path, a URL or a name, as in "
             'spark.readStream.format("txlake").load("sales.orders")'
         )
+    connection = folded.get(CONNECTION.lower())
+    if connection is not None:
+        folded = json.loads(connection)
     prefix = len(STORAGE)
     return Place(
         table=table,
@@ -206,15 +212,15 @@ def sink_options(options: Mapping[str, object]) -> SinkOptions:
 
 
 def place_options(place: Place) -> dict[str, str]:
-    """The options by which a process of Spark's opens the same table."""
-    found = {"path": place.table}
+    """The options by which a process of Spark's opens the same table; plans don't show secrets."""
+    found = {STORAGE + name: value for name, value in place.storage_options.items()}
     if place.lake is not None:
         found[LAKE] = place.lake
     if place.catalog is not None:
-        found[CATALOG] = place.catalog
+        found[CATALOG.lower()] = place.catalog
     if place.outside_paths:
-        found[OUTSIDE] = ",".join(place.outside_paths)
-    return {**found, **{STORAGE + name: value for name, value in place.storage_options.items()}}
+        found[OUTSIDE.lower()] = ",".join(place.outside_paths)
+    return {"path": place.table, CONNECTION: json.dumps(found)}
 
 
 def camel_options(options: Mapping[str, object]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,11 @@ def table(tmp_path: Path) -> Table:
     return Table(tmp_path / "t")
 
 
+def at(version: int, began: int = 0) -> Offset:
+    """The beginning of a version's commit, for a stream that began with the table as it was."""
+    return replace(Offset.first("one", began, is_initial=True), version=version, is_initial=False)
+
+
 def batches(source: Source, start: Offset | None = None) -> list[list[str]]:
     """The files of each micro-batch until there is nothing left."""
     position = source.initial() if start is None else start
@@ -142,9 +148,9 @@ def test_equal_places_have_equal_offsets(table: Table) -> None:
     limited = table.source(max_files_per_trigger=2)
     start = limited.initial()
     end = limited.latest(start, limited=True)
-    assert end == limited.newest()
+    assert end == limited.newest(start)
     assert end.to_json() == limited.latest(end, limited=True).to_json()
-    assert end == Offset(table_id="one", version=3)
+    assert (end.place, end.is_initial, end.began) == ((3, 0), False, (2, True))
 
 
 def test_a_batch_has_at_least_one_file_and_ends_at_either_limit(table: Table) -> None:
@@ -163,7 +169,7 @@ def test_a_range_is_the_same_in_another_process_with_other_limits(table: Table) 
     end = first.latest(start, limited=True)
     again = table.source(max_files_per_trigger=1)
     assert [one.path for one in again.files(start, end)] == ["a", "b"]
-    assert again.latest(start, limited=False) == first.newest()
+    assert again.latest(start, limited=False) == first.newest(start)
 
 
 def test_what_comes_after_the_trigger_is_left_for_the_next_run(table: Table) -> None:
@@ -172,14 +178,53 @@ def test_what_comes_after_the_trigger_is_left_for_the_next_run(table: Table) -> 
     source.stop_at_newest()
     table.add("b")
     assert files(source) == ["a"]
-    assert source.newest() == Offset(table_id="one", version=2)
+    assert source.newest(source.initial()).place == (2, 0)
 
 
 def test_an_offset_survives_its_json() -> None:
-    offset = Offset(table_id="x", version=3, index=4, is_initial=True)
+    offset = Offset(table_id="x", version=3, index=4, is_initial=True, began=(2, True))
     assert Offset.from_json(json.loads(json.dumps(offset.to_json()))) == offset
     with pytest.raises(InvalidRequest, match="expected one of txlake's source in format 1"):
         Offset.from_json({"reservoirVersion": 3})
+
+
+def test_a_query_killed_in_its_first_batch_reads_the_same_files_again(table: Table) -> None:
+    table.add("a", "b")
+    killed = table.source(max_files_per_trigger=1)
+    start = killed.initial()
+    end = killed.latest(start, limited=True)
+    beyond = killed.latest(start, limited=False)
+    table.add("c")
+    again = table.source()
+    anew = again.initial()
+    assert anew.version == 2
+    assert [add.path for add in again.files(anew, end)] == ["a"]
+    assert [add.path for add in again.files(anew, beyond)] == ["a", "b"]
+    assert batches(again, end) == [["b", "c"]]
+
+
+def test_a_query_killed_before_anything_came_begins_where_it_did(table: Table) -> None:
+    killed = table.source(starting_version="latest")
+    start = killed.initial()
+    table.add("a")
+    end = killed.latest(start, limited=True)
+    table.add("b")
+    again = table.source(starting_version="latest")
+    assert [add.path for add in again.files(again.initial(), end)] == ["a"]
+
+
+def test_an_older_pyspark_asks_for_the_end_without_saying_where_it_is(table: Table) -> None:
+    """PySpark 4.0: the end is asked for first, and names the beginning of this process alone."""
+    table.add("a")
+    first = table.source()
+    start = first.initial()
+    end = first.newest(start)
+    table.add("b")
+    second = table.source()
+    later = second.newest(second.initial())
+    assert later.began != end.began
+    assert [add.path for add in second.files(end, later)] == ["b"]
+    assert second.files(later, later) == []
 
 
 # --- where it starts ------------------------------------------------------------------------------
@@ -243,7 +288,7 @@ def test_a_commit_that_changes_rows_stops_the_stream_and_says_how_to_go_on(table
     ):
         source.latest(before, limited=True)
     with pytest.raises(InvalidRequest, match="version 3"):
-        source.files(start, Offset(table_id="one", version=4))
+        source.files(start, at(4))
 
 
 @pytest.mark.parametrize(
@@ -287,7 +332,7 @@ def test_ignore_deletes_passes_over_deletions_alone(table: Table) -> None:
         operation="RESTORE",
     )
     with pytest.raises(InvalidRequest, match=r"version 6 \(RESTORE\) changed rows"):
-        source.latest(Offset(table_id="one", version=6), limited=True)
+        source.latest(at(6), limited=True)
 
 
 def test_what_changes_no_row_is_passed_over(table: Table) -> None:
@@ -296,7 +341,7 @@ def test_what_changes_no_row_is_passed_over(table: Table) -> None:
     start = source.latest(source.initial(), limited=True)
     compacted = removed("a", dataChange=False), added("b", dataChange=False)
     table.commit(*compacted, operation="OPTIMIZE")
-    assert source.latest(start, limited=True) == Offset(table_id="one", version=3)
+    assert source.latest(start, limited=True).place == (3, 0)
     assert batches(source, start) == [[]]
 
 
@@ -336,7 +381,7 @@ def test_a_table_replaced_in_the_middle_stops_the_stream(table: Table) -> None:
 
 def test_a_version_that_is_gone_stops_the_stream(table: Table) -> None:
     table.add("a")
-    start = Offset(table_id="one", version=1)
+    start = at(1)
     table.add("b")
     table.log.checkpoint()
     for version in (0, 1):
@@ -357,7 +402,7 @@ def test_a_gap_in_the_middle_stops_the_stream(table: Table) -> None:
     table.lose(2)
     source = table.source(starting_version=1)
     end = source.latest(source.initial(), limited=True)
-    assert end == Offset(table_id="one", version=2)
+    assert end.place == (2, 0)
     with pytest.raises(CorruptTable, match=r"version 2 is gone, .*failOnDataLoss=false"):
         source.latest(end, limited=True)
     loose = table.source(starting_version=1, fail_on_data_loss=False)
@@ -368,7 +413,7 @@ def test_a_log_behind_the_stream_stops_it(table: Table) -> None:
     table.add("a")
     source = table.source()
     with pytest.raises(CorruptTable, match="read it up to version 4, and its newest version is 1"):
-        source.files(source.initial(), Offset(table_id="one", version=5))
+        source.files(source.initial(), at(5))
 
 
 # --- the schema -----------------------------------------------------------------------------------
@@ -388,7 +433,7 @@ def test_a_column_more_stops_the_stream_until_it_is_started_again(table: Table) 
 def test_a_column_that_was_dropped_since_needs_a_new_query(table: Table) -> None:
     table.commit(table.metadata("id", "more"), operation="ADD COLUMNS")
     table.add("a")
-    start = Offset(table_id="one", version=2)
+    start = at(2)
     table.commit(table.metadata("id"), operation="DROP COLUMNS")
     with pytest.raises(InvalidRequest, match=r"at version 2 .*'more'.*checkpoint is new"):
         table.source().latest(start, limited=True)
@@ -419,7 +464,7 @@ def test_other_partitions_stop_the_stream(table: Table) -> None:
 def test_a_stream_that_starts_behind_a_change_looks_at_the_schema_too(table: Table) -> None:
     source = table.source()
     table.commit(table.metadata("id", "more"), operation="ADD COLUMNS")
-    start = source.newest()
+    start = source.newest(source.initial())
     table.add("a")
     with pytest.raises(InvalidRequest, match="Start the query again"):
         source.latest(start, limited=True)
@@ -491,7 +536,7 @@ def test_a_place_travels_in_one_option_that_spark_hides() -> None:
     options = place_options(place)
     assert place_of(options) == place
     assert [name for name, value in options.items() if "secret" in value] == ["connectionUrl"]
-    typed = {"path": "a", "lake": "w", "catalogUrl": "c", "storage.Region": "eu"}
+    typed = {"path": "a", "lake": "w", "catalog": "c", "storage.Region": "eu"}
     assert place_of(typed) == Place(
         table="a", lake="w", catalog="c", storage_options={"region": "eu"}
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, DataSourceStreamWriter
 from pyspark.sql.types import StructType
 
 from txlake.spark.shipping import Package, whole_package
@@ -72,6 +72,14 @@ def data_source(package: Package) -> type[DataSource]:
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
             reader = module("streaming.reader")
             made: DataSourceStreamReader = reader.stream_reader(dict(self.options), schema)
+            return made
+
+        def streamWriter(  # noqa: N802
+            self, schema: StructType, overwrite: bool
+        ) -> DataSourceStreamWriter:
+            writer = module("streaming.writer")
+            options = dict(self.options)
+            made: DataSourceStreamWriter = writer.stream_writer(options, schema, overwrite)
             return made
 
     return TxlakeDataSource

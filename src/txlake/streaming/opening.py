@@ -17,7 +17,7 @@ from txlake.session.engine import Engine, Handle
 from txlake.session.session import Session
 from txlake.settings import Settings
 from txlake.spark.plane import SparkPlane
-from txlake.statements import TableName, table_of
+from txlake.statements import Table, TableName, table_of
 from txlake.storage import open_store
 from txlake.streaming.options import Place
 from txlake.system import System
@@ -62,18 +62,23 @@ def find_table(session: Session, place: Place) -> Handle:
     engine = session.engine
     refuse_lost(engine)
     table = table_of(place.table)
-    if isinstance(table, TableName) and place.lake is None:
-        raise InvalidRequest(
-            f"{place.table}: a name means a table of a lake, and no lake is given: say "
-            '.option("lake", warehouse), use lake.read_stream(...) or lake.write_stream(...), or '
-            "name the table by its path or URL"
-        )
+    require_lake(place, table)
     handle = engine.find(table, DEFAULT_DATABASE)
     if handle is None or handle.log.latest_or_none() is None:
         raise InvalidRequest(
             f"{place.table}: there is no such table; check the name or the path, or create it first"
         )
     return handle
+
+
+def require_lake(place: Place, table: Table) -> None:
+    """Raises InvalidRequest for a name without a lake."""
+    if isinstance(table, TableName) and place.lake is None:
+        raise InvalidRequest(
+            f"{place.table}: a name means a table of a lake, and no lake is given: say "
+            '.option("lake", warehouse), use lake.read_stream(...) or lake.write_stream(...), or '
+            "name the table by its path or URL"
+        )
 
 
 def _no_spark() -> NoReturn:

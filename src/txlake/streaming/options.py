@@ -19,7 +19,7 @@ from txlake.nearest import did_you_mean, nearest
 MAX_FILES = 1000
 LATEST = "latest"
 
-LAKE, CATALOG, OUTSIDE, STORAGE = "lake", "catalogUrl", "allowOutsidePaths", "storage."
+LAKE, CATALOG, OUTSIDE, STORAGE = "lake", "catalog", "allowOutsidePaths", "storage."
 """Options that say where the table is: a warehouse, its catalog's database, folders in which files
 may lie that the table's log names, and storage options."""
 CONNECTION = "connectionUrl"

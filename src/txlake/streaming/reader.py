@@ -19,6 +19,7 @@ from txlake.streaming.options import place_of, source_options
 
 if TYPE_CHECKING:
     from txlake.protocol.reach import Reach
+    from txlake.streaming.offsets import Offset
     from txlake.streaming.source import Source
 
 try:
@@ -58,9 +59,10 @@ class Reader(DataSourceStreamReader):
         self._options = dict(options)
         self._schema = schema
         self._opened: _Opened | None = None
+        self._began: Offset | None = None
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_opened": None}
+        return {**self.__dict__, "_opened": None, "_began": None}
 
     @property
     def _table(self) -> _Opened:
@@ -68,8 +70,15 @@ class Reader(DataSourceStreamReader):
             self._opened = _Opened(self._options, self._schema)
         return self._opened
 
+    @property
+    def _beginning(self) -> Offset:
+        """Where a stream begins that has read nothing yet: one answer in one process."""
+        if self._began is None:
+            self._began = self._table.source.initial()
+        return self._began
+
     def initialOffset(self) -> dict[str, object]:  # noqa: N802 - PySpark's
-        return self._table.source.initial().to_json()
+        return self._beginning.to_json()
 
     def partitions(
         self, start: Mapping[str, object], end: Mapping[str, object]
@@ -102,7 +111,7 @@ class UnlimitedReader(Reader):
     """For PySpark 4.0 and 4.1, whose sources aren't told where a micro-batch begins."""
 
     def latestOffset(self) -> dict[str, object]:  # type: ignore[override]  # noqa: N802
-        return self._table.source.newest().to_json()
+        return self._table.source.newest(self._beginning).to_json()
 
 
 if HAS_ADMISSION:
@@ -117,11 +126,14 @@ if HAS_ADMISSION:
         def latestOffset(self, start: Mapping[str, object], limit: object) -> dict[str, object]:  # noqa: N802
             from txlake.streaming.offsets import Offset
 
+            began = Offset.from_json(start)
+            self._began = began.beginning()
             limited = not isinstance(limit, ReadAllAvailable)
-            return self._table.source.latest(Offset.from_json(start), limited=limited).to_json()
+            return self._table.source.latest(began, limited=limited).to_json()
 
-        def reportLatestOffset(self) -> dict[str, object]:  # noqa: N802
-            return self._table.source.newest().to_json()
+        def reportLatestOffset(self) -> dict[str, object] | None:  # noqa: N802
+            began = self._began
+            return None if began is None else self._table.source.newest(began).to_json()
 
         def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
             self._table.source.stop_at_newest()

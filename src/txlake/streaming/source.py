@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError
 from txlake.log.snapshot import Snapshot
@@ -63,13 +63,13 @@ class Source:
         table_id = newest.metadata.id
         version = self._first_version(newest)
         if version is None:
-            return Offset(table_id=table_id, version=newest.version, is_initial=True)
-        return Offset(table_id=table_id, version=version)
+            return Offset.first(table_id, newest.version, is_initial=True)
+        return Offset.first(table_id, version, is_initial=False)
 
-    def newest(self) -> Offset:
-        """The place after everything that is there now."""
-        found = self._newest()
-        return Offset(table_id=found.metadata.id, version=found.version + 1)
+    def newest(self, beginning: Offset) -> Offset:
+        """The place after everything that is there now, for a stream that began there."""
+        version = max(self._newest().version, beginning.version - 1)
+        return replace(beginning, version=version + 1, index=0, is_initial=False)
 
     def latest(self, start: Offset, *, limited: bool) -> Offset:
         """Where a micro-batch ends that begins at `start`: at the limits, or after all there is.
@@ -96,8 +96,14 @@ class Source:
         return position
 
     def files(self, start: Offset, end: Offset) -> list[Add]:
-        """The files from `start` until before `end`, in order."""
+        """The files from `start` until before `end`, in order.
+
+        A query that was killed before its first micro-batch was done is asked anew where it begins,
+        and answers a later version. The batch's end, which was kept, knows where it began then.
+        """
         self._require_same(end)
+        if start == start.beginning() and end.began[0] < start.began[0]:
+            start = end.beginning()
         last = end.version if end.index or end.is_initial else end.version - 1
         if last > self._log.latest().version:
             raise CorruptTable(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import StructType
 
@@ -32,6 +34,8 @@ def checkpoint(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _task(monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts = count()
+
     class Context:
         @staticmethod
         def get() -> Any:
@@ -41,7 +45,7 @@ def _task(monkeypatch: pytest.MonkeyPatch) -> None:
             return 0
 
         def taskAttemptId(self) -> int:
-            return 7
+            return next(attempts)
 
     monkeypatch.setattr(sink, "TaskContext", Context)
 
@@ -72,9 +76,9 @@ def rows(*ids: int) -> pa.Table:
 
 
 def ids(place: Path) -> list[int]:
-    from deltalake import DeltaTable
-
-    return sorted(DeltaTable(str(place)).to_pyarrow_table()["id"].to_pylist())
+    paths = txlake.Log(place).snapshot().files()["path"].to_pylist()
+    found = [pq.read_table(place / path, partitioning=None) for path in paths]
+    return sorted(number for one in found for number in one["id"].to_pylist())
 
 
 def test_the_first_batch_makes_the_table_and_each_counts_once(
@@ -209,9 +213,9 @@ def test_a_table_with_rules_of_sparks_is_refused_by_name(tmp_path: Path, checkpo
     log = txlake.Log(tmp_path / "t")
     metadata = dict(log.snapshot().metadata)
     metadata["configuration"] = {"delta.constraints.positive": "id > 0"}
-    log.start_transaction().commit(
-        [{"metaData": metadata}, {"protocol": {"minReaderVersion": 1, "minWriterVersion": 3}}]
-    )
+    protocol: dict[str, Any] = dict(log.snapshot().protocol)
+    protocol["writerFeatures"] = [*protocol["writerFeatures"], "checkConstraints"]
+    log.start_transaction().commit([{"metaData": metadata}, {"protocol": protocol}])
     with pytest.raises(UnsupportedFeature, match=r"rules that Spark checks .*lake\.write_stream"):
         stream.stage(rows(2), "id INT, p STRING")
 

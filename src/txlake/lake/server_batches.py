@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from txlake.lake.lake import Lake, open_session
-from txlake.lake.streams import BatchWork, TableSink
+from txlake.lake.streams import BatchWork, TableSink, id_of_query
 from txlake.settings import RetrySettings, Settings
 
 if TYPE_CHECKING:
@@ -35,8 +35,10 @@ def commit(
     `connection`: the arguments of `open_session`; `kind` and `given`: what is done with the batch.
     """
     lake = _lake(connection, batch)
+    done = _KINDS[kind](**given)
+    query_id = id_of_query(batch.sparkSession, done.checkpoint)
     with lake.session() as own:
-        _KINDS[kind](**given).commit(own, batch, batch_id)
+        done.commit(own, query_id, batch_id, batch)
 
 
 def _lake(connection: Mapping[str, Any], batch: DataFrame) -> Lake:

@@ -84,9 +84,8 @@ class TableSink:
     user_metadata: str | None = None
     reads_target: bool = False
 
-    def commit(self, session: BatchSession, batch: DataFrame, batch_id: int) -> None:
+    def commit(self, session: BatchSession, query_id: str, batch_id: int, batch: DataFrame) -> None:
         """Writes a micro-batch in a transaction of its own, unless that was done."""
-        query_id = id_of_query(batch.sparkSession, self.checkpoint)
         named = named_table(self.table)
         engine = session._session.engine
         Progress(engine, query_id, self.table).claim(engine.find(named, DEFAULT_DATABASE))
@@ -123,9 +122,8 @@ class BatchWork:
     isolation: str | None = None
     attempts: int = _ATTEMPTS
 
-    def commit(self, session: BatchSession, batch: DataFrame, batch_id: int) -> None:
+    def commit(self, session: BatchSession, query_id: str, batch_id: int, batch: DataFrame) -> None:
         """Does the work and commits it, unless that was done; a conflict does it again."""
-        query_id = id_of_query(batch.sparkSession, self.checkpoint)
         progress = Progress(session._session.engine, query_id, _FOREACH)
         progress.claim()
         if progress.is_done(batch_id):
@@ -281,8 +279,9 @@ class Streams(Statements):
             return writer.foreachBatch(_on_the_server(spark, self._session, batches)).start()
 
         def here(batch: DataFrame, batch_id: int) -> None:
+            query_id = id_of_query(batch.sparkSession, batches.checkpoint)
             with self.session() as own:
-                batches.commit(own, batch, batch_id)
+                batches.commit(own, query_id, batch_id, batch)
 
         return writer.foreachBatch(here).start()
 

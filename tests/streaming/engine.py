@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 import txlake
+from tests.streaming.worker import COUNTS, FILES, NAME, NAME_SINK, PATH, PATH_SINK, ROWS
 from txlake.lake.streams import BatchWork, TableSink
 from txlake.streaming.offsets import Offset
 from txlake.streaming.opening import find_table, session_of
@@ -26,8 +27,7 @@ from txlake.streaming.options import Place, source_options
 from txlake.streaming.planning import stream_task, streamed_file
 from txlake.streaming.source import Source
 
-ROWS, COUNTS = "of_batches.rows", "of_batches.counts"
-_FILES = 3
+SINKS = (PATH_SINK, NAME_SINK, ROWS)
 
 
 class Query:
@@ -41,7 +41,7 @@ class Query:
         session = session_of(place)
         handle = find_table(session, place)
         own = handle.log.latest()
-        options = source_options({"maxFilesPerTrigger": _FILES})
+        options = source_options({"maxFilesPerTrigger": FILES})
         self._source = Source(handle.log, own, options)
         self._task = stream_task(own, {})
         self._reach = session.engine.reach(handle)
@@ -104,18 +104,18 @@ def work(tx: txlake.Transaction, batch: Any) -> None:
 
 
 def main(place: Path, sink: str, *, once: bool) -> None:
-    """Runs the query into a sink: a table of the lake, a path, or the work on two tables."""
-    source = Place(table="events", lake=str(place / "lake"))
-    if sink == "path":
-        source = Place(table=str(place / "events"))
-    checkpoint = place / "checkpoints" / sink
-    query = Query(checkpoint, source)
-    folder = str(checkpoint)
-    targets: dict[str, TableSink | BatchWork] = {
-        "lake": TableSink(table="copies", checkpoint=folder, output_mode="append"),
-        "path": TableSink(table=str(place / "copies"), checkpoint=folder, output_mode="append"),
-        "work": BatchWork(work=work, checkpoint=folder),
-    }
+    """Runs the query into a sink: a path table, a table of the lake, or two tables at once."""
+    source = Place(table=NAME, lake=str(place / "lake"))
+    if sink == PATH_SINK:
+        source = Place(table=str(place / PATH))
+    folder = place / "checkpoints" / sink
+    query = Query(folder, source)
+    target: TableSink | BatchWork
+    if sink == ROWS:
+        target = BatchWork(work=work, checkpoint=str(folder))
+    else:
+        table = str(place / sink) if sink == PATH_SINK else sink
+        target = TableSink(table=table, checkpoint=str(folder), output_mode="append")
     with txlake.connect(str(place / "lake")) as lake:
         sys.stdout.write("started\n")
         sys.stdout.flush()
@@ -123,7 +123,7 @@ def main(place: Path, sink: str, *, once: bool) -> None:
         def commit(number: int, rows: pa.Table) -> None:
             with lake.session() as own:
                 batch: Any = rows
-                targets[sink].commit(own, query.id, number, batch)
+                target.commit(own, query.id, number, batch)
 
         query.run(commit, once=once)
 

@@ -2,8 +2,10 @@
 
 `python -m tests.streaming.killed --kills 40 --seed 1`: while rows are appended to the sources, the
 process of the queries (tests/streaming/worker.py), Spark's JVM or a Python process beside it is
-killed (SIGKILL), and the queries are started again. Then every row has to be in every sink once,
-those of a key in their order, and the two tables of one transaction agree version by version.
+killed (SIGKILL), and the queries are started again. With `--rows` no Spark runs: one query at a
+time (tests/streaming/engine.py), so that hundreds of kills take minutes. Then every row has to be
+in every sink once, those of a key in their order, and the two tables of one transaction agree
+version by version.
 """
 
 from __future__ import annotations
@@ -26,18 +28,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import txlake
-from tests.streaming.worker import (
-    COUNTS,
-    NAME,
-    NAME_SINK,
-    PATH,
-    PATH_SINK,
-    ROWS,
-)
+from tests.streaming.engine import SINKS
+from tests.streaming.worker import COUNTS, NAME, NAME_SINK, PATH, PATH_SINK, ROWS
 from txlake.protocol.paths import decode_path
 
 _KEYS = 3
 _LIFE_S = 25.0
+_LIFE_ON_ROWS_S = 1.5
+_PAUSE_S, _PAUSE_ON_ROWS_S = 1.5, 0.2
 _LAST_S = 900.0
 _LAST_RUNS = 5
 _TOO_SLOW = ("Timed out while waiting for the Python worker", "CANNOT_OPEN_SOCKET")
@@ -82,16 +80,17 @@ class Writer(threading.Thread):
             raise self.error
 
 
-def start(place: Path, *arguments: str) -> subprocess.Popen[str]:
-    """The queries' process, in a group of its own."""
-    log = (place / "worker.log").open("a")
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.streaming.worker", str(place), *arguments],
-        stdout=subprocess.PIPE,
-        stderr=log,
-        text=True,
-        start_new_session=True,
-    )
+def start(place: Path, *arguments: str, on_spark: bool) -> subprocess.Popen[str]:
+    """A process of queries, in a group of its own."""
+    module = "tests.streaming.worker" if on_spark else "tests.streaming.engine"
+    with (place / "worker.log").open("a") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", module, str(place), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+        )
 
 
 def members(group: int) -> list[int]:
@@ -186,34 +185,28 @@ def check_counts(rows: Path, counts: Path) -> None:
     assert written == counted, f"{written} rows, counted {counted}"
 
 
-def run(place: Path, kills: int, seed: int, pause_s: float = 1.5) -> Counter[str]:
+def run(place: Path, kills: int, seed: int, *, on_spark: bool) -> Counter[str]:
     """Kills and starts, then looks; who was killed how often."""
     dice = random.Random(seed)
-    writer = Writer(place, seed, pause_s)
+    writer = Writer(place, seed, _PAUSE_S if on_spark else _PAUSE_ON_ROWS_S)
     writer.start()
     killed: Counter[str] = Counter()
     while killed.total() < kills:
-        process = start(place)
+        process = start(place, *([] if on_spark else [dice.choice(SINKS)]), on_spark=on_spark)
         # From the start of the queries on, sometimes before.
         early = dice.random() < 0.1
         assert process.stdout is not None
         if not early:
             process.stdout.readline()
-        time.sleep(dice.uniform(0, _LIFE_S))
+        time.sleep(dice.uniform(0, _LIFE_S if on_spark else _LIFE_ON_ROWS_S))
         who = "it was too slow" if fell(process, place) else kill_one(process, dice)
         end_group(process)
         killed[who] += 1
         sys.stdout.write(f"{killed.total()} {who}, {writer.rows} rows\n")
         sys.stdout.flush()
     writer.end()
-    for _ in range(_LAST_RUNS):
-        last = start(place, "once")
-        try:
-            last.wait(timeout=_LAST_S)
-            if not fell(last, place):
-                break
-        finally:
-            end_group(last)
+    for sink in [()] if on_spark else [(sink,) for sink in SINKS]:
+        finish(place, *sink, on_spark=on_spark)
     database, name = ROWS.split(".")
     folder = place / "lake" / f"{database}.db"
     check_rows(place / PATH_SINK, writer.rows)
@@ -224,16 +217,31 @@ def run(place: Path, kills: int, seed: int, pause_s: float = 1.5) -> Counter[str
     return killed
 
 
+def finish(place: Path, *arguments: str, on_spark: bool) -> None:
+    """The queries read what is left, and end."""
+    for _ in range(_LAST_RUNS):
+        last = start(place, *arguments, "once", on_spark=on_spark)
+        try:
+            last.wait(timeout=_LAST_S)
+            if not fell(last, place):
+                return
+        finally:
+            end_group(last)
+    raise AssertionError(f"the queries didn't end in {_LAST_RUNS} runs")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--place", type=Path, default=None)
+    parser.add_argument("--rows", action="store_true")
     asked = parser.parse_args(arguments)
     place = asked.place or Path(tempfile.mkdtemp(prefix="txlake-streams-"))
     sys.stdout.write(f"{place}\n")
-    sys.stdout.write(f"{dict(run(place, asked.kills, asked.seed))}\n")
+    killed = run(place, asked.kills, asked.seed, on_spark=not asked.rows)
+    sys.stdout.write(f"{dict(killed)}\n")
 
 
 if __name__ == "__main__":

@@ -470,6 +470,16 @@ def test_a_stream_that_starts_behind_a_change_looks_at_the_schema_too(table: Tab
         source.latest(start, limited=True)
 
 
+def test_a_change_between_the_start_and_the_first_version_to_come_is_seen(table: Table) -> None:
+    source = table.source(starting_version="latest")
+    table.commit(table.metadata("id", "more"), operation="ADD COLUMNS")
+    start = source.initial()
+    assert source.latest(start, limited=True) == start
+    table.add("a")
+    with pytest.raises(InvalidRequest, match=r"'more'.*Start the query again"):
+        source.latest(start, limited=True)
+
+
 # --- options --------------------------------------------------------------------------------------
 
 

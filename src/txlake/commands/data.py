@@ -365,7 +365,10 @@ def _written_before(context: Context, handle: Handle, statement: Write) -> bool:
         version=statement.app_version,
         last_updated=context.engine.system.now_ms(),
     )
-    context.transaction.stage(handle, Change(operation="WRITE", actions=(txn,)))
+    noted = Change(operation="WRITE", actions=(txn,))
+    if statement.batch is not None:
+        noted = _of_stream(noted, statement.batch)  # an empty micro-batch is nothing but this
+    context.transaction.stage(handle, noted)
     return False
 
 

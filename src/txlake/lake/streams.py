@@ -27,7 +27,7 @@ from txlake.spark.spark_sessions import is_connect
 from txlake.statements import NativeFrame, StreamBatch, Table, TableName, Write
 from txlake.statements.names import quoted
 from txlake.storage import canonical_url
-from txlake.streaming.data_source import FORMAT, loader, register
+from txlake.streaming.data_source import LAKE_FORMAT, loader, register
 from txlake.streaming.marks import may_read, stream_mark
 from txlake.streaming.options import Place, camel_options, place_options, source_options
 from txlake.streaming.progress import Progress
@@ -187,7 +187,7 @@ class Streams(Statements):
         spark = self._session.spark
         register(spark)
         settings = {**given, **place_options(_place(self._session, named))}
-        frame = spark.readStream.format(FORMAT).options(**settings).load()
+        frame = spark.readStream.format(LAKE_FORMAT).options(**settings).load()
         return frame.alias(stream_mark(snapshot.table, url))
 
     def write_stream(

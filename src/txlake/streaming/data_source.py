@@ -1,7 +1,8 @@
-"""The class that Spark knows as the format "txlake", and how a session gets it.
+"""The classes that Spark knows as data sources of streams, and how a session gets them.
 
-Spark carries the class to processes that may lack txlake, so it goes there by value, and takes what
-it needs from the package that was sent along (`spark.shipping`).
+`TxlakeDataSource` is the format "txlake" of users, who register it where txlake is installed on
+every machine. The lake's own streams are read by a class that goes to processes without txlake: by
+value, and it takes what it needs from the package that was sent along (`spark.shipping`).
 """
 
 from __future__ import annotations
@@ -15,13 +16,48 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, DataSourc
 from pyspark.sql.types import StructType
 
 from txlake.spark.shipping import Package, whole_package
+from txlake.streaming.reader import stream_columns, stream_reader
+from txlake.streaming.writer import stream_writer
 
 FORMAT = "txlake"
+LAKE_FORMAT = "txlake_stream"
+"""The format of a lake's own streams."""
+
+
+class TxlakeDataSource(DataSource):
+    """Tables of Delta Lake's as streams of PySpark's, in and out.
+
+        spark.dataSource.register(txlake.TxlakeDataSource)
+        spark.readStream.format("txlake").option("maxFilesPerTrigger", 10).load("/data/orders")
+        df.writeStream.format("txlake").option("checkpointLocation", place).start("/data/copies")
+
+    What `load` and `start` are given is the path or URL of a table; its name where `lake` says the
+    location of its lake and, where it isn't in the warehouse, `catalog` the URL of its catalog as
+    `txlake.connect` takes it. `storage.<key>` are storage options. The others are Delta Spark's.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """The table's columns, all of them nullable."""
+        return stream_columns(dict(self.options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """Reads the whole table first, then what each commit adds."""
+        return stream_reader(dict(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """Writes each micro-batch once; in complete mode it replaces all rows."""
+        made: DataSourceStreamWriter = stream_writer(dict(self.options), schema, overwrite)
+        return made
 
 
 def register(spark: SparkSession) -> None:
-    """Lets the session's readers and writers know the format. Doing it again changes nothing."""
-    spark.dataSource.register(data_source(whole_package(spark)))
+    """Lets a session read the lake's streams. Doing it again changes nothing."""
+    spark.dataSource.register(_travelling(whole_package(spark)))
 
 
 def loader(package: Package, *, carries: bool = False) -> Callable[[str], Any]:
@@ -54,16 +90,16 @@ def loader(package: Package, *, carries: bool = False) -> Callable[[str], Any]:
     return module
 
 
-def data_source(package: Package) -> type[DataSource]:
-    """The format's class, whose code is that of a package."""
+def _travelling(package: Package) -> type[DataSource]:
+    """The class for a lake's streams, whose code is that of a package."""
     module = loader(package)
 
-    class TxlakeDataSource(DataSource):
-        """A table of Delta Lake's as a stream: see `txlake.streaming`."""
+    class LakeStream(DataSource):
+        """A table as a stream: see `txlake.streaming`."""
 
         @classmethod
         def name(cls) -> str:
-            return "txlake"
+            return LAKE_FORMAT
 
         def schema(self) -> StructType:
             found: StructType = module("streaming.reader").stream_columns(dict(self.options))
@@ -74,12 +110,4 @@ def data_source(package: Package) -> type[DataSource]:
             made: DataSourceStreamReader = reader.stream_reader(dict(self.options), schema)
             return made
 
-        def streamWriter(  # noqa: N802
-            self, schema: StructType, overwrite: bool
-        ) -> DataSourceStreamWriter:
-            writer = module("streaming.writer")
-            options = dict(self.options)
-            made: DataSourceStreamWriter = writer.stream_writer(options, schema, overwrite)
-            return made
-
-    return TxlakeDataSource
+    return LakeStream

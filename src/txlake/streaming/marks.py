@@ -7,7 +7,7 @@ import re
 
 _MARK = "#txlake-stream-"
 # A stream of the format's, with the mark of `lake.read_stream` or without.
-_RELATION = re.compile(r"Streaming\w*Relation\w*[^\n]*\btxlake\b")
+_RELATION = re.compile(r"Streaming\w*Relation\w*[^\n]*\btxlake(?:_stream)?\b")
 
 
 def stream_mark(table: str, url: str) -> str:

@@ -36,9 +36,12 @@ def stream_schema(snapshot: Snapshot) -> T.StructType:
     return found
 
 
-def stream_task(snapshot: Snapshot, options: Mapping[str, str]) -> StreamTask:
-    """How tasks read the table's files."""
+def stream_task(
+    snapshot: Snapshot, options: Mapping[str, str], shown: T.StructType | None = None
+) -> StreamTask:
+    """How tasks read the table's files; `shown` are the columns that Spark expects."""
     schema = snapshot.schema
+    expected = stream_schema(snapshot) if shown is None else shown
     partitions = {name: place for place, name in enumerate(snapshot.partition_columns)}
     held: list[Field] = []
     sources: list[int | None] = []
@@ -50,10 +53,13 @@ def stream_task(snapshot: Snapshot, options: Mapping[str, str]) -> StreamTask:
         else:
             sources.append(len(held))
             held.append(item)
-    shown = pa.schema([pa.field(item.name, _shown_type(item.type)) for item in schema])
+    columns = [
+        pa.field(item.name, _shown_type(item.type, one.dataType), one.nullable)
+        for item, one in zip(schema, expected.fields, strict=True)
+    ]
     return StreamTask(
         schema=pa.schema(map(parquet_field, held)).serialize().to_pybytes(),
-        shown=shown.serialize().to_pybytes(),
+        shown=pa.schema(columns).serialize().to_pybytes(),
         sources=tuple(sources),
         padded={
             place: length
@@ -65,15 +71,26 @@ def stream_task(snapshot: Snapshot, options: Mapping[str, str]) -> StreamTask:
     )
 
 
-def _shown_type(data_type: DataType) -> pa.DataType:
-    """The Arrow type in which Spark takes values from a Python data source."""
-    match data_type:
-        case Struct(fields):
-            return pa.struct([pa.field(item.name, _shown_type(item.type)) for item in fields])
-        case Array(element, _):
-            return pa.list_(pa.field("element", _shown_type(element)))
-        case Map(key, value, _):
-            return pa.map_(_shown_type(key), pa.field("value", _shown_type(value)))
+def _shown_type(data_type: DataType, expected: T.DataType) -> pa.DataType:
+    """The Arrow type in which Spark takes values of a type from a Python data source.
+
+    `expected` is Spark's own, which says what may be null.
+    """
+    match data_type, expected:
+        case Struct(fields), T.StructType():
+            return pa.struct(
+                [
+                    pa.field(item.name, _shown_type(item.type, one.dataType), one.nullable)
+                    for item, one in zip(fields, expected.fields, strict=True)
+                ]
+            )
+        case Array(element, _), T.ArrayType():
+            inner = _shown_type(element, expected.elementType)
+            return pa.list_(pa.field("element", inner, expected.containsNull))
+        case Map(key, value, _), T.MapType():
+            item = _shown_type(value, expected.valueType)
+            nullable = expected.valueContainsNull
+            return pa.map_(_shown_type(key, expected.keyType), pa.field("value", item, nullable))
         case _:
             return to_arrow_type(data_type)
 

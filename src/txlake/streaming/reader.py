@@ -49,7 +49,7 @@ class _Opened:
         require_own_schema(schema, own)
         self.source: Source = Source(handle.log, own, source_options(options))
         self.reach: Reach = self.session.engine.reach(handle)
-        self.task: StreamTask = stream_task(own, place.storage_options)
+        self.task: StreamTask = stream_task(own, place.storage_options, schema)
 
 
 class Reader(DataSourceStreamReader):

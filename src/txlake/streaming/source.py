@@ -51,7 +51,7 @@ class Source:
         self._options = options
         self._newest_allowed: int | None = None
         self._initial: tuple[int, list[Add]] | None = None
-        self._checked: int | None = None
+        self._is_checked = False
 
     def stop_at_newest(self) -> None:
         """Versions that come after this moment aren't read any more."""
@@ -231,19 +231,20 @@ class Source:
             )
 
     def _check_start(self, start: Offset, last: int) -> None:
-        """Compares the schema at the place at which this process begins to read, once."""
-        if self._checked is not None:
+        """Compares the schema at the place at which this process begins to read, once.
+
+        The table may have changed since `own` was read, in a version before the first that is read.
+        """
+        if self._is_checked or start.version > min(last, self._log.latest().version):
             return
-        newest = self._log.latest().version
-        if start.version <= min(last, newest):
-            try:
-                found = self._log.snapshot(start.version)
-            except InvalidRequest:
-                if self._options.fail_on_data_loss:
-                    raise
-                return
-            self._check_metadata(start.version, found.metadata, found)
-        self._checked = start.version
+        try:
+            found = self._log.snapshot(start.version)
+        except InvalidRequest:
+            if self._options.fail_on_data_loss:
+                raise
+            return
+        self._check_metadata(start.version, found.metadata, found)
+        self._is_checked = True
 
     def _check(self, commit: Commit) -> None:
         for action in commit.actions:

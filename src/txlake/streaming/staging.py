@@ -38,6 +38,7 @@ from txlake.streaming.progress import Progress
 from txlake.transaction.change import Change
 
 _ATTEMPTS = 5
+_OPERATION = "STREAMING UPDATE"
 _logger = logging.getLogger(__name__)
 
 
@@ -143,10 +144,9 @@ def _commit(
             "epochId": str(batch_id),
         }
         context.transaction.user_metadata = options.user_metadata
-        context.transaction.stage(handle, Change(operation="WRITE", actions=(txn,)))
-        context.transaction.stage(
-            handle, replace(change, operation="STREAMING UPDATE", parameters=told)
-        )
+        for one in (Change(operation=_OPERATION, actions=(txn,)), change):
+            told_one = replace(one, operation=_OPERATION, parameters=told)
+            context.transaction.stage(handle, told_one)
         context.transaction.commit()
 
 

@@ -125,6 +125,16 @@ def test_a_table_of_the_lake_commits_through_its_catalog(tmp_path: Path, checkpo
         other.batch(2, rows(5))
 
 
+def test_rows_with_structs_need_no_spark(tmp_path: Path, checkpoint: Path) -> None:
+    wanted = StructType().add("s", StructType().add("a", "integer"))
+    table = pa.table({"s": pa.array([{"a": 1}], pa.struct([("a", pa.int32())]))})
+    options = {"path": str(tmp_path / "t"), "checkpointlocation": str(checkpoint)}
+    made = stream_writer(options, wanted, False)
+    made.commit([made.write(iter(table.to_batches()))], 0)
+    [path] = txlake.Log(tmp_path / "t").snapshot().files()["path"].to_pylist()
+    assert pq.read_table(tmp_path / "t" / path) == table
+
+
 def test_columns_go_by_name_and_narrower_numbers_fit(tmp_path: Path, checkpoint: Path) -> None:
     log = txlake.Log(tmp_path / "t")
     txlake_rows = pa.table({"id": pa.array([], pa.int64()), "p": pa.array([], pa.string())})

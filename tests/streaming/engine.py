@@ -49,7 +49,7 @@ class Query:
     def _identity(self) -> str:
         file = self._checkpoint / "metadata"
         if not file.exists():
-            _put(file, {"id": str(uuid.uuid4())})
+            put(file, {"id": str(uuid.uuid4())})
         return str(json.loads(file.read_text())["id"])
 
     def run(self, sink: Callable[[int, pa.Table], None], *, once: bool) -> None:
@@ -68,7 +68,7 @@ class Query:
                     return
                 continue
             number += 1
-            _put(self._checkpoint / "offsets" / str(number), end.to_json())
+            put(self._checkpoint / "offsets" / str(number), end.to_json())
             self._batch(sink, number, begin, end)
 
     def _batch(
@@ -79,7 +79,7 @@ class Query:
         batches = list(self._task.rows([streamed_file(own, add, self._reach) for add in adds]))
         schema = pa.ipc.read_schema(pa.py_buffer(self._task.shown))
         sink(number, pa.Table.from_batches(batches, schema))
-        _put(self._checkpoint / "commits" / str(number), {})
+        put(self._checkpoint / "commits" / str(number), {})
 
     def _numbers(self, folder: str) -> list[int]:
         names = (one.name for one in (self._checkpoint / folder).iterdir())
@@ -90,7 +90,7 @@ class Query:
         return Offset.from_json(json.loads(text))
 
 
-def _put(file: Path, value: Mapping[str, object]) -> None:
+def put(file: Path, value: Mapping[str, object]) -> None:
     """The file appears whole or not at all."""
     made = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
     made.write_text(json.dumps(value))

@@ -29,10 +29,10 @@ import pyarrow.parquet as pq
 
 import txlake
 from tests.streaming.engine import SINKS
-from tests.streaming.worker import COUNTS, NAME, NAME_SINK, PATH, PATH_SINK, ROWS
+from tests.streaming.worker import COUNTS, NAME, PATH, PATH_SINK, ROWS
 from txlake.protocol.paths import decode_path
 
-_KEYS = 3
+KEYS = 3
 _LIFE_S = 25.0
 _LIFE_ON_ROWS_S = 1.5
 _PAUSE_S, _PAUSE_ON_ROWS_S = 1.5, 0.2
@@ -59,7 +59,7 @@ class Writer(threading.Thread):
         """A few more rows, the same for both."""
         count = self._random.randint(1, 4)
         numbers = range(self.rows, self.rows + count)
-        table = pa.table({"key": [number % _KEYS for number in numbers], "n": list(numbers)})
+        table = pa.table({"key": [number % KEYS for number in numbers], "n": list(numbers)})
         for sink in (self._path, NAME):
             self._lake.write(table, sink, "append")
         self.rows += count
@@ -163,7 +163,7 @@ def versions(table: Path) -> Iterator[pa.Table]:
 def check_rows(table: Path, rows: int) -> None:
     """Every number once; those of a key in later versions are larger."""
     seen: Counter[int] = Counter()
-    newest = dict.fromkeys(range(_KEYS), -1)
+    newest = dict.fromkeys(range(KEYS), -1)
     for added in versions(table):
         numbers, keys = added["n"].to_pylist(), added["key"].to_pylist()
         seen.update(numbers)
@@ -183,6 +183,20 @@ def check_counts(rows: Path, counts: Path) -> None:
     written = [one.num_rows for one in versions(rows)]
     counted = [sum(one["n"].to_pylist()) for one in versions(counts)]
     assert written == counted, f"{written} rows, counted {counted}"
+
+
+def check_sink(place: Path, sink: str, rows: int) -> None:
+    """A sink of tests/streaming/engine.py has every row once. Raises AssertionError otherwise."""
+    if sink == ROWS:
+        check_rows(_folder(place, ROWS), rows)
+        check_counts(_folder(place, ROWS), _folder(place, COUNTS))
+    else:
+        check_rows(place / ("" if sink == PATH_SINK else "lake") / sink, rows)
+
+
+def _folder(place: Path, table: str) -> Path:
+    database, name = table.split(".")
+    return place / "lake" / f"{database}.db" / name
 
 
 def run(place: Path, kills: int, seed: int, *, on_spark: bool) -> Counter[str]:
@@ -207,12 +221,8 @@ def run(place: Path, kills: int, seed: int, *, on_spark: bool) -> Counter[str]:
     writer.end()
     for sink in [()] if on_spark else [(sink,) for sink in SINKS]:
         finish(place, *sink, on_spark=on_spark)
-    database, name = ROWS.split(".")
-    folder = place / "lake" / f"{database}.db"
-    check_rows(place / PATH_SINK, writer.rows)
-    check_rows(place / "lake" / NAME_SINK, writer.rows)
-    check_rows(folder / name, writer.rows)
-    check_counts(folder / name, folder / COUNTS.split(".")[1])
+    for sink in SINKS:
+        check_sink(place, sink, writer.rows)
     sys.stdout.write(f"{writer.rows} rows, each once in every sink\n")
     return killed
 

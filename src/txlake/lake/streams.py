@@ -278,10 +278,13 @@ class Streams(Statements):
         if is_connect(spark):
             return writer.foreachBatch(_on_the_server(spark, self._session, batches)).start()
 
+        known: list[str] = []  # the id of this one query, once it was asked for
+
         def here(batch: DataFrame, batch_id: int) -> None:
-            query_id = id_of_query(batch.sparkSession, batches.checkpoint)
+            if not known:
+                known.append(id_of_query(batch.sparkSession, batches.checkpoint))
             with self.session() as own:
-                batches.commit(own, query_id, batch_id, batch)
+                batches.commit(own, known[0], batch_id, batch)
 
         return writer.foreachBatch(here).start()
 

@@ -219,9 +219,11 @@ def run(place: Path, kills: int, seed: int, *, on_spark: bool) -> Counter[str]:
         sys.stdout.write(f"{killed.total()} {who}, {writer.rows} rows\n")
         sys.stdout.flush()
     writer.end()
-    for sink in [()] if on_spark else [(sink,) for sink in SINKS]:
-        finish(place, *sink, on_spark=on_spark)
+    if on_spark:
+        finish(place, on_spark=True)
     for sink in SINKS:
+        if not on_spark:
+            finish(place, sink, on_spark=False)
         check_sink(place, sink, writer.rows)
     sys.stdout.write(f"{writer.rows} rows, each once in every sink\n")
     return killed

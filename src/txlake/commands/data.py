@@ -65,6 +65,7 @@ from txlake.transaction.change import Change
 from txlake.transaction.data_plane import Placement, Rows, TableData
 
 Counts = Mapping[str, int]
+_STREAMING = "STREAMING UPDATE"
 _AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
 
 
@@ -299,7 +300,7 @@ def _of_stream(change: Change, batch: StreamBatch) -> Change:
         "queryId": batch.query_id,
         "epochId": str(batch.batch_id),
     }
-    return replace(change, operation="STREAMING UPDATE", parameters=told)
+    return replace(change, operation=_STREAMING, parameters=told)
 
 
 def _make_database(context: Context, statement: Write) -> None:
@@ -339,7 +340,8 @@ def _prepared(
             "overwrite_schema=True"
         )
     if statement.merge_schema or _merges_schemas(context):
-        return grown(context, handle, work, context.plane.schema_of(rows))
+        operation = "WRITE" if statement.batch is None else _STREAMING
+        return grown(context, handle, work, context.plane.schema_of(rows), operation=operation)
     return work
 
 

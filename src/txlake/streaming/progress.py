@@ -91,10 +91,26 @@ class Progress:
         return any(self._written(handle) >= batch_id for handle in found if handle is not None)
 
     def intend(self, batch_id: int, tables: Iterable[Handle]) -> None:
-        """Notes which tables the micro-batch writes, before it does."""
-        urls = tuple(sorted(handle.store.url for handle in tables))
-        note = StreamNote(sink=self._sink, batch=batch_id, tables=urls)
+        """Notes which tables the micro-batch writes, before it does; those noted for it stay.
+
+        Raises InvalidRequest when it was committed meanwhile, or a later one begun.
+        """
+        urls = {handle.store.url for handle in tables}
+        known = self._note()
+        if known is not None and known.batch > batch_id:
+            raise self._taken(batch_id)
+        if known is not None and known.batch == batch_id:
+            urls.update(known.tables)
+        note = StreamNote(sink=self._sink, batch=batch_id, tables=tuple(sorted(urls)))
         self._store.put(self._path, note.encode())
+        if self.is_done(batch_id):
+            raise self._taken(batch_id)
+
+    def _taken(self, batch_id: int) -> InvalidRequest:
+        return InvalidRequest(
+            f"{self._sink}: micro-batch {batch_id} of query {self._query_id} is committed already, "
+            "by another process that runs the same query; stop one of the two"
+        )
 
     def _written(self, table: Handle) -> int:
         """The last micro-batch that the table has of the query; -1 for none."""

@@ -74,7 +74,8 @@ class Writer(threading.Thread):
     def end(self) -> None:
         """No more rows. Raises what went wrong."""
         self._ended.set()
-        self.join()
+        self.join(timeout=_LAST_S)
+        assert not self.is_alive(), "the writer hangs"
         self._lake.close()
         if self.error is not None:
             raise self.error
@@ -140,7 +141,7 @@ def end_group(process: subprocess.Popen[str]) -> None:
     """No process of the group is left."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    process.communicate(timeout=_LAST_S)
     deadline = time.monotonic() + 30
     while members(process.pid) and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -211,7 +211,7 @@ class Streams(Statements):
             user_metadata: a text for the history of the table.
             query_name: what Spark calls the query.
 
-        Raises InvalidRequest for a DataFrame that isn't a stream, and for a mode or a trigger that
+        Raises InvalidRequest for rows that aren't a stream's, and for a mode or a trigger that
         can't be. The query stops with what `write` raises, and for a checkpoint that is another
         sink's.
         """

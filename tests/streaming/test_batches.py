@@ -59,9 +59,12 @@ def test_a_batch_that_runs_again_does_no_work(lake: txlake.Lake) -> None:
 
 
 def test_the_table_that_knows_a_batch_may_be_another_one_each_time(lake: txlake.Lake) -> None:
+    def into(name: str) -> Work:
+        return lambda tx, batch: tx.write(batch, name, "append")
+
     for number, name in enumerate(("one", "two", "one")):
         for _ in range(2):
-            commit(lake, number, lambda tx, batch, name=name: tx.write(batch, name, "append"))
+            commit(lake, number, into(name))
     assert (rows(lake, "one"), rows(lake, "two")) == (2, 1)
 
 

@@ -230,6 +230,19 @@ def test_a_table_with_rules_of_sparks_is_refused_by_name(tmp_path: Path, checkpo
         stream.stage(rows(2), "id INT, p STRING")
 
 
+def test_a_table_with_an_identity_column_is_refused_by_name(
+    tmp_path: Path, checkpoint: Path
+) -> None:
+    with txlake.connect(str(tmp_path / "lake")) as lake:
+        lake.sql(
+            f"CREATE TABLE delta.`{tmp_path / 't'}` "
+            "(id BIGINT GENERATED ALWAYS AS IDENTITY, p STRING)"
+        )
+    stream = Stream(tmp_path / "t", checkpoint)
+    with pytest.raises(UnsupportedFeature, match=r"an identity column.*lake\.write_stream"):
+        stream.stage(pa.table({"p": ["x"]}), "p STRING")
+
+
 def test_bad_options_say_what_is_wrong(tmp_path: Path, checkpoint: Path) -> None:
     with pytest.raises(InvalidRequest, match="checkpointLocation isn't given"):
         sink_options({"path": "t"})

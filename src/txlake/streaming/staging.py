@@ -23,6 +23,7 @@ from txlake.errors import Conflict, InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Txn
 from txlake.protocol.features import check_writable
+from txlake.protocol.identity import is_identity
 from txlake.protocol.schema_change import as_table_schema
 from txlake.protocol.types import Field, Primitive, Struct, to_arrow_schema, to_arrow_type
 from txlake.session.session import Session
@@ -197,11 +198,11 @@ def _prepare(session: Session, place: Place, options: SinkOptions, incoming: Str
 
 
 def _require_plain(snapshot: Snapshot) -> None:
-    if rows.has_rules(snapshot):
+    if rows.has_rules(snapshot) or any(map(is_identity, snapshot.schema)):
         raise UnsupportedFeature(
             f"{snapshot.table} has rules that Spark checks or fills in (a constraint, a generated "
-            "column, a default, CHAR or VARCHAR), which this sink can't ask: write it by "
-            "lake.write_stream(df, table, checkpoint=...)"
+            "or an identity column, a default, CHAR or VARCHAR), which this sink can't ask: write "
+            "it by lake.write_stream(df, table, checkpoint=...)"
         )
 
 

@@ -131,6 +131,12 @@ disasters: setup-python ## processes are killed and frozen, catalogs put back: K
 	@PYTHONPATH=src:. $(PYTHON) -m tests.disasters --kills $(KILLS) --freezes $(FREEZES) \
 		--restores $(RESTORES) --catalog $(CATALOG) --seed $(or $(SEED),1)
 
+.PHONY: streams
+streams: setup ## processes of streams are killed: KILLS=300, and a tenth of that on Spark
+	@PYTHONPATH=src:. $(PYTHON) -m tests.streaming.killed --rows --kills $(KILLS) --seed $(or $(SEED),1)
+	@PYTHONPATH=src:. $(PYTHON) -m tests.streaming.killed --kills $$(( $(KILLS) / 10 )) \
+		--seed $(or $(SEED),1)
+
 .PHONY: guards
 guards: setup-python ## the list of guards as the code is now, and tests for those that are new
 	@PYTHONPATH=src:. $(PYTHON) -m tests.mutation search

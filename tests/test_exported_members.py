@@ -42,6 +42,15 @@ SESSION = {
     "view": "name",
     "attach": "location, name=None",
     "detach": "name",
+    "read_stream": "table, **options",
+    "write_stream": (
+        "df, table, *, checkpoint, output_mode='append', trigger=None, merge_schema=False, "
+        "partition_by=None, user_metadata=None, query_name=None"
+    ),
+    "foreach_batch": (
+        "df, work, *, checkpoint, output_mode='append', trigger=None, isolation=None, "
+        "attempts=5, query_name=None"
+    ),
     "close": "",
 }
 MEMBERS: dict[type, dict[str, str | None]] = {
@@ -207,7 +216,7 @@ def test_the_package_exports() -> None:
     assert sorted(txlake.__all__) == [
         "DeltaMergeBuilder", "DeltaOptimizeBuilder", "DeltaTable", "DeltaTableBuilder",
         "IdentityGenerator", "Lake", "LakeSession", "Log", "RetrySettings", "Settings",
-        "Transaction", "connect", "errors", "sources_tag",
+        "Transaction", "TxlakeDataSource", "connect", "errors", "sources_tag",
     ]  # fmt: skip
     assert set(txlake.__all__) <= set(dir(txlake))
     for name in txlake.__all__:
@@ -222,6 +231,11 @@ def test_connects_arguments() -> None:
     )
     assert signature(txlake.Log.__init__) == "location, storage_options=None, *, settings=None"
     assert signature(txlake.sources_tag) == "sources"
+
+
+def test_the_data_source_has_what_spark_asks_for() -> None:
+    own = {"name", "schema", "streamReader", "streamWriter"}
+    assert own <= {name for name in vars(txlake.TxlakeDataSource) if name[0] != "_"}
 
 
 @pytest.mark.parametrize("kind", MEMBERS, ids=lambda kind: kind.__name__)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from txlake.lake.lake import Lake, LakeSession, Transaction, connect
     from txlake.lake.log import Log, sources_tag
     from txlake.settings import RetrySettings, Settings
+    from txlake.streaming.data_source import TxlakeDataSource
     from txlake.tables import (
         DeltaMergeBuilder,
         DeltaOptimizeBuilder,
@@ -37,6 +38,7 @@ _HOMES = {
     "sources_tag": "txlake.lake.log",
     "Settings": "txlake.settings",
     "RetrySettings": "txlake.settings",
+    "TxlakeDataSource": "txlake.streaming.data_source",
     "DeltaTable": "txlake.tables",
     "DeltaMergeBuilder": "txlake.tables",
     "DeltaTableBuilder": "txlake.tables",
@@ -56,6 +58,7 @@ __all__ = [
     "RetrySettings",
     "Settings",
     "Transaction",
+    "TxlakeDataSource",
     "connect",
     "errors",
     "sources_tag",

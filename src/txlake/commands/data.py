@@ -52,6 +52,7 @@ from txlake.statements import (
     Source,
     SparkCommand,
     SqlText,
+    StreamBatch,
     TableName,
     TimeTravel,
     Truncate,
@@ -65,6 +66,7 @@ from txlake.transaction.change import Change
 from txlake.transaction.data_plane import Placement, Rows, TableData
 
 Counts = Mapping[str, int]
+_STREAMING = "STREAMING UPDATE"
 _AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
 
 
@@ -267,6 +269,8 @@ def write(context: Context, statement: Write) -> Counts:
         register(context, handle, "WRITE")
     if _written_before(context, handle, statement):
         return nothing
+    if statement.batch is not None and statement.batch.reads_target:
+        context.transaction.open(handle).read()
     work = _prepared(context, handle, statement, rows, exists)
     change = _placed(
         work,
@@ -278,13 +282,26 @@ def write(context: Context, statement: Write) -> Counts:
         or (
             exists
             and statement.mode == "overwrite"
+            and statement.batch is None
             and not statement.overwrite_schema
             and not isinstance(rows, pa.Table)
             and _is_dynamic(context)
         ),
     )
+    if statement.batch is not None:
+        change = _of_stream(change, statement.batch)
     context.transaction.stage(handle, change)
     return change.affected
+
+
+def _of_stream(change: Change, batch: StreamBatch) -> Change:
+    """The change as the history tells of a stream's, by Delta's own names."""
+    told = {
+        "outputMode": batch.output_mode.capitalize(),
+        "queryId": batch.query_id,
+        "epochId": str(batch.batch_id),
+    }
+    return replace(change, operation=_STREAMING, parameters=told)
 
 
 def _make_database(context: Context, statement: Write) -> None:
@@ -324,7 +341,8 @@ def _prepared(
             "overwrite_schema=True"
         )
     if statement.merge_schema or _merges_schemas(context):
-        return grown(context, handle, work, context.plane.schema_of(rows))
+        operation = "WRITE" if statement.batch is None else _STREAMING
+        return grown(context, handle, work, context.plane.schema_of(rows), operation=operation)
     return work
 
 
@@ -350,7 +368,10 @@ def _written_before(context: Context, handle: Handle, statement: Write) -> bool:
         version=statement.app_version,
         last_updated=context.engine.system.now_ms(),
     )
-    context.transaction.stage(handle, Change(operation="WRITE", actions=(txn,)))
+    noted = Change(operation="WRITE", actions=(txn,))
+    if statement.batch is not None:
+        noted = _of_stream(noted, statement.batch)  # an empty micro-batch is nothing but this
+    context.transaction.stage(handle, noted)
     return False
 
 

@@ -80,8 +80,26 @@ class Insert:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StreamBatch:
+    """Which micro-batch of a stream is written.
+
+    Attributes:
+        output_mode: "append", or "complete": the rows replace all others.
+        reads_target: whether the stream reads the table that it writes.
+    """
+
+    query_id: str
+    batch_id: int
+    output_mode: Literal["append", "complete"]
+    reads_target: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """`lake.write`: rows by column name, creating the table where there is none."""
+    """`lake.write`: rows by column name, creating the table where there is none.
+
+    `batch` says so of a stream's.
+    """
 
     table: Table
     source: NativeFrame
@@ -93,6 +111,7 @@ class Write:
     merge_schema: bool = False
     app_id: str | None = None
     app_version: int | None = None
+    batch: StreamBatch | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -111,6 +111,8 @@ def merge(context: Context, statement: Merge) -> Counts:
 def insert(context: Context, statement: Insert) -> Counts:
     """INSERT INTO, INSERT OVERWRITE, INSERT ... REPLACE { WHERE | USING | ON }."""
     handle = context.require(statement.table)
+    if _written_before(context, handle, statement):
+        return {"num_affected_rows": 0, "num_inserted_rows": 0}
     matches = bool(statement.replace_using) or statement.replace_on is not None
     replaces = statement.overwrite or statement.replace_where is not None or matches
     work = context.work(handle, removes_rows=replaces)
@@ -250,7 +252,7 @@ def write(context: Context, statement: Write) -> Counts:
         # What no table can hold has no database made for it.
         as_table_schema(context.plane.schema_of(rows))
         _make_database(context, statement)
-    handle = place(context, statement.table)
+    handle = place(context, statement.table, statement.location)
     exists = context.exists(handle)
     if exists and statement.mode == "ignore":
         return nothing
@@ -259,7 +261,7 @@ def write(context: Context, statement: Write) -> Counts:
             f"{statement.table} exists already; say mode='append', 'overwrite' or 'ignore'"
         )
     if exists:
-        handle = adopted(context, handle, managed=True)
+        handle = adopted(context, handle, managed=statement.location is None)
     else:
         schema = as_table_schema(context.plane.schema_of(rows))
         create_from_rows(context, handle, statement, schema)
@@ -331,7 +333,7 @@ def _folded(names: tuple[str, ...]) -> list[str]:
     return [name.lower() for name in names]
 
 
-def _written_before(context: Context, handle: Handle, statement: Write) -> bool:
+def _written_before(context: Context, handle: Handle, statement: Write | Insert) -> bool:
     """Whether this application version was written already; notes it otherwise."""
     if (statement.app_id is None) != (statement.app_version is None):
         raise InvalidRequest(

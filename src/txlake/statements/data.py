@@ -62,6 +62,7 @@ class Insert:
         partition: the PARTITION clause, None without one.
         if_not_exists: do nothing where the static partition has rows.
         schema_evolution: new columns of the source are added to the table.
+        app_id, app_version: written once per pair, however often it is retried.
     """
 
     table: Table
@@ -77,16 +78,25 @@ class Insert:
     partition: tuple[PartitionValue, ...] | None = None
     if_not_exists: bool = False
     schema_evolution: bool = False
+    app_id: str | None = None
+    app_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """`lake.write`: rows by column name, creating the table where there is none."""
+    """`lake.write`: rows by column name, creating the table where there is none.
+
+    Attributes:
+        cluster_by: of a new table.
+        location: where a table with a name is; a new one is made there.
+    """
 
     table: Table
     source: NativeFrame
     mode: Literal["error", "append", "overwrite", "ignore"] = "error"
     partition_by: tuple[str, ...] | None = None
+    cluster_by: tuple[str, ...] | None = None
+    location: str | None = None
     replace_where: Expression | None = None
     dynamic_partition_overwrite: bool = False
     overwrite_schema: bool = False

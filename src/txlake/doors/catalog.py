@@ -50,36 +50,36 @@ _CATALOG = "spark_catalog"
 class Cataloguing(_Catalog):
     """The part of the catalog that a lake has a say in; made by `catalog`."""
 
-    _door: Door
+    _lake_door: Door
 
     # Databases
 
     @as_spark
     def currentDatabase(self) -> str:
         """The database that unqualified names belong to."""
-        return self._door.session.database
+        return self._lake_door.session.database
 
     @as_spark
     def setCurrentDatabase(self, dbName: str) -> None:
         """USE."""
-        self._required(dbName)
-        self._door.session.execute(UseDatabase(_plain(dbName)))
+        self._lake_required(dbName)
+        self._lake_door.session.execute(UseDatabase(_plain(dbName)))
 
     @as_spark
     def listDatabases(self, pattern: str | None = None) -> list[Database]:
         """The lake's databases."""
-        found = self._door.session.engine.catalog.of_lake().databases(pattern)
-        return [self._database(entry.name, entry.comment) for entry in found]
+        found = self._lake_door.session.engine.catalog.of_lake().databases(pattern)
+        return [self._lake_database(entry.name, entry.comment) for entry in found]
 
     @as_spark
     def getDatabase(self, dbName: str) -> Database:
         """One database. Raises an AnalysisException when there is none."""
-        return self._required(dbName)
+        return self._lake_required(dbName)
 
     @as_spark
     def databaseExists(self, dbName: str) -> bool:
         """Whether the lake has a database."""
-        return self._find(dbName) is not None
+        return self._lake_find(dbName) is not None
 
     @as_spark
     def createDatabase(
@@ -87,21 +87,21 @@ class Cataloguing(_Catalog):
     ) -> None:
         """CREATE DATABASE."""
         options = "IF NOT EXISTS " if ifNotExists else ""
-        self._run(f"CREATE DATABASE {options}{_quoted(dbName)}{_properties(properties)}")
+        self._lake_run(f"CREATE DATABASE {options}{_quoted(dbName)}{_properties(properties)}")
 
     @as_spark
     def dropDatabase(self, dbName: str, ifExists: bool = False, cascade: bool = False) -> None:
         """DROP DATABASE."""
         options = "IF EXISTS " if ifExists else ""
-        self._run(f"DROP DATABASE {options}{_quoted(dbName)}{' CASCADE' if cascade else ''}")
+        self._lake_run(f"DROP DATABASE {options}{_quoted(dbName)}{' CASCADE' if cascade else ''}")
 
     # Tables
 
     @as_spark
     def listTables(self, dbName: str | None = None, pattern: str | None = None) -> list[Table]:
         """The tables and views of a database, and the session's temporary views."""
-        door = self._door
-        database = door.session.database if dbName is None else self._required(dbName).name
+        door = self._lake_door
+        database = door.session.database if dbName is None else self._lake_required(dbName).name
         lake = door.session.engine.catalog.of_lake()
         current = door.session.current
         found = [_of(entry) for entry in tables_in(door.session.engine, current, database)]
@@ -112,7 +112,8 @@ class Cataloguing(_Catalog):
         found = sorted(found, key=lambda one: one.name.lower())
         known = {one.name.lower() for one in found}
         there = super().databaseExists(database)
-        for one in super().listTables(database if there else None):
+        # Not None: PySpark would ask us which database that is.
+        for one in super().listTables(database if there else super().currentDatabase()):
             if one.isTemporary or (there and one.name.lower() not in known):
                 found.append(one)
         return [one for one in found if matches(one.name, pattern)]
@@ -121,7 +122,7 @@ class Cataloguing(_Catalog):
     def tableExists(self, tableName: str, dbName: str | None = None) -> bool:
         """Whether there is a table or view of that name, temporary ones included."""
         table = _table(tableName, dbName)
-        if self._door.meaning(table) is not None:
+        if self._lake_door.meaning(table) is not None:
             return True
         return bool(super().tableExists(tableName if dbName is None else f"{dbName}.{tableName}"))
 
@@ -129,11 +130,11 @@ class Cataloguing(_Catalog):
     def getTable(self, tableName: str) -> Table:
         """One table or view. Raises an AnalysisException when there is none."""
         table = named(tableName)
-        if self._is_of_spark(table):
+        if self._lake_is_of_spark(table):
             return super().getTable(tableName)
         if not isinstance(table, TableName):
             return Table(tableName, _CATALOG, ["delta"], None, "EXTERNAL", False)
-        session = self._door.session
+        session = self._lake_door.session
         owner, name = session.engine.qualified(table, session.database)
         for entry in tables_in(session.engine, session.current, owner):
             if entry.name.lower() == name.lower():
@@ -147,9 +148,9 @@ class Cataloguing(_Catalog):
     def listColumns(self, tableName: str, dbName: str | None = None) -> list[Column]:
         """The columns of a table or view."""
         table = _table(tableName, dbName)
-        if self._is_of_spark(table):
+        if self._lake_is_of_spark(table):
             return super().listColumns(tableName if dbName is None else f"{dbName}.{tableName}")
-        door = self._door
+        door = self._lake_door
         partitions: set[str] = set()
         clusters: set[str] = set()
         if door.meaning(table) is Meaning.TABLE:
@@ -185,10 +186,10 @@ class Cataloguing(_Catalog):
             return super().createTable(tableName, path, source, schema, description, **options)
         table = named(tableName)
         columns = () if schema is None else tuple(_column(item) for item in schema)
-        self._door.carry_out(
+        self._lake_door.carry_out(
             CreateTable(table=table, columns=columns, location=path, comment=description)
         )
-        return self._door.read(table)
+        return self._lake_door.read(table)
 
     @as_spark
     def createExternalTable(
@@ -206,18 +207,18 @@ class Cataloguing(_Catalog):
     def dropTable(self, tableName: str, ifExists: bool = False, purge: bool = False) -> None:
         """DROP TABLE."""
         table = named(tableName)
-        if self._door.meaning(table) is None and self._door.spark_has(table):
+        if self._lake_door.meaning(table) is None and self._lake_door.spark_has(table):
             super().dropTable(tableName, ifExists, purge)
             return
-        self._door.carry_out(DropTable(table=table, if_exists=ifExists, purge=purge))
+        self._lake_door.carry_out(DropTable(table=table, if_exists=ifExists, purge=purge))
 
     @as_spark
     def dropView(self, viewName: str, ifExists: bool = False) -> None:
         """DROP VIEW, of the lake's or of Spark's."""
-        if self._door.meaning(named(viewName)) is None:
+        if self._lake_door.meaning(named(viewName)) is None:
             super().dropView(viewName, ifExists)
             return
-        self._run(f"DROP VIEW {_quoted(viewName)}")
+        self._lake_run(f"DROP VIEW {_quoted(viewName)}")
 
     @as_spark
     def listViews(self, dbName: str | None = None, pattern: str | None = None) -> list[Table]:
@@ -229,9 +230,9 @@ class Cataloguing(_Catalog):
     def listPartitions(self, tableName: str) -> list[TablePartition]:
         """The partitions of a table, `column=value/...`."""
         table = named(tableName)
-        if self._is_of_spark(table):
+        if self._lake_is_of_spark(table):
             return super().listPartitions(tableName)
-        rows = self._door.session.execute(ShowPartitions(table)).collect()
+        rows = self._lake_door.session.execute(ShowPartitions(table)).collect()
         return [
             TablePartition("/".join(f"{name}={value}" for name, value in row.asDict().items()))
             for row in rows
@@ -241,60 +242,60 @@ class Cataloguing(_Catalog):
     def getTableProperties(self, tableName: str) -> dict[str, str]:
         """SHOW TBLPROPERTIES."""
         table = named(tableName)
-        if self._is_of_spark(table):
+        if self._lake_is_of_spark(table):
             return super().getTableProperties(tableName)
-        return dict(map(tuple, self._door.session.execute(ShowProperties(table)).collect()))
+        return dict(map(tuple, self._lake_door.session.execute(ShowProperties(table)).collect()))
 
     @as_spark
     def getCreateTableString(self, tableName: str, asSerde: bool = False) -> str:
         """SHOW CREATE TABLE."""
         table = named(tableName)
-        if self._is_of_spark(table):
+        if self._lake_is_of_spark(table):
             return super().getCreateTableString(tableName, asSerde)
-        return str(self._door.session.execute(ShowCreateTable(table)).collect()[0][0])
+        return str(self._lake_door.session.execute(ShowCreateTable(table)).collect()[0][0])
 
     @as_spark
     def truncateTable(self, tableName: str) -> None:
         """TRUNCATE TABLE."""
         table = named(tableName)
-        if self._is_of_spark(table):
+        if self._lake_is_of_spark(table):
             super().truncateTable(tableName)
             return
-        self._door.carry_out(Truncate(table))
+        self._lake_door.carry_out(Truncate(table))
 
     @as_spark
     def analyzeTable(self, tableName: str, noScan: bool = False) -> None:
         """ANALYZE TABLE."""
-        if self._is_of_spark(named(tableName)):
+        if self._lake_is_of_spark(named(tableName)):
             super().analyzeTable(tableName, noScan)
             return
-        self._run(f"ANALYZE TABLE {_quoted(tableName)} COMPUTE STATISTICS")
+        self._lake_run(f"ANALYZE TABLE {_quoted(tableName)} COMPUTE STATISTICS")
 
     # What is nothing to do, or of frames alone
 
     @as_spark
     def refreshTable(self, tableName: str) -> None:
         """Nothing: a table of the lake is looked up whenever it is named."""
-        if self._is_of_spark(named(tableName)):
+        if self._lake_is_of_spark(named(tableName)):
             super().refreshTable(tableName)
 
     @as_spark
     def recoverPartitions(self, tableName: str) -> None:
         """Nothing: a Delta table's log has its partitions."""
-        if self._is_of_spark(named(tableName)):
+        if self._lake_is_of_spark(named(tableName)):
             super().recoverPartitions(tableName)
 
     @as_spark
     def isCached(self, tableName: str) -> bool:
         """Whether Spark has a table in its cache; never one of the lake."""
-        if self._is_of_spark(named(tableName)):
+        if self._lake_is_of_spark(named(tableName)):
             return super().isCached(tableName)
         return False
 
     @as_spark
     def cacheTable(self, tableName: str, storageLevel: Any = None) -> None:
         """Caches a table of Spark's own. Raises an UnsupportedOperationException for a lake's."""
-        if not self._is_of_spark(named(tableName)):
+        if not self._lake_is_of_spark(named(tableName)):
             raise UnsupportedFeature(
                 f"{tableName}: a cache by name would go on showing one version; cache the rows "
                 f"that you read: spark.table({tableName!r}).cache()"
@@ -304,14 +305,14 @@ class Cataloguing(_Catalog):
     @as_spark
     def uncacheTable(self, tableName: str) -> None:
         """Uncaches a table of Spark's own; a lake's isn't cached by name."""
-        if self._is_of_spark(named(tableName)):
+        if self._lake_is_of_spark(named(tableName)):
             super().uncacheTable(tableName)
 
     # Helpers
 
-    def _is_of_spark(self, table: AnyTable) -> bool:
+    def _lake_is_of_spark(self, table: AnyTable) -> bool:
         """Whether it is for Spark to answer. Raises for a name that neither has."""
-        door = self._door
+        door = self._lake_door
         if door.is_temporary(table):
             return True
         if door.meaning(table) is not None:
@@ -322,17 +323,17 @@ class Cataloguing(_Catalog):
             raise InvalidRequest(f"{table.location} is not a Delta table; check the path")
         return True
 
-    def _run(self, text: str) -> None:
+    def _lake_run(self, text: str) -> None:
         statement: Statement
         [statement] = parse(text)
-        self._door.carry_out(statement)
+        self._lake_door.carry_out(statement)
 
-    def _find(self, name: str) -> Database | None:
-        entry = self._door.session.engine.catalog.of_lake().database(_plain(name))
-        return None if entry is None else self._database(entry.name, entry.comment)
+    def _lake_find(self, name: str) -> Database | None:
+        entry = self._lake_door.session.engine.catalog.of_lake().database(_plain(name))
+        return None if entry is None else self._lake_database(entry.name, entry.comment)
 
-    def _required(self, name: str) -> Database:
-        found = self._find(name)
+    def _lake_required(self, name: str) -> Database:
+        found = self._lake_find(name)
         if found is None:
             raise refused(
                 "SCHEMA_NOT_FOUND",
@@ -340,8 +341,8 @@ class Cataloguing(_Catalog):
             )
         return found
 
-    def _database(self, name: str, comment: str | None) -> Database:
-        warehouse = self._door.session.engine.warehouse
+    def _lake_database(self, name: str, comment: str | None) -> Database:
+        warehouse = self._lake_door.session.engine.warehouse
         assert warehouse is not None, "a lake has one"
         is_default = name.lower() == "default"
         location = warehouse.url if is_default else warehouse.at(f"{name}.db").url
@@ -353,7 +354,7 @@ def catalog(door: Door, plain: Any) -> Any:
     kind = type("LakeCatalog", (Cataloguing, type(plain)), {})
     made: Any = object.__new__(kind)
     made.__dict__.update(plain.__dict__)
-    made._door = door
+    made._lake_door = door
     return made
 
 

@@ -46,8 +46,8 @@ def enable(spark: SparkSession, lake: LakeSession) -> SparkSession:
 
     `spark.sql`, `spark.table`, `spark.read`, `df.write`, `df.writeTo` and `spark.catalog` know the
     lake's tables, and the formats `delta` and `txlake`; `DeltaTable.forName(spark, ...)` finds the
-    lake's names. What isn't the lake's goes to Spark as before. It holds for every object that stands for this
-    Spark session, for DataFrames that were made before as well, until `disable`.
+    lake's names. What isn't the lake's goes to Spark as before. It holds for every object that
+    stands for this Spark session, and for DataFrames that were made before, until `disable`.
 
     Args:
         lake: a lake, or one of its sessions (`lake.session()`): whose current database and SQL

@@ -33,29 +33,29 @@ _DEFAULT_FORMAT = "spark.sql.sources.default"
 class Reading(_Reader):
     """The part of a reader that a lake has a say in; made by `reader`."""
 
-    _door: Door
-    _source: str | None
-    _given: dict[str, object]
-    _wanted: StructType | str | None
+    _lake_door: Door
+    _lake_source: str | None
+    _lake_given: dict[str, object]
+    _lake_wanted: StructType | str | None
 
     def format(self, source: str) -> Any:
         """The format; of `delta` and `txlake` Spark isn't told."""
-        self._source = source
+        self._lake_source = source
         return self if is_ours(source) else super().format(source)
 
     def option(self, key: str, value: Any) -> Any:
         """One option."""
-        self._given[key] = value
+        self._lake_given[key] = value
         return super().option(key, value)
 
     def options(self, **options: Any) -> Any:
         """Several options."""
-        self._given.update(options)
+        self._lake_given.update(options)
         return super().options(**options)
 
     def schema(self, schema: StructType | str) -> Any:
         """The schema; a Delta table's own can't be another one."""
-        self._wanted = schema
+        self._lake_wanted = schema
         return super().schema(schema)
 
     def load(
@@ -66,30 +66,32 @@ class Reading(_Reader):
         **options: Any,
     ) -> Any:
         """The rows at a path, or of a name."""
-        source = format or self._source or self._door.spark.conf.get(_DEFAULT_FORMAT, None)
+        source = (
+            format or self._lake_source or self._lake_door.spark.conf.get(_DEFAULT_FORMAT, None)
+        )
         if not is_ours(source):
             return super().load(path, format, schema, **options)
-        self._given.update(options)
-        return self._load(path, source, self._wanted if schema is None else schema)
+        self._lake_given.update(options)
+        return self._lake_load(path, source, self._lake_wanted if schema is None else schema)
 
     @as_spark
-    def _load(
+    def _lake_load(
         self, path: str | list[str] | None, source: str | None, schema: StructType | str | None
     ) -> DataFrame:
-        with self._door.asked():
-            asked = read_options(self._given)
+        with self._lake_door.asked():
+            asked = read_options(self._lake_given)
             place = _one(path if path is not None else asked.path)
-            table, moment = with_moment(self._door, at(self._door, place, source))
+            table, moment = with_moment(self._lake_door, at(self._lake_door, place, source))
             travel = _one_travel(place, asked.travel, moment)
         if isinstance(table, TableName):
-            frame = _named(self._door, table, asked, travel)
+            frame = _named(self._lake_door, table, asked, travel)
         else:
-            frame = _placed(self._door, table, asked, travel)
+            frame = _placed(self._lake_door, table, asked, travel)
         return frame if schema is None else _with_schema(frame, schema)
 
     def table(self, tableName: str) -> Any:
         """The rows of a table or view, of the lake's or of Spark's."""
-        return _table(self._door, super().table, tableName, self._given)
+        return _table(self._lake_door, super().table, tableName, self._lake_given)
 
 
 def reader(door: Door, plain: Any) -> Any:
@@ -97,7 +99,7 @@ def reader(door: Door, plain: Any) -> Any:
     kind = type("LakeDataFrameReader", (Reading, type(plain)), {})
     made: Any = object.__new__(kind)
     made.__dict__.update(plain.__dict__)
-    made._door, made._source, made._given, made._wanted = door, None, {}, None
+    made._lake_door, made._lake_source, made._lake_given, made._lake_wanted = door, None, {}, None
     return made
 
 

@@ -1,9 +1,9 @@
 """`df.write` in a session that was given to a lake.
 
 A writer is Spark's own with `save`, `saveAsTable` and `insertInto` in front. `save` is the lake's
-where the format is `delta` or `txlake`. A name is the lake's where the lake has it, where the format
-is one of the two or none is given: a new table is a Delta table then, as `CREATE TABLE` without
-USING makes it.
+where the format is `delta` or `txlake`. A name is the lake's where the lake has it, and where the
+format is one of the two or none is given: a new table is a Delta table then, as `CREATE TABLE`
+without USING makes it.
 """
 
 from __future__ import annotations
@@ -51,54 +51,54 @@ _MODES: dict[str, Mode] = {
 class Writing(_Writer):
     """The part of a writer that a lake has a say in; made by `writer`."""
 
-    _door: Door
-    _rows: DataFrame
-    _source: str | None
-    _saving: str | None
-    _given: dict[str, object]
-    _partitions: tuple[str, ...] | None
-    _clusters: tuple[str, ...] | None
-    _buckets: str | None
+    _lake_door: Door
+    _lake_rows: DataFrame
+    _lake_source: str | None
+    _lake_saving: str | None
+    _lake_given: dict[str, object]
+    _lake_partitions: tuple[str, ...] | None
+    _lake_clusters: tuple[str, ...] | None
+    _lake_buckets: str | None
 
     def mode(self, saveMode: str | None) -> Any:
         """What an existing table means."""
         if saveMode is not None:
-            self._saving = saveMode
+            self._lake_saving = saveMode
         return super().mode(saveMode)
 
     def format(self, source: str) -> Any:
         """The format; of `delta` and `txlake` Spark isn't told."""
-        self._source = source
+        self._lake_source = source
         return self if is_ours(source) else super().format(source)
 
     def option(self, key: str, value: Any) -> Any:
         """One option."""
-        self._given[key] = value
+        self._lake_given[key] = value
         return super().option(key, value)
 
     def options(self, **options: Any) -> Any:
         """Several options."""
-        self._given.update(options)
+        self._lake_given.update(options)
         return super().options(**options)
 
     def partitionBy(self, *cols: Any) -> Any:
         """The partition columns."""
-        self._partitions = _flat(cols)
+        self._lake_partitions = _flat(cols)
         return super().partitionBy(*cols)
 
     def clusterBy(self, *cols: Any) -> Any:
         """The clustering columns."""
-        self._clusters = _flat(cols)
+        self._lake_clusters = _flat(cols)
         return super().clusterBy(*cols)
 
     def bucketBy(self, numBuckets: int, col: Any, *cols: Any) -> Any:
         """Buckets, which Delta tables don't have."""
-        self._buckets = "bucketBy"
+        self._lake_buckets = "bucketBy"
         return super().bucketBy(numBuckets, col, *cols)
 
     def sortBy(self, col: Any, *cols: Any) -> Any:
         """An order of buckets, which Delta tables don't have."""
-        self._buckets = "sortBy"
+        self._lake_buckets = "sortBy"
         return super().sortBy(col, *cols)
 
     def save(
@@ -110,22 +110,24 @@ class Writing(_Writer):
         **options: Any,
     ) -> None:
         """Writes to a path, or to a name."""
-        source = format or self._source or self._door.spark.conf.get(_DEFAULT_FORMAT, None)
+        source = (
+            format or self._lake_source or self._lake_door.spark.conf.get(_DEFAULT_FORMAT, None)
+        )
         if not is_ours(source):
             super().save(path, format, mode, partitionBy, **options)
             return
-        self._say(mode, partitionBy, options)
-        self._save(path, source)
+        self._lake_say(mode, partitionBy, options)
+        self._lake_save(path, source)
 
     @as_spark
-    def _save(self, path: str | None, source: str | None) -> None:
-        with self._door.asked():
-            asked = write_options(self._given)
+    def _lake_save(self, path: str | None, source: str | None) -> None:
+        with self._lake_door.asked():
+            asked = write_options(self._lake_given)
             place = asked.path if path is None else path
             if not isinstance(place, str):
                 raise InvalidRequest("save needs the path of the table: save(path)")
-            table = at(self._door, place, source)
-        self._write(table, asked, None)
+            table = at(self._lake_door, place, source)
+        self._lake_write(table, asked, None)
 
     def saveAsTable(
         self,
@@ -136,19 +138,19 @@ class Writing(_Writer):
         **options: Any,
     ) -> None:
         """Writes to a table by its name, which is made where there is none."""
-        source = format or self._source
-        if not self._is_of_lake(name, source):
+        source = format or self._lake_source
+        if not self._lake_has(name, source):
             super().saveAsTable(name, format, mode, partitionBy, **options)
             return
-        self._say(mode, partitionBy, options)
-        self._save_as_table(name)
+        self._lake_say(mode, partitionBy, options)
+        self._lake_save_as_table(name)
 
     @as_spark
-    def _is_of_lake(self, name: str, source: str | None) -> bool:
+    def _lake_has(self, name: str, source: str | None) -> bool:
         table = named(name)
-        if isinstance(table, TableName) and not self._door.may_be_of_lake(table):
+        if isinstance(table, TableName) and not self._lake_door.may_be_of_lake(table):
             return False
-        meaning = self._door.meaning(table)
+        meaning = self._lake_door.meaning(table)
         if meaning is not None and source is not None and not is_ours(source):
             raise refused(
                 "TABLE_OR_VIEW_ALREADY_EXISTS",
@@ -157,86 +159,86 @@ class Writing(_Writer):
             )
         if meaning is not None or is_ours(source):
             return True
-        return source is None and not self._door.spark_has(table)
+        return source is None and not self._lake_door.spark_has(table)
 
     @as_spark
-    def _save_as_table(self, name: str) -> None:
-        with self._door.asked():
-            asked = write_options(self._given)
-        self._write(named(name), asked, asked.path)
+    def _lake_save_as_table(self, name: str) -> None:
+        with self._lake_door.asked():
+            asked = write_options(self._lake_given)
+        self._lake_write(named(name), asked, asked.path)
 
     def insertInto(self, tableName: str, overwrite: bool | None = None) -> None:
         """Writes to a table, column by column in their order."""
-        if not self._is_there(tableName):
+        if not self._lake_is_there(tableName):
             super().insertInto(tableName, overwrite)
             return
         if overwrite is not None:
-            self._saving = "overwrite" if overwrite else "append"
-        self._insert_into(tableName)
+            self._lake_saving = "overwrite" if overwrite else "append"
+        self._lake_insert_into(tableName)
 
     @as_spark
-    def _is_there(self, name: str) -> bool:
-        return self._door.meaning(named(name)) is not None
+    def _lake_is_there(self, name: str) -> bool:
+        return self._lake_door.meaning(named(name)) is not None
 
     @as_spark
-    def _insert_into(self, name: str) -> None:
-        if self._partitions is not None:
+    def _lake_insert_into(self, name: str) -> None:
+        if self._lake_partitions is not None:
             raise refused(
                 "_LEGACY_ERROR_TEMP_1309",
                 "insertInto() can't be used together with partitionBy(): the table's own partition "
                 "columns count",
             )
-        with self._door.asked():
-            asked, mode = write_options(self._given), self._mode("append")
+        with self._lake_door.asked():
+            asked, mode = write_options(self._lake_given), self._lake_mode("append")
         if mode not in ("append", "overwrite"):
             raise InvalidRequest(f"insertInto appends or overwrites, found mode {mode!r}")
         insert(
-            self._door,
+            self._lake_door,
             named(name),
-            self._rows,
+            self._lake_rows,
             asked,
             overwrite=mode == "overwrite",
             by_name=False,
         )
 
-    def _say(self, mode: str | None, partitions: Any, options: dict[str, Any]) -> None:
+    def _lake_say(self, mode: str | None, partitions: Any, options: dict[str, Any]) -> None:
         """Arguments of `save` that stand for calls before it."""
         if mode is not None:
-            self._saving = mode
+            self._lake_saving = mode
         if partitions is not None:
-            self._partitions = _flat((partitions,))
-        self._given.update(options)
+            self._lake_partitions = _flat((partitions,))
+        self._lake_given.update(options)
 
-    def _mode(self, default: Mode) -> Mode:
-        if self._saving is None:
+    def _lake_mode(self, default: Mode) -> Mode:
+        if self._lake_saving is None:
             return default
-        found = _MODES.get(self._saving.lower())
+        found = _MODES.get(self._lake_saving.lower())
         if found is None:
             raise refused(
                 "INVALID_SAVE_MODE",
-                f"The specified save mode '{self._saving}' is invalid. Valid save modes include "
+                f"The specified save mode '{self._lake_saving}' is invalid. Valid save modes include "
                 "'append', 'overwrite', 'ignore', 'error', 'errorifexists', and 'default'.",
             )
         return found
 
-    def _write(self, table: Table, asked: WriteOptions, location: str | None) -> None:
-        if self._buckets is not None:
+    def _lake_write(self, table: Table, asked: WriteOptions, location: str | None) -> None:
+        if self._lake_buckets is not None:
             raise UnsupportedFeature(
-                f"{table}: Delta tables have no buckets; leave {self._buckets} out"
+                f"{table}: Delta tables have no buckets; leave {self._lake_buckets} out"
             )
-        with self._door.asked():
-            mode = self._mode("error")
+        with self._lake_door.asked():
+            mode = self._lake_mode("error")
         if asked.replace_using:
             if mode != "overwrite":
                 raise InvalidRequest(f"{table}: replaceUsing goes with mode 'overwrite'")
-            insert(self._door, table, self._rows, asked, overwrite=True, by_name=True)
+            insert(self._lake_door, table, self._lake_rows, asked, overwrite=True, by_name=True)
             return
         statement = Write(
             table=table,
-            source=NativeFrame(self._rows),
+            source=NativeFrame(self._lake_rows),
             mode=mode,
-            partition_by=self._partitions,
-            cluster_by=self._clusters,
+            partition_by=self._lake_partitions,
+            cluster_by=self._lake_clusters,
             location=location,
             replace_where=_condition(asked.replace_where),
             dynamic_partition_overwrite=(
@@ -247,7 +249,7 @@ class Writing(_Writer):
             app_id=asked.app_id,
             app_version=asked.app_version,
         )
-        session = session_for(self._door, table, asked.storage)
+        session = session_for(self._lake_door, table, asked.storage)
         session.carry_out(session.current, statement, user_metadata=asked.user_metadata)
 
 
@@ -256,8 +258,10 @@ def writer(door: Door, rows: DataFrame, plain: Any) -> Any:
     kind = type("LakeDataFrameWriter", (Writing, type(plain)), {})
     made: Any = object.__new__(kind)
     made.__dict__.update(plain.__dict__)
-    made._door, made._rows, made._given = door, rows, {}
-    made._source = made._saving = made._partitions = made._clusters = made._buckets = None
+    made._lake_door, made._lake_rows, made._lake_given = door, rows, {}
+    made._lake_source = made._lake_saving = made._lake_partitions = made._lake_clusters = (
+        made._lake_buckets
+    ) = None
     return made
 
 

@@ -27,71 +27,71 @@ else:
 class WritingTo(_Writer):
     """The part of a writer that a lake has a say in; made by `writer_to`."""
 
-    _door: Door
-    _rows: DataFrame
-    _named: str
-    _source: str | None
-    _given: dict[str, object]
-    _properties: dict[str, str]
-    _partitions: tuple[object, ...] | None
-    _clusters: tuple[str, ...] | None
+    _lake_door: Door
+    _lake_rows: DataFrame
+    _lake_named: str
+    _lake_source: str | None
+    _lake_given: dict[str, object]
+    _lake_properties: dict[str, str]
+    _lake_partitions: tuple[object, ...] | None
+    _lake_clusters: tuple[str, ...] | None
 
     def using(self, provider: str) -> Any:
         """The format."""
-        self._source = provider
+        self._lake_source = provider
         return super().using(provider)
 
     def option(self, key: str, value: Any) -> Any:
         """One option."""
-        self._given[key] = value
+        self._lake_given[key] = value
         return super().option(key, value)
 
     def options(self, **options: Any) -> Any:
         """Several options."""
-        self._given.update(options)
+        self._lake_given.update(options)
         return super().options(**options)
 
     def tableProperty(self, property: str, value: str) -> Any:
         """One property of the new table."""
-        self._properties[property] = value
+        self._lake_properties[property] = value
         return super().tableProperty(property, value)
 
     def partitionedBy(self, col: Any, *cols: Any) -> Any:
         """The partition columns of the new table."""
-        self._partitions = (col, *cols)
+        self._lake_partitions = (col, *cols)
         return super().partitionedBy(col, *cols)
 
     def clusterBy(self, col: str, *cols: str) -> Any:
         """The clustering columns of the new table."""
-        self._clusters = (col, *cols)
+        self._lake_clusters = (col, *cols)
         return super().clusterBy(col, *cols)
 
     def create(self) -> None:
         """Makes the table; there must be none."""
-        self._make("create", super().create)
+        self._lake_make("create", super().create)
 
     def replace(self) -> None:
         """Makes the table in another one's place; there must be one."""
-        self._make("replace", super().replace)
+        self._lake_make("replace", super().replace)
 
     def createOrReplace(self) -> None:
         """Makes the table, in another one's place if there is one."""
-        self._make("or_replace", super().createOrReplace)
+        self._lake_make("or_replace", super().createOrReplace)
 
     def append(self) -> None:
         """Appends the rows by the columns' names."""
-        self._insert(super().append, overwrite=False)
+        self._lake_insert(super().append, overwrite=False)
 
     def overwrite(self, condition: Any) -> None:
         """Replaces the rows for which the condition is true."""
-        self._insert(lambda: super(WritingTo, self).overwrite(condition), condition=condition)
+        self._lake_insert(lambda: super(WritingTo, self).overwrite(condition), condition=condition)
 
     def overwritePartitions(self) -> None:
         """Replaces the partitions that the rows fall into."""
-        self._insert(super().overwritePartitions, by_partition=True)
+        self._lake_insert(super().overwritePartitions, by_partition=True)
 
     @as_spark
-    def _insert(
+    def _lake_insert(
         self,
         plain: Callable[[], None],
         *,
@@ -99,19 +99,19 @@ class WritingTo(_Writer):
         condition: str | Column | None = None,
         by_partition: bool = False,
     ) -> None:
-        door, table = self._door, named(self._named)
+        door, table = self._lake_door, named(self._lake_named)
         if door.meaning(table) is None:
             if isinstance(table, TableName) and not door.spark_has(table):
                 raise door.unknown(table)
             plain()
             return
         with door.asked():
-            asked = write_options(self._given)
+            asked = write_options(self._lake_given)
             where = condition_of(condition, ())
         insert(
             door,
             table,
-            self._rows,
+            self._lake_rows,
             asked,
             overwrite=overwrite,
             by_name=True,
@@ -120,9 +120,9 @@ class WritingTo(_Writer):
         )
 
     @as_spark
-    def _make(self, mode: CreateMode, plain: Callable[[], None]) -> None:
-        door, table = self._door, named(self._named)
-        is_other = self._source is not None and not is_ours(self._source)
+    def _lake_make(self, mode: CreateMode, plain: Callable[[], None]) -> None:
+        door, table = self._lake_door, named(self._lake_named)
+        is_other = self._lake_source is not None and not is_ours(self._lake_source)
         is_elsewhere = isinstance(table, TableName) and not door.may_be_of_lake(table)
         if is_elsewhere or (is_other and door.meaning(table) is None):
             plain()
@@ -130,31 +130,31 @@ class WritingTo(_Writer):
         if is_other:
             raise refused(
                 "TABLE_OR_VIEW_ALREADY_EXISTS",
-                f"{table} is the lake's, and {self._source} the format of another; leave using() "
+                f"{table} is the lake's, and {self._lake_source} the format of another; leave using() "
                 "out, or choose another name",
             )
         with door.asked():
-            self._create(table, mode)
+            self._lake_create(table, mode)
 
-    def _create(self, table: TableName | TablePath, mode: CreateMode) -> None:
-        door = self._door
+    def _lake_create(self, table: TableName | TablePath, mode: CreateMode) -> None:
+        door = self._lake_door
         if door.meaning(table) is Meaning.VIEW:
             raise refused("EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", f"{table} is a view, not a table")
-        asked = write_options(self._given)
+        asked = write_options(self._lake_given)
         if asked.app_id is not None:
             raise UnsupportedFeature(
                 f"{table}: txnAppId goes with append, overwrite and save, not with {mode}"
             )
         view = f"txlake_{door.session.engine.system.new_id().replace('-', '')}"
-        self._rows.createOrReplaceTempView(view)
+        self._lake_rows.createOrReplaceTempView(view)
         try:
             door.carry_out(
                 CreateTable(
                     table=table,
-                    partition_by=self._partitioning(table),
-                    cluster_by=self._clusters,
-                    properties=tuple(self._properties.items()),
-                    location=self._location(table, asked.path),
+                    partition_by=self._lake_partitioning(table),
+                    cluster_by=self._lake_clusters,
+                    properties=tuple(self._lake_properties.items()),
+                    location=self._lake_location(table, asked.path),
                     mode=mode,
                     query=reading(view),
                 ),
@@ -163,16 +163,16 @@ class WritingTo(_Writer):
         finally:
             door.spark.catalog.dropTempView(view)
 
-    def _location(self, table: TableName | TablePath, path: str | None) -> str | None:
-        found = path if path is not None else self._properties.pop("location", None)
+    def _lake_location(self, table: TableName | TablePath, path: str | None) -> str | None:
+        found = path if path is not None else self._lake_properties.pop("location", None)
         return found if isinstance(table, TableName) else None
 
-    def _partitioning(self, table: TableName | TablePath) -> tuple[str, ...] | None:
-        if self._partitions is None:
+    def _lake_partitioning(self, table: TableName | TablePath) -> tuple[str, ...] | None:
+        if self._lake_partitions is None:
             return None
-        columns = self._rows.columns
+        columns = self._lake_rows.columns
         found: list[str] = []
-        for one in self._partitions:
+        for one in self._lake_partitions:
             name = one if isinstance(one, str) else _name_of(one, columns)
             if name is None:
                 raise InvalidRequest(
@@ -203,7 +203,7 @@ def writer_to(door: Door, rows: DataFrame, plain: Any, table: str) -> Any:
     kind = type("LakeDataFrameWriterV2", (WritingTo, type(plain)), {})
     made: Any = object.__new__(kind)
     made.__dict__.update(plain.__dict__)
-    made._door, made._rows, made._named = door, rows, table
-    made._given, made._properties = {}, {}
-    made._source = made._partitions = made._clusters = None
+    made._lake_door, made._lake_rows, made._lake_named = door, rows, table
+    made._lake_given, made._lake_properties = {}, {}
+    made._lake_source = made._lake_partitions = made._lake_clusters = None
     return made

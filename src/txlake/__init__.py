@@ -15,6 +15,7 @@ from txlake.packages import missing
 from txlake.release import VERSION
 
 if TYPE_CHECKING:
+    from txlake.doors.data_source import TxlakeDataSource
     from txlake.doors.delta_package import install_as_delta, uninstall_as_delta
     from txlake.doors.enabling import disable, enable
     from txlake.lake.lake import Lake, LakeSession, Transaction, connect
@@ -34,6 +35,7 @@ _HOMES = {
     "connect": "txlake.lake.lake",
     "enable": "txlake.doors.enabling",
     "disable": "txlake.doors.enabling",
+    "TxlakeDataSource": "txlake.doors.data_source",
     "install_as_delta": "txlake.doors.delta_package",
     "uninstall_as_delta": "txlake.doors.delta_package",
     "Lake": "txlake.lake.lake",
@@ -62,6 +64,7 @@ __all__ = [
     "RetrySettings",
     "Settings",
     "Transaction",
+    "TxlakeDataSource",
     "connect",
     "disable",
     "enable",

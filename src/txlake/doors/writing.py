@@ -216,8 +216,8 @@ class Writing(_Writer):
         if found is None:
             raise refused(
                 "INVALID_SAVE_MODE",
-                f"The specified save mode '{self._lake_saving}' is invalid. Valid save modes include "
-                "'append', 'overwrite', 'ignore', 'error', 'errorifexists', and 'default'.",
+                f"mode {self._lake_saving!r}: expected 'append', 'overwrite', 'ignore', 'error', "
+                "'errorifexists' or 'default'",
             )
         return found
 

@@ -130,8 +130,8 @@ class WritingTo(_Writer):
         if is_other:
             raise refused(
                 "TABLE_OR_VIEW_ALREADY_EXISTS",
-                f"{table} is the lake's, and {self._lake_source} the format of another; leave using() "
-                "out, or choose another name",
+                f"{table} is the lake's, and {self._lake_source} the format of another; leave "
+                "using() out, or choose another name",
             )
         with door.asked():
             self._lake_create(table, mode)

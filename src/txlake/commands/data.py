@@ -127,7 +127,7 @@ def insert(context: Context, statement: Insert) -> Counts:
         context.transaction.stage(handle, change)
         return change.affected
     condition = statement.replace_where
-    dynamic = statement.overwrite and _is_dynamic(context)
+    dynamic = statement.overwrite and _replaces_partitions(context, statement)
     if statement.partition is not None:
         rows, placement = _with_partition(work, rows, placement, statement.partition)
         static = [one for one in statement.partition if not one.dynamic]
@@ -176,6 +176,12 @@ def _placed(
     if overwrite:
         return work.overwrite(rows, placement)
     return work.append(rows, placement)
+
+
+def _replaces_partitions(context: Context, statement: Insert | Write) -> bool:
+    """Whether an overwrite is of partitions: as it says itself, else as the session is set."""
+    asked = statement.dynamic_partition_overwrite
+    return _is_dynamic(context) if asked is None else asked
 
 
 def _is_dynamic(context: Context) -> bool:
@@ -275,13 +281,13 @@ def write(context: Context, statement: Write) -> Counts:
         Placement(by_name=True),
         statement.replace_where,
         statement.mode == "overwrite",
-        statement.dynamic_partition_overwrite
+        bool(statement.dynamic_partition_overwrite)
         or (
             exists
             and statement.mode == "overwrite"
             and not statement.overwrite_schema
             and not isinstance(rows, pa.Table)
-            and _is_dynamic(context)
+            and _replaces_partitions(context, statement)
         ),
     )
     context.transaction.stage(handle, change)

@@ -6,7 +6,7 @@ read; then the lake's tables and views; then the tables of Spark's own catalog.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -65,12 +65,16 @@ class Door:
         """Whether a name is a temporary view's of the Spark session."""
         if not isinstance(table, TableName) or len(table.parts) > 1:
             return False
-        return table.name.lower() in self.temporary_names()
+        name = table.name.lower()
+        return name in self.temporary_names((name,))
 
-    def temporary_names(self) -> frozenset[str]:
-        """The names of the Spark session's temporary views, in lower case."""
-        found = self.spark.catalog.listTables()
-        return frozenset(one.name.lower() for one in found if one.isTemporary)
+    def temporary_names(self, asked: Collection[str]) -> frozenset[str]:
+        """Which of these names, in lower case, are temporary views' of the Spark session."""
+        # A pattern spares Spark the details of all its tables; not every name can stand in one.
+        plain = all(name.isidentifier() for name in asked)
+        found = self.spark.catalog.listTables(pattern="|".join(asked) if plain else None)
+        temporary = {one.name.lower() for one in found if one.isTemporary}
+        return frozenset(temporary.intersection(asked))
 
     def is_planned(self, table: TableName) -> bool:
         """Whether a name is a view's whose query the lake plans where it is used."""

@@ -22,6 +22,7 @@ from txlake.spark.spark_sessions import is_connect
 from txlake.sql import parse
 from txlake.sql.foreign import bound, foreign, insert_into_spark, subject
 from txlake.statements import (
+    AlterView,
     Clone,
     CreateTable,
     CreateTableLike,
@@ -156,9 +157,9 @@ def _with_temporary_views(door: Door, statement: Statement) -> Statement:
         for one in references_of(statement)
         if isinstance(one.table, TableName) and len(one.table.parts) == 1 and one.travel is None
     }
-    if not asked:
-        return statement
-    temporary = door.temporary_names()
+    if not asked or isinstance(statement, CreateView | AlterView):
+        return statement  # what a lake keeps reads nothing that is temporary
+    temporary = door.temporary_names(asked)
     hidden = frozenset(
         name
         for name, table in asked.items()

@@ -21,7 +21,6 @@ from txlake.statements import (
     Expression,
     Insert,
     NativeFrame,
-    PartitionValue,
     SqlText,
     Table,
     TableName,
@@ -241,9 +240,7 @@ class Writing(_Writer):
             cluster_by=self._lake_clusters,
             location=location,
             replace_where=_condition(asked.replace_where),
-            dynamic_partition_overwrite=(
-                mode == "overwrite" and asked.partition_overwrite == "dynamic"
-            ),
+            dynamic_partition_overwrite=_dynamic(asked) if mode == "overwrite" else None,
             overwrite_schema=asked.overwrite_schema,
             merge_schema=asked.merge_schema,
             app_id=asked.app_id,
@@ -287,9 +284,7 @@ def insert(
     where = condition or _condition(asked.replace_where)
     if where is not None and not overwrite:
         raise InvalidRequest(f"{table}: replaceWhere goes with an overwrite")
-    dynamic = by_partition or (overwrite and asked.partition_overwrite == "dynamic")
     replaces_all = overwrite and where is None and not asked.replace_using
-    partition: tuple[PartitionValue, ...] | None = () if dynamic else None
     statement = Insert(
         table=table,
         source=NativeFrame(rows),
@@ -297,13 +292,18 @@ def insert(
         overwrite=replaces_all,
         replace_where=where if overwrite else None,
         replace_using=asked.replace_using if overwrite else (),
-        partition=partition if replaces_all else None,
+        dynamic_partition_overwrite=True if by_partition else _dynamic(asked),
         schema_evolution=asked.merge_schema,
         app_id=asked.app_id,
         app_version=asked.app_version,
     )
     session = session_for(door, table, asked.storage)
     session.carry_out(session.current, statement, user_metadata=asked.user_metadata)
+
+
+def _dynamic(asked: WriteOptions) -> bool | None:
+    """Whether partitions alone are replaced; None leaves it to the session's setting."""
+    return None if asked.partition_overwrite is None else asked.partition_overwrite == "dynamic"
 
 
 def _condition(text: str | None) -> SqlText | None:

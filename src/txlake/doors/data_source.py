@@ -16,6 +16,7 @@ its commit is known not to stand. Files of a commit whose outcome is unknown sta
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ from txlake.datafiles.packed_positions import unpack_positions
 from txlake.datafiles.parquet import Columns, opened, reading, rows_of
 from txlake.datafiles.vectors import load_vectors
 from txlake.doors.options import ReadOptions, WriteOptions, read_options, write_options
-from txlake.errors import Conflict, InvalidRequest, UnsupportedFeature
+from txlake.errors import Conflict, InvalidRequest, TxlakeError, UnsupportedFeature
 from txlake.lake.lake import open_session
 from txlake.lake.times import instant_ms
 from txlake.log.snapshot import Snapshot
@@ -64,6 +65,8 @@ from txlake.storage import open_store
 from txlake.system import System
 from txlake.transaction.change import Change
 
+_logger = logging.getLogger(__name__)
+
 NAME = "txlake"
 _PARTITION_BYTES = 128 * 1024 * 1024
 
@@ -85,18 +88,19 @@ class TxlakeDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The table's schema, as of the moment that is read."""
-        return _Reading.of(self.options).schema
+        with _reading(self.options) as found:
+            return found.schema
 
     def reader(self, schema: StructType) -> TxlakeReader:
         """Reads the version that there is now, or the one asked for."""
-        found = _Reading.of(self.options)
-        if found.schema != schema:
-            raise InvalidRequest(
-                f"{found.table} has the schema {found.schema.simpleString()}, not "
-                f"{schema.simpleString()}: leave .schema(...) out; where none was given, the table "
-                "changed meanwhile: read it again"
-            )
-        return found.reader()
+        with _reading(self.options) as found:
+            if found.schema != schema:
+                raise InvalidRequest(
+                    f"{found.handle.name} has the schema {found.schema.simpleString()}, not "
+                    f"{schema.simpleString()}: leave .schema(...) out; where none was given, the "
+                    "table changed meanwhile: read it again"
+                )
+            return found.reader()
 
     def writer(self, schema: StructType, overwrite: bool) -> TxlakeWriter:
         """Appends; with mode `overwrite` the rows replace all others."""
@@ -111,6 +115,17 @@ def _no_spark() -> SparkSession:
         "this needs a Spark session, which a data source's process doesn't have: use txlake.enable "
         "or the lake's own methods"
     )
+
+
+@contextmanager
+def _opened(options: Mapping[str, str], storage: Mapping[str, str]) -> Iterator[Session]:
+    """The lake's session, or one on path tables, for as long as this process works with it."""
+    session = _open(options, storage)
+    try:
+        yield session
+    finally:
+        session.close()
+        session.engine.close()
 
 
 def _open(options: Mapping[str, str], storage: Mapping[str, str]) -> Session:
@@ -157,23 +172,10 @@ def _table(options: Mapping[str, str], path: str | None) -> Table:
 class _Reading:
     """A table as it is read."""
 
-    table: Table
     snapshot: Snapshot
     handle: Handle
     storage: Mapping[str, str]
     session: Session
-
-    @staticmethod
-    def of(options: Mapping[str, str]) -> _Reading:
-        asked: ReadOptions = read_options(options)
-        if asked.changes is not None:
-            raise UnsupportedFeature("readChangeFeed isn't read by the data source")
-        table = _table(options, asked.path)
-        session = _open(options, asked.storage)
-        with session.statement_context(None, [(table, LockMode.SCH_S)]) as context:
-            handle = context.require(table)
-            snapshot = _at(context, handle, asked)
-        return _Reading(table, snapshot, handle, asked.storage, session)
 
     @property
     def schema(self) -> StructType:
@@ -213,6 +215,20 @@ class _Reading:
             storage=dict(self.storage),
             files=tuple(files),
         )
+
+
+@contextmanager
+def _reading(options: Mapping[str, str]) -> Iterator[_Reading]:
+    asked = read_options(options)
+    if asked.changes is not None:
+        raise UnsupportedFeature("readChangeFeed isn't read by the data source")
+    table = _table(options, asked.path)
+    with (
+        _opened(options, asked.storage) as session,
+        session.statement_context(None, [(table, LockMode.SCH_S)]) as context,
+    ):
+        handle = context.require(table)
+        yield _Reading(_at(context, handle, asked), handle, asked.storage, session)
 
 
 def _at(context: Context, handle: Handle, asked: ReadOptions) -> Snapshot:
@@ -334,8 +350,10 @@ def _writer(options: dict[str, str], schema: StructType, overwrite: bool) -> Txl
                 "lake.write, or give the Spark session to the lake with txlake.enable"
             )
     table = _table(options, asked.path)
-    session = _open(options, asked.storage)
-    with _writing(session, table) as (_, handle, work):
+    with (
+        _opened(options, asked.storage) as session,
+        _writing(session, table) as (_, _, work),
+    ):
         append = arrow_append(work.target(), to_arrow_schema(delta_schema(schema)))
         definition = _definition(work.snapshot)
     return TxlakeWriter(
@@ -343,7 +361,6 @@ def _writer(options: dict[str, str], schema: StructType, overwrite: bool) -> Txl
         overwrite=overwrite,
         append=append,
         definition=definition,
-        url=handle.store.url,
     )
 
 
@@ -372,13 +389,11 @@ class TxlakeWriter(DataSourceArrowWriter):
         overwrite: bool,
         append: ArrowAppend,
         definition: tuple[object, ...],
-        url: str,
     ) -> None:
         self._options = options
         self._overwrite = overwrite
         self._append = append
         self._definition = definition
-        self._url = url
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """In a task: the rows' files, not yet part of the table."""
@@ -394,14 +409,13 @@ class TxlakeWriter(DataSourceArrowWriter):
         """Makes the files of all tasks part of the table, in one commit."""
         asked = write_options(self._options)
         table = _table(self._options, asked.path)
-        session = _open(self._options, asked.storage)
         reports = [report for one in messages if isinstance(one, Staged) for report in one.reports]
-        try:
-            self._commit(session, table, reports, asked)
-        except (Conflict, InvalidRequest):  # it is known not to stand
-            with _writing(session, table) as (_, _, work):
-                _remove(work, reports)
-            raise
+        with _opened(self._options, asked.storage) as session:
+            try:
+                self._commit(session, table, reports, asked)
+            except (Conflict, InvalidRequest):  # it is known not to stand
+                self._give_up(session, table, reports)
+                raise
 
     def _commit(
         self, session: Session, table: Table, reports: Reports, asked: WriteOptions
@@ -430,14 +444,24 @@ class TxlakeWriter(DataSourceArrowWriter):
             transaction.stage(handle, make(work, new))
             transaction.commit()
 
+    def _give_up(self, session: Session, table: Table, reports: Reports) -> None:
+        """Removes the files of a commit that doesn't stand, as far as that can be done now."""
+        try:
+            with _writing(session, table) as (_, _, work):
+                _remove(work, reports)
+        except TxlakeError as error:
+            _logger.warning("%s: files of a failed commit stay for VACUUM: %s", table, error)
+
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Removes what the tasks wrote, unless a commit was tried, which sees to it itself."""
         if all(isinstance(one, Staged) for one in messages):
             return
         asked = write_options(self._options)
-        session = _open(self._options, asked.storage)
         table = _table(self._options, asked.path)
-        with _writing(session, table) as (_, _, work):
+        with (
+            _opened(self._options, asked.storage) as session,
+            _writing(session, table) as (_, _, work),
+        ):
             for one in messages:
                 if isinstance(one, Staged):
                     _remove(work, one.reports)

@@ -17,6 +17,7 @@ from txlake.catalog import TableEntry, matches
 from txlake.ddl.clustering import clustered_by
 from txlake.doors.door import Door, Meaning
 from txlake.doors.errors import as_spark
+from txlake.doors.fronts import fronted
 from txlake.doors.options import is_ours
 from txlake.doors.places import named
 from txlake.errors import InvalidRequest, UnsupportedFeature
@@ -351,11 +352,7 @@ class Cataloguing(_Catalog):
 
 def catalog(door: Door, plain: Any) -> Any:
     """Spark's catalog with the lake's names in it."""
-    kind = type("LakeCatalog", (Cataloguing, type(plain)), {})
-    made: Any = object.__new__(kind)
-    made.__dict__.update(plain.__dict__)
-    made._lake_door = door
-    return made
+    return fronted(plain, Cataloguing, _lake_door=door)
 
 
 def _table(name: str, database: str | None) -> AnyTable:

@@ -12,6 +12,9 @@ can be gone.
 
 A failed task removes its own files; those of the others are removed when the write is aborted, or
 its commit is known not to stand. Files of a commit whose outcome is unknown stay.
+
+It appends only. Spark doesn't tell a data source what its rows were computed from, so an overwrite
+of a table by rows of its own could lose what others wrote meanwhile without anybody noticing.
 """
 
 from __future__ import annotations
@@ -103,8 +106,14 @@ class TxlakeDataSource(DataSource):
             return found.reader()
 
     def writer(self, schema: StructType, overwrite: bool) -> TxlakeWriter:
-        """Appends; with mode `overwrite` the rows replace all others."""
-        return _writer(dict(self.options), schema, overwrite)
+        """Appends. Raises an UnsupportedFeature for mode `overwrite`."""
+        if overwrite:
+            raise UnsupportedFeature(
+                "the data source appends, and can't overwrite, since it doesn't know which version "
+                "the rows were computed from: use lake.write, or give the Spark session to the "
+                "lake with txlake.enable"
+            )
+        return _writer(dict(self.options), schema)
 
 
 # --- opening -------------------------------------------------------------------------------------
@@ -335,7 +344,7 @@ class Staged(WriterCommitMessage):
     reports: Reports
 
 
-def _writer(options: dict[str, str], schema: StructType, overwrite: bool) -> TxlakeWriter:
+def _writer(options: dict[str, str], schema: StructType) -> TxlakeWriter:
     asked = write_options(options)
     for name, value in (
         ("replaceWhere", asked.replace_where),
@@ -346,8 +355,8 @@ def _writer(options: dict[str, str], schema: StructType, overwrite: bool) -> Txl
     ):
         if value is not None:
             raise UnsupportedFeature(
-                f"{name} isn't known to the data source, which appends and overwrites: use "
-                "lake.write, or give the Spark session to the lake with txlake.enable"
+                f"{name} isn't known to the data source, which appends: use lake.write, or give "
+                "the Spark session to the lake with txlake.enable"
             )
     table = _table(options, asked.path)
     with (
@@ -356,12 +365,7 @@ def _writer(options: dict[str, str], schema: StructType, overwrite: bool) -> Txl
     ):
         append = arrow_append(work.target(), to_arrow_schema(delta_schema(schema)))
         definition = _definition(work.snapshot)
-    return TxlakeWriter(
-        options=options,
-        overwrite=overwrite,
-        append=append,
-        definition=definition,
-    )
+    return TxlakeWriter(options=options, append=append, definition=definition)
 
 
 @contextmanager
@@ -374,9 +378,20 @@ def _writing(session: Session, table: Table) -> Iterator[tuple[Context, Handle, 
 
 
 def _definition(snapshot: Snapshot) -> tuple[object, ...]:
-    """What the files were written for: another schema or partitioning makes them wrong."""
-    metadata = snapshot.metadata
-    return metadata.id, metadata.schema_string, tuple(metadata.partition_columns)
+    """What the files were written for.
+
+    With another schema, partitioning, constraint or feature they may be wrong, and nobody looks at
+    their rows again.
+    """
+    metadata, protocol = snapshot.metadata, snapshot.protocol
+    return (
+        metadata.id,
+        metadata.schema_string,
+        tuple(metadata.partition_columns),
+        tuple(sorted(metadata.configuration.items())),
+        tuple(sorted(protocol.writer_features or ())),
+        protocol.min_writer_version,
+    )
 
 
 class TxlakeWriter(DataSourceArrowWriter):
@@ -386,12 +401,10 @@ class TxlakeWriter(DataSourceArrowWriter):
         self,
         *,
         options: dict[str, str],
-        overwrite: bool,
         append: ArrowAppend,
         definition: tuple[object, ...],
     ) -> None:
         self._options = options
-        self._overwrite = overwrite
         self._append = append
         self._definition = definition
 
@@ -401,8 +414,8 @@ class TxlakeWriter(DataSourceArrowWriter):
 
         context = TaskContext.get()
         part = 0 if context is None else context.partitionId()
-        attempt = 0 if context is None else context.taskAttemptId()
-        name = f"part-{part:05d}-{self._append.task.job_id}-{attempt}"
+        # Each attempt has names of its own: no file is written over.
+        name = f"part-{part:05d}-{System().new_id()}"
         return Staged(self._append(iterator, name))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -440,8 +453,7 @@ class TxlakeWriter(DataSourceArrowWriter):
                 transaction.stage(handle, Change(operation="WRITE", actions=(txn,)))
             transaction.user_metadata = asked.user_metadata
             new = written(work.target(), reports)
-            make = inserts.replacing_all if self._overwrite else inserts.appending
-            transaction.stage(handle, make(work, new))
+            transaction.stage(handle, inserts.appending(work, new))
             transaction.commit()
 
     def _give_up(self, session: Session, table: Table, reports: Reports) -> None:

@@ -63,7 +63,7 @@ class WriteOptions:
     replace_where: str | None = None
     replace_using: tuple[str, ...] = ()
     merge_schema: bool = False
-    overwrite_schema: bool = False
+    overwrite_schema: bool | None = None
     partition_overwrite: Literal["static", "dynamic"] | None = None
     app_id: str | None = None
     app_version: int | None = None
@@ -144,7 +144,7 @@ def write_options(given: Mapping[str, object]) -> WriteOptions:
         replace_where=options.text("replaceWhere"),
         replace_using=_columns(options),
         merge_schema=bool(options.flag("mergeSchema")),
-        overwrite_schema=bool(options.flag("overwriteSchema")),
+        overwrite_schema=options.flag("overwriteSchema"),
         partition_overwrite=_partition_overwrite(options),
         app_id=options.text("txnAppId"),
         app_version=options.number("txnVersion"),

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from txlake.doors.door import Door, session_for
 from txlake.doors.errors import as_spark
+from txlake.doors.fronts import fronted
 from txlake.doors.options import Range, ReadOptions, is_ours, read_options
 from txlake.doors.places import at, named, with_moment
 from txlake.errors import InvalidRequest, UnsupportedFeature
@@ -96,11 +97,9 @@ class Reading(_Reader):
 
 def reader(door: Door, plain: Any) -> Any:
     """Spark's reader with the lake's `load` and `table`."""
-    kind = type("LakeDataFrameReader", (Reading, type(plain)), {})
-    made: Any = object.__new__(kind)
-    made.__dict__.update(plain.__dict__)
-    made._lake_door, made._lake_source, made._lake_given, made._lake_wanted = door, None, {}, None
-    return made
+    return fronted(
+        plain, Reading, _lake_door=door, _lake_source=None, _lake_given={}, _lake_wanted=None
+    )
 
 
 def table(door: Door, plain: Callable[[str], DataFrame], tableName: str) -> DataFrame:

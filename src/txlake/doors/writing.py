@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 
 from txlake.doors.door import Door, Meaning, session_for
 from txlake.doors.errors import as_spark
+from txlake.doors.fronts import fronted
 from txlake.doors.options import WriteOptions, is_ours, write_options
 from txlake.doors.places import at, named
 from txlake.errors import InvalidRequest, UnsupportedFeature
@@ -241,7 +242,7 @@ class Writing(_Writer):
             location=location,
             replace_where=_condition(asked.replace_where),
             dynamic_partition_overwrite=_dynamic(asked) if mode == "overwrite" else None,
-            overwrite_schema=asked.overwrite_schema,
+            overwrite_schema=bool(asked.overwrite_schema),
             merge_schema=asked.merge_schema,
             app_id=asked.app_id,
             app_version=asked.app_version,
@@ -252,14 +253,18 @@ class Writing(_Writer):
 
 def writer(door: Door, rows: DataFrame, plain: Any) -> Any:
     """Spark's writer of these rows with the lake's ways out."""
-    kind = type("LakeDataFrameWriter", (Writing, type(plain)), {})
-    made: Any = object.__new__(kind)
-    made.__dict__.update(plain.__dict__)
-    made._lake_door, made._lake_rows, made._lake_given = door, rows, {}
-    made._lake_source = made._lake_saving = made._lake_partitions = made._lake_clusters = (
-        made._lake_buckets
-    ) = None
-    return made
+    return fronted(
+        plain,
+        Writing,
+        _lake_door=door,
+        _lake_rows=rows,
+        _lake_given={},
+        _lake_source=None,
+        _lake_saving=None,
+        _lake_partitions=None,
+        _lake_clusters=None,
+        _lake_buckets=None,
+    )
 
 
 def insert(
@@ -282,8 +287,9 @@ def insert(
     if door.meaning(table) is Meaning.VIEW:
         raise refused("EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", f"{table} is a view, not a table")
     where = condition or _condition(asked.replace_where)
-    if where is not None and not overwrite:
-        raise InvalidRequest(f"{table}: replaceWhere goes with an overwrite")
+    if not overwrite and (where is not None or asked.replace_using):
+        name = "replaceWhere" if where is not None else "replaceUsing"
+        raise InvalidRequest(f"{table}: {name} goes with an overwrite; leave it out")
     replaces_all = overwrite and where is None and not asked.replace_using
     statement = Insert(
         table=table,

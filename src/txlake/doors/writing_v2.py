@@ -9,7 +9,8 @@ from pyspark.sql import Column, DataFrame
 
 from txlake.doors.door import Door, Meaning
 from txlake.doors.errors import as_spark
-from txlake.doors.options import is_ours, write_options
+from txlake.doors.fronts import fronted
+from txlake.doors.options import WriteOptions, is_ours, write_options
 from txlake.doors.places import named
 from txlake.doors.writing import insert
 from txlake.errors import InvalidRequest, UnsupportedFeature
@@ -107,6 +108,8 @@ class WritingTo(_Writer):
             return
         with door.asked():
             asked = write_options(self._lake_given)
+            if condition is not None or by_partition:
+                _require_no_part(asked, table, by_partition=by_partition)
             where = condition_of(condition, ())
         insert(
             door,
@@ -141,9 +144,21 @@ class WritingTo(_Writer):
         if door.meaning(table) is Meaning.VIEW:
             raise refused("EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", f"{table} is a view, not a table")
         asked = write_options(self._lake_given)
+        called = "createOrReplace" if mode == "or_replace" else mode
         if asked.app_id is not None:
             raise UnsupportedFeature(
-                f"{table}: txnAppId goes with append, overwrite and save, not with {mode}"
+                f"{table}: txnAppId goes with append, overwrite and save, not with {called}()"
+            )
+        if asked.replace_where is not None or asked.replace_using:
+            raise InvalidRequest(
+                f"{table}: replaceWhere and replaceUsing replace some rows, and {called}() makes "
+                "the whole table; use overwrite(condition)"
+            )
+        if mode != "create" and asked.overwrite_schema is False:
+            raise refused(
+                "DELTA_ILLEGAL_USAGE",
+                f"{table}: {called}() replaces the schema too, which overwriteSchema 'false' "
+                "forbids; leave the option out, or use overwrite(lit(True))",
             )
         view = f"txlake_{door.session.engine.system.new_id().replace('-', '')}"
         self._lake_rows.createOrReplaceTempView(view)
@@ -183,6 +198,19 @@ class WritingTo(_Writer):
         return tuple(found)
 
 
+def _require_no_part(asked: WriteOptions, table: object, *, by_partition: bool) -> None:
+    """Which rows are replaced is said once: by the method, or by an option."""
+    if asked.replace_where is None and not asked.replace_using:
+        return
+    name = "replaceWhere" if asked.replace_where is not None else "replaceUsing"
+    told = f"{table}: {name} says which rows are replaced, and the method does too; leave it out"
+    if asked.replace_where is None:
+        raise InvalidRequest(told)
+    if by_partition:
+        raise refused("DELTA_REPLACE_WHERE_WITH_DYNAMIC_PARTITION_OVERWRITE", told)
+    raise refused("DELTA_REPLACE_WHERE_IN_OVERWRITE", told)
+
+
 def reading(view: str) -> SqlText:
     """A query of all of a view's rows."""
     start = len("SELECT * FROM ")
@@ -200,10 +228,15 @@ def _name_of(column: object, columns: list[str]) -> str | None:
 
 def writer_to(door: Door, rows: DataFrame, plain: Any, table: str) -> Any:
     """Spark's writer of these rows to a name with the lake's ways out."""
-    kind = type("LakeDataFrameWriterV2", (WritingTo, type(plain)), {})
-    made: Any = object.__new__(kind)
-    made.__dict__.update(plain.__dict__)
-    made._lake_door, made._lake_rows, made._lake_named = door, rows, table
-    made._lake_given, made._lake_properties = {}, {}
-    made._lake_source = made._lake_partitions = made._lake_clusters = None
-    return made
+    return fronted(
+        plain,
+        WritingTo,
+        _lake_door=door,
+        _lake_rows=rows,
+        _lake_named=table,
+        _lake_given={},
+        _lake_properties={},
+        _lake_source=None,
+        _lake_partitions=None,
+        _lake_clusters=None,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,16 +20,17 @@ def test_which_rows_are_replaced_is_said_once(enabled: SparkSession) -> None:
     frame.writeTo("t").create()
     where = enabled.range(1).writeTo("t").option("replaceWhere", "id = 0")
     using = enabled.range(1).writeTo("t").option("replaceUsing", "id")
-    for ask, condition in (
+    asked: list[tuple[Callable[[], None], str]] = [
         (lambda: where.overwrite(F.col("id") == 1), "DELTA_REPLACE_WHERE_IN_OVERWRITE"),
         (where.overwritePartitions, "DELTA_REPLACE_WHERE_WITH_DYNAMIC_PARTITION_OVERWRITE"),
-    ):
+    ]
+    for ask, condition in asked:
         with pytest.raises(AnalysisException) as caught:
             ask()
         assert caught.value.getCondition() == condition
     for call in (where.append, where.createOrReplace, where.replace, using.append, using.replace,
                  using.overwritePartitions, lambda: using.overwrite(F.lit(True))):  # fmt: skip
-        with pytest.raises(AnalysisException, match="replaceWhere|replaceUsing"):
+        with pytest.raises(AnalysisException, match=r"replaceWhere|replaceUsing"):
             call()
     assert rows(enabled.table("t")) == [(0,), (1,), (2,)]
 

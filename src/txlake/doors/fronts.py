@@ -11,11 +11,12 @@ def fronted(plain: Any, front: type, **attributes: Any) -> Any:
 
     It is of a class of both, so that programs that ask for PySpark's class find it.
     """
-    made: Any = object.__new__(_both(front, type(plain)))
+    kind: Any = type(plain)
+    made: Any = object.__new__(_both(front, kind))
     made.__dict__.update(plain.__dict__, **attributes)
     return made
 
 
 @cache
-def _both(front: Any, plain: Any) -> type:
+def _both(front: type, plain: type) -> type:
     return type(f"Lake{plain.__name__}", (front, plain), {})

@@ -181,3 +181,4 @@ peers: setup
 	@tools/servers.sh
 	@tools/judge.sh
 	@tools/duckdb_venv.sh
+	@tools/dbt_venv.sh

@@ -35,7 +35,7 @@ def ground(spark: SparkSession, lake: txlake.Lake, path: str) -> dict[str, Any]:
 
 
 def shown(answer: Any) -> object:
-    return rows(answer) if hasattr(answer, "collect") else answer is True
+    return rows(answer) if hasattr(answer, "collect") else answer
 
 
 def run(lines: list[str], names: dict[str, Any]) -> list[tuple[str, object, object]]:
@@ -74,7 +74,9 @@ def test_each_line_does_what_its_other_form_does(spark: SparkSession, tmp_path: 
                 if column == 0:
                     txlake.disable(spark)
     for (old, answer, after), (new, same, also) in zip(*found, strict=True):
-        assert (answer, after) == (same, also), (old, new)
+        assert after == also, (old, new)
+        if answer is not None:  # a writer gives none, where SQL counts
+            assert answer == same, (old, new)
 
 
 def test_the_set_up_names_what_there_is() -> None:

@@ -75,7 +75,8 @@ def test_each_line_does_what_its_other_form_does(spark: SparkSession, tmp_path: 
                     txlake.disable(spark)
     for (old, answer, after), (new, same, also) in zip(*found, strict=True):
         assert after == also, (old, new)
-        if answer is not None:  # a writer gives none, where SQL counts
+        # A writer answers nothing, where SQL counts; OPTIMIZE tells of the place.
+        if answer is not None and "OPTIMIZE" not in old:
             assert answer == same, (old, new)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
@@ -73,10 +73,11 @@ def test_a_new_table_of_spark_reads_the_lakes(enabled: SparkSession, tmp_path: P
 def test_another_format_under_a_name_of_the_lake_is_refused(enabled: SparkSession) -> None:
     enabled.range(3).write.saveAsTable("t")
     other = enabled.range(1)
-    for call in (
+    calls: list[Callable[[], None]] = [
         lambda: other.write.format("parquet").mode("overwrite").saveAsTable("t"),
         lambda: other.writeTo("t").using("parquet").createOrReplace(),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(AnalysisException) as caught:
             call()
         assert caught.value.getCondition() == "TABLE_OR_VIEW_ALREADY_EXISTS"
@@ -88,12 +89,13 @@ def test_a_view_is_read_and_not_written(enabled: SparkSession) -> None:
     enabled.sql("CREATE VIEW v AS SELECT id + 1 AS id FROM t")
     assert rows(enabled.table("v")) == [(1,), (2,), (3,)]
     assert rows(enabled.read.table("default.v")) == [(1,), (2,), (3,)]
-    for call in (
+    calls: list[Callable[[], None]] = [
         lambda: enabled.range(1).write.insertInto("v"),
         lambda: enabled.range(1).writeTo("v").append(),
         lambda: enabled.range(1).writeTo("v").createOrReplace(),
         lambda: enabled.range(1).write.mode("append").saveAsTable("v"),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(PySparkException, match="view"):
             call()
     assert enabled.catalog.getTable("v").tableType == "VIEW"
@@ -118,7 +120,7 @@ def test_a_table_at_a_place_of_its_own(enabled: SparkSession, tmp_path: Path) ->
 def test_what_a_commit_says_and_when_it_is_made_once(enabled: SparkSession) -> None:
     frame = enabled.range(2)
     frame.write.option("userMetadata", "first").saveAsTable("t")
-    once = {"txnAppId": "job", "txnVersion": 1}
+    once: dict[str, Any] = {"txnAppId": "job", "txnVersion": 1}
     for _ in range(2):
         frame.write.options(**once).option("userMetadata", "second").insertInto("t")
         frame.write.options(**once).mode("append").saveAsTable("t")

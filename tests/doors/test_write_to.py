@@ -28,8 +28,16 @@ def test_which_rows_are_replaced_is_said_once(enabled: SparkSession) -> None:
         with pytest.raises(AnalysisException) as caught:
             ask()
         assert caught.value.getCondition() == condition
-    for call in (where.append, where.createOrReplace, where.replace, using.append, using.replace,
-                 using.overwritePartitions, lambda: using.overwrite(F.lit(True))):  # fmt: skip
+    calls: list[Callable[[], None]] = [
+        where.append,
+        where.createOrReplace,
+        where.replace,
+        using.append,
+        using.replace,
+        using.overwritePartitions,
+        lambda: using.overwrite(F.lit(True)),
+    ]
+    for call in calls:
         with pytest.raises(AnalysisException, match=r"replaceWhere|replaceUsing"):
             call()
     assert rows(enabled.table("t")) == [(0,), (1,), (2,)]

@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 
 from txlake.datafiles import write_task
 from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.protocol.identity import is_identity
 from txlake.protocol.types import Field, from_arrow_schema, to_arrow_type
 from txlake.spark import local_rows
 from txlake.spark.writing import Target, data_fields, partition_fields, partition_texts, task_for
 
 _SORTED_ROWS = 1_000_000
-_IDENTITY = "delta.identity."
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def arrow_append(target: Target, incoming: pa.Schema) -> ArrowAppend:
     Spark can check or complete.
     """
     snapshot = target.snapshot
-    identity = any(key.startswith(_IDENTITY) for item in snapshot.schema for key in item.metadata)
+    identity = any(map(is_identity, snapshot.schema))
     source = from_arrow_schema(incoming)
     unknown = [name for name in source.names if snapshot.schema.find(name) is None]
     if unknown:
@@ -126,8 +126,8 @@ def arrow_append(target: Target, incoming: pa.Schema) -> ArrowAppend:
     if identity or local_rows.fit_by_name(incoming.empty_table(), snapshot) is None:
         raise UnsupportedFeature(
             f"{snapshot.table}: rows for it are computed, checked or converted by Spark (generated "
-            "columns, defaults, constraints, other types), which a data source can't do: write "
-            "with lake.write, or give the Spark session to the lake with txlake.enable"
+            "or identity columns, defaults, constraints, other types), which a data source can't "
+            "do: write with lake.write, or give the Spark session to the lake with txlake.enable"
         )
 
     def given(items: list[Field]) -> tuple[Given, ...]:

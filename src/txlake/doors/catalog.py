@@ -10,32 +10,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql.catalog import Column, Database, Table, TablePartition
+from pyspark.sql.catalog import Column, Database, Table
 from pyspark.sql.types import StructType
 
 from txlake.catalog import TableEntry, matches
 from txlake.ddl.clustering import clustered_by
 from txlake.doors.door import Door, Meaning
 from txlake.doors.errors import as_spark
-from txlake.doors.fronts import fronted
 from txlake.doors.options import is_ours
 from txlake.doors.places import named
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.session.unknown_names import tables_in
-from txlake.sql import parse, sql_literal
 from txlake.statements import (
     ColumnSpec,
     CreateTable,
-    DropTable,
     NativeType,
-    ShowCreateTable,
-    ShowPartitions,
-    ShowProperties,
-    Statement,
     TableName,
-    Truncate,
     UseDatabase,
-    quoted,
 )
 from txlake.statements import Table as AnyTable
 from txlake.tables.errors import refused
@@ -49,7 +40,7 @@ _CATALOG = "spark_catalog"
 
 
 class Cataloguing(_Catalog):
-    """The part of the catalog that a lake has a say in; made by `catalog`."""
+    """The part of the catalog that a lake has a say in."""
 
     _lake_door: Door
 
@@ -81,20 +72,6 @@ class Cataloguing(_Catalog):
     def databaseExists(self, dbName: str) -> bool:
         """Whether the lake has a database."""
         return self._lake_find(dbName) is not None
-
-    @as_spark
-    def createDatabase(
-        self, dbName: str, ifNotExists: bool = False, properties: dict[str, str] | None = None
-    ) -> None:
-        """CREATE DATABASE."""
-        options = "IF NOT EXISTS " if ifNotExists else ""
-        self._lake_run(f"CREATE DATABASE {options}{_quoted(dbName)}{_properties(properties)}")
-
-    @as_spark
-    def dropDatabase(self, dbName: str, ifExists: bool = False, cascade: bool = False) -> None:
-        """DROP DATABASE."""
-        options = "IF EXISTS " if ifExists else ""
-        self._lake_run(f"DROP DATABASE {options}{_quoted(dbName)}{' CASCADE' if cascade else ''}")
 
     # Tables
 
@@ -204,74 +181,6 @@ class Cataloguing(_Catalog):
         """As `createTable`."""
         return self.createTable(tableName, path, source, schema, **options)
 
-    @as_spark
-    def dropTable(self, tableName: str, ifExists: bool = False, purge: bool = False) -> None:
-        """DROP TABLE."""
-        table = named(tableName)
-        if self._lake_door.meaning(table) is None and self._lake_door.spark_has(table):
-            super().dropTable(tableName, ifExists, purge)
-            return
-        self._lake_door.carry_out(DropTable(table=table, if_exists=ifExists, purge=purge))
-
-    @as_spark
-    def dropView(self, viewName: str, ifExists: bool = False) -> None:
-        """DROP VIEW, of the lake's or of Spark's."""
-        if self._lake_door.meaning(named(viewName)) is None:
-            super().dropView(viewName, ifExists)
-            return
-        self._lake_run(f"DROP VIEW {_quoted(viewName)}")
-
-    @as_spark
-    def listViews(self, dbName: str | None = None, pattern: str | None = None) -> list[Table]:
-        """The views of a database, and the temporary ones."""
-        kinds = ("VIEW", "TEMPORARY")
-        return [one for one in self.listTables(dbName, pattern) if one.tableType in kinds]
-
-    @as_spark
-    def listPartitions(self, tableName: str) -> list[TablePartition]:
-        """The partitions of a table, `column=value/...`."""
-        table = named(tableName)
-        if self._lake_is_of_spark(table):
-            return super().listPartitions(tableName)
-        rows = self._lake_door.session.execute(ShowPartitions(table)).collect()
-        return [
-            TablePartition("/".join(f"{name}={value}" for name, value in row.asDict().items()))
-            for row in rows
-        ]
-
-    @as_spark
-    def getTableProperties(self, tableName: str) -> dict[str, str]:
-        """SHOW TBLPROPERTIES."""
-        table = named(tableName)
-        if self._lake_is_of_spark(table):
-            return super().getTableProperties(tableName)
-        return dict(map(tuple, self._lake_door.session.execute(ShowProperties(table)).collect()))
-
-    @as_spark
-    def getCreateTableString(self, tableName: str, asSerde: bool = False) -> str:
-        """SHOW CREATE TABLE."""
-        table = named(tableName)
-        if self._lake_is_of_spark(table):
-            return super().getCreateTableString(tableName, asSerde)
-        return str(self._lake_door.session.execute(ShowCreateTable(table)).collect()[0][0])
-
-    @as_spark
-    def truncateTable(self, tableName: str) -> None:
-        """TRUNCATE TABLE."""
-        table = named(tableName)
-        if self._lake_is_of_spark(table):
-            super().truncateTable(tableName)
-            return
-        self._lake_door.carry_out(Truncate(table))
-
-    @as_spark
-    def analyzeTable(self, tableName: str, noScan: bool = False) -> None:
-        """ANALYZE TABLE."""
-        if self._lake_is_of_spark(named(tableName)):
-            super().analyzeTable(tableName, noScan)
-            return
-        self._lake_run(f"ANALYZE TABLE {_quoted(tableName)} COMPUTE STATISTICS")
-
     # What is nothing to do, or of frames alone
 
     @as_spark
@@ -324,11 +233,6 @@ class Cataloguing(_Catalog):
             raise InvalidRequest(f"{table.location} is not a Delta table; check the path")
         return True
 
-    def _lake_run(self, text: str) -> None:
-        statement: Statement
-        [statement] = parse(text)
-        self._lake_door.carry_out(statement)
-
     def _lake_find(self, name: str) -> Database | None:
         entry = self._lake_door.session.engine.catalog.of_lake().database(_plain(name))
         return None if entry is None else self._lake_database(entry.name, entry.comment)
@@ -348,11 +252,6 @@ class Cataloguing(_Catalog):
         is_default = name.lower() == "default"
         location = warehouse.url if is_default else warehouse.at(f"{name}.db").url
         return Database(name, _CATALOG, comment, location)
-
-
-def catalog(door: Door, plain: Any) -> Any:
-    """Spark's catalog with the lake's names in it."""
-    return fronted(plain, Cataloguing, _lake_door=door)
 
 
 def _table(name: str, database: str | None) -> AnyTable:
@@ -380,17 +279,3 @@ def _plain(database: str) -> str:
     """A database's name, which may stand behind the catalog's and in backquotes."""
     table = named(database)
     return table.name if isinstance(table, TableName) else database
-
-
-def _quoted(name: str) -> str:
-    table = named(name)
-    if not isinstance(table, TableName):
-        return str(table)
-    return ".".join(quoted(part, always=True) for part in table.parts)
-
-
-def _properties(given: dict[str, str] | None) -> str:
-    if not given:
-        return ""
-    pairs = ", ".join(f"{sql_literal(key)} = {sql_literal(value)}" for key, value in given.items())
-    return f" WITH DBPROPERTIES ({pairs})"

@@ -26,8 +26,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
-from txlake.doors import catalog, reading, sql, writing, writing_v2
+from txlake.doors import reading, sql, writing, writing_v2
+from txlake.doors.catalog import Cataloguing
+from txlake.doors.catalog_since_4_2 import CataloguingSince42
 from txlake.doors.door import Door, door_of
+from txlake.doors.fronts import fronted
 from txlake.errors import InvalidRequest
 from txlake.spark.spark_sessions import is_connect, is_same
 from txlake.tables import enabled
@@ -185,7 +188,9 @@ def _read(door: Door, spark: Any, plain: Any) -> Any:
 
 
 def _catalog(door: Door, spark: Any, plain: Any) -> Any:
-    return catalog.catalog(door, plain)
+    # A program finds the methods that its PySpark has, and no others.
+    front = CataloguingSince42 if hasattr(plain, "listPartitions") else Cataloguing
+    return fronted(plain, front, _lake_door=door)
 
 
 def _write(door: Door, frame: Any, plain: Any) -> Any:

@@ -102,11 +102,17 @@ diff: setup ## Delta Spark and txlake side by side: programs from SEEDS=200 FROM
 	@PYTHONPATH=src:. $(PYTHON) -m tests.differential --seeds $(SEEDS) --from $(FROM)
 
 .PHONY: delta-tests
-delta-tests: setup ## Delta Spark's own Python tests, of a checkout of theirs, on txlake: CHECKOUT=/path/to/delta
+delta-tests: setup ## Delta Spark's own Python tests and examples, of a checkout, on txlake: CHECKOUT=/path/to/delta
 	@test -n "$(CHECKOUT)" || { echo "make delta-tests CHECKOUT=/path/to/delta"; exit 2; }
 	@tools/delta_jars.sh
 	@PYTHONPATH=$(CURDIR)/src:$(CURDIR) $(PYTHON) -m tests.delta_python $(CHECKOUT)
 	@PYTHONPATH=$(CURDIR)/src:$(CURDIR) $(PYTHON) -m tests.delta_python $(CHECKOUT) --connect
+	@PYTHONPATH=$(CURDIR)/src:$(CURDIR) $(PYTHON) -m tests.delta_python.examples $(CHECKOUT)
+
+.PHONY: test-dbt
+test-dbt: setup ## a dbt project on a lake, by dbt-spark's session method
+	@tools/dbt_venv.sh
+	@$(PYTHON) -m pytest tests/dbt
 
 .PHONY: test-duckdb
 test-duckdb: setup ## test and test-rest, while delta-rs reads all versions of its tables, and DuckDB the newest
@@ -181,3 +187,4 @@ peers: setup
 	@tools/servers.sh
 	@tools/judge.sh
 	@tools/duckdb_venv.sh
+	@tools/dbt_venv.sh

@@ -216,7 +216,8 @@ def test_the_package_exports() -> None:
     assert sorted(txlake.__all__) == [
         "DeltaMergeBuilder", "DeltaOptimizeBuilder", "DeltaTable", "DeltaTableBuilder",
         "IdentityGenerator", "Lake", "LakeSession", "Log", "RetrySettings", "Settings",
-        "Transaction", "TxlakeDataSource", "connect", "errors", "sources_tag",
+        "Transaction", "TxlakeDataSource", "connect", "disable", "enable", "errors",
+        "install_as_delta", "sources_tag", "uninstall_as_delta",
     ]  # fmt: skip
     assert set(txlake.__all__) <= set(dir(txlake))
     for name in txlake.__all__:
@@ -233,8 +234,12 @@ def test_connects_arguments() -> None:
     assert signature(txlake.sources_tag) == "sources"
 
 
-def test_the_data_source_has_what_spark_asks_for() -> None:
-    own = {"name", "schema", "streamReader", "streamWriter"}
+def test_the_arguments_of_sparks_own_doors() -> None:
+    assert signature(txlake.enable) == "spark, lake"
+    assert signature(txlake.disable) == "spark"
+    assert signature(txlake.install_as_delta) == ""
+    assert signature(txlake.uninstall_as_delta) == ""
+    own = {"name", "schema", "reader", "writer", "streamReader", "streamWriter"}
     assert own <= {name for name in vars(txlake.TxlakeDataSource) if name[0] != "_"}
 
 
@@ -265,7 +270,8 @@ def test_what_can_fail_says_how(kind: type) -> None:
 
 
 def test_the_functions_say_how_they_fail() -> None:
-    assert all(map(raised, (txlake.connect, txlake.sources_tag, txlake.Log)))
+    doors = (txlake.enable, txlake.disable, txlake.install_as_delta)
+    assert all(map(raised, (txlake.connect, txlake.sources_tag, txlake.Log, *doors)))
 
 
 def test_the_errors() -> None:

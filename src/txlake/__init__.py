@@ -15,10 +15,12 @@ from txlake.packages import missing
 from txlake.release import VERSION
 
 if TYPE_CHECKING:
+    from txlake.doors.data_source import TxlakeDataSource
+    from txlake.doors.delta_package import install_as_delta, uninstall_as_delta
+    from txlake.doors.enabling import disable, enable
     from txlake.lake.lake import Lake, LakeSession, Transaction, connect
     from txlake.lake.log import Log, sources_tag
     from txlake.settings import RetrySettings, Settings
-    from txlake.streaming.data_source import TxlakeDataSource
     from txlake.tables import (
         DeltaMergeBuilder,
         DeltaOptimizeBuilder,
@@ -31,6 +33,11 @@ __version__ = VERSION
 
 _HOMES = {
     "connect": "txlake.lake.lake",
+    "enable": "txlake.doors.enabling",
+    "disable": "txlake.doors.enabling",
+    "TxlakeDataSource": "txlake.doors.data_source",
+    "install_as_delta": "txlake.doors.delta_package",
+    "uninstall_as_delta": "txlake.doors.delta_package",
     "Lake": "txlake.lake.lake",
     "LakeSession": "txlake.lake.lake",
     "Transaction": "txlake.lake.lake",
@@ -38,7 +45,6 @@ _HOMES = {
     "sources_tag": "txlake.lake.log",
     "Settings": "txlake.settings",
     "RetrySettings": "txlake.settings",
-    "TxlakeDataSource": "txlake.streaming.data_source",
     "DeltaTable": "txlake.tables",
     "DeltaMergeBuilder": "txlake.tables",
     "DeltaTableBuilder": "txlake.tables",
@@ -60,8 +66,12 @@ __all__ = [
     "Transaction",
     "TxlakeDataSource",
     "connect",
+    "disable",
+    "enable",
     "errors",
+    "install_as_delta",
     "sources_tag",
+    "uninstall_as_delta",
 ]
 
 

@@ -196,7 +196,8 @@ class Statements:
                 mode=mode,
                 partition_by=None if partitions is None else tuple(partitions),
                 replace_where=None if replace_where is None else _condition(replace_where),
-                dynamic_partition_overwrite=partition_overwrite == "dynamic",
+                # "static" is also what isn't said: the session's setting counts then.
+                dynamic_partition_overwrite=partition_overwrite == "dynamic" or None,
                 overwrite_schema=overwrite_schema,
                 merge_schema=merge_schema,
                 app_id=app_id,

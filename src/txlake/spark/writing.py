@@ -207,12 +207,18 @@ def write_arrow(table: pa.Table, target: Target) -> Written:
     ]
     names = list(schema.names)
     for position, item in enumerate(partitions):
-        arrays.append(_texts(table.column(item.name), item))
+        arrays.append(partition_texts(table.column(item.name).combine_chunks(), item))
         names.append(f"__p{position}")
     rows = pa.Table.from_arrays(arrays, names=names)
-    indexes = tuple(range(len(data), len(data) + len(partitions)))
-    task = _task(target, schema, write_task.Layout(data=len(data), partition=indexes))
-    return written(target, _run_here(task, rows))
+    return written(target, _run_here(task_for(target), rows))
+
+
+def task_for(target: Target) -> write_task.WriteTask:
+    """A task that gets the table's data columns, then the texts of its partition columns."""
+    data = data_fields(target.snapshot)
+    indexes = tuple(range(len(data), len(data) + len(partition_fields(target.snapshot))))
+    layout = write_task.Layout(data=len(data), partition=indexes)
+    return _task(target, _arrow_schema(data, []), layout)
 
 
 def _run_here(task: write_task.WriteTask, rows: pa.Table) -> list[dict[str, object]]:
@@ -238,8 +244,9 @@ def _physical(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
     return pa.chunked_array([chunk.view(wanted) for chunk in column.chunks], wanted)
 
 
-def _texts(column: pa.ChunkedArray, item: Field) -> pa.Array:
-    encoded = column.combine_chunks().dictionary_encode()
+def partition_texts(column: pa.Array, item: Field) -> pa.Array:
+    """The values of a partition column as the log writes them; `partition_text` is Spark's way."""
+    encoded = column.dictionary_encode()
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()
     texts = []

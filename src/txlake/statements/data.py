@@ -62,6 +62,9 @@ class Insert:
         partition: the PARTITION clause, None without one.
         if_not_exists: do nothing where the static partition has rows.
         schema_evolution: new columns of the source are added to the table.
+        dynamic_partition_overwrite: whether an overwrite replaces just the partitions that the new
+            rows fall into; None leaves it to the session's setting.
+        app_id, app_version: written once per pair, however often it is retried.
     """
 
     table: Table
@@ -77,6 +80,9 @@ class Insert:
     partition: tuple[PartitionValue, ...] | None = None
     if_not_exists: bool = False
     schema_evolution: bool = False
+    dynamic_partition_overwrite: bool | None = None
+    app_id: str | None = None
+    app_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,15 +104,21 @@ class StreamBatch:
 class Write:
     """`lake.write`: rows by column name, creating the table where there is none.
 
-    `batch` says so of a stream's.
+    Attributes:
+        cluster_by: of a new table.
+        location: where a table with a name is; a new one is made there.
+        dynamic_partition_overwrite: as of an Insert.
+        batch: which micro-batch of a stream it is, if it is one's.
     """
 
     table: Table
     source: NativeFrame
     mode: Literal["error", "append", "overwrite", "ignore"] = "error"
     partition_by: tuple[str, ...] | None = None
+    cluster_by: tuple[str, ...] | None = None
+    location: str | None = None
     replace_where: Expression | None = None
-    dynamic_partition_overwrite: bool = False
+    dynamic_partition_overwrite: bool | None = None
     overwrite_schema: bool = False
     merge_schema: bool = False
     app_id: str | None = None

@@ -1,4 +1,4 @@
-"""What Spark's tasks do with a stream's rows: data files of a table, not yet part of it.
+"""What tasks do with rows that a data source of Spark's is given: files, not yet of the table.
 
 Owns the way of rows to the table's columns where Spark can't be asked: by name, in the table's
 types or narrower ones, NOT NULL checked.
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txlake.datafiles.partition_texts import partition_texts
 from txlake.datafiles.write_task import WriteTask, run
 from txlake.errors import InvalidRequest
-from txlake.protocol.partition_values import format_value
-from txlake.protocol.types import DataType
+from txlake.protocol.types import Field
 
 _SORTED_BYTES = 64 * 1024 * 1024
 
@@ -28,13 +28,13 @@ class StagedColumn:
         name: its name.
         source: its place among the rows' columns; None: they don't have it, and it is null.
         nullable: whether it may be null.
-        partition: its type, where its values aren't written to the files but name their folder.
+        partition: the column, where its values aren't written to the files but name their folder.
     """
 
     name: str
     source: int | None
     nullable: bool
-    partition: DataType | None = None
+    partition: Field | None = None
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,12 @@ class StageTask:
     schema: bytes
     write: WriteTask
 
-    def __call__(
-        self, batches: Iterator[pa.RecordBatch], partition: int, attempt: int
-    ) -> list[dict[str, object]]:
-        """The report of what was written, see `write_task`.
+    def __call__(self, batches: Iterator[pa.RecordBatch], name: str) -> list[dict[str, object]]:
+        """Writes the rows to files whose names start with `name`; the report, see `write_task`.
 
         Raises InvalidRequest for a null in a NOT NULL column, and for a value that a column can't
         hold; nothing stays written.
         """
-        name = f"part-{partition:05d}-{self.write.job_id}-{attempt}"
         reports: list[dict[str, object]] = []
         for batch in run(self.write, self._rows(batches), name):
             reports += batch.to_pylist()
@@ -93,9 +90,11 @@ class StageTask:
             if array.null_count and not column.nullable:
                 raise InvalidRequest(
                     f"{self.table}: NOT NULL of column {column.name!r} is violated by "
-                    f"{array.null_count} rows of the micro-batch; nothing was written"
+                    f"{array.null_count} rows; nothing was written"
                 )
-            arrays.append(array if column.partition is None else _texts(array, column.partition))
+            arrays.append(
+                array if column.partition is None else partition_texts(array, column.partition)
+            )
         return pa.RecordBatch.from_arrays(arrays, [f"c{place}" for place in range(len(arrays))])
 
     def _cast(self, array: pa.Array, item: pa.Field, column: StagedColumn) -> pa.Array:
@@ -105,16 +104,9 @@ class StageTask:
             return array.cast(item.type, safe=True)
         except pa.ArrowException as error:
             raise InvalidRequest(
-                f"{self.table}: column {column.name!r} can't hold a value of the micro-batch: "
-                f"{error}; cast it in the query; nothing was written"
+                f"{self.table}: column {column.name!r} can't hold a value: {error}; cast it in "
+                "the query; nothing was written"
             ) from error
-
-
-def _texts(array: pa.Array, data_type: DataType) -> pa.Array:
-    """Partition values as the log writes them."""
-    encoded = pc.dictionary_encode(array)
-    texts = [format_value(value, data_type) for value in encoded.dictionary.to_pylist()]
-    return pa.array(texts, pa.string()).take(encoded.indices)
 
 
 def _sorted(held: list[pa.RecordBatch], keys: list[str]) -> Iterator[pa.RecordBatch]:

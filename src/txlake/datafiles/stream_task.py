@@ -1,4 +1,4 @@
-"""What Spark's tasks do for a stream: data files become rows with the table's columns.
+"""What Spark's tasks do for a data source: data files become rows with the table's columns.
 
 Owns the way of a file's rows to those that Spark takes: live rows, partition values, logical names.
 """
@@ -70,9 +70,9 @@ class StreamTask:
             source = open_file(one.url, self.options)
         except FileNotFoundError as error:
             raise CorruptTable(
-                f"data file {one.url} is gone, and the stream hasn't read it: VACUUM removed it. "
-                "Start a new query with a new checkpoint; keep files longer than a stream may stop "
-                "(delta.deletedFileRetentionDuration)"
+                f"data file {one.url} is gone, and wasn't read yet: VACUUM removed it. Read again; "
+                "a stream goes on as a new query with a new checkpoint. Keep files longer than a "
+                "stream may stop (delta.deletedFileRetentionDuration)"
             ) from error
         with source, reading(one.url):
             file = opened(source)

@@ -13,6 +13,7 @@ from typing import Literal
 
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.statements import TimeTravel
+from txlake.streaming.options import STORAGE
 from txlake.tables.errors import refused
 from txlake.tables.hadoop import storage_options
 
@@ -230,6 +231,13 @@ class _Options:
             key: str(value) for key, value in self._names.items() if key.startswith(_FILE_SYSTEMS)
         }
         return storage_options(found) if found else {}
+
+
+def with_storage(given: Mapping[str, str]) -> dict[str, str]:
+    """The options of a data source, what is said of file systems as `storage.<key>`."""
+    found = {key: value for key, value in given.items() if not key.startswith(_FILE_SYSTEMS)}
+    storage = _Options(given).storage()
+    return {**{f"{STORAGE}{key}": value for key, value in storage.items()}, **found}
 
 
 def _illegal(name: str, value: str, explanation: str) -> InvalidRequest:

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from txlake.datafiles import write_task
 from txlake.datafiles.footers import statistics_of
 from txlake.datafiles.origins import Ordinals, Positions, unpack_origins
+from txlake.datafiles.partition_texts import no_text, partition_texts
 from txlake.datafiles.sort_task import SortTask
 from txlake.datafiles.vectors import from_report
 from txlake.errors import InvalidRequest
@@ -28,7 +29,6 @@ from txlake.ports import Store, System
 from txlake.protocol import paths
 from txlake.protocol.actions import Add
 from txlake.protocol.clustering import clustered_by
-from txlake.protocol.partition_values import format_value
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.spark.memory_tables import check_reachable, landed, task_root
 from txlake.spark.reading import FILE, ROW
@@ -244,20 +244,6 @@ def _physical(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
     return pa.chunked_array([chunk.view(wanted) for chunk in column.chunks], wanted)
 
 
-def partition_texts(column: pa.Array, item: Field) -> pa.Array:
-    """The values of a partition column as the log writes them; `partition_text` is Spark's way."""
-    encoded = column.dictionary_encode()
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.combine_chunks()
-    texts = []
-    for value in encoded.dictionary.to_pylist():
-        try:
-            texts.append(format_value(value, item.type))
-        except UnicodeDecodeError as error:
-            raise InvalidRequest(f"{_unfit(item)}{value.hex().upper()}") from error
-    return pa.array(texts, pa.string()).take(encoded.indices)
-
-
 def partition_fields(snapshot: Snapshot) -> list[Field]:
     """The partition columns, in the order in which their values are written."""
     found = [snapshot.schema.find(name) for name in snapshot.partition_columns]
@@ -326,13 +312,8 @@ def partition_text(value: Column, item: Field) -> Column:
     text = F.nullif(value.cast("string"), F.lit(""))
     if name != "binary" and not (isinstance(item.type, Primitive) and item.type.is_string):
         return text
-    refused = F.raise_error(F.concat(F.lit(_unfit(item)), F.hex(value)))
+    refused = F.raise_error(F.concat(F.lit(no_text(item)), F.hex(value)))
     return F.when(F.is_valid_utf8(text), text).when(text.isNotNull(), refused)
-
-
-def _unfit(item: Field) -> str:
-    """What is said of bytes, which follow, that are no text."""
-    return f"column {item.name!r} is a partition column: expected text in UTF-8, found the bytes "
 
 
 def written(target: Target, reports: Iterable[Mapping[str, object]]) -> Written:

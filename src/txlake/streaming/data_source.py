@@ -1,8 +1,7 @@
-"""The classes that Spark knows as data sources of streams, and how a session gets them.
+"""The class that Spark knows as the data source of a lake's own streams, and how it gets it.
 
-`TxlakeDataSource` is the format "txlake" of users, who register it where txlake is installed on
-every machine. The lake's own streams are read by a class that goes to processes without txlake: by
-value, and it takes what it needs from the package that was sent along (`spark.shipping`).
+It goes to processes without txlake: by value, and it takes what it needs from the package that was
+sent along (`spark.shipping`). Users' format "txlake" is in `doors.data_source`.
 """
 
 from __future__ import annotations
@@ -12,47 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, DataSourceStreamWriter
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from txlake.spark.shipping import Package, whole_package
-from txlake.streaming.reader import stream_columns, stream_reader
-from txlake.streaming.writer import stream_writer
 
-FORMAT = "txlake"
 LAKE_FORMAT = "txlake_stream"
 """The format of a lake's own streams."""
-
-
-class TxlakeDataSource(DataSource):
-    """Tables of Delta Lake's as streams of PySpark's, in and out.
-
-        spark.dataSource.register(txlake.TxlakeDataSource)
-        spark.readStream.format("txlake").option("maxFilesPerTrigger", 10).load("/data/orders")
-        df.writeStream.format("txlake").option("checkpointLocation", place).start("/data/copies")
-
-    What `load` and `start` are given is the path or URL of a table; its name where `lake` says the
-    location of its lake and, where it isn't in the warehouse, `catalog` the URL of its catalog as
-    `txlake.connect` takes it. `storage.<key>` are storage options. The others are Delta Spark's.
-    """
-
-    @classmethod
-    def name(cls) -> str:
-        """The format's name."""
-        return FORMAT
-
-    def schema(self) -> StructType:
-        """The table's columns, all of them nullable."""
-        return stream_columns(dict(self.options))
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """Reads the whole table first, then what each commit adds."""
-        return stream_reader(dict(self.options), schema)
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        """Writes each micro-batch once; in complete mode it replaces all rows."""
-        made: DataSourceStreamWriter = stream_writer(dict(self.options), schema, overwrite)
-        return made
 
 
 def register(spark: SparkSession) -> None:

@@ -1,4 +1,4 @@
-"""A stream's table is opened by a process of Spark's, from what the stream's options say.
+"""A table is opened by a process of Spark's, from what a data source's options say.
 
 No Spark is started there, and nothing is shared with the user's process but the store and the
 catalog's database.
@@ -6,6 +6,8 @@ catalog's database.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 from txlake.catalog import DEFAULT_DATABASE
@@ -57,6 +59,17 @@ def session_of(place: Place) -> Session:
     )
 
 
+@contextmanager
+def opened(place: Place) -> Iterator[Session]:
+    """The lake's session, or one on path tables, for as long as this process works with it."""
+    session = session_of(place)
+    try:
+        yield session
+    finally:
+        session.close()
+        session.engine.close()
+
+
 def find_table(session: Session, place: Place) -> Handle:
     """The table. Raises InvalidRequest when there is none."""
     engine = session.engine
@@ -76,13 +89,13 @@ def require_lake(place: Place, table: Table) -> None:
     if isinstance(table, TableName) and place.lake is None:
         raise InvalidRequest(
             f"{place.table}: a name means a table of a lake, and no lake is given: say "
-            '.option("lake", warehouse), use lake.read_stream(...) or lake.write_stream(...), or '
-            "name the table by its path or URL"
+            '.option("lake", warehouse), use the lake\'s own methods, or name the table by its '
+            "path or URL"
         )
 
 
 def _no_spark() -> NoReturn:
     raise UnsupportedFeature(
-        "this table has a rule that Spark checks (a constraint, a generated column, a default), "
-        "which the process that commits a stream can't ask: write it by lake.write_stream(...)"
+        "this needs a Spark session, which a data source's process doesn't have: use the lake's "
+        "own methods (lake.write_stream, lake.write), or txlake.enable"
     )

@@ -41,6 +41,7 @@ _PLACE = ("path", LAKE, CATALOG, OUTSIDE, CONNECTION)
 _FEED = ("readChangeFeed", "readChangeData")
 _NOT_YET = ("schemaTrackingLocation", "schemaLocation", "withEventTimeOrder")
 _TRAVEL = ("versionAsOf", "timestampAsOf", "endingVersion", "endingTimestamp")
+_OF_BATCHES = {"startingversion", "startingtimestamp"}  # with readChangeFeed
 _BYTES = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
@@ -135,7 +136,7 @@ def place_of(options: Mapping[str, str]) -> Place:
     if not table:
         raise InvalidRequest(
             "no table is given: expected a path, a URL or a name, as in "
-            'spark.readStream.format("txlake").load("sales.orders")'
+            'spark.read.format("txlake").load("/data/orders")'
         )
     connection = folded.get(CONNECTION.lower())
     if connection is not None:
@@ -188,6 +189,13 @@ def source_options(options: Mapping[str, object]) -> SourceOptions:
         fail_on_data_loss=True if loss is None else loss,
         exclude=given.get("excludeRegex", _pattern),
     )
+
+
+def require_source_options(options: Mapping[str, object]) -> None:
+    """Raises as `source_options` where any option is one that a stream's reader alone has."""
+    own = {name.lower() for name in _SOURCE} - _OF_BATCHES
+    if any(name.lower() in own for name in options):
+        source_options(options)
 
 
 def sink_options(options: Mapping[str, object]) -> SinkOptions:

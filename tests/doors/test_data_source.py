@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql import types as T
 
 import txlake
-from txlake.doors import data_source
-from txlake.doors.data_source import Staged, TxlakeDataSource, TxlakeWriter
+from txlake.doors.data_source import TxlakeDataSource, TxlakeWriter
 from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.streaming import planning
+from txlake.streaming.staged import Staged
 
 ROWS = pa.table(
     {
@@ -101,7 +103,7 @@ def test_many_files_are_read_by_few_tasks(
         lake.write(ROWS, place, mode="append")
     asked = source(path=place)
     assert len(asked.reader(asked.schema()).partitions()) == 1
-    monkeypatch.setattr(data_source, "_PARTITION_BYTES", 1)
+    monkeypatch.setattr(planning, "_PARTITION_BYTES", 1)
     assert len(asked.reader(asked.schema()).partitions()) == 3
 
 
@@ -191,7 +193,7 @@ def test_a_commit_that_cannot_stand_leaves_nothing(lake: txlake.Lake, place: str
     lake.write(ROWS.select(["id"]), place)
     own, staged, before = staged_beside(place)
     lake.write(ROWS.select(["id", "p"]), place, mode="append", merge_schema=True)
-    with pytest.raises(InvalidRequest, match="definition changed"):
+    with pytest.raises(InvalidRequest, match="changed while the rows were written"):
         own.commit([staged])
     assert files(place) == before + 1  # the other writer's
     assert len(ids(place)) == 8
@@ -221,7 +223,7 @@ def test_a_rule_that_comes_while_rows_are_written_is_kept(lake: txlake.Lake, pla
             {"metaData": {**now.metadata, "configuration": rule}},
         ]
     )
-    with pytest.raises(InvalidRequest, match="definition changed"):
+    with pytest.raises(InvalidRequest, match="changed while the rows were written"):
         own.commit([staged])
     assert files(place) == before
     assert ids(place) == [1, 2, 3, 4]
@@ -230,7 +232,7 @@ def test_a_rule_that_comes_while_rows_are_written_is_kept(lake: txlake.Lake, pla
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({}, "give the path or the name"),
+        ({}, "no table is given"),
         ({"path": "t"}, "no lake is given"),
         ({"path": "./nothing"}, "is not a Delta table"),
         ({"path": "./nothing", "versionAsOf": "x"}, "Invalid value 'x'"),
@@ -247,6 +249,49 @@ def test_another_schema_is_refused(lake: txlake.Lake, place: str) -> None:
         source(path=place).reader(ID)
 
 
+def test_columns_without_values_and_chars_are_read(lake: txlake.Lake, place: str) -> None:
+    text = {"__CHAR_VARCHAR_TYPE_STRING": "char(3)"}
+    fields = [
+        {"name": "id", "type": "long", "nullable": False, "metadata": {}},
+        {"name": "v", "type": "void", "nullable": True, "metadata": {}},
+        {"name": "c", "type": "string", "nullable": True, "metadata": text},
+    ]
+    schema = json.dumps({"type": "struct", "fields": fields})
+    log = txlake.Log(place)
+    log.start_transaction().commit([{"metaData": {"schemaString": schema, "partitionColumns": []}}])
+    pq.write_table(pa.table({"id": pa.array([1], pa.int64()), "c": ["x"]}), f"{place}/a.parquet")
+    size = Path(place, "a.parquet").stat().st_size
+    add = {"path": "a.parquet", "partitionValues": {}, "size": size, "modificationTime": 0}
+    log.start_transaction().commit([{"add": {**add, "dataChange": True}}])
+    assert read(source(path=place)) == [{"id": 1, "v": None, "c": "x  "}]
+    assert all(one.nullable for one in source(path=place).schema())
+
+
+def test_streams_are_read_and_written(lake: txlake.Lake, place: str, tmp_path: Path) -> None:
+    lake.write(ROWS.select(["id"]), place)
+    asked = source(path=place, maxFilesPerTrigger=1, **{"storage.timeout": "9s"})
+    reader = asked.streamReader(asked.schema())
+    parts = reader.partitions(
+        reader.initialOffset(), reader._table.source.newest(reader._beginning).to_json()
+    )
+    found = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+    assert sorted(row["id"] for row in found) == [1, 2, 3, 4]
+    reader.stop()
+    (tmp_path / "metadata").write_text('{"id": "a query"}')
+    made = source(path=place, checkpointLocation=tmp_path)
+    for _ in range(2):
+        sink = made.streamWriter(ID, False)
+        sink.commit([sink.write(batches(9))], 0)
+    assert ids(place) == [1, 2, 3, 4, 9]
+    assert files(place) == 2
+
+
+def test_options_of_a_stream_are_checked_when_it_is_made(lake: txlake.Lake, place: str) -> None:
+    lake.write(ROWS, place)
+    with pytest.raises(InvalidRequest, match="skipChangeCommits and ignoreChanges"):
+        source(path=place, skipChangeCommits="true", ignoreChanges="true").schema()
+
+
 @pytest.mark.parametrize("option", ["mergeSchema", "overwriteSchema"])
 def test_options_of_other_ways_are_refused(lake: txlake.Lake, place: str, option: str) -> None:
     lake.write(ROWS, place)
@@ -257,9 +302,12 @@ def test_options_of_other_ways_are_refused(lake: txlake.Lake, place: str, option
 def test_rows_that_do_not_fit_are_refused(lake: txlake.Lake, place: str) -> None:
     lake.write(pa.table({"id": pa.array([1], pa.int8())}), place)
     unknown = T.StructType([T.StructField("other", T.LongType())])
-    with pytest.raises(InvalidRequest, match="there is no column 'other'"):
+    with pytest.raises(
+        InvalidRequest,
+        match=r"the rows have 'other', the table has id; to add columns use lake\.write",
+    ):
         source(path=place).writer(unknown, False)
     own = writer(source(path=place))
-    with pytest.raises(InvalidRequest, match="doesn't fit"):
+    with pytest.raises(InvalidRequest, match="can't hold a value"):
         own.write(batches(300))
     assert files(place) == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,18 @@ from pyspark.sql.types import StructType
 
 import txlake
 from txlake.errors import InvalidRequest, UnsupportedFeature
-from txlake.streaming import writer as sink
 from txlake.streaming.options import sink_options
-from txlake.streaming.writer import Staged, stream_writer
+from txlake.streaming.staged import Staged
+from txlake.streaming.writer import stream_writer
 
 QUERY = "0000-1111"
-_TYPES = {"INT": "integer", "BIGINT": "long", "STRING": "string", "TIMESTAMP": "timestamp"}
+_TYPES = {
+    "INT": "integer",
+    "BIGINT": "long",
+    "STRING": "string",
+    "TIMESTAMP": "timestamp",
+    "BINARY": "binary",
+}
 
 
 @pytest.fixture
@@ -30,24 +35,6 @@ def checkpoint(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "metadata").write_text(json.dumps({"id": QUERY}))
     return folder
-
-
-@pytest.fixture(autouse=True)
-def _task(monkeypatch: pytest.MonkeyPatch) -> None:
-    attempts = count()
-
-    class Context:
-        @staticmethod
-        def get() -> Any:
-            return Context()
-
-        def partitionId(self) -> int:
-            return 0
-
-        def taskAttemptId(self) -> int:
-            return next(attempts)
-
-    monkeypatch.setattr(sink, "TaskContext", Context)
 
 
 class Stream:
@@ -68,7 +55,7 @@ class Stream:
         self, number: int, rows: pa.Table, schema: str = "id INT, p STRING", overwrite: bool = False
     ) -> None:
         made, staged = self.stage(rows, schema, overwrite)
-        made.commit([staged, None], number)
+        made.commit([staged], number)
 
 
 def rows(*ids: int) -> pa.Table:
@@ -152,8 +139,8 @@ def test_columns_go_by_name_and_narrower_numbers_fit(tmp_path: Path, checkpoint:
     ("schema", "said"),
     [
         ("id INT, q INT", "the rows have 'q', the table has id, p; say mergeSchema=true"),
-        ("id STRING, p STRING", "column 'id' is integer, the stream's is string; cast it"),
-        ("id TIMESTAMP, p STRING", "column 'id' is integer, the stream's is timestamp; cast it"),
+        ("id STRING, p STRING", "column 'id' is integer, the rows' is string; cast it"),
+        ("id TIMESTAMP, p STRING", "column 'id' is integer, the rows' is timestamp; cast it"),
     ],
 )
 def test_rows_that_dont_fit_are_refused_before_they_are_written(
@@ -178,7 +165,7 @@ def test_a_value_that_is_too_large_fails_the_task(tmp_path: Path, checkpoint: Pa
     stream = Stream(tmp_path / "t", checkpoint)
     stream.batch(0, rows(1))
     large = pa.table({"id": pa.array([2**40], pa.int64())})
-    with pytest.raises(InvalidRequest, match="column 'id' can't hold a value of the micro-batch"):
+    with pytest.raises(InvalidRequest, match="column 'id' can't hold a value"):
         stream.stage(large, "id BIGINT")
 
 
@@ -211,10 +198,39 @@ def test_a_table_that_changed_meanwhile_isnt_written(tmp_path: Path, checkpoint:
     metadata = dict(txlake.Log(tmp_path / "t").snapshot().metadata)
     metadata["configuration"] = {"delta.appendOnly": "true"}
     txlake.Log(tmp_path / "t").start_transaction().commit([{"metaData": metadata}])
-    with pytest.raises(InvalidRequest, match="changed while micro-batch 1 was written; start the"):
+    with pytest.raises(InvalidRequest, match="changed while the rows were written; start the"):
         made.commit([staged], 1)
     made.abort([staged], 1)
     assert ids(tmp_path / "t") == [1]
+    assert len(list((tmp_path / "t").glob("*.parquet"))) == 1
+
+
+def test_rows_of_a_task_that_says_nothing_arent_passed_over(
+    tmp_path: Path, checkpoint: Path
+) -> None:
+    stream = Stream(tmp_path / "t", checkpoint)
+    stream.batch(0, rows(1))
+    made, staged = stream.stage(rows(2), "id INT, p STRING")
+    with pytest.raises(InvalidRequest, match="what 2 tasks wrote, found it of 1"):
+        made.commit([staged, None], 1)
+    assert ids(tmp_path / "t") == [1]
+
+
+def test_a_column_that_comes_twice_is_refused(tmp_path: Path, checkpoint: Path) -> None:
+    stream = Stream(tmp_path / "t", checkpoint)
+    stream.batch(0, rows(1))
+    with pytest.raises(InvalidRequest, match="the rows have the column 'ID' twice"):
+        stream.stage(rows(2), "id INT, ID INT")
+
+
+def test_bytes_of_a_partition_that_are_no_text_are_refused(
+    tmp_path: Path, checkpoint: Path
+) -> None:
+    table = pa.table({"id": pa.array([1], pa.int32()), "p": pa.array([b"\xff"], pa.binary())})
+    stream = Stream(tmp_path / "t", checkpoint, partitionby="p")
+    with pytest.raises(InvalidRequest, match="expected text in UTF-8, found the bytes FF"):
+        stream.stage(table, "id INT, p BINARY")
+    assert not list((tmp_path / "t").rglob("*.parquet"))
 
 
 def test_a_table_with_rules_of_sparks_is_refused_by_name(tmp_path: Path, checkpoint: Path) -> None:

@@ -13,7 +13,8 @@ there.
 txlake itself works with Spark through the same objects. Calls from its own modules go to Spark
 itself: a lake reads Parquet files while it answers `spark.table`.
 
-Streams are not here: `readStream` and `writeStream` are Spark's own.
+A stream's micro-batches are committed by the lake's sessions (`lake.streams`), which call Spark's
+own methods in the same way.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
-from txlake.doors import reading, sql, writing, writing_v2
+from txlake.doors import reading, sql, streams, writing, writing_v2
 from txlake.doors.catalog import Cataloguing
 from txlake.doors.catalog_since_4_2 import CataloguingSince42
 from txlake.doors.door import Door, door_of
@@ -47,10 +48,11 @@ _ATTRIBUTE = "_txlake_door"
 def enable(spark: SparkSession, lake: LakeSession) -> SparkSession:
     """Gives a Spark session to a lake: Spark's own doors lead to it from here on.
 
-    `spark.sql`, `spark.table`, `spark.read`, `df.write`, `df.writeTo` and `spark.catalog` know the
-    lake's tables, and the formats `delta` and `txlake`; `DeltaTable.forName(spark, ...)` finds the
-    lake's names. What isn't the lake's goes to Spark as before. It holds for every object that
-    stands for this Spark session, and for DataFrames that were made before, until `disable`.
+    `spark.sql`, `spark.table`, `spark.read`, `spark.readStream`, `df.write`, `df.writeTo`,
+    `df.writeStream` and `spark.catalog` know the lake's tables, and the formats `delta` and
+    `txlake`; `DeltaTable.forName(spark, ...)` finds the lake's names. What isn't the lake's goes to
+    Spark as before. It holds for every object that stands for this Spark session, and for
+    DataFrames that were made before, until `disable`.
 
     Args:
         lake: a lake, or one of its sessions (`lake.session()`): whose current database and SQL
@@ -201,10 +203,23 @@ def _write_to(door: Door, frame: Any, plain: Callable[..., Any], table: str) -> 
     return writing_v2.writer_to(door, frame, plain(table), table)
 
 
+def _read_stream(door: Door, spark: Any, plain: Any) -> Any:
+    return streams.reader(door, plain)
+
+
+def _write_stream(door: Door, frame: Any, plain: Any) -> Any:
+    return streams.writer(door, frame, plain)
+
+
 _OF_SESSION: dict[str, Callable[..., Any]] = {
     "sql": _sql,
     "table": _table,
     "read": _read,
+    "readStream": _read_stream,
     "catalog": _catalog,
 }
-_OF_FRAME: dict[str, Callable[..., Any]] = {"write": _write, "writeTo": _write_to}
+_OF_FRAME: dict[str, Callable[..., Any]] = {
+    "write": _write,
+    "writeTo": _write_to,
+    "writeStream": _write_stream,
+}

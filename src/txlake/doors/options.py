@@ -13,7 +13,7 @@ from typing import Literal
 
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.statements import TimeTravel
-from txlake.streaming.options import STORAGE
+from txlake.streaming.options import SOURCE_NAMES, STORAGE
 from txlake.tables.errors import refused
 from txlake.tables.hadoop import storage_options
 
@@ -173,6 +173,57 @@ def write_options(given: Mapping[str, object]) -> WriteOptions:
     return found
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """How a stream's rows are written; None where the option isn't given."""
+
+    checkpoint: str | None = None
+    merge_schema: bool = False
+    user_metadata: str | None = None
+    path: str | None = None
+
+
+def stream_options(given: Mapping[str, object]) -> dict[str, str]:
+    """Those of a stream reader's options that a source has, as texts.
+
+    What they mean, and which exclude each other, is told by `streaming.options`.
+    """
+    options = _Options(given)
+    found = {name: options.text(name) for name in (*SOURCE_NAMES, *_TRAVELS, *_CHANGES[1::2])}
+    return {name: text for name, text in found.items() if text is not None}
+
+
+def sink_options(given: Mapping[str, object]) -> SinkOptions:
+    """The options of a stream's writer.
+
+    Raises as `write_options`; an UnsupportedOperationException for those that a stream hasn't.
+    """
+    asked = write_options(given)
+    for name, value in (
+        ("replaceWhere", asked.replace_where),
+        ("replaceUsing", asked.replace_using or None),
+        ("overwriteSchema", asked.overwrite_schema or None),
+        ("partitionOverwriteMode", asked.partition_overwrite),
+        ("txnAppId", asked.app_id),
+    ):
+        if value is not None:
+            raise UnsupportedFeature(
+                f"{name} isn't an option of a stream's writer, which appends, or in complete mode "
+                "replaces all rows, once a micro-batch; leave it out, or write in foreachBatch"
+            )
+    if asked.storage:
+        raise UnsupportedFeature(
+            "settings of file systems aren't taken from a stream's writer: give them to "
+            "txlake.connect(..., storage_options=...)"
+        )
+    return SinkOptions(
+        checkpoint=_Options(given).text("checkpointLocation"),
+        merge_schema=asked.merge_schema,
+        user_metadata=asked.user_metadata,
+        path=asked.path,
+    )
+
+
 def _columns(options: _Options) -> tuple[str, ...]:
     text = options.text("replaceUsing")
     if text is None:
@@ -233,10 +284,15 @@ class _Options:
         return storage_options(found) if found else {}
 
 
+def storage_in(given: Mapping[str, object]) -> dict[str, str]:
+    """Credentials and endpoints among the options, as our stores name them."""
+    return _Options(given).storage()
+
+
 def with_storage(given: Mapping[str, str]) -> dict[str, str]:
     """The options of a data source, what is said of file systems as `storage.<key>`."""
     found = {key: value for key, value in given.items() if not key.startswith(_FILE_SYSTEMS)}
-    storage = _Options(given).storage()
+    storage = storage_in(given)
     return {**{f"{STORAGE}{key}": value for key, value in storage.items()}, **found}
 
 

@@ -8,7 +8,7 @@ they are written.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
@@ -19,8 +19,8 @@ from txlake.doors.errors import as_spark
 from txlake.doors.fronts import fronted
 from txlake.doors.options import Range, ReadOptions, is_ours, read_options
 from txlake.doors.places import at, named, with_moment
-from txlake.errors import InvalidRequest, UnsupportedFeature
-from txlake.statements import Table, TableName, TablePath, TimeTravel
+from txlake.errors import InvalidRequest
+from txlake.statements import ChangeRange, ReadChanges, Table, TableName, TablePath, TimeTravel
 from txlake.tables.errors import refused
 
 if TYPE_CHECKING:
@@ -81,14 +81,14 @@ class Reading(_Reader):
     ) -> DataFrame:
         with self._lake_door.asked():
             asked = read_options(self._lake_given)
-            place = _one(path if path is not None else asked.path)
+            place = one_place(path if path is not None else asked.path)
             table, moment = with_moment(self._lake_door, at(self._lake_door, place, source))
             travel = _one_travel(place, asked.travel, moment)
         if isinstance(table, TableName):
             frame = _named(self._lake_door, table, asked, travel)
         else:
             frame = _placed(self._lake_door, table, asked, travel)
-        return frame if schema is None else _with_schema(frame, schema)
+        return frame if schema is None else with_schema(frame, schema)
 
     def table(self, tableName: str) -> Any:
         """The rows of a table or view, of the lake's or of Spark's."""
@@ -132,7 +132,7 @@ def _named(
     door: Door, table: TableName, asked: ReadOptions, travel: TimeTravel | None
 ) -> DataFrame:
     if asked.changes is not None:
-        return changes(door, table, asked.changes)
+        return changes(door, table, asked.changes, asked.storage)
     if door.meaning(table) is None and not door.is_planned(table):
         raise door.unknown(table)
     return door.read(table, travel)
@@ -140,21 +140,23 @@ def _named(
 
 def _placed(door: Door, table: Table, asked: ReadOptions, travel: TimeTravel | None) -> DataFrame:
     if asked.changes is not None:
-        return changes(door, table, asked.changes)
+        return changes(door, table, asked.changes, asked.storage)
     return session_for(door, table, asked.storage).read(table, travel)
 
 
-def changes(door: Door, table: Table, wanted: Range) -> DataFrame:
-    """`readChangeFeed`: the rows that changed, with what became of each.
-
-    Raises an UnsupportedOperationException: the change data feed isn't read yet.
-    """
-    raise UnsupportedFeature(
-        f"{table}: readChangeFeed asks for the change data feed, which txlake doesn't read"
+def changes(door: Door, table: Table, wanted: Range, storage: Mapping[str, str]) -> DataFrame:
+    """`readChangeFeed`: the rows that changed, with what became of each; as `Lake.changes`."""
+    asked = ChangeRange(
+        TimeTravel(version=wanted.from_version, timestamp=wanted.from_timestamp),
+        None
+        if wanted.to_version is None and wanted.to_timestamp is None
+        else TimeTravel(version=wanted.to_version, timestamp=wanted.to_timestamp),
     )
+    return session_for(door, table, storage).execute(ReadChanges(table, asked))
 
 
-def _one(path: str | list[str] | None) -> str:
+def one_place(path: str | list[str] | None) -> str:
+    """The one path that is given. Raises an AnalysisException for none, and for several."""
     if isinstance(path, list) and len(path) == 1:
         [path] = path
     if not isinstance(path, str):
@@ -176,7 +178,7 @@ def _one_travel(
     return option or moment
 
 
-def _with_schema(frame: DataFrame, schema: StructType | str) -> DataFrame:
+def with_schema(frame: DataFrame, schema: StructType | str) -> DataFrame:
     """The rows, when the schema that was given is theirs."""
     wanted: Any = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
     told = [(item.name, item.dataType) for item in wanted]

@@ -81,6 +81,7 @@ class TableSink:
     output_mode: OutputMode
     merge_schema: bool = False
     partition_by: tuple[str, ...] | None = None
+    cluster_by: tuple[str, ...] | None = None
     user_metadata: str | None = None
     reads_target: bool = False
 
@@ -94,6 +95,7 @@ class TableSink:
             source=NativeFrame(batch),
             mode="append" if self.output_mode == "append" else "overwrite",
             partition_by=self.partition_by,
+            cluster_by=self.cluster_by,
             merge_schema=self.merge_schema,
             app_id=query_id,
             app_version=batch_id,
@@ -173,17 +175,7 @@ class Streams(Statements):
         table that was replaced, and a schema that changed.
         """
         self._beside("read_stream")
-        given = camel_options(options)
-        source_options(given)
-        named = named_table(table)
-        snapshot = self._session.snapshot(named)
-        url = _shown(self._session, named)
-        _require_reachable(url)
-        spark = self._session.spark
-        register(spark)
-        settings = {**given, **place_options(_place(self._session, named))}
-        frame = spark.readStream.format(LAKE_FORMAT).options(**settings).load()
-        return frame.alias(stream_mark(snapshot.table, url))
+        return stream_of(self._session, named_table(table), camel_options(options))
 
     def write_stream(
         self,
@@ -217,20 +209,20 @@ class Streams(Statements):
         """
         self._beside("write_stream")
         one_of(OutputMode, "output_mode", output_mode)
-        named = named_table(table)
-        url = _shown(self._session, named)
         columns = (partition_by,) if isinstance(partition_by, str) else partition_by
+        named = named_table(table)
         writer = _writer(df, checkpoint, output_mode, trigger, query_name)
-        sink = TableSink(
-            table=_qualified(self._session, named),
+        sink = table_sink(
+            self._session,
+            df,
+            named,
             checkpoint=checkpoint,
             output_mode=output_mode,
             merge_schema=merge_schema,
             partition_by=None if columns is None else tuple(columns),
             user_metadata=user_metadata,
-            reads_target=may_read(plan_of(df), url),
         )
-        return self._start(writer, df.sparkSession, sink)
+        return started(self, writer, df.sparkSession, sink)
 
     def foreach_batch(
         self,
@@ -265,23 +257,63 @@ class Streams(Statements):
         batches = BatchWork(
             work=work, checkpoint=checkpoint, isolation=isolation, attempts=attempts
         )
-        return self._start(writer, df.sparkSession, batches)
+        return started(self, writer, df.sparkSession, batches)
 
-    def _start(
-        self, writer: DataStreamWriter, spark: SparkSession, batches: TableSink | BatchWork
-    ) -> StreamingQuery:
-        if is_connect(spark):
-            return writer.foreachBatch(_on_the_server(spark, self._session, batches)).start()
 
-        known: list[str] = []  # the id of this one query, once it was asked for
+def stream_of(session: Session, table: Table, options: Mapping[str, str]) -> DataFrame:
+    """A table as a stream; options by Delta's names. Raises as `Streams.read_stream`."""
+    source_options(options)
+    snapshot = session.snapshot(table)
+    url = _shown(session, table)
+    _require_reachable(url)
+    spark = session.spark
+    register(spark)
+    settings = {**options, **place_options(_place(session, table))}
+    frame = spark.readStream.format(LAKE_FORMAT).options(**settings).load()
+    return frame.alias(stream_mark(snapshot.table, url))
 
-        def here(batch: DataFrame, batch_id: int) -> None:
-            if not known:
-                known.append(id_of_query(batch.sparkSession, batches.checkpoint))
-            with self.session() as own:
-                batches.commit(own, known[0], batch_id, batch)
 
-        return writer.foreachBatch(here).start()
+def table_sink(
+    session: Session,
+    df: DataFrame,
+    table: Table,
+    *,
+    checkpoint: str,
+    output_mode: OutputMode,
+    merge_schema: bool = False,
+    partition_by: tuple[str, ...] | None = None,
+    cluster_by: tuple[str, ...] | None = None,
+    user_metadata: str | None = None,
+) -> TableSink:
+    """The table as a sink of these rows; `cluster_by` of a table that is made."""
+    return TableSink(
+        table=_qualified(session, table),
+        checkpoint=checkpoint,
+        output_mode=output_mode,
+        merge_schema=merge_schema,
+        partition_by=partition_by,
+        cluster_by=cluster_by,
+        user_metadata=user_metadata,
+        reads_target=may_read(plan_of(df), _shown(session, table)),
+    )
+
+
+def started(
+    lake: Streams, writer: DataStreamWriter, spark: SparkSession, batches: TableSink | BatchWork
+) -> StreamingQuery:
+    """Starts the query of a writer of PySpark's, whose micro-batches the lake commits."""
+    if is_connect(spark):
+        return writer.foreachBatch(_on_the_server(spark, lake._session, batches)).start()
+
+    known: list[str] = []  # the id of this one query, once it was asked for
+
+    def here(batch: DataFrame, batch_id: int) -> None:
+        if not known:
+            known.append(id_of_query(batch.sparkSession, batches.checkpoint))
+        with lake.session() as own:
+            batches.commit(own, known[0], batch_id, batch)
+
+    return writer.foreachBatch(here).start()
 
 
 def _on_the_server(
@@ -373,13 +405,13 @@ def _shown(session: Session, table: Table) -> str:
 
 
 def _place(session: Session, table: Table) -> Place:
-    """How a process of Spark's opens a table of the session's lake."""
+    """How a process of Spark's opens a table of the session."""
     engine = session.engine
-    assert engine.warehouse is not None
+    warehouse = engine.warehouse
     return Place(
         table=_qualified(session, table),
-        lake=engine.warehouse.url,
-        catalog=engine.catalog.of_lake().url,
+        lake=None if warehouse is None else warehouse.url,
+        catalog=None if warehouse is None else engine.catalog.of_lake().url,
         outside_paths=engine.settings.allow_outside_paths,
         storage_options=engine.storage_options,
     )

@@ -42,6 +42,8 @@ _FEED = ("readChangeFeed", "readChangeData")
 _NOT_YET = ("schemaTrackingLocation", "schemaLocation", "withEventTimeOrder")
 _TRAVEL = ("versionAsOf", "timestampAsOf", "endingVersion", "endingTimestamp")
 _OF_BATCHES = {"startingversion", "startingtimestamp"}  # with readChangeFeed
+SOURCE_NAMES = (*_SOURCE, *_FEED, *_NOT_YET)
+"""The options of a stream's source by their names, also those that are refused."""
 _BYTES = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 

@@ -31,6 +31,7 @@ def ground(spark: SparkSession, lake: txlake.Lake, path: str) -> dict[str, Any]:
         "view": "txlake_page",
         "DeltaTable": txlake.DeltaTable,
         "then": "",
+        "checkpoint": f"{path} checkpoint",
     }
 
 

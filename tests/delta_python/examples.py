@@ -14,10 +14,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-_STREAMS = "reads or writes streams"
 LEFT_OUT = {
-    "change_data_feed": "reads the change data feed",
-    "streaming": _STREAMS,
+    "change_data_feed": "reads the change data feed as a stream, which txlake refuses",
+    "streaming": "rewrites files with dataChange=false, which txlake refuses",
     "image_storage": "downloads pictures",
     "missing_delta_storage_jar": "expects that a JAR is missing; txlake has none",
 }

@@ -5,9 +5,19 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
-from txlake.doors.options import Range, is_ours, read_options, write_options
+from txlake.doors.options import (
+    Range,
+    is_ours,
+    read_options,
+    sink_options,
+    storage_in,
+    stream_options,
+    with_storage,
+    write_options,
+)
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.statements import TimeTravel
+from txlake.streaming.options import place_of
 
 
 def test_formats() -> None:
@@ -121,3 +131,40 @@ def test_bad_writing_has_deltas_condition(given: dict[str, object], condition: s
 def test_what_is_not_there_is_refused(given: dict[str, object]) -> None:
     with pytest.raises(UnsupportedFeature):
         write_options(given)
+
+
+def test_settings_of_file_systems_are_storage_options_of_a_data_source() -> None:
+    given = {"path": "t", "fs.s3a.access.key": "k", "storage.timeout": "9s"}
+    found = with_storage(given)
+    assert "fs.s3a.access.key" not in found
+    assert place_of(found).storage_options == {**storage_in(given), "timeout": "9s"}
+    assert "k" in storage_in(given).values()
+
+
+def test_a_stream_gets_the_options_that_it_knows() -> None:
+    given = {"MAXFILESPERTRIGGER": 7, "header": True, "ignoreDeletes": True, "versionAsOf": 3}
+    assert stream_options(given) == {
+        "maxFilesPerTrigger": "7", "ignoreDeletes": "true", "versionAsOf": "3",
+    }  # fmt: skip
+
+
+def test_the_options_of_a_streams_writer() -> None:
+    found = sink_options({"checkpointlocation": "c", "mergeSchema": "true", "userMetadata": "u"})
+    assert (found.checkpoint, found.merge_schema, found.user_metadata) == ("c", True, "u")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"replaceWhere": "a = 1"},
+        {"replaceUsing": "a"},
+        {"overwriteSchema": "true"},
+        {"partitionOverwriteMode": "dynamic"},
+        {"txnAppId": "a", "txnVersion": 1},
+        {"fs.s3a.access.key": "k"},
+    ],
+)
+def test_what_a_streams_writer_hasnt_is_refused_by_name(given: dict[str, object]) -> None:
+    name = "settings of file systems" if "fs.s3a.access.key" in given else next(iter(given))
+    with pytest.raises(UnsupportedFeature, match=name):
+        sink_options(given)

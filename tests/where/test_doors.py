@@ -150,6 +150,21 @@ def test_a_delta_table_of_the_session(lake: txlake.Lake, spark: SparkSession) ->
     assert spark.table("t").count() == 2
 
 
+def test_streams(lake: txlake.Lake, spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(3).write.saveAsTable("t")
+    for _ in range(2):
+        query = (
+            spark.readStream.format("delta")
+            .table("t")
+            .writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .toTable("copy")
+        )
+        query.awaitTermination()
+        spark.range(3, 4).write.mode("append").saveAsTable("t")
+    assert rows(spark.table("copy")) == [(0,), (1,), (2,), (3,)]
+
+
 def test_stale_rows_are_not_written(lake: txlake.Lake, spark: SparkSession) -> None:
     spark.range(3).write.saveAsTable("t")
     old = spark.table("t")

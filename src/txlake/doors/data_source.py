@@ -88,7 +88,7 @@ class TxlakeDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The table's columns as of the moment that is read, all of them nullable."""
-        require_source_options(self.options)
+        require_source_options(with_storage(self.options))
         with _reading(self.options) as found:
             return stream_schema(found.snapshot)
 

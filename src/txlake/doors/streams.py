@@ -229,8 +229,13 @@ class StreamWriting(_Writer):
     def _lake_start(self, path: str | None, source: str | None) -> Any:
         with self._lake_door.asked():
             asked = sink_options(self._lake_given)
-            table = at(self._lake_door, one_place(asked.path if path is None else path), source)
-            return self._lake_query(table, asked)
+            place = asked.path if path is None else path
+            if not isinstance(place, str):
+                raise InvalidRequest(
+                    f"{source} needs the path of the table, or its name: start(path), or "
+                    "toTable(name)"
+                )
+            return self._lake_query(at(self._lake_door, place, source), asked)
 
     def toTable(
         self,

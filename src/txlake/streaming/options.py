@@ -195,7 +195,7 @@ def source_options(options: Mapping[str, object]) -> SourceOptions:
 
 def require_source_options(options: Mapping[str, object]) -> None:
     """Raises as `source_options` where any option is one that a stream's reader alone has."""
-    own = {name.lower() for name in _SOURCE} - _OF_BATCHES
+    own = {name.lower() for name in (*_SOURCE, *_NOT_YET)} - _OF_BATCHES
     if any(name.lower() in own for name in options):
         source_options(options)
 

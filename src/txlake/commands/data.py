@@ -377,7 +377,7 @@ def _written_before(context: Context, handle: Handle, statement: Write | Insert)
         last_updated=context.engine.system.now_ms(),
     )
     noted = Change(operation="WRITE", actions=(txn,))
-    if statement.batch is not None:
+    if isinstance(statement, Write) and statement.batch is not None:
         noted = _of_stream(noted, statement.batch)  # an empty micro-batch is nothing but this
     context.transaction.stage(handle, noted)
     return False

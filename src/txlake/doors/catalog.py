@@ -14,12 +14,12 @@ from pyspark.sql.catalog import Column, Database, Table
 from pyspark.sql.types import StructType
 
 from txlake.catalog import TableEntry, matches
-from txlake.ddl.clustering import clustered_by
 from txlake.doors.door import Door, Meaning
 from txlake.doors.errors import as_spark
 from txlake.doors.options import is_ours
 from txlake.doors.places import named
 from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.protocol.clustering import clustered_by
 from txlake.session.unknown_names import tables_in
 from txlake.statements import (
     ColumnSpec,

@@ -270,7 +270,7 @@ def test_columns_without_values_and_chars_are_read(lake: txlake.Lake, place: str
 def test_streams_are_read_and_written(lake: txlake.Lake, place: str, tmp_path: Path) -> None:
     lake.write(ROWS.select(["id"]), place)
     asked = source(path=place, maxFilesPerTrigger=1, **{"storage.timeout": "9s"})
-    reader = asked.streamReader(asked.schema())
+    reader: Any = asked.streamReader(asked.schema())
     parts = reader.partitions(
         reader.initialOffset(), reader._table.source.newest(reader._beginning).to_json()
     )

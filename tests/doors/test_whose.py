@@ -139,7 +139,7 @@ def test_what_a_commit_says_and_when_it_is_made_once(enabled: SparkSession) -> N
         ("read.format('delta').load()", None, "one table"),
         ("read.format('delta').option('versionAsOf', 9).load('t')", None, "version"),
         ("read.option('readChangeFeed', True).option('startingVersion', 0).table('t')", None,
-         "change data feed"),
+         "DELTA_MISSING_CHANGE_DATA"),
         ("range(1).write.format('delta').save()", None, "needs the path"),
         ("range(1).write.mode('sometimes').saveAsTable('t')", None, "mode"),
         ("range(1).write.bucketBy(2, 'id').mode('append').saveAsTable('t')", None, "no buckets"),

@@ -102,11 +102,17 @@ diff: setup ## Delta Spark and txlake side by side: programs from SEEDS=200 FROM
 	@PYTHONPATH=src:. $(PYTHON) -m tests.differential --seeds $(SEEDS) --from $(FROM)
 
 .PHONY: delta-tests
-delta-tests: setup ## Delta Spark's own Python tests, of a checkout of theirs, on txlake: CHECKOUT=/path/to/delta
+delta-tests: setup ## Delta Spark's own Python tests and examples, of a checkout, on txlake: CHECKOUT=/path/to/delta
 	@test -n "$(CHECKOUT)" || { echo "make delta-tests CHECKOUT=/path/to/delta"; exit 2; }
 	@tools/delta_jars.sh
 	@PYTHONPATH=$(CURDIR)/src:$(CURDIR) $(PYTHON) -m tests.delta_python $(CHECKOUT)
 	@PYTHONPATH=$(CURDIR)/src:$(CURDIR) $(PYTHON) -m tests.delta_python $(CHECKOUT) --connect
+	@PYTHONPATH=$(CURDIR)/src:$(CURDIR) $(PYTHON) -m tests.delta_python.examples $(CHECKOUT)
+
+.PHONY: test-dbt
+test-dbt: setup ## a dbt project on a lake, by dbt-spark's session method
+	@tools/dbt_venv.sh
+	@$(PYTHON) -m pytest tests/dbt
 
 .PHONY: test-duckdb
 test-duckdb: setup ## test and test-rest, while delta-rs reads all versions of its tables, and DuckDB the newest
@@ -130,6 +136,12 @@ interrupts: setup ## Ctrl-C at COUNT=10000 random instants of work on a lake, a 
 disasters: setup-python ## processes are killed and frozen, catalogs put back: KILLS=300 CATALOG=postgresql
 	@PYTHONPATH=src:. $(PYTHON) -m tests.disasters --kills $(KILLS) --freezes $(FREEZES) \
 		--restores $(RESTORES) --catalog $(CATALOG) --seed $(or $(SEED),1)
+
+.PHONY: streams
+streams: setup ## processes of streams are killed: KILLS=300, and a tenth of that on Spark
+	@PYTHONPATH=src:. $(PYTHON) -m tests.streaming.killed --rows --kills $(KILLS) --seed $(or $(SEED),1)
+	@PYTHONPATH=src:. $(PYTHON) -m tests.streaming.killed --kills $$(( $(KILLS) / 10 )) \
+		--seed $(or $(SEED),1)
 
 .PHONY: guards
 guards: setup-python ## the list of guards as the code is now, and tests for those that are new
@@ -175,3 +187,4 @@ peers: setup
 	@tools/servers.sh
 	@tools/judge.sh
 	@tools/duckdb_venv.sh
+	@tools/dbt_venv.sh

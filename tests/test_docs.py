@@ -156,6 +156,18 @@ def test_the_page_of_sql_runs_as_written(spark: SparkSession, tmp_path: Path) ->
         assert lake.read(str(tmp_path / "old_sales")).where("year = 2025").count() == 2
 
 
+def test_the_page_of_streams_runs_as_written(spark: SparkSession, tmp_path: Path) -> None:
+    names: dict[str, object] = {}
+    for program in blocks(page("docs/streams.md"), "python"):
+        exec(compile(program.replace("/data/", f"{tmp_path}/"), "docs/streams.md", "exec"), names)
+    lake = names["lake"]
+    assert isinstance(lake, txlake.Lake)
+    assert [row.id for row in lake.read("large_orders").collect()] == [1]
+    assert [tuple(row) for row in lake.read("stock").collect()] == [("apple", 7)]
+    assert lake.read("booked").count() == lake.read(f"{tmp_path}/copy").count() == 2
+    lake.close()
+
+
 def test_a_client_without_java_is_told_all_that_txlake_needs() -> None:
     needed = tomllib.loads(page("pyproject.toml"))["project"]["dependencies"]
     [command] = re.findall(

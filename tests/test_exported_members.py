@@ -42,6 +42,15 @@ SESSION = {
     "view": "name",
     "attach": "location, name=None",
     "detach": "name",
+    "read_stream": "table, **options",
+    "write_stream": (
+        "df, table, *, checkpoint, output_mode='append', trigger=None, merge_schema=False, "
+        "partition_by=None, user_metadata=None, query_name=None"
+    ),
+    "foreach_batch": (
+        "df, work, *, checkpoint, output_mode='append', trigger=None, isolation=None, "
+        "attempts=5, query_name=None"
+    ),
     "close": "",
 }
 MEMBERS: dict[type, dict[str, str | None]] = {
@@ -207,7 +216,8 @@ def test_the_package_exports() -> None:
     assert sorted(txlake.__all__) == [
         "DeltaMergeBuilder", "DeltaOptimizeBuilder", "DeltaTable", "DeltaTableBuilder",
         "IdentityGenerator", "Lake", "LakeSession", "Log", "RetrySettings", "Settings",
-        "Transaction", "connect", "errors", "sources_tag",
+        "Transaction", "TxlakeDataSource", "connect", "disable", "enable", "errors",
+        "install_as_delta", "sources_tag", "uninstall_as_delta",
     ]  # fmt: skip
     assert set(txlake.__all__) <= set(dir(txlake))
     for name in txlake.__all__:
@@ -222,6 +232,15 @@ def test_connects_arguments() -> None:
     )
     assert signature(txlake.Log.__init__) == "location, storage_options=None, *, settings=None"
     assert signature(txlake.sources_tag) == "sources"
+
+
+def test_the_arguments_of_sparks_own_doors() -> None:
+    assert signature(txlake.enable) == "spark, lake"
+    assert signature(txlake.disable) == "spark"
+    assert signature(txlake.install_as_delta) == ""
+    assert signature(txlake.uninstall_as_delta) == ""
+    own = {"name", "schema", "reader", "writer", "streamReader", "streamWriter"}
+    assert own <= {name for name in vars(txlake.TxlakeDataSource) if name[0] != "_"}
 
 
 @pytest.mark.parametrize("kind", MEMBERS, ids=lambda kind: kind.__name__)
@@ -251,7 +270,8 @@ def test_what_can_fail_says_how(kind: type) -> None:
 
 
 def test_the_functions_say_how_they_fail() -> None:
-    assert all(map(raised, (txlake.connect, txlake.sources_tag, txlake.Log)))
+    doors = (txlake.enable, txlake.disable, txlake.install_as_delta)
+    assert all(map(raised, (txlake.connect, txlake.sources_tag, txlake.Log, *doors)))
 
 
 def test_the_errors() -> None:

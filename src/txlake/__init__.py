@@ -15,6 +15,9 @@ from txlake.packages import missing
 from txlake.release import VERSION
 
 if TYPE_CHECKING:
+    from txlake.doors.data_source import TxlakeDataSource
+    from txlake.doors.delta_package import install_as_delta, uninstall_as_delta
+    from txlake.doors.enabling import disable, enable
     from txlake.lake.lake import Lake, LakeSession, Transaction, connect
     from txlake.lake.log import Log, sources_tag
     from txlake.settings import RetrySettings, Settings
@@ -30,6 +33,11 @@ __version__ = VERSION
 
 _HOMES = {
     "connect": "txlake.lake.lake",
+    "enable": "txlake.doors.enabling",
+    "disable": "txlake.doors.enabling",
+    "TxlakeDataSource": "txlake.doors.data_source",
+    "install_as_delta": "txlake.doors.delta_package",
+    "uninstall_as_delta": "txlake.doors.delta_package",
     "Lake": "txlake.lake.lake",
     "LakeSession": "txlake.lake.lake",
     "Transaction": "txlake.lake.lake",
@@ -56,9 +64,14 @@ __all__ = [
     "RetrySettings",
     "Settings",
     "Transaction",
+    "TxlakeDataSource",
     "connect",
+    "disable",
+    "enable",
     "errors",
+    "install_as_delta",
     "sources_tag",
+    "uninstall_as_delta",
 ]
 
 

@@ -39,7 +39,7 @@ DEFAULT_DATABASE = "default"
 _LAKE = "lake"
 
 
-@shielded(besides=("shown", "epoch", "of_lake", "qualified"))
+@shielded(besides=("shown", "url", "epoch", "of_lake", "qualified"))
 class Catalog:
     """Names of one lake. `url` is SQLAlchemy's, `sqlite:///path` or `postgresql+psycopg://...`;
     `open_database` makes of it what the catalog is kept in.
@@ -90,6 +90,11 @@ class Catalog:
     def shown(self) -> str:
         """Where it is, without a password."""
         return self._on.shown
+
+    @property
+    def url(self) -> str:
+        """Its database's URL as SQLAlchemy takes it, password included: not for messages."""
+        return self._on.url.render_as_string(hide_password=False)
 
     def of_lake(self) -> Catalog:
         """Itself."""

@@ -52,6 +52,7 @@ from txlake.statements import (
     Source,
     SparkCommand,
     SqlText,
+    StreamBatch,
     TableName,
     TimeTravel,
     Truncate,
@@ -65,6 +66,7 @@ from txlake.transaction.change import Change
 from txlake.transaction.data_plane import Placement, Rows, TableData
 
 Counts = Mapping[str, int]
+_STREAMING = "STREAMING UPDATE"
 _AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
 
 
@@ -112,6 +114,8 @@ def merge(context: Context, statement: Merge) -> Counts:
 def insert(context: Context, statement: Insert) -> Counts:
     """INSERT INTO, INSERT OVERWRITE, INSERT ... REPLACE { WHERE | USING | ON }."""
     handle = context.require(statement.table)
+    if _written_before(context, handle, statement):
+        return {"num_affected_rows": 0, "num_inserted_rows": 0}
     matches = bool(statement.replace_using) or statement.replace_on is not None
     replaces = statement.overwrite or statement.replace_where is not None or matches
     work = context.work(handle, removes_rows=replaces)
@@ -126,7 +130,7 @@ def insert(context: Context, statement: Insert) -> Counts:
         context.transaction.stage(handle, change)
         return change.affected
     condition = statement.replace_where
-    dynamic = statement.overwrite and _is_dynamic(context)
+    dynamic = statement.overwrite and _replaces_partitions(context, statement)
     if statement.partition is not None:
         rows, placement = _with_partition(work, rows, placement, statement.partition)
         static = [one for one in statement.partition if not one.dynamic]
@@ -175,6 +179,12 @@ def _placed(
     if overwrite:
         return work.overwrite(rows, placement)
     return work.append(rows, placement)
+
+
+def _replaces_partitions(context: Context, statement: Insert | Write) -> bool:
+    """Whether an overwrite is of partitions: as it says itself, else as the session is set."""
+    asked = statement.dynamic_partition_overwrite
+    return _is_dynamic(context) if asked is None else asked
 
 
 def _is_dynamic(context: Context) -> bool:
@@ -251,7 +261,7 @@ def write(context: Context, statement: Write) -> Counts:
         # What no table can hold has no database made for it.
         as_table_schema(context.plane.schema_of(rows))
         _make_database(context, statement)
-    handle = place(context, statement.table)
+    handle = place(context, statement.table, statement.location)
     exists = context.exists(handle)
     if exists and statement.mode == "ignore":
         return nothing
@@ -260,13 +270,15 @@ def write(context: Context, statement: Write) -> Counts:
             f"{statement.table} exists already; say mode='append', 'overwrite' or 'ignore'"
         )
     if exists:
-        handle = adopted(context, handle, managed=True)
+        handle = adopted(context, handle, managed=statement.location is None)
     else:
         schema = as_table_schema(context.plane.schema_of(rows))
         create_from_rows(context, handle, statement, schema)
         register(context, handle, "WRITE")
     if _written_before(context, handle, statement):
         return nothing
+    if statement.batch is not None and statement.batch.reads_target:
+        context.transaction.open(handle).read()
     work = _prepared(context, handle, statement, rows, exists)
     change = _placed(
         work,
@@ -274,17 +286,30 @@ def write(context: Context, statement: Write) -> Counts:
         Placement(by_name=True),
         statement.replace_where,
         statement.mode == "overwrite",
-        statement.dynamic_partition_overwrite
+        bool(statement.dynamic_partition_overwrite)
         or (
             exists
             and statement.mode == "overwrite"
+            and statement.batch is None
             and not statement.overwrite_schema
             and not isinstance(rows, pa.Table)
-            and _is_dynamic(context)
+            and _replaces_partitions(context, statement)
         ),
     )
+    if statement.batch is not None:
+        change = _of_stream(change, statement.batch)
     context.transaction.stage(handle, change)
     return change.affected
+
+
+def _of_stream(change: Change, batch: StreamBatch) -> Change:
+    """The change as the history tells of a stream's, by Delta's own names."""
+    told = {
+        "outputMode": batch.output_mode.capitalize(),
+        "queryId": batch.query_id,
+        "epochId": str(batch.batch_id),
+    }
+    return replace(change, operation=_STREAMING, parameters=told)
 
 
 def _make_database(context: Context, statement: Write) -> None:
@@ -324,7 +349,8 @@ def _prepared(
             "overwrite_schema=True"
         )
     if statement.merge_schema or _merges_schemas(context):
-        return grown(context, handle, work, context.plane.schema_of(rows))
+        operation = "WRITE" if statement.batch is None else _STREAMING
+        return grown(context, handle, work, context.plane.schema_of(rows), operation=operation)
     return work
 
 
@@ -332,7 +358,7 @@ def _folded(names: tuple[str, ...]) -> list[str]:
     return [name.lower() for name in names]
 
 
-def _written_before(context: Context, handle: Handle, statement: Write) -> bool:
+def _written_before(context: Context, handle: Handle, statement: Write | Insert) -> bool:
     """Whether this application version was written already; notes it otherwise."""
     if (statement.app_id is None) != (statement.app_version is None):
         raise InvalidRequest(
@@ -350,7 +376,10 @@ def _written_before(context: Context, handle: Handle, statement: Write) -> bool:
         version=statement.app_version,
         last_updated=context.engine.system.now_ms(),
     )
-    context.transaction.stage(handle, Change(operation="WRITE", actions=(txn,)))
+    noted = Change(operation="WRITE", actions=(txn,))
+    if isinstance(statement, Write) and statement.batch is not None:
+        noted = _of_stream(noted, statement.batch)  # an empty micro-batch is nothing but this
+    context.transaction.stage(handle, noted)
     return False
 
 

@@ -5,12 +5,13 @@ Owns what comes from the catalog; what comes from a table's own state is `descri
 
 from __future__ import annotations
 
+import logging
 from typing import get_args
 
 from txlake.catalog import matches
 from txlake.commands.views import described, schema_rows
 from txlake.conflict.locking import LockMode
-from txlake.errors import InvalidRequest
+from txlake.errors import InvalidRequest, TxlakeError
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.command import command, giving_rows, its_table, no_table
 from txlake.session.context import Context
@@ -28,6 +29,9 @@ from txlake.statements import (
     TableName,
 )
 from txlake.views.describe import Inspection, Rows
+from txlake.views.extended import extended_text
+
+_logger = logging.getLogger(__name__)
 
 _TEXT = Primitive("string")
 _TABLES = Struct(
@@ -46,7 +50,9 @@ def show_databases(context: Context, statement: ShowDatabases) -> Rows:
 
 
 def show_tables(context: Context, statement: ShowTables) -> Rows:
-    """SHOW TABLES."""
+    """SHOW TABLES, and SHOW TABLE EXTENDED."""
+    if statement.extended:
+        return show_table_extended(context, statement)
     found = tables_in(context.engine, context.transaction, statement.database or context.database)
     rows = [
         (entry.database, entry.name, False)
@@ -54,6 +60,39 @@ def show_tables(context: Context, statement: ShowTables) -> Rows:
         if matches(entry.name, statement.pattern)
     ]
     return Rows(schema=_TABLES, rows=rows)
+
+
+def show_table_extended(context: Context, statement: ShowTables) -> Rows:
+    """SHOW TABLE EXTENDED: tables and views, each with a text of its details as Spark has it.
+
+    A table of which only the name is known has no columns in it.
+    """
+    database = statement.database or context.database
+    rows: list[tuple[object, ...]] = []
+    for entry in tables_in(context.engine, context.transaction, database):
+        if matches(entry.name, statement.pattern):
+            told = extended_text(
+                entry.database,
+                entry.name,
+                kind="MANAGED" if entry.managed else "EXTERNAL",
+                location=entry.location,
+                schema=_schema_of(context, TableName((entry.database, entry.name))),
+            )
+            rows.append((entry.database, entry.name, False, told))
+    for view in context.engine.catalog.of_lake().views.listed(database):
+        if matches(view.name, statement.pattern):
+            told = extended_text(view.database, view.name, kind="VIEW", text=view.query)
+            rows.append((view.database, view.name, False, told))
+    return Rows(schema=Struct((*_TABLES.fields, Field("information", _TEXT, False))), rows=rows)
+
+
+def _schema_of(context: Context, table: TableName) -> Struct | None:
+    """The table's columns; None where it can't be read, which a list of tables survives."""
+    try:
+        return context.snapshot(context.require(table)).schema
+    except TxlakeError as error:
+        _logger.warning("%s is listed without its columns: %s", table, error)
+        return None
 
 
 def describe_database(context: Context, statement: DescribeDatabase) -> Rows:

@@ -315,9 +315,12 @@ def create_from_rows(context: Context, handle: Handle, statement: Write, schema:
     definition = CreateTable(
         table=statement.table,
         partition_by=statement.partition_by,
+        cluster_by=statement.cluster_by,
+        location=statement.location,
         query=SqlText("the rows written"),
     )
-    change = create(definition, None, environment_of(context), query_schema=schema, managed=True)
+    managed = statement.location is None
+    change = create(definition, None, environment_of(context), query_schema=schema, managed=managed)
     assert change is not None
     context.transaction.stage(handle, Change(operation="WRITE", actions=change.actions))
 

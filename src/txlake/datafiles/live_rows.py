@@ -36,7 +36,7 @@ class LiveRows:
                 deleted = self._deleted(int(ordinal), kept)
                 if len(deleted):
                     places = np.flatnonzero(ordinals == ordinal)
-                    live[places] = ~_contains(deleted, positions[places])
+                    live[places] = ~is_among(deleted, positions[places])
             yield pa.array(live)
 
     def _deleted(self, ordinal: int, kept: dict[int, np.ndarray]) -> np.ndarray:
@@ -49,7 +49,7 @@ class LiveRows:
         return kept[ordinal]
 
 
-def _contains(ordered: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def is_among(ordered: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Which of the wanted numbers are among the ordered ones."""
     places = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
     found: np.ndarray = ordered[places] == wanted

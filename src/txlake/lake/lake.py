@@ -6,36 +6,28 @@ carried out by `session`.
 
 from __future__ import annotations
 
-import functools
 import logging
-import os
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from txlake.catalog import Catalog, sqlite_url
 from txlake.commands import COMMANDS
 from txlake.conflict.evidence import is_futile
-from txlake.conflict.granularity import parse_granularity
 from txlake.conflict.levels import parse_level
 from txlake.errors import Conflict, InvalidRequest
 from txlake.lake.statements import Statements
+from txlake.lake.streams import Streams
 from txlake.membership.attachment import attach, detach
-from txlake.membership.opening import open_lake
+from txlake.membership.connecting import session_on
 from txlake.membership.recovery import Recovered, recover
-from txlake.session.engine import Engine
 from txlake.session.instants import changes_of
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction as Held
 from txlake.settings import Settings
-from txlake.spark.plane import SparkPlane
 from txlake.sql import parse
-from txlake.storage import local_path, open_store
-from txlake.system import System
 from txlake.tables.spark_sessions import note_lake
 
 if TYPE_CHECKING:
@@ -43,8 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Value = TypeVar("Value")
-_CATALOG_FILE = "_txlake/catalog.db"
-_MEMORY = "memory:"
 logger = logging.getLogger(__name__)
 
 
@@ -97,65 +87,17 @@ def open_session(
     settings: Settings | None = None,
 ) -> Session:
     """The default session of a lake, opened as `connect` does; Spark starts when it is needed."""
-    options = dict(storage_options or {})
-    system = System()
-    level = None if isolation is None else parse_level(isolation)
-    settings = settings or Settings()
-    parse_granularity(settings.conflict_granularity)
-    warehouse = open_store(location, options)
-    names = _catalog(catalog, warehouse.url, system, settings)
-    engine = Engine(
-        system=system,
-        settings=settings,
+    session = session_on(
+        location,
         commands=COMMANDS,
-        plane=SparkPlane(
-            make_spark=make_spark,
-            system=system,
-            settings=settings,
-            open_store=open_store,
-            storage_options=options,
-        ),
-        warehouse=warehouse,
-        catalog=names,
-        storage_options=options,
+        make_spark=make_spark,
+        catalog=catalog,
+        storage_options=storage_options,
+        isolation=isolation,
+        settings=settings,
     )
-    session = Session(engine, level=level)
-    open_lake(session)
     note_lake(session)
     return session
-
-
-def _catalog(url: str | None, warehouse_url: str, system: System, settings: Settings) -> Catalog:
-    if url is not None:
-        return Catalog(url, system, lease_ms=settings.lease_ms, commits_kept=settings.commits_kept)
-    if warehouse_url.startswith(_MEMORY):
-        return _catalog_in_memory(warehouse_url, os.getpid())
-    folder = local_path(warehouse_url)
-    if folder is None:
-        raise InvalidRequest(
-            f"{warehouse_url}: a lake on an object store needs catalog=, the URL of a database "
-            "(postgresql+psycopg://host/db, or sqlite:///path for one host)"
-        )
-    path = Path(folder) / _CATALOG_FILE
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidRequest(
-            f"{folder}: a lake can't be made there: {error.strerror}; choose a folder that can be "
-            "written"
-        ) from error
-    return Catalog(
-        sqlite_url(str(path)),
-        system,
-        lease_ms=settings.lease_ms,
-        commits_kept=settings.commits_kept,
-    )
-
-
-@functools.cache
-def _catalog_in_memory(warehouse_url: str, process: int) -> Catalog:
-    """The names of a lake in memory, which is one for the whole process as its store is."""
-    return Catalog("sqlite://", System())
 
 
 def local_spark(settings: Mapping[str, str] | None = None) -> SparkSession:
@@ -241,7 +183,7 @@ class Transaction(Statements):
         self._own.rollback_to(name)
 
 
-class LakeSession(Statements):
+class LakeSession(Streams):
     """A session: statements one after the other, and its own current SQL transaction.
 
     Any number of sessions may work at once, each used by one thread at a time.

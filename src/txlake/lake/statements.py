@@ -113,7 +113,7 @@ class Statements:
         """
         self._beside("read")
         with self._asked():
-            named = _table(table)
+            named = named_table(table)
             travel = _travel(table, version, timestamp)
             condition = None if where is None else _condition(where)
         return self._session.read(named, travel, condition, columns, transaction=self._held())
@@ -139,7 +139,7 @@ class Statements:
         """
         self._beside("changes")
         with self._asked():
-            named = _table(table)
+            named = named_table(table)
             first = _end(table, "from", from_version, from_timestamp)
             if first is None:
                 raise InvalidRequest(
@@ -185,18 +185,19 @@ class Statements:
         """
         self._beside("write")
         with self._asked():
-            _one_of(Mode, "mode", mode)
-            _one_of(PartitionOverwrite, "partition_overwrite", partition_overwrite)
+            one_of(Mode, "mode", mode)
+            one_of(PartitionOverwrite, "partition_overwrite", partition_overwrite)
             partitions = partition_by
             if isinstance(partitions, str):
                 partitions = (partitions,)
             statement = Write(
-                table=_table(table),
+                table=named_table(table),
                 source=NativeFrame(df),
                 mode=mode,
                 partition_by=None if partitions is None else tuple(partitions),
                 replace_where=None if replace_where is None else _condition(replace_where),
-                dynamic_partition_overwrite=partition_overwrite == "dynamic",
+                # "static" is also what isn't said: the session's setting counts then.
+                dynamic_partition_overwrite=partition_overwrite == "dynamic" or None,
                 overwrite_schema=overwrite_schema,
                 merge_schema=merge_schema,
                 app_id=app_id,
@@ -210,7 +211,7 @@ class Statements:
         It runs no statement: a transaction goes on when there is no such table.
         """
         self._beside("table")
-        named = _table(table)
+        named = named_table(table)
         executor = Executor(self._session, self._held())
         if not executor.exists(named):
             raise self._missing(named)
@@ -225,7 +226,8 @@ class Statements:
         return unknown_table(session.engine, self._held(), session.database, table)
 
 
-def _table(table: str) -> Table:
+def named_table(table: str) -> Table:
+    """The table that a call names. Raises InvalidRequest for what is no name and no place."""
     if not isinstance(table, str):
         raise InvalidRequest(f"expected a table's name or place, found {table!r}")
     return table_of(table)
@@ -260,7 +262,8 @@ def _condition(condition: str | Column) -> Expression:
     return SqlText(condition) if isinstance(condition, str) else NativeColumn(condition)
 
 
-def _one_of(kinds: object, name: str, value: str) -> None:
+def one_of(kinds: object, name: str, value: str) -> None:
+    """Raises InvalidRequest unless the value is one of a Literal's."""
     if value not in get_args(kinds):
         *most, last = map(repr, get_args(kinds))
         raise InvalidRequest(f"{name}={value!r}: expected {', '.join(most)} or {last}")

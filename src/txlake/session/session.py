@@ -137,10 +137,17 @@ class Session:
                 self._failed(transaction, error)
             raise
 
-    def carry_out(self, transaction: Transaction | None, statement: Statement) -> Answer:
+    def carry_out(
+        self,
+        transaction: Transaction | None,
+        statement: Statement,
+        *,
+        user_metadata: str | None = None,
+    ) -> Answer:
         """As `execute_in`, for what doesn't steer transactions.
 
-        The answer is made into a DataFrame only when it is asked for.
+        The answer is made into a DataFrame only when it is asked for. `user_metadata` is what the
+        commit is to have as its `userMetadata`; of several statements' the last one counts.
         """
         asked_in = transaction
         if transaction is not None and transaction.state is State.FAILED and asks_only(statement):
@@ -161,6 +168,8 @@ class Session:
             leaves=command.leaves_existing(statement),
             writes=command.writes,
         ) as context:
+            if user_metadata is not None:
+                context.transaction.user_metadata = user_metadata
             answer = command.run(context, statement)
             if transaction is None:
                 context.transaction.commit()

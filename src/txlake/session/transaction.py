@@ -105,6 +105,7 @@ class Transaction:
     _handles: dict[str, Handle] = field(default_factory=dict)
     _marks: list[_Mark] = field(default_factory=list)
     _effects: list[Callable[[], None]] = field(default_factory=list)
+    _preparations: list[Callable[[], None]] = field(default_factory=list)
     # By table name, an older version that a DataFrame shows which the transaction wrote from.
     _outdated: dict[str, int] = field(default_factory=dict)
     _names: _Names = field(default_factory=_Names)
@@ -424,6 +425,14 @@ class Transaction:
         """What is done once the commit stands: folders removed, caches forgotten."""
         self._effects.append(effect)
 
+    def before_commit(self, work: Callable[[], None]) -> None:
+        """What is done when the commit is asked for, by whomever; it may stage more."""
+        self._preparations.append(work)
+
+    def changed(self) -> list[Handle]:
+        """The tables that something was staged on."""
+        return [self._handles[key] for key, _ in self._written()]
+
     # Savepoints
 
     def savepoint(self, name: str) -> None:
@@ -471,6 +480,12 @@ class Transaction:
         """
         self.require_active()
         self._tell_changes()
+        try:
+            for work in self._preparations:
+                work()
+        except BaseException as error:
+            self.fail(error)
+            raise
         try:
             # Ctrl-C may come at any instant, before the commit point or after it.
             self.state = State.UNKNOWN

@@ -92,7 +92,7 @@ def shown_by(frame: DataFrame) -> list[Shown]:
     Raises InvalidRequest for rows of a lake of which this process doesn't know what they show.
     """
     found: dict[Shown, None] = {}
-    plan = _plan(frame)
+    plan = plan_of(frame)
     if _CUT.search(plan):
         raise InvalidRequest(
             "what the DataFrame shows can't be told: Spark cuts its plan short; set "
@@ -117,10 +117,11 @@ def view_mark(name: str, number: str) -> str:
 
 def shows_view(frame: DataFrame, mark: str) -> bool:
     """Whether the view that was made with this mark is what the DataFrame reads."""
-    return mark in _plan(frame)
+    return mark in plan_of(frame)
 
 
-def _plan(frame: DataFrame) -> str:
+def plan_of(frame: DataFrame) -> str:
+    """The text of a DataFrame's analysed plan."""
     java: Any = frame
     if not is_connect(frame.sparkSession):
         plan = java._jdf.queryExecution().analyzed()

@@ -341,9 +341,7 @@ def depends_on_values(snapshot: Snapshot) -> bool:
 
 def _needs_spark(item: Field) -> bool:
     keys = (GENERATION_EXPRESSION, CURRENT_DEFAULT, _INVARIANTS)
-    nested_not_null = isinstance(item.type, Struct) and any(
-        True for _ in _not_null(item.type, (item.name,))
-    )
+    nested_not_null = isinstance(item.type, Struct) and _requires_fields(item.type)
     return nested_not_null or any(key in item.metadata for key in keys) or is_bounded(item)
 
 
@@ -373,6 +371,14 @@ def _rules(snapshot: Snapshot, given: Collection[str] | None) -> list[tuple[str,
     for name, text in snapshot.properties.constraints.items():
         rules.append((f"CHECK constraint {name} ({text})", F.expr(text)))
     return rules
+
+
+def _requires_fields(struct: Struct) -> bool:
+    """Whether a field of the struct, or of one in it, may not be null. Makes no Column of it."""
+    return any(
+        not item.nullable or (isinstance(item.type, Struct) and _requires_fields(item.type))
+        for item in struct
+    )
 
 
 def _not_null(struct: Struct, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], Column]]:

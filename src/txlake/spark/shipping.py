@@ -1,20 +1,24 @@
 """What Spark's tasks need of txlake goes to Spark once a session: a cluster has none installed.
 
-Owns the archive: the sources of the layers that tasks run, as a package whose name is made of what
-is in them. So tasks import what their driver has, whatever txlake their machine has installed, and
-two versions get along in one Spark. PySpark puts the archive on the path of every Python worker.
+Owns the archives: the sources of the layers that tasks run, or all of them for what Spark runs in
+processes beside its driver, as a package whose name is made of what is in them. So tasks import
+what their driver has, whatever txlake their machine has installed, and two versions get along in
+one Spark. PySpark puts the archive on the path of every Python worker.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import importlib.util
 import io
+import marshal
 import pkgutil
 import re
 import threading
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
@@ -30,10 +34,13 @@ SHIPPED = (
     *("datafiles", "protocol", "storage"),
 )
 """Of txlake: these modules, and all of these packages."""
+_ALL_BUT = frozenset({"cli", "console", "server", "__main__.py", "__init__.py"})
+# How Python marks compiled code that isn't compared with its source.
+_UNCHECKED = (1).to_bytes(4, "little") + bytes(8)
 
 _SOURCES = Path(__file__).parents[1]
 _IMPORT = re.compile(r"^( *(?:from|import) )txlake\b", re.MULTILINE)
-_sent: set[str] = set()
+_sent: set[tuple[str, str]] = set()
 _sending = threading.Lock()
 
 Task = Callable[[Iterator[Any], int, int], Iterator[Any]]
@@ -59,6 +66,25 @@ def travelling(spark: SparkSession, task: Task) -> Function:
     return run
 
 
+@dataclass(frozen=True)
+class Package:
+    """All of txlake's code as a package for Spark's Python processes.
+
+    They need the packages that txlake needs, and no txlake. Some that Spark runs on its driver's
+    machine aren't told what was sent to it; they find the archive where it was made.
+    """
+
+    name: str
+    archive: str
+
+
+def whole_package(spark: SparkSession) -> Package:
+    """The package with all of txlake's code, which is sent to Spark once a session."""
+    name, archive = _whole_archive()
+    _send(spark, archive)
+    return Package(name, str(archive))
+
+
 @functools.cache
 def code_archive() -> tuple[str, Path]:
     """The name of the package with the code for tasks, and the archive that it is in."""
@@ -68,6 +94,18 @@ def code_archive() -> tuple[str, Path]:
         for path in (_SOURCES / f"{name}.py", *(_SOURCES / name).rglob("*.py"))
         if path.exists()
     )
+    return _archive(files, compiled=False)
+
+
+@functools.cache
+def _whole_archive() -> tuple[str, Path]:
+    """As `code_archive`, of all that isn't for people; compiled, since each process imports it."""
+    files = sorted(_SOURCES.rglob("*.py"))
+    shipped = [one for one in files if one.relative_to(_SOURCES).parts[0] not in _ALL_BUT]
+    return _archive(shipped, compiled=True)
+
+
+def _archive(files: Sequence[Path], *, compiled: bool) -> tuple[str, Path]:
     sources = {str(path.relative_to(_SOURCES)): path.read_text("utf-8") for path in files}
     package = f"txlake_{hashlib.sha256(repr(sources).encode()).hexdigest()[:16]}"
     archive = temporary_folder("txlake-code-") / f"{package}.zip"
@@ -76,7 +114,12 @@ def code_archive() -> tuple[str, Path]:
         made.writestr(ZipInfo(f"{package}/__init__.py"), "")
         for name, text in sources.items():
             renamed = _IMPORT.sub(rf"\g<1>{package}", text)
-            made.writestr(ZipInfo(f"{package}/{name}"), renamed, compress_type=ZIP_DEFLATED)
+            place = f"{package}/{name}"
+            made.writestr(ZipInfo(place), renamed, compress_type=ZIP_DEFLATED)
+            if compiled:
+                code = marshal.dumps(compile(renamed, place, "exec", dont_inherit=True))
+                data = importlib.util.MAGIC_NUMBER + _UNCHECKED + code
+                made.writestr(ZipInfo(f"{place}c"), data, compress_type=ZIP_DEFLATED)
     return package, archive
 
 
@@ -86,13 +129,13 @@ def _send(spark: SparkSession, archive: Path) -> None:
     context = None if connect else spark.sparkContext
     place = spark.session_id if context is None else context.applicationId  # type: ignore[attr-defined]
     with _sending:
-        if place in _sent:
+        if (place, archive.name) in _sent:
             return
         if context is None:
             spark.addArtifacts(str(archive), pyfile=True)
         else:
             context.addPyFile(str(archive))
-        _sent.add(place)
+        _sent.add((place, archive.name))
 
 
 def pickled(task: object, package: str) -> bytes:

@@ -46,6 +46,9 @@ def is_same(one: SparkSession, other: SparkSession) -> bool:
     """Whether two objects are one Spark session; PySpark wraps the active one anew each time."""
     if one is other:
         return True
+    if is_connect(one) or is_connect(other):
+        ids = {getattr(session, "session_id", None) for session in (one, other)}
+        return is_connect(one) and is_connect(other) and len(ids) == 1 and None not in ids
     ours, theirs = (getattr(session, "_jsparkSession", None) for session in (one, other))
     return ours is not None and theirs is not None and bool(ours.equals(theirs))
 

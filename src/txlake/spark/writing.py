@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from txlake.datafiles import write_task
 from txlake.datafiles.footers import statistics_of
 from txlake.datafiles.origins import Ordinals, Positions, unpack_origins
+from txlake.datafiles.partition_texts import no_text, partition_texts
 from txlake.datafiles.sort_task import SortTask
 from txlake.datafiles.vectors import from_report
 from txlake.errors import InvalidRequest
@@ -28,7 +29,6 @@ from txlake.ports import Store, System
 from txlake.protocol import paths
 from txlake.protocol.actions import Add
 from txlake.protocol.clustering import clustered_by
-from txlake.protocol.partition_values import format_value
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.spark.memory_tables import check_reachable, landed, task_root
 from txlake.spark.reading import FILE, ROW
@@ -207,12 +207,18 @@ def write_arrow(table: pa.Table, target: Target) -> Written:
     ]
     names = list(schema.names)
     for position, item in enumerate(partitions):
-        arrays.append(_texts(table.column(item.name), item))
+        arrays.append(partition_texts(table.column(item.name).combine_chunks(), item))
         names.append(f"__p{position}")
     rows = pa.Table.from_arrays(arrays, names=names)
-    indexes = tuple(range(len(data), len(data) + len(partitions)))
-    task = _task(target, schema, write_task.Layout(data=len(data), partition=indexes))
-    return written(target, _run_here(task, rows))
+    return written(target, _run_here(task_for(target), rows))
+
+
+def task_for(target: Target) -> write_task.WriteTask:
+    """A task that gets the table's data columns, then the texts of its partition columns."""
+    data = data_fields(target.snapshot)
+    indexes = tuple(range(len(data), len(data) + len(partition_fields(target.snapshot))))
+    layout = write_task.Layout(data=len(data), partition=indexes)
+    return _task(target, _arrow_schema(data, []), layout)
 
 
 def _run_here(task: write_task.WriteTask, rows: pa.Table) -> list[dict[str, object]]:
@@ -236,19 +242,6 @@ def moving_task(target: Target, tracked: tuple[str, ...]) -> write_task.WriteTas
 def _physical(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
     """The same values with the field names of the data files."""
     return pa.chunked_array([chunk.view(wanted) for chunk in column.chunks], wanted)
-
-
-def _texts(column: pa.ChunkedArray, item: Field) -> pa.Array:
-    encoded = column.combine_chunks().dictionary_encode()
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.combine_chunks()
-    texts = []
-    for value in encoded.dictionary.to_pylist():
-        try:
-            texts.append(format_value(value, item.type))
-        except UnicodeDecodeError as error:
-            raise InvalidRequest(f"{_unfit(item)}{value.hex().upper()}") from error
-    return pa.array(texts, pa.string()).take(encoded.indices)
 
 
 def partition_fields(snapshot: Snapshot) -> list[Field]:
@@ -319,13 +312,8 @@ def partition_text(value: Column, item: Field) -> Column:
     text = F.nullif(value.cast("string"), F.lit(""))
     if name != "binary" and not (isinstance(item.type, Primitive) and item.type.is_string):
         return text
-    refused = F.raise_error(F.concat(F.lit(_unfit(item)), F.hex(value)))
+    refused = F.raise_error(F.concat(F.lit(no_text(item)), F.hex(value)))
     return F.when(F.is_valid_utf8(text), text).when(text.isNotNull(), refused)
-
-
-def _unfit(item: Field) -> str:
-    """What is said of bytes, which follow, that are no text."""
-    return f"column {item.name!r} is a partition column: expected text in UTF-8, found the bytes "
 
 
 def written(target: Target, reports: Iterable[Mapping[str, object]]) -> Written:

@@ -39,6 +39,10 @@ def show(cursor: Cursor) -> Statement:
     elif cursor.accept("TABLES"):
         name = database(cursor) if cursor.accept_any("FROM", "IN") else None
         statement = ShowTables(name, _pattern(cursor))
+    elif cursor.accept("TABLE", "EXTENDED"):
+        name = database(cursor) if cursor.accept_any("FROM", "IN") else None
+        cursor.expect("LIKE")
+        statement = ShowTables(name, cursor.string("a pattern in quotes"), extended=True)
     elif cursor.accept_any("DATABASES", "SCHEMAS"):
         statement = ShowDatabases(_pattern(cursor))
     elif cursor.accept("CREATE"):

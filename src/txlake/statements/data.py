@@ -62,6 +62,9 @@ class Insert:
         partition: the PARTITION clause, None without one.
         if_not_exists: do nothing where the static partition has rows.
         schema_evolution: new columns of the source are added to the table.
+        dynamic_partition_overwrite: whether an overwrite replaces just the partitions that the new
+            rows fall into; None leaves it to the session's setting.
+        app_id, app_version: written once per pair, however often it is retried.
     """
 
     table: Table
@@ -77,22 +80,50 @@ class Insert:
     partition: tuple[PartitionValue, ...] | None = None
     if_not_exists: bool = False
     schema_evolution: bool = False
+    dynamic_partition_overwrite: bool | None = None
+    app_id: str | None = None
+    app_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamBatch:
+    """Which micro-batch of a stream is written.
+
+    Attributes:
+        output_mode: "append", or "complete": the rows replace all others.
+        reads_target: whether the stream reads the table that it writes.
+    """
+
+    query_id: str
+    batch_id: int
+    output_mode: Literal["append", "complete"]
+    reads_target: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """`lake.write`: rows by column name, creating the table where there is none."""
+    """`lake.write`: rows by column name, creating the table where there is none.
+
+    Attributes:
+        cluster_by: of a new table.
+        location: where a table with a name is; a new one is made there.
+        dynamic_partition_overwrite: as of an Insert.
+        batch: which micro-batch of a stream it is, if it is one's.
+    """
 
     table: Table
     source: NativeFrame
     mode: Literal["error", "append", "overwrite", "ignore"] = "error"
     partition_by: tuple[str, ...] | None = None
+    cluster_by: tuple[str, ...] | None = None
+    location: str | None = None
     replace_where: Expression | None = None
-    dynamic_partition_overwrite: bool = False
+    dynamic_partition_overwrite: bool | None = None
     overwrite_schema: bool = False
     merge_schema: bool = False
     app_id: str | None = None
     app_version: int | None = None
+    batch: StreamBatch | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,10 +60,14 @@ class ShowDatabases:
 
 @dataclass(frozen=True, slots=True)
 class ShowTables:
-    """SHOW TABLES [{ FROM | IN } database] [[LIKE] 'pattern']."""
+    """SHOW TABLES [{ FROM | IN } database] [[LIKE] 'pattern'].
+
+    `extended`: SHOW TABLE EXTENDED, with a text of details for each, and with views.
+    """
 
     database: str | None = None
     pattern: str | None = None
+    extended: bool = False
 
 
 @dataclass(frozen=True, slots=True)

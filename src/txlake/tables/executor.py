@@ -12,6 +12,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.session import Session
 from txlake.session.unknown_names import unknown_table
 from txlake.statements import Statement, Table, TableName, TimeTravel
+from txlake.tables.enabled import enabled_in
 from txlake.tables.spark_sessions import for_spark, lake_of
 
 if TYPE_CHECKING:
@@ -44,8 +45,12 @@ class Executor(Protocol):
 
 
 def executor_for(spark: SparkSession, storage_options: Mapping[str, str] | None = None) -> Executor:
-    """The session that carries out statements on path tables with this Spark session."""
-    return for_spark(spark, storage_options)
+    """The session that carries out statements on path tables with this Spark session.
+
+    In a session that `txlake.enable` gave to a lake it is the lake's, unless options are given.
+    """
+    enabled = None if storage_options else enabled_in(spark)
+    return for_spark(spark, storage_options) if enabled is None else enabled.session
 
 
 def knowing_names(executor: Executor) -> Executor:

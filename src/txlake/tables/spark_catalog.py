@@ -22,6 +22,7 @@ from txlake.errors import OutcomeUnknown
 from txlake.sql import sql_literal
 from txlake.statements import CreateMode, TableName, TablePath, quoted
 from txlake.storage.locations import canonical_url, local_path
+from txlake.tables.enabled import enabled_in
 from txlake.tables.errors import refused
 
 _SESSION_CATALOG = "spark_catalog"
@@ -47,7 +48,9 @@ class Entry:
 
 
 def knows_delta(spark: SparkSession, name: TableName) -> bool:
-    """Whether the catalog that a name belongs to can hold Delta tables."""
+    """Whether the catalog that a name belongs to can hold Delta tables, and no lake has them."""
+    if enabled_in(spark) is not None:
+        return False
     catalog = name.parts[0] if len(name.parts) > 2 else spark.catalog.currentCatalog()
     implementation = (spark.conf.get(f"spark.sql.catalog.{catalog}", None) or "").lower()
     if "delta" in implementation or "unitycatalog" in implementation:

@@ -18,6 +18,7 @@ from txlake.spark.plane import SparkPlane
 from txlake.spark.spark_sessions import is_same
 from txlake.storage import open_store
 from txlake.system import System
+from txlake.tables.enabled import enabled_in
 
 # Of the Spark session, where tables are named by their place alone: folders by commas.
 _ALLOW_OUTSIDE = "spark.txlake.allowOutsidePaths"
@@ -40,8 +41,12 @@ def note_lake(session: Session) -> None:
 def lake_of(spark: SparkSession) -> Session | None:
     """The default session of the lake that is open in a Spark session; None where none is.
 
-    Raises InvalidRequest where several are: a name doesn't say which one is meant.
+    Of several it is the one that the session was given to by `txlake.enable`; without that it
+    raises InvalidRequest: a name doesn't say which one is meant.
     """
+    enabled = enabled_in(spark)
+    if enabled is not None:
+        return enabled.session
     with _lock:
         known = list(_lakes)
     found = [session for session in known if _works_with(session.engine, spark)]

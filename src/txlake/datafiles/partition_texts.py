@@ -1,0 +1,31 @@
+"""Partition values as the log writes them, of Arrow columns."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from txlake.errors import InvalidRequest
+from txlake.protocol.partition_values import format_value
+from txlake.protocol.types import Field
+
+
+def partition_texts(column: pa.Array, item: Field) -> pa.Array:
+    """The values of a partition column as texts; `spark.writing.partition_text` is Spark's way.
+
+    Raises InvalidRequest for bytes that are no text in UTF-8.
+    """
+    encoded = column.dictionary_encode()
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.combine_chunks()
+    texts = []
+    for value in encoded.dictionary.to_pylist():
+        try:
+            texts.append(format_value(value, item.type))
+        except UnicodeDecodeError as error:
+            raise InvalidRequest(f"{no_text(item)}{value.hex().upper()}") from error
+    return pa.array(texts, pa.string()).take(encoded.indices)
+
+
+def no_text(item: Field) -> str:
+    """What is said of bytes, which follow, that are no text."""
+    return f"column {item.name!r} is a partition column: expected text in UTF-8, found the bytes "

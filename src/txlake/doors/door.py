@@ -1,0 +1,149 @@
+"""A door: one Spark session, the lake's session behind it, and what a name means there.
+
+A name is looked for as Spark does it: a temporary view of the session comes first, where rows are
+read; then the lake's tables and views; then the tables of Spark's own catalog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from txlake.errors import InvalidRequest, TxlakeError
+from txlake.session.session import Session
+from txlake.session.unknown_names import unknown_table
+from txlake.sql import parse
+from txlake.statements import Statement, Table, TableName, TablePath, TimeTravel, quoted
+from txlake.tables.enabled import enabled_in
+from txlake.tables.errors import refused
+from txlake.tables.spark_sessions import for_spark
+from txlake.views import view_named
+
+
+class Meaning(Enum):
+    """What a name is to the lake."""
+
+    TABLE = "table"
+    VIEW = "view"
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A Spark session that was given to a lake, and the lake's session that works for it."""
+
+    spark: SparkSession
+    session: Session
+
+    # Names
+
+    def meaning(self, table: Table) -> Meaning | None:
+        """What the lake has under a name, or at a place; None for nothing."""
+        if isinstance(table, TablePath):
+            return Meaning.TABLE if self.session.exists(table) else None
+        if not self.may_be_of_lake(table):
+            return None
+        with self.session.statement_context(self.session.current, [], pins=False) as context:
+            if context.find(table) is not None:
+                return Meaning.TABLE
+            found = context.viewed(table)
+            is_own = found is not None and found.entry is not None
+            return Meaning.VIEW if is_own or view_named(table.parts) is not None else None
+
+    def may_be_of_lake(self, table: TableName) -> bool:
+        """Whether a name isn't one of another catalog, nor of a global temporary view."""
+        first = table.parts[0].lower()
+        if first == "global_temp":
+            return False
+        return len(table.parts) < 3 or first in self.session.engine.lake_names
+
+    def is_temporary(self, table: Table) -> bool:
+        """Whether a name is a temporary view's of the Spark session."""
+        if not isinstance(table, TableName) or len(table.parts) > 1:
+            return False
+        name = table.name.lower()
+        return name in self.temporary_names((name,))
+
+    def temporary_names(self, asked: Collection[str]) -> frozenset[str]:
+        """Which of these names, in lower case, are temporary views' of the Spark session."""
+        # A pattern spares Spark the details of all its tables; not every name can stand in one.
+        plain = all(name.isidentifier() for name in asked)
+        found = self.spark.catalog.listTables(pattern="|".join(asked) if plain else None)
+        temporary = {one.name.lower() for one in found if one.isTemporary}
+        return frozenset(temporary.intersection(asked))
+
+    def is_planned(self, table: TableName) -> bool:
+        """Whether a name is a view's whose query the lake plans where it is used."""
+        if self.session.engine.temporary_view(table) is not None:
+            return True
+        return self.meaning(table) is Meaning.VIEW
+
+    def spark_has(self, table: Table) -> bool:
+        """Whether the Spark session has a table or view of that name, of its own."""
+        if not isinstance(table, TableName):
+            return False
+        try:
+            return self.spark.catalog.tableExists(str(table))
+        except PySparkException:
+            return False  # a name that Spark doesn't take
+
+    def unknown(self, table: TableName) -> InvalidRequest:
+        """The error for a name that neither the lake nor Spark has."""
+        session = self.session
+        if not self.may_be_of_lake(table):
+            told = f"there is no table or view {table}"
+        else:
+            told = str(unknown_table(session.engine, session.current, session.database, table))
+        return refused("TABLE_OR_VIEW_NOT_FOUND", told)
+
+    # Work
+
+    def read(self, table: Table, travel: TimeTravel | None = None) -> DataFrame:
+        """A table's rows, or a view's; they count as a read of the version that they show."""
+        if isinstance(table, TableName) and travel is None and self.is_planned(table):
+            text = "SELECT * FROM " + ".".join(quoted(part, always=True) for part in table.parts)
+            [query] = parse(text)
+            return self.session.execute(query)
+        return self.session.read(table, travel)
+
+    def carry_out(self, statement: Statement, *, user_metadata: str | None = None) -> None:
+        """Carries a statement out whose answer nobody asks for."""
+        current = self.session.current
+        self.session.carry_out(current, statement, user_metadata=user_metadata)
+
+    @contextmanager
+    def asked(self) -> Iterator[None]:
+        """What can't even be understood fails the open transaction as a failed statement does."""
+        try:
+            yield
+        except (TxlakeError, PySparkException) as error:
+            self.session.fail(error)
+            raise
+
+    def from_spark(self, call: Callable[[], DataFrame]) -> DataFrame:
+        """What Spark itself answers; its failure is one of the open transaction."""
+        with self.asked():
+            return call()
+
+
+def door_of(spark: SparkSession) -> Door | None:
+    """The door of a Spark session; None for one that isn't enabled."""
+    enabled = enabled_in(spark)
+    return None if enabled is None else Door(spark, enabled.session)
+
+
+def session_for(door: Door, table: Table, storage: Mapping[str, str]) -> Session:
+    """The session that works on a table: the lake's, or one with credentials of its own.
+
+    Credentials that a reader or writer is given count for tables that aren't the lake's.
+    """
+    if not storage or isinstance(table, TableName):
+        return door.session
+    found = door.session.engine.find(table, door.session.database)
+    if found is not None and found.in_lake:
+        return door.session
+    return for_spark(door.spark, storage)

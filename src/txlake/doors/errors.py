@@ -1,0 +1,47 @@
+"""Errors at Spark's doors: txlake's and PySpark's at once, with the condition that Spark gave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from pyspark.errors import PySparkException
+
+from txlake.errors import InvalidRequest, TxlakeError
+from txlake.tables.errors import translation
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def as_spark(call: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Decorates what a program calls: errors leave it as `tables.errors` has them.
+
+    Where Spark found the fault in what it was asked by us, its condition stays
+    (`TABLE_OR_VIEW_NOT_FOUND`): programs look for it.
+    """
+
+    @wraps(call)
+    def translating(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return call(*args, **kwargs)
+        except PySparkException:
+            raise
+        except TxlakeError as error:
+            translated = translation(_with_condition(error))
+            if translated is error:
+                raise
+            raise translated.with_traceback(error.__traceback__) from error.__cause__
+
+    return translating
+
+
+def _with_condition(error: TxlakeError) -> TxlakeError:
+    cause = error.__cause__
+    condition = cause.getCondition() if isinstance(cause, PySparkException) else None
+    if condition is None or type(error) is not InvalidRequest or f"[{condition}]" in str(error):
+        return error
+    found = InvalidRequest(f"[{condition}] {error}")
+    found.__dict__.update(error.__dict__)
+    return found

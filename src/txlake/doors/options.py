@@ -1,0 +1,302 @@
+"""What the options of Delta Spark's readers and writers mean here: the one place that knows them.
+
+Names and values are those of Delta Spark (DeltaOptions.scala; "Table batch reads and writes" in
+Delta's documentation); letter case of a name doesn't count. An option that isn't known is passed
+over, as there: options of file systems travel in the same mapping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.statements import TimeTravel
+from txlake.streaming.options import SOURCE_NAMES, STORAGE
+from txlake.tables.errors import refused
+from txlake.tables.hadoop import storage_options
+
+# By which a program says that a table is a lake's.
+FORMATS = frozenset({"delta", "txlake"})
+
+_TRAVELS = ("versionAsOf", "timestampAsOf")
+_CHANGES = ("startingVersion", "endingVersion", "startingTimestamp", "endingTimestamp")
+_FILE_SYSTEMS = ("fs.", "dfs.")
+
+
+def is_ours(source: str | None) -> bool:
+    """Whether a format is Delta's or txlake's."""
+    return source is not None and source.lower() in FORMATS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """Which changes of a table are asked for; both ends are inclusive."""
+
+    from_version: int | None = None
+    to_version: int | None = None
+    from_timestamp: str | None = None
+    to_timestamp: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """What is read.
+
+    Attributes:
+        travel: the moment; None for now.
+        changes: the changes of this range instead of rows.
+        path: the option `path`.
+        storage: credentials and endpoints, as our stores name them.
+    """
+
+    travel: TimeTravel | None = None
+    changes: Range | None = None
+    path: str | None = None
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """How rows are written; None where the option isn't given."""
+
+    replace_where: str | None = None
+    replace_using: tuple[str, ...] = ()
+    merge_schema: bool = False
+    overwrite_schema: bool | None = None
+    partition_overwrite: Literal["static", "dynamic"] | None = None
+    app_id: str | None = None
+    app_version: int | None = None
+    user_metadata: str | None = None
+    path: str | None = None
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def read_options(given: Mapping[str, object]) -> ReadOptions:
+    """The options of a reader.
+
+    Raises an AnalysisException for values that can't be, and for options that exclude each other.
+    """
+    options = _Options(given)
+    version, timestamp = (options.text(name) for name in _TRAVELS)
+    if version is not None and timestamp is not None:
+        raise refused(
+            "INVALID_TIME_TRAVEL_SPEC",
+            "versionAsOf and timestampAsOf exclude each other: give one of the two",
+        )
+    travel = None
+    if version is not None:
+        travel = TimeTravel(version=options.number("versionAsOf"))
+    elif timestamp is not None:
+        travel = TimeTravel(timestamp=timestamp)
+    changes = None
+    if options.flag("readChangeFeed") or options.flag("readChangeData"):
+        if travel is not None:
+            raise InvalidRequest(
+                "readChangeFeed reads a range of versions: give startingVersion and endingVersion "
+                "instead of versionAsOf or timestampAsOf"
+            )
+        changes = _range(options)
+    return ReadOptions(
+        travel=travel, changes=changes, path=options.text("path"), storage=options.storage()
+    )
+
+
+def _range(options: _Options) -> Range:
+    for end, version, timestamp in (("start", *_CHANGES[0::2]), ("end", *_CHANGES[1::2])):
+        texts = [options.text(version), options.text(timestamp)]
+        if None not in texts:
+            raise refused(
+                "DELTA_MULTIPLE_CDC_BOUNDARY",
+                f"{version} and {timestamp} both say where the changes {end}: give one of the two",
+            )
+    found = Range(
+        from_version=options.number("startingVersion"),
+        to_version=options.number("endingVersion"),
+        from_timestamp=options.text("startingTimestamp"),
+        to_timestamp=options.text("endingTimestamp"),
+    )
+    if found.from_version is None and found.from_timestamp is None:
+        raise refused(
+            "DELTA_NO_START_FOR_CDC_READ",
+            "readChangeFeed needs a start: give startingVersion or startingTimestamp",
+        )
+    return found
+
+
+def write_options(given: Mapping[str, object]) -> WriteOptions:
+    """The options of a writer.
+
+    Raises an AnalysisException for values that can't be, and for options that exclude each other or
+    need another one; an UnsupportedOperationException for those that txlake doesn't have.
+    """
+    options = _Options(given)
+    if options.flag("dataChange", default=True) is False:
+        raise UnsupportedFeature(
+            "dataChange=false says that rows are rearranged only, which txlake doesn't take on "
+            "trust: OPTIMIZE rewrites files, and Z-orders them, without changing rows"
+        )
+    if options.text("replaceOn") is not None:
+        raise UnsupportedFeature(
+            "replaceOn isn't known as an option: use INSERT INTO ... REPLACE ON in SQL"
+        )
+    found = WriteOptions(
+        replace_where=options.text("replaceWhere"),
+        replace_using=_columns(options),
+        merge_schema=bool(options.flag("mergeSchema")),
+        overwrite_schema=options.flag("overwriteSchema"),
+        partition_overwrite=_partition_overwrite(options),
+        app_id=options.text("txnAppId"),
+        app_version=options.number("txnVersion"),
+        user_metadata=options.text("userMetadata"),
+        path=options.text("path"),
+        storage=options.storage(),
+    )
+    if (found.app_id is None) != (found.app_version is None):
+        raise refused(
+            "DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS",
+            "txnAppId and txnVersion go together: give both, or neither",
+        )
+    if found.partition_overwrite == "dynamic":
+        if found.replace_where is not None:
+            raise refused(
+                "DELTA_REPLACE_WHERE_WITH_DYNAMIC_PARTITION_OVERWRITE",
+                "replaceWhere and partitionOverwriteMode 'dynamic' exclude each other",
+            )
+        if found.overwrite_schema:
+            raise refused(
+                "DELTA_OVERWRITE_SCHEMA_WITH_DYNAMIC_PARTITION_OVERWRITE",
+                "overwriteSchema replaces the whole table, and partitionOverwriteMode 'dynamic' "
+                "some partitions: give one of the two",
+            )
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """How a stream's rows are written; None where the option isn't given."""
+
+    checkpoint: str | None = None
+    merge_schema: bool = False
+    user_metadata: str | None = None
+    path: str | None = None
+
+
+def stream_options(given: Mapping[str, object]) -> dict[str, str]:
+    """Those of a stream reader's options that a source has, as texts.
+
+    What they mean, and which exclude each other, is told by `streaming.options`.
+    """
+    options = _Options(given)
+    found = {name: options.text(name) for name in (*SOURCE_NAMES, *_TRAVELS, *_CHANGES[1::2])}
+    return {name: text for name, text in found.items() if text is not None}
+
+
+def sink_options(given: Mapping[str, object]) -> SinkOptions:
+    """The options of a stream's writer.
+
+    Raises as `write_options`; an UnsupportedOperationException for those that a stream hasn't.
+    """
+    asked = write_options(given)
+    for name, value in (
+        ("replaceWhere", asked.replace_where),
+        ("replaceUsing", asked.replace_using or None),
+        ("overwriteSchema", asked.overwrite_schema or None),
+        ("partitionOverwriteMode", asked.partition_overwrite),
+        ("txnAppId", asked.app_id),
+    ):
+        if value is not None:
+            raise UnsupportedFeature(
+                f"{name} isn't an option of a stream's writer, which appends, or in complete mode "
+                "replaces all rows, once a micro-batch; leave it out, or write in foreachBatch"
+            )
+    if asked.storage:
+        raise UnsupportedFeature(
+            "settings of file systems aren't taken from a stream's writer: give them to "
+            "txlake.connect(..., storage_options=...)"
+        )
+    return SinkOptions(
+        checkpoint=_Options(given).text("checkpointLocation"),
+        merge_schema=asked.merge_schema,
+        user_metadata=asked.user_metadata,
+        path=asked.path,
+    )
+
+
+def _columns(options: _Options) -> tuple[str, ...]:
+    text = options.text("replaceUsing")
+    if text is None:
+        return ()
+    columns = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    if not all(columns):
+        raise _illegal("replaceUsing", text, "must not contain empty column names")
+    return columns
+
+
+def _partition_overwrite(options: _Options) -> Literal["static", "dynamic"] | None:
+    text = options.text("partitionOverwriteMode")
+    match None if text is None else text.lower():
+        case None:
+            return None
+        case "static":
+            return "static"
+        case "dynamic":
+            return "dynamic"
+    raise _illegal("partitionOverwriteMode", text or "", "must be 'STATIC' or 'DYNAMIC'")
+
+
+class _Options:
+    """Options by their name in any letter case."""
+
+    def __init__(self, given: Mapping[str, object]) -> None:
+        self._given = {key.lower(): value for key, value in given.items()}
+        self._names = given
+
+    def text(self, name: str) -> str | None:
+        """The value as text; None where it isn't given."""
+        value = self._given.get(name.lower())
+        if value is None:
+            return None
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    def flag(self, name: str, *, default: bool | None = None) -> bool | None:
+        text = self.text(name)
+        if text is None:
+            return default
+        if text.lower() not in ("true", "false"):
+            raise _illegal(name, text, "must be 'true' or 'false'")
+        return text.lower() == "true"
+
+    def number(self, name: str) -> int | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        if not text.strip().isdecimal():
+            raise _illegal(name, text, "must be a non-negative integer")
+        return int(text)
+
+    def storage(self) -> dict[str, str]:
+        """What is said of file systems, which Delta Spark takes from the same mapping."""
+        found = {
+            key: str(value) for key, value in self._names.items() if key.startswith(_FILE_SYSTEMS)
+        }
+        return storage_options(found) if found else {}
+
+
+def storage_in(given: Mapping[str, object]) -> dict[str, str]:
+    """Credentials and endpoints among the options, as our stores name them."""
+    return _Options(given).storage()
+
+
+def with_storage(given: Mapping[str, str]) -> dict[str, str]:
+    """The options of a data source, what is said of file systems as `storage.<key>`."""
+    found = {key: value for key, value in given.items() if not key.startswith(_FILE_SYSTEMS)}
+    storage = storage_in(given)
+    return {**{f"{STORAGE}{key}": value for key, value in storage.items()}, **found}
+
+
+def _illegal(name: str, value: str, explanation: str) -> InvalidRequest:
+    return refused(
+        "DELTA_ILLEGAL_OPTION", f"Invalid value '{value}' for option '{name}', {explanation}"
+    )

@@ -1,0 +1,198 @@
+"""`spark.sql` of a session that was given to a lake.
+
+The lake's SQL is asked first. What it doesn't understand is Spark's, and so is a statement about a
+table or view that Spark's own catalog has and the lake hasn't: both kinds of tables can stand in
+one query, and in `INSERT INTO` a Parquet table `SELECT` from the lake's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from pyspark.errors import ParseException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.sql_formatter import SQLStringFormatter
+
+from txlake.doors.door import Door
+from txlake.doors.errors import as_spark
+from txlake.errors import InvalidRequest
+from txlake.spark.spark_sessions import is_connect
+from txlake.sql import parse
+from txlake.sql.foreign import bound, foreign, insert_into_spark, subject
+from txlake.statements import (
+    AlterView,
+    Clone,
+    CreateTable,
+    CreateTableLike,
+    CreateTemporaryView,
+    CreateView,
+    Insert,
+    SqlText,
+    Statement,
+    TableName,
+    UndropTable,
+)
+from txlake.statements.text_references import references_of
+from txlake.tables.errors import ArgumentTypeRefused, TextRefused, refuse_text, refused
+
+# What Spark itself does with a text and its arguments.
+Plain = Callable[..., DataFrame]
+_Arguments = Mapping[str, object] | Sequence[object] | None
+# Of what these name, there needn't be anything yet.
+_MAKING = (CreateTable, CreateTableLike, CreateView, CreateTemporaryView, Clone, UndropTable)
+
+
+@as_spark
+def sql(
+    door: Door, plain: Plain, sqlQuery: str, args: _Arguments = None, **kwargs: object
+) -> DataFrame:
+    """One statement: the lake's, or else Spark's; as SparkSession.sql takes it.
+
+    Args:
+        plain: Spark's own method of the session.
+        args: values of `:name` or `?` markers.
+        kwargs: what stands for `{name}` in the text: DataFrames, columns, values.
+
+    Raises an AnalysisException, a ParseException among them, for what can't be carried out, and
+    else as `Lake.sql`.
+    """
+    if not isinstance(sqlQuery, str):
+        raise ArgumentTypeRefused(f"expected a SQL text, found {sqlQuery!r:.80}")
+    if not kwargs:
+        return _one(door, plain, sqlQuery, args)
+    formatter = _formatter(door.spark)
+    text = formatter.format(sqlQuery, **kwargs)
+    if is_connect(door.spark):
+        # Its plans are analysed anew when they run: the views stay as long as the session.
+        for frame, name in formatter._temp_views:
+            frame.createOrReplaceTempView(name)
+        return _one(door, plain, text, args)
+    try:
+        return _one(door, plain, text, args)
+    finally:
+        formatter.clear()
+
+
+def _formatter(spark: SparkSession) -> Any:
+    if is_connect(spark):
+        from pyspark.sql.connect.sql_formatter import SQLStringFormatter as OfConnect
+
+        return OfConnect(spark)  # type: ignore[arg-type]
+    return SQLStringFormatter(spark)
+
+
+def _one(door: Door, plain: Plain, text: str, args: _Arguments) -> DataFrame:
+    try:
+        statements = parse(text, args)
+    except InvalidRequest as error:
+        return _not_understood(door, plain, text, args, error)
+    if not statements:
+        return door.from_spark(lambda: plain(text))
+    if len(statements) > 1:
+        several = refused(
+            "PARSE_SYNTAX_ERROR",
+            f"expected one statement, found {len(statements)}: spark.sql takes one at a time; "
+            "lake.sql takes several",
+        )
+        door.session.fail(several)
+        refuse_text(several)
+    [statement] = statements
+    about = None if isinstance(statement, _MAKING) else subject(statement)
+    if about is not None and door.meaning(about) is None:
+        if door.spark_has(about):
+            return _of_spark(door, plain, text, args, statement)
+        if not getattr(statement, "if_exists", False):
+            unknown = door.unknown(about)
+            door.session.fail(unknown)
+            raise unknown
+    return door.session.execute(_with_temporary_views(door, statement))
+
+
+def _of_spark(
+    door: Door, plain: Plain, text: str, args: _Arguments, statement: Statement
+) -> DataFrame:
+    """A statement about a table or view of Spark's own."""
+    if isinstance(statement, Insert):
+        command = insert_into_spark(bound(text, args), statement)
+        if command is not None:
+            return door.session.execute(_with_temporary_views(door, command))
+    return door.from_spark(lambda: plain(text, args))
+
+
+def _not_understood(
+    door: Door, plain: Plain, text: str, args: _Arguments, error: InvalidRequest
+) -> DataFrame:
+    """What the lake's SQL isn't: Spark's, or nobody's."""
+    try:
+        found = foreign(text, args)
+    except InvalidRequest:
+        found = None
+    if found is None:
+        try:
+            return door.from_spark(lambda: plain(text, args))
+        except ParseException as of_spark:
+            # Neither understands it, and the lake's SQL is the larger one.
+            raise _as_text(error) from of_spark
+    made = found.creates
+    if isinstance(made, TableName) and door.meaning(made) is not None:
+        taken = refused("TABLE_OR_VIEW_ALREADY_EXISTS", f"{made} is a table or view of the lake")
+        door.session.fail(taken)
+        raise taken
+    return door.session.execute(_with_temporary_views(door, found.command))
+
+
+def _as_text(error: InvalidRequest) -> InvalidRequest:
+    try:
+        refuse_text(error)
+    except TextRefused as told:
+        return told
+
+
+def _with_temporary_views(door: Door, statement: Statement) -> Statement:
+    """The statement, where a name that is read and is a temporary view's too means the view."""
+    asked = {
+        one.table.name.lower(): one.table
+        for one in references_of(statement)
+        if isinstance(one.table, TableName) and len(one.table.parts) == 1 and one.travel is None
+    }
+    if not asked or isinstance(statement, CreateView | AlterView):
+        return statement  # what a lake keeps reads nothing that is temporary
+    temporary = door.temporary_names(asked)
+    hidden = frozenset(
+        name
+        for name, table in asked.items()
+        if name in temporary and door.meaning(table) is not None
+    )
+    if not hidden:
+        return statement
+    left: Statement = _left_to_spark(statement, hidden)
+    return left
+
+
+def _left_to_spark(part: Any, names: frozenset[str]) -> Any:
+    """The same part of a statement with these names left as they are in its texts."""
+    if isinstance(part, SqlText):
+        kept = tuple(
+            one
+            for one in part.references
+            if not (
+                isinstance(one.table, TableName)
+                and len(one.table.parts) == 1
+                and one.table.name.lower() in names
+                and one.travel is None
+            )
+        )
+        return part if len(kept) == len(part.references) else replace(part, references=kept)
+    if isinstance(part, tuple):
+        return tuple(_left_to_spark(one, names) for one in part)
+    if is_dataclass(part) and not isinstance(part, type):
+        changed = {
+            item.name: new
+            for item in fields(part)
+            if (new := _left_to_spark(old := getattr(part, item.name), names)) is not old
+            and new != old
+        }
+        return replace(part, **changed) if changed else part
+    return part

@@ -1,0 +1,325 @@
+"""`df.write` in a session that was given to a lake.
+
+A writer is Spark's own with `save`, `saveAsTable` and `insertInto` in front. `save` is the lake's
+where the format is `delta` or `txlake`. A name is the lake's where the lake has it, and where the
+format is one of the two or none is given: a new table is a Delta table then, as `CREATE TABLE`
+without USING makes it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from pyspark.sql import DataFrame
+
+from txlake.doors.door import Door, Meaning, session_for
+from txlake.doors.errors import as_spark
+from txlake.doors.fronts import fronted
+from txlake.doors.options import WriteOptions, is_ours, write_options
+from txlake.doors.places import at, named
+from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.statements import (
+    Expression,
+    Insert,
+    NativeFrame,
+    SqlText,
+    Table,
+    TableName,
+    Write,
+)
+from txlake.tables.errors import refused
+from txlake.tables.expressions import condition_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrameWriter as _Writer
+else:
+    _Writer = object
+
+Mode = Literal["error", "append", "overwrite", "ignore"]
+
+_DEFAULT_FORMAT = "spark.sql.sources.default"
+_MODES: dict[str, Mode] = {
+    "append": "append",
+    "overwrite": "overwrite",
+    "ignore": "ignore",
+    "error": "error",
+    "errorifexists": "error",
+    "default": "error",
+}
+
+
+class Writing(_Writer):
+    """The part of a writer that a lake has a say in; made by `writer`."""
+
+    _lake_door: Door
+    _lake_rows: DataFrame
+    _lake_source: str | None
+    _lake_saving: str | None
+    _lake_given: dict[str, object]
+    _lake_partitions: tuple[str, ...] | None
+    _lake_clusters: tuple[str, ...] | None
+    _lake_buckets: str | None
+
+    def mode(self, saveMode: str | None) -> Any:
+        """What an existing table means."""
+        if saveMode is not None:
+            self._lake_saving = saveMode
+        return super().mode(saveMode)
+
+    def format(self, source: str) -> Any:
+        """The format; of `delta` and `txlake` Spark isn't told."""
+        self._lake_source = source
+        return self if is_ours(source) else super().format(source)
+
+    def option(self, key: str, value: Any) -> Any:
+        """One option."""
+        self._lake_given[key] = value
+        return super().option(key, value)
+
+    def options(self, **options: Any) -> Any:
+        """Several options."""
+        self._lake_given.update(options)
+        return super().options(**options)
+
+    def partitionBy(self, *cols: Any) -> Any:
+        """The partition columns."""
+        self._lake_partitions = _flat(cols)
+        return super().partitionBy(*cols)
+
+    def clusterBy(self, *cols: Any) -> Any:
+        """The clustering columns."""
+        self._lake_clusters = _flat(cols)
+        return super().clusterBy(*cols)
+
+    def bucketBy(self, numBuckets: int, col: Any, *cols: Any) -> Any:
+        """Buckets, which Delta tables don't have."""
+        self._lake_buckets = "bucketBy"
+        return super().bucketBy(numBuckets, col, *cols)
+
+    def sortBy(self, col: Any, *cols: Any) -> Any:
+        """An order of buckets, which Delta tables don't have."""
+        self._lake_buckets = "sortBy"
+        return super().sortBy(col, *cols)
+
+    def save(
+        self,
+        path: str | None = None,
+        format: str | None = None,
+        mode: str | None = None,
+        partitionBy: Any = None,
+        **options: Any,
+    ) -> None:
+        """Writes to a path, or to a name."""
+        source = (
+            format or self._lake_source or self._lake_door.spark.conf.get(_DEFAULT_FORMAT, None)
+        )
+        if not is_ours(source):
+            super().save(path, format, mode, partitionBy, **options)
+            return
+        self._lake_say(mode, partitionBy, options)
+        self._lake_save(path, source)
+
+    @as_spark
+    def _lake_save(self, path: str | None, source: str | None) -> None:
+        with self._lake_door.asked():
+            asked = write_options(self._lake_given)
+            place = asked.path if path is None else path
+            if not isinstance(place, str):
+                raise InvalidRequest("save needs the path of the table: save(path)")
+            table = at(self._lake_door, place, source)
+        self._lake_write(table, asked, None)
+
+    def saveAsTable(
+        self,
+        name: str,
+        format: str | None = None,
+        mode: str | None = None,
+        partitionBy: Any = None,
+        **options: Any,
+    ) -> None:
+        """Writes to a table by its name, which is made where there is none."""
+        source = format or self._lake_source
+        if not self._lake_has(name, source):
+            super().saveAsTable(name, format, mode, partitionBy, **options)
+            return
+        self._lake_say(mode, partitionBy, options)
+        self._lake_save_as_table(name)
+
+    @as_spark
+    def _lake_has(self, name: str, source: str | None) -> bool:
+        table = named(name)
+        if isinstance(table, TableName) and not self._lake_door.may_be_of_lake(table):
+            return False
+        meaning = self._lake_door.meaning(table)
+        if meaning is not None and source is not None and not is_ours(source):
+            raise refused(
+                "TABLE_OR_VIEW_ALREADY_EXISTS",
+                f"{table} is a {meaning.value} of the lake, and {source} is the format of another; "
+                "leave the format out, or choose another name",
+            )
+        if meaning is not None or is_ours(source):
+            return True
+        return source is None and not self._lake_door.spark_has(table)
+
+    @as_spark
+    def _lake_save_as_table(self, name: str) -> None:
+        with self._lake_door.asked():
+            asked = write_options(self._lake_given)
+        self._lake_write(named(name), asked, asked.path)
+
+    def insertInto(self, tableName: str, overwrite: bool | None = None) -> None:
+        """Writes to a table, column by column in their order."""
+        if not self._lake_is_there(tableName):
+            super().insertInto(tableName, overwrite)
+            return
+        if overwrite is not None:
+            self._lake_saving = "overwrite" if overwrite else "append"
+        self._lake_insert_into(tableName)
+
+    @as_spark
+    def _lake_is_there(self, name: str) -> bool:
+        return self._lake_door.meaning(named(name)) is not None
+
+    @as_spark
+    def _lake_insert_into(self, name: str) -> None:
+        if self._lake_partitions is not None:
+            raise refused(
+                "_LEGACY_ERROR_TEMP_1309",
+                "insertInto() can't be used together with partitionBy(): the table's own partition "
+                "columns count",
+            )
+        with self._lake_door.asked():
+            asked, mode = write_options(self._lake_given), self._lake_mode("append")
+        if mode not in ("append", "overwrite"):
+            raise InvalidRequest(f"insertInto appends or overwrites, found mode {mode!r}")
+        insert(
+            self._lake_door,
+            named(name),
+            self._lake_rows,
+            asked,
+            overwrite=mode == "overwrite",
+            by_name=False,
+        )
+
+    def _lake_say(self, mode: str | None, partitions: Any, options: dict[str, Any]) -> None:
+        """Arguments of `save` that stand for calls before it."""
+        if mode is not None:
+            self._lake_saving = mode
+        if partitions is not None:
+            self._lake_partitions = _flat((partitions,))
+        self._lake_given.update(options)
+
+    def _lake_mode(self, default: Mode) -> Mode:
+        if self._lake_saving is None:
+            return default
+        found = _MODES.get(self._lake_saving.lower())
+        if found is None:
+            raise refused(
+                "INVALID_SAVE_MODE",
+                f"mode {self._lake_saving!r}: expected 'append', 'overwrite', 'ignore', 'error', "
+                "'errorifexists' or 'default'",
+            )
+        return found
+
+    def _lake_write(self, table: Table, asked: WriteOptions, location: str | None) -> None:
+        if self._lake_buckets is not None:
+            raise UnsupportedFeature(
+                f"{table}: Delta tables have no buckets; leave {self._lake_buckets} out"
+            )
+        with self._lake_door.asked():
+            mode = self._lake_mode("error")
+        if asked.replace_using:
+            if mode != "overwrite":
+                raise InvalidRequest(f"{table}: replaceUsing goes with mode 'overwrite'")
+            insert(self._lake_door, table, self._lake_rows, asked, overwrite=True, by_name=True)
+            return
+        statement = Write(
+            table=table,
+            source=NativeFrame(self._lake_rows),
+            mode=mode,
+            partition_by=self._lake_partitions,
+            cluster_by=self._lake_clusters,
+            location=location,
+            replace_where=_condition(asked.replace_where),
+            dynamic_partition_overwrite=_dynamic(asked) if mode == "overwrite" else None,
+            overwrite_schema=bool(asked.overwrite_schema),
+            merge_schema=asked.merge_schema,
+            app_id=asked.app_id,
+            app_version=asked.app_version,
+        )
+        session = session_for(self._lake_door, table, asked.storage)
+        session.carry_out(session.current, statement, user_metadata=asked.user_metadata)
+
+
+def writer(door: Door, rows: DataFrame, plain: Any) -> Any:
+    """Spark's writer of these rows with the lake's ways out."""
+    return fronted(
+        plain,
+        Writing,
+        _lake_door=door,
+        _lake_rows=rows,
+        _lake_given={},
+        _lake_source=None,
+        _lake_saving=None,
+        _lake_partitions=None,
+        _lake_clusters=None,
+        _lake_buckets=None,
+    )
+
+
+def insert(
+    door: Door,
+    table: Table,
+    rows: DataFrame,
+    asked: WriteOptions,
+    *,
+    overwrite: bool,
+    by_name: bool,
+    condition: Expression | None = None,
+    by_partition: bool = False,
+) -> None:
+    """INSERT of a DataFrame's rows into a table that is there.
+
+    Args:
+        overwrite: rows give way: those that `condition` or the options say, or all.
+        by_partition: those of the partitions that the new rows fall into.
+    """
+    if door.meaning(table) is Meaning.VIEW:
+        raise refused("EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", f"{table} is a view, not a table")
+    where = condition or _condition(asked.replace_where)
+    if not overwrite and (where is not None or asked.replace_using):
+        name = "replaceWhere" if where is not None else "replaceUsing"
+        raise InvalidRequest(f"{table}: {name} goes with an overwrite; leave it out")
+    replaces_all = overwrite and where is None and not asked.replace_using
+    statement = Insert(
+        table=table,
+        source=NativeFrame(rows),
+        by_name=by_name,
+        overwrite=replaces_all,
+        replace_where=where if overwrite else None,
+        replace_using=asked.replace_using if overwrite else (),
+        dynamic_partition_overwrite=True if by_partition else _dynamic(asked),
+        schema_evolution=asked.merge_schema,
+        app_id=asked.app_id,
+        app_version=asked.app_version,
+    )
+    session = session_for(door, table, asked.storage)
+    session.carry_out(session.current, statement, user_metadata=asked.user_metadata)
+
+
+def _dynamic(asked: WriteOptions) -> bool | None:
+    """Whether partitions alone are replaced; None leaves it to the session's setting."""
+    return None if asked.partition_overwrite is None else asked.partition_overwrite == "dynamic"
+
+
+def _condition(text: str | None) -> SqlText | None:
+    found = condition_of(text, ())
+    assert found is None or isinstance(found, SqlText)
+    return found
+
+
+def _flat(cols: tuple[Any, ...]) -> tuple[str, ...]:
+    """Names given one by one, or as one list."""
+    if len(cols) == 1 and isinstance(cols[0], list | tuple):
+        return tuple(cols[0])
+    return cols

@@ -1,0 +1,59 @@
+"""Micro-batches on a Spark Connect server: a Python process there commits them to the lake.
+
+The process isn't the user's, so it opens the lake by itself, once, and works with Spark by the
+session of its batches. Nothing here is called by the user's own process.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from txlake.lake.lake import Lake, open_session
+from txlake.lake.streams import BatchWork, TableSink, id_of_query
+from txlake.settings import RetrySettings, Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_KINDS: Mapping[str, type[TableSink] | type[BatchWork]] = {
+    kind.__name__: kind for kind in (TableSink, BatchWork)
+}
+_lakes: dict[str, Lake] = {}
+
+
+def commit(
+    connection: Mapping[str, Any],
+    kind: str,
+    given: Mapping[str, Any],
+    batch: DataFrame,
+    batch_id: int,
+) -> None:
+    """Commits a micro-batch as the user's process would; see `lake.streams`.
+
+    `connection`: the arguments of `open_session`; `kind` and `given`: what is done with the batch.
+    """
+    lake = _lake(connection, batch)
+    done = _KINDS[kind](**given)
+    query_id = id_of_query(batch.sparkSession, done.checkpoint)
+    with lake.session() as own:
+        done.commit(own, query_id, batch_id, batch)
+
+
+def _lake(connection: Mapping[str, Any], batch: DataFrame) -> Lake:
+    key = json.dumps(connection, sort_keys=True)
+    if key not in _lakes:
+        settings = dict(connection["settings"])
+        retry = RetrySettings(**settings.pop("retry"))
+        spark = batch.sparkSession
+        session = open_session(
+            connection["location"],
+            make_spark=lambda: spark,
+            catalog=connection["catalog"],
+            storage_options=connection["storage_options"],
+            isolation=connection["isolation"],
+            settings=Settings(retry=retry, **settings),
+        )
+        _lakes[key] = Lake(session)
+    return _lakes[key]

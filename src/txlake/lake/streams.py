@@ -1,0 +1,425 @@
+"""Streams of a lake's sessions: tables as their sources, and what is done with each micro-batch.
+
+Owns `read_stream`, `write_stream` and `foreach_batch`. A micro-batch is one transaction, with a
+`txn` action of the query's id and the batch's number in each table that it writes: Spark may run a
+batch again, and what was committed isn't committed twice.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, fields
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from txlake.catalog import DEFAULT_DATABASE
+from txlake.errors import InvalidRequest
+from txlake.lake.statements import Statements, named_table, one_of
+from txlake.protocol.actions import Txn
+from txlake.session.session import Session
+from txlake.session.transaction import Transaction as Held
+from txlake.spark.marks import plan_of
+from txlake.spark.shipping import whole_package
+from txlake.spark.spark_sessions import is_connect
+from txlake.statements import NativeFrame, StreamBatch, Table, TableName, Write
+from txlake.statements.names import quoted
+from txlake.storage import canonical_url
+from txlake.streaming.data_source import LAKE_FORMAT, loader, register
+from txlake.streaming.marks import may_read, stream_mark
+from txlake.streaming.options import Place, camel_options, place_options, source_options
+from txlake.streaming.progress import Progress
+from txlake.transaction.change import Change
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+OutputMode = Literal["append", "complete"]
+Work = Callable[[Any, "DataFrame"], object]
+_ATTEMPTS = 5
+_FOREACH = "foreach_batch"
+_PATTERN_SIGN = re.compile(r"[{}\[\]*?\\]")
+
+
+class BatchTransaction(Protocol):
+    """A transaction of the session that commits a micro-batch."""
+
+    _session: Session
+
+    def _held(self) -> Held: ...
+
+
+class BatchSession(Protocol):
+    """A session that commits micro-batches."""
+
+    _session: Session
+
+    def run(
+        self,
+        work: Callable[[Any], object],
+        isolation: str | None = None,
+        attempts: int = 5,
+    ) -> object:
+        """Runs the work in a transaction, again after a conflict."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSink:
+    """A table that a stream writes.
+
+    Attributes:
+        table: its name or place, as `Statements.write` takes it.
+        checkpoint: where Spark keeps the query's progress.
+    """
+
+    table: str
+    checkpoint: str
+    output_mode: OutputMode
+    merge_schema: bool = False
+    partition_by: tuple[str, ...] | None = None
+    cluster_by: tuple[str, ...] | None = None
+    user_metadata: str | None = None
+    reads_target: bool = False
+
+    def commit(self, session: BatchSession, query_id: str, batch_id: int, batch: DataFrame) -> None:
+        """Writes a micro-batch in a transaction of its own, unless that was done."""
+        named = named_table(self.table)
+        engine = session._session.engine
+        Progress(engine, query_id, self.table).claim(engine.find(named, DEFAULT_DATABASE))
+        statement = Write(
+            table=named,
+            source=NativeFrame(batch),
+            mode="append" if self.output_mode == "append" else "overwrite",
+            partition_by=self.partition_by,
+            cluster_by=self.cluster_by,
+            merge_schema=self.merge_schema,
+            app_id=query_id,
+            app_version=batch_id,
+            batch=StreamBatch(
+                query_id=query_id,
+                batch_id=batch_id,
+                output_mode=self.output_mode,
+                reads_target=self.reads_target,
+            ),
+        )
+
+        def write(tx: BatchTransaction) -> None:
+            held = tx._held()
+            held.user_metadata = self.user_metadata
+            tx._session.carry_out(held, statement)
+
+        session.run(write, None, _ATTEMPTS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchWork:
+    """What a program does with each micro-batch of a stream, in one transaction."""
+
+    work: Work
+    checkpoint: str
+    isolation: str | None = None
+    attempts: int = _ATTEMPTS
+
+    def commit(self, session: BatchSession, query_id: str, batch_id: int, batch: DataFrame) -> None:
+        """Does the work and commits it, unless that was done; a conflict does it again."""
+        progress = Progress(session._session.engine, query_id, _FOREACH)
+        progress.claim()
+        if progress.is_done(batch_id):
+            return
+
+        def run(tx: BatchTransaction) -> None:
+            held = tx._held()
+            held.before_commit(partial(_sign, held, progress, query_id, batch_id))
+            self.work(tx, batch)
+
+        session.run(run, self.isolation, self.attempts)
+
+
+def _sign(held: Held, progress: Progress, query_id: str, batch_id: int) -> None:
+    """Makes the micro-batch part of what every table that it changes knows of the query.
+
+    Raises InvalidRequest when a table has it already: another process runs the same query.
+    """
+    changed = held.changed()
+    if not changed:
+        return
+    progress.intend(batch_id, changed)
+    for handle in changed:
+        held.open(handle).app_version(query_id)  # whoever writes it before this commit conflicts
+        txn = Txn(app_id=query_id, version=batch_id, last_updated=held.engine.system.now_ms())
+        held.stage(handle, Change(operation="STREAMING UPDATE", actions=(txn,)))
+
+
+class Streams(Statements):
+    """What a lake and its sessions can be asked about streams."""
+
+    def session(self) -> AbstractContextManager[BatchSession]:
+        """Another session on the same lake."""
+        raise NotImplementedError
+
+    def read_stream(self, table: str, **options: object) -> DataFrame:
+        """A table as a stream: all of its rows first, then those that each commit adds.
+
+        `options` are Delta's in snake_case: `starting_version=3` (or "latest"),
+        `starting_timestamp`, `max_files_per_trigger` (1000), `max_bytes_per_trigger`,
+        `skip_change_commits`, `ignore_deletes`, `ignore_changes`, `fail_on_data_loss`,
+        `exclude_regex`.
+
+        Raises InvalidRequest when there is no such table, for an option that can't be, and for two
+        that contradict each other; UnsupportedFeature for a table or an option that txlake's
+        streams don't have. The stream stops with the same errors for a commit that changes rows, a
+        table that was replaced, and a schema that changed.
+        """
+        self._beside("read_stream")
+        return stream_of(self._session, named_table(table), camel_options(options))
+
+    def write_stream(
+        self,
+        df: DataFrame,
+        table: str,
+        *,
+        checkpoint: str,
+        output_mode: OutputMode = "append",
+        trigger: Mapping[str, object] | None = None,
+        merge_schema: bool = False,
+        partition_by: str | Sequence[str] | None = None,
+        user_metadata: str | None = None,
+        query_name: str | None = None,
+    ) -> StreamingQuery:
+        """Starts a query that writes a stream's rows into a table, each micro-batch once.
+
+        Args:
+            df: a streaming DataFrame.
+            table: a name or a place; the first micro-batch makes it where there is none.
+            checkpoint: a folder or URL where Spark keeps the query's progress, one for each query.
+            output_mode: "append", or "complete": each micro-batch replaces all rows.
+            trigger: as PySpark's `DataStreamWriter.trigger` takes it, `{"availableNow": True}`.
+            merge_schema: columns that the table doesn't have are added to it.
+            partition_by: the partition columns of a table that is made.
+            user_metadata: a text for the history of the table.
+            query_name: what Spark calls the query.
+
+        Raises InvalidRequest for rows that aren't a stream's, and for a mode or a trigger that
+        can't be. The query stops with what `write` raises, and for a checkpoint that is another
+        sink's.
+        """
+        self._beside("write_stream")
+        one_of(OutputMode, "output_mode", output_mode)
+        columns = (partition_by,) if isinstance(partition_by, str) else partition_by
+        named = named_table(table)
+        writer = _writer(df, checkpoint, output_mode, trigger, query_name)
+        sink = table_sink(
+            self._session,
+            df,
+            named,
+            checkpoint=checkpoint,
+            output_mode=output_mode,
+            merge_schema=merge_schema,
+            partition_by=None if columns is None else tuple(columns),
+            user_metadata=user_metadata,
+        )
+        return started(self, writer, df.sparkSession, sink)
+
+    def foreach_batch(
+        self,
+        df: DataFrame,
+        work: Work,
+        *,
+        checkpoint: str,
+        output_mode: Literal["append", "complete", "update"] = "append",
+        trigger: Mapping[str, object] | None = None,
+        isolation: str | None = None,
+        attempts: int = _ATTEMPTS,
+        query_name: str | None = None,
+    ) -> StreamingQuery:
+        """Starts a query that does `work(tx, batch)` with each micro-batch of a stream, once.
+
+        `tx` is a transaction over any tables of the lake, which is committed when the work is done:
+        all that it writes becomes visible at one instant, once a micro-batch, however often Spark
+        runs it. A conflict does the work again, as `run` does it; anything else that the work
+        raises stops the query. A work that writes nothing may be done again.
+
+        `checkpoint`, `trigger` and `query_name` as in `write_stream`; `isolation` and `attempts` as
+        in `run`. With Spark Connect the work runs on the server, where Spark carries it.
+
+        Raises InvalidRequest as `write_stream`.
+        """
+        self._beside("foreach_batch")
+        if not callable(work):
+            raise InvalidRequest(f"expected work(tx, batch), found {work!r:.80}")
+        if attempts < 1:
+            raise InvalidRequest(f"attempts={attempts}: expected at least 1")
+        writer = _writer(df, checkpoint, output_mode, trigger, query_name)
+        batches = BatchWork(
+            work=work, checkpoint=checkpoint, isolation=isolation, attempts=attempts
+        )
+        return started(self, writer, df.sparkSession, batches)
+
+
+def stream_of(session: Session, table: Table, options: Mapping[str, str]) -> DataFrame:
+    """A table as a stream; options by Delta's names. Raises as `Streams.read_stream`."""
+    source_options(options)
+    snapshot = session.snapshot(table)
+    url = _shown(session, table)
+    _require_reachable(url)
+    spark = session.spark
+    register(spark)
+    settings = {**options, **place_options(_place(session, table))}
+    frame = spark.readStream.format(LAKE_FORMAT).options(**settings).load()
+    return frame.alias(stream_mark(snapshot.table, url))
+
+
+def table_sink(
+    session: Session,
+    df: DataFrame,
+    table: Table,
+    *,
+    checkpoint: str,
+    output_mode: OutputMode,
+    merge_schema: bool = False,
+    partition_by: tuple[str, ...] | None = None,
+    cluster_by: tuple[str, ...] | None = None,
+    user_metadata: str | None = None,
+) -> TableSink:
+    """The table as a sink of these rows; `cluster_by` of a table that is made."""
+    return TableSink(
+        table=_qualified(session, table),
+        checkpoint=checkpoint,
+        output_mode=output_mode,
+        merge_schema=merge_schema,
+        partition_by=partition_by,
+        cluster_by=cluster_by,
+        user_metadata=user_metadata,
+        reads_target=may_read(plan_of(df), _shown(session, table)),
+    )
+
+
+def started(
+    lake: Streams, writer: DataStreamWriter, spark: SparkSession, batches: TableSink | BatchWork
+) -> StreamingQuery:
+    """Starts the query of a writer of PySpark's, whose micro-batches the lake commits."""
+    if is_connect(spark):
+        return writer.foreachBatch(_on_the_server(spark, lake._session, batches)).start()
+
+    known: list[str] = []  # the id of this one query, once it was asked for
+
+    def here(batch: DataFrame, batch_id: int) -> None:
+        if not known:
+            known.append(id_of_query(batch.sparkSession, batches.checkpoint))
+        with lake.session() as own:
+            batches.commit(own, known[0], batch_id, batch)
+
+    return writer.foreachBatch(here).start()
+
+
+def _on_the_server(
+    spark: SparkSession, session: Session, batches: TableSink | BatchWork
+) -> Callable[[DataFrame, int], None]:
+    """What a Spark Connect server does with each micro-batch: it opens the lake by itself.
+
+    Spark carries the function there by value, so it holds plain values, and the user's work.
+    """
+    engine = session.engine
+    assert engine.warehouse is not None
+    module = loader(whole_package(spark), carries=True)
+    connection = {
+        "location": engine.warehouse.url,
+        "catalog": engine.catalog.of_lake().url,
+        "storage_options": dict(engine.storage_options),
+        "isolation": None if session.level is None else session.level.value,
+        "settings": asdict(engine.settings),
+    }
+    kind = type(batches).__name__
+    given = {item.name: getattr(batches, item.name) for item in fields(batches)}
+
+    def there(batch: DataFrame, batch_id: int) -> None:
+        module("lake.server_batches").commit(connection, kind, given, batch, batch_id)
+
+    return there
+
+
+def id_of_query(spark: SparkSession, checkpoint: str) -> str:
+    """The id of the query whose checkpoint it is, the same after each start.
+
+    Raises InvalidRequest where the checkpoint has none.
+    """
+    place = _PATTERN_SIGN.sub(r"\\\g<0>", checkpoint.rstrip("/"))
+    lines = spark.read.text(f"{place}/metadata", wholetext=True).collect()
+    try:
+        return str(json.loads(lines[0][0])["id"])
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise InvalidRequest(
+            f"{checkpoint}/metadata: expected the id of a streaming query, found {lines!r:.100}; "
+            "give the query a new checkpoint"
+        ) from error
+
+
+def _writer(
+    df: DataFrame,
+    checkpoint: object,
+    output_mode: str,
+    trigger: Mapping[str, object] | None,
+    query_name: str | None,
+) -> DataStreamWriter:
+    if not getattr(df, "isStreaming", False):
+        raise InvalidRequest(
+            f"expected a streaming DataFrame, as spark.readStream and lake.read_stream give them, "
+            f"found {type(df).__module__}.{type(df).__qualname__}; lake.write(...) writes others"
+        )
+    if not (isinstance(checkpoint, str) and checkpoint.strip()):
+        raise InvalidRequest(f"checkpoint={checkpoint!r:.80}: expected a folder or a URL")
+    writer = df.writeStream.outputMode(output_mode).option("checkpointLocation", checkpoint)
+    if query_name is not None:
+        writer = writer.queryName(query_name)
+    if trigger is None:
+        return writer
+    asked: Any = trigger
+    try:
+        return writer.trigger(**asked)
+    except (TypeError, ValueError) as error:
+        raise InvalidRequest(
+            f"trigger={trigger!r:.80}: expected one of {{'availableNow': True}}, "
+            f"{{'processingTime': '10 seconds'}} or {{'once': True}}: {error}"
+        ) from error
+
+
+def _qualified(session: Session, table: Table) -> str:
+    """The table's text from anywhere: a name with its database, a place as a URL."""
+    if isinstance(table, TableName):
+        parts = session.engine.qualified(table, session.database)
+        return ".".join(quoted(part, always=True) for part in parts)
+    return canonical_url(table.location)
+
+
+def _shown(session: Session, table: Table) -> str:
+    """Which table it is, whether there is one or not: its URL."""
+    handle = session.engine.find(table, session.database)
+    if handle is not None:
+        return handle.store.url
+    assert isinstance(table, TableName), "a place is found whether or not a table is there"
+    return session.engine.place_of(*session.engine.qualified(table, session.database))
+
+
+def _place(session: Session, table: Table) -> Place:
+    """How a process of Spark's opens a table of the session."""
+    engine = session.engine
+    warehouse = engine.warehouse
+    return Place(
+        table=_qualified(session, table),
+        lake=None if warehouse is None else warehouse.url,
+        catalog=None if warehouse is None else engine.catalog.of_lake().url,
+        outside_paths=engine.settings.allow_outside_paths,
+        storage_options=engine.storage_options,
+    )
+
+
+def _require_reachable(url: str) -> None:
+    if url.startswith("memory:"):
+        raise InvalidRequest(
+            f"{url} is in the memory of this process, which a stream's own processes can't reach; "
+            "use a folder or a bucket"
+        )

@@ -1,0 +1,115 @@
+"""Statements that are Spark's alone, though their queries may read tables of a lake.
+
+`CREATE TABLE ... USING parquet`, `INSERT OVERWRITE DIRECTORY`: a lake has no such tables and no
+such directories. What the query in one reads is found as in any other, so that a lake's tables can
+stand in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from txlake.sql.clauses import QUERY_WORDS, rest_query
+from txlake.sql.cursor import Cursor
+from txlake.sql.markers import Arguments, bind
+from txlake.sql.rewriting import with_names
+from txlake.sql.tokens import Kind, SourceText, Token, tokenize
+from txlake.statements import Insert, Query, SparkCommand, SqlText, Table, TableName
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A statement that Spark is to carry out.
+
+    Attributes:
+        creates: the table that it creates; None for another statement.
+    """
+
+    command: SparkCommand
+    creates: Table | None = None
+
+
+def foreign(text: str, args: Arguments | None = None) -> Foreign | None:
+    """The statement with what its query reads; None for one of another kind.
+
+    Raises InvalidRequest for parameters without a value, and for a query that can't be read.
+    """
+    source = with_names(bind(text, args))
+    tokens = tokenize(source)
+    while len(tokens) > 1 and tokens[-2].text == ";":
+        place = tokens[-2].start
+        tokens = (*tokens[:-2], Token(Kind.END, "", place, place))
+    cursor = Cursor(source, tokens)
+    if cursor.accept("CREATE"):
+        return _create(cursor)
+    if cursor.accept("INSERT", "OVERWRITE"):
+        cursor.accept("LOCAL")
+        if cursor.accept("DIRECTORY"):
+            return Foreign(_command(cursor))
+    return None
+
+
+def _create(cursor: Cursor) -> Foreign | None:
+    cursor.accept("OR", "REPLACE")
+    cursor.accept("EXTERNAL")
+    if not cursor.accept("TABLE"):
+        return None
+    cursor.accept("IF", "NOT", "EXISTS")
+    table = cursor.table()
+    if cursor.at("("):
+        cursor.advance()
+        cursor.skip()
+        cursor.expect(")")
+    _up_to_query(cursor)
+    return Foreign(_command(cursor), table)
+
+
+def _up_to_query(cursor: Cursor) -> None:
+    """Passes over the clauses before `AS query`, or over all that is left."""
+    while not cursor.at_end:
+        cursor.skip(("AS",))
+        if cursor.accept("AS") and (cursor.at_any(*QUERY_WORDS) or cursor.at("(")):
+            return
+
+
+def _command(cursor: Cursor) -> SparkCommand:
+    """The statement, whose query begins where the cursor is, or after it."""
+    if not cursor.at_end and not (cursor.at_any(*QUERY_WORDS) or cursor.at("(")):
+        cursor.skip(QUERY_WORDS)
+    start, source = cursor.first.start, cursor.source
+    if cursor.at_end:
+        return SparkCommand(SqlText(_between(source, start, cursor.token.start)))
+    head = _between(source, start, cursor.token.start)
+    return SparkCommand(rest_query(cursor).after(head))
+
+
+def _between(source: SourceText, start: int, end: int) -> str:
+    return source.text[start:end]
+
+
+def insert_into_spark(text: str, statement: Insert) -> SparkCommand | None:
+    """An INSERT into a table of Spark's own, with what its query reads; None without a query.
+
+    `text`: the statement's, parameters bound.
+    """
+    if not isinstance(statement.source, Query):
+        return None
+    query = statement.source.sql
+    head, found, rest = text.rpartition(query.text)
+    if not found or rest.strip(" \t\r\n;"):
+        return None
+    return SparkCommand(query.after(head))
+
+
+def bound(text: str, args: Arguments | None) -> str:
+    """The text with its parameters as literals. Raises InvalidRequest as `markers.bind`."""
+    return with_names(bind(text, args)).text
+
+
+def subject(statement: object) -> TableName | None:
+    """The named table or view that a statement is about; None for a place, a query, a setting."""
+    for field in ("table", "target", "view"):
+        found = getattr(statement, field, None)
+        if isinstance(found, TableName):
+            return found
+    return None

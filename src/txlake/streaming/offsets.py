@@ -1,0 +1,98 @@
+"""Where a stream stands in a table: the next file to read.
+
+Owns the offset's fields and their JSON in a query's checkpoint. Everything before an offset was
+read, nothing from it on. Equal places have equal offsets: one past the last file of a version is
+the first file of the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from txlake.errors import InvalidRequest
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offset:
+    """The next file of a table that a stream reads.
+
+    Attributes:
+        table_id: the id of the table's metadata.
+        version: the table's version.
+        index: the file's place among those of the version, see `Source`.
+        is_initial: whether the files are those of the whole table at the version; otherwise those
+            that its commit added.
+        began: the version at which the stream began, and whether with the whole table.
+    """
+
+    table_id: str
+    version: int
+    index: int = 0
+    is_initial: bool = False
+    began: tuple[int, bool]
+
+    @classmethod
+    def first(cls, table_id: str, version: int, *, is_initial: bool) -> Offset:
+        """Where a stream begins."""
+        began = (version, is_initial)
+        return cls(table_id=table_id, version=version, is_initial=is_initial, began=began)
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """What orders the offsets of one stream."""
+        return (self.version, self.index)
+
+    def next_version(self) -> Offset:
+        """The first file of the commit after this one's version."""
+        return replace(self, version=self.version + 1, index=0, is_initial=False)
+
+    def next_file(self) -> Offset:
+        """The place after this file."""
+        return replace(self, index=self.index + 1)
+
+    def beginning(self) -> Offset:
+        """Where the stream began that has come to this offset."""
+        version, is_initial = self.began
+        return Offset.first(self.table_id, version, is_initial=is_initial)
+
+    def to_json(self) -> dict[str, object]:
+        """The offset as Spark keeps it, always in one order."""
+        version, is_initial = self.began
+        return {
+            "format": _FORMAT,
+            "tableId": self.table_id,
+            "version": self.version,
+            "index": self.index,
+            "isInitialSnapshot": self.is_initial,
+            "beganAtVersion": version,
+            "beganWithSnapshot": is_initial,
+        }
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, object]) -> Offset:
+        """The offset that Spark kept. Raises InvalidRequest for anything else."""
+        match found:
+            case {
+                "format": 1,
+                "tableId": str(table_id),
+                "version": int(version),
+                "index": int(index),
+                "isInitialSnapshot": bool(is_initial),
+                "beganAtVersion": int(began_at),
+                "beganWithSnapshot": bool(began_with),
+            }:
+                return cls(
+                    table_id=table_id,
+                    version=version,
+                    index=index,
+                    is_initial=is_initial,
+                    began=(began_at, began_with),
+                )
+        raise InvalidRequest(
+            f"the stream's checkpoint has the offset {dict(found)}: expected one of txlake's "
+            f"source in format {_FORMAT}. It is another source's, or a newer txlake's; start the "
+            "query with the program that made it, or with a new checkpointLocation"
+        )

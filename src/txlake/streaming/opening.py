@@ -1,0 +1,101 @@
+"""A table is opened by a process of Spark's, from what a data source's options say.
+
+No Spark is started there, and nothing is shared with the user's process but the store and the
+catalog's database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+from txlake.catalog import DEFAULT_DATABASE
+from txlake.commands import COMMANDS
+from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.membership.connecting import session_on
+from txlake.session.catalog_access import refuse_lost
+from txlake.session.engine import Engine, Handle
+from txlake.session.session import Session
+from txlake.settings import Settings
+from txlake.spark.plane import SparkPlane
+from txlake.statements import Table, TableName, table_of
+from txlake.storage import open_store
+from txlake.streaming.options import Place
+from txlake.system import System
+
+
+def session_of(place: Place) -> Session:
+    """A session on the lake of a table; on tables named by their place where there is none.
+
+    Raises InvalidRequest for a lake that can't be opened, Unavailable when it can't be reached.
+    """
+    settings = Settings(allow_outside_paths=place.outside_paths)
+    if place.lake is not None:
+        return session_on(
+            place.lake,
+            commands=COMMANDS,
+            make_spark=_no_spark,
+            catalog=place.catalog,
+            storage_options=place.storage_options,
+            settings=settings,
+        )
+    system = System()
+    plane = SparkPlane(
+        make_spark=_no_spark,
+        system=system,
+        settings=settings,
+        open_store=open_store,
+        storage_options=place.storage_options,
+    )
+    return Session(
+        Engine(
+            system=system,
+            settings=settings,
+            commands=COMMANDS,
+            plane=plane,
+            storage_options=place.storage_options,
+        )
+    )
+
+
+@contextmanager
+def opened(place: Place) -> Iterator[Session]:
+    """The lake's session, or one on path tables, for as long as this process works with it."""
+    session = session_of(place)
+    try:
+        yield session
+    finally:
+        session.close()
+        session.engine.close()
+
+
+def find_table(session: Session, place: Place) -> Handle:
+    """The table. Raises InvalidRequest when there is none."""
+    engine = session.engine
+    refuse_lost(engine)
+    table = table_of(place.table)
+    require_lake(place, table)
+    handle = engine.find(table, DEFAULT_DATABASE)
+    if handle is None or handle.log.latest_or_none() is None:
+        raise InvalidRequest(
+            f"{place.table}: there is no such table; check the name or the path, or create it first"
+        )
+    return handle
+
+
+def require_lake(place: Place, table: Table) -> None:
+    """Raises InvalidRequest for a name without a lake."""
+    if isinstance(table, TableName) and place.lake is None:
+        raise InvalidRequest(
+            f"{place.table}: a name means a table of a lake, and no lake is given: say "
+            '.option("lake", warehouse), use the lake\'s own methods, or name the table by its '
+            "path or URL"
+        )
+
+
+def _no_spark() -> NoReturn:
+    raise UnsupportedFeature(
+        "this needs a Spark session, which a data source's process doesn't have: use the lake's "
+        "own methods (lake.write_stream, lake.write), or txlake.enable"
+    )

@@ -1,0 +1,162 @@
+"""The reader that Spark calls for a stream: in a process beside its driver, and in tasks.
+
+Owns what Spark asks a Python data source for, by PySpark's release: since 4.2 it says from where to
+read and how much, before it only asks where the end is, so that a micro-batch reads all there is.
+Tasks import this module too: what the driver alone needs is imported where it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from txlake.datafiles.stream_task import StreamedFile, StreamTask
+from txlake.streaming.options import place_of, source_options
+
+if TYPE_CHECKING:
+    from txlake.protocol.reach import Reach
+    from txlake.streaming.offsets import Offset
+    from txlake.streaming.source import Source
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadMaxFiles,
+        SupportsTriggerAvailableNow,
+    )
+
+    HAS_ADMISSION = True
+except ImportError:  # PySpark 4.0 and 4.1
+    HAS_ADMISSION = False
+
+
+class _Opened:
+    """The table, opened by this process."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        from txlake.streaming.opening import find_table, session_of
+        from txlake.streaming.planning import require_own_schema, stream_task
+        from txlake.streaming.source import Source
+
+        place = place_of(options)
+        self.session = session_of(place)
+        handle = find_table(self.session, place)
+        own = handle.log.latest()
+        require_own_schema(schema, own)
+        self.source: Source = Source(handle.log, own, source_options(options))
+        self.reach: Reach = self.session.engine.reach(handle)
+        self.task: StreamTask = stream_task(own, place.storage_options, schema)
+
+
+class Reader(DataSourceStreamReader):
+    """A stream's reader for every release; what Spark asks by release is in its subclasses."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._options = dict(options)
+        self._schema = schema
+        self._opened: _Opened | None = None
+        self._began: Offset | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_opened": None, "_began": None}
+
+    @property
+    def _table(self) -> _Opened:
+        if self._opened is None:
+            self._opened = _Opened(self._options, self._schema)
+        return self._opened
+
+    @property
+    def _beginning(self) -> Offset:
+        """Where a stream begins that has read nothing yet: one answer in one process."""
+        if self._began is None:
+            self._began = self._table.source.initial()
+        return self._began
+
+    def initialOffset(self) -> dict[str, object]:  # noqa: N802 - PySpark's
+        return self._beginning.to_json()
+
+    def partitions(
+        self, start: Mapping[str, object], end: Mapping[str, object]
+    ) -> Sequence[InputPartition]:
+        from txlake.streaming.offsets import Offset
+        from txlake.streaming.planning import in_partitions, streamed_file
+
+        table = self._table
+        adds = table.source.files(Offset.from_json(start), Offset.from_json(end))
+        return [
+            InputPartition(
+                (table.task, [streamed_file(table.source.own, add, table.reach) for add in part])
+            )
+            for part in in_partitions(adds)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        task: StreamTask
+        files: list[StreamedFile]
+        task, files = partition.value
+        return task.rows(files)
+
+    def stop(self) -> None:
+        if self._opened is not None:
+            self._opened.session.close()
+            self._opened.session.engine.close()
+
+
+class UnlimitedReader(Reader):
+    """For PySpark 4.0 and 4.1, whose sources aren't told where a micro-batch begins."""
+
+    def latestOffset(self) -> dict[str, object]:  # type: ignore[override]  # noqa: N802
+        return self._table.source.newest(self._beginning).to_json()
+
+
+if HAS_ADMISSION:
+
+    class LimitedReader(Reader, SupportsTriggerAvailableNow):
+        """For PySpark 4.2 and later: micro-batches as large as the options say."""
+
+        def getDefaultReadLimit(self) -> Any:  # noqa: ANN401, N802 - PySpark's
+            limit = source_options(self._options).max_files
+            return ReadMaxFiles(2**31 - 1 if limit is None else min(limit, 2**31 - 1))
+
+        def latestOffset(self, start: Mapping[str, object], limit: object) -> dict[str, object]:  # noqa: N802
+            from txlake.streaming.offsets import Offset
+
+            began = Offset.from_json(start)
+            self._began = began.beginning()
+            limited = not isinstance(limit, ReadAllAvailable)
+            return self._table.source.latest(began, limited=limited).to_json()
+
+        def reportLatestOffset(self) -> dict[str, object] | None:  # noqa: N802
+            began = self._began
+            return None if began is None else self._table.source.newest(began).to_json()
+
+        def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+            self._table.source.stop_at_newest()
+
+
+def stream_reader(options: Mapping[str, str], schema: StructType) -> Reader:
+    """The reader that suits this PySpark."""
+    return LimitedReader(options, schema) if HAS_ADMISSION else UnlimitedReader(options, schema)
+
+
+def stream_columns(options: Mapping[str, str]) -> StructType:
+    """The columns of a stream of the table that the options name.
+
+    Raises InvalidRequest for options that can't be, and where there is no table.
+    """
+    from txlake.streaming.opening import find_table, session_of
+    from txlake.streaming.planning import stream_schema
+
+    place = place_of(options)
+    source_options(options)
+    session = session_of(place)
+    try:
+        return stream_schema(find_table(session, place).log.latest())
+    finally:
+        session.close()
+        session.engine.close()

@@ -1,0 +1,190 @@
+"""A Spark session is given to a lake and taken back: whose it is, whatever object is asked."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
+from pyspark.sql import SparkSession as Session
+
+import txlake
+from tests.lake.rows import rows
+from txlake.doors import enabling
+from txlake.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def members() -> dict[tuple[type, str], Any]:
+    """What stands in PySpark's classes where the doors are put."""
+    session, frame = enabling._classes(Session.getActiveSession() or pytest.fail("no Spark"))
+    kinds = {session: enabling._OF_SESSION, frame: enabling._OF_FRAME}
+    return {(kind, name): vars(kind)[name] for kind, names in kinds.items() for name in names}
+
+
+def test_enabling_is_undone_to_the_last_bit(lake: txlake.Lake, spark: SparkSession) -> None:
+    before = members()
+    assert txlake.enable(spark, lake) is spark
+    during = members()
+    assert all(during[key] is not before[key] for key in before)
+    assert txlake.disable(spark) is spark
+    assert members() == before
+    assert "spark.txlake.enabled" not in spark.conf.getAll
+
+
+def test_any_object_of_the_session_is_enabled(enabled: SparkSession, lake: txlake.Lake) -> None:
+    early = enabled.range(3)
+    early.write.saveAsTable("t")
+    others = [Session.builder.getOrCreate(), Session.getActiveSession(), early.sparkSession]
+    for other in others:
+        assert other is not None
+        assert other.table("t").count() == 3
+        assert other.catalog.tableExists("t")
+    clone: Any = Session(enabled.sparkContext, enabled._jsparkSession.cloneSession())
+    assert clone.sql("SELECT * FROM t").count() == 3
+
+
+def test_another_session_is_not(enabled: SparkSession, lake: txlake.Lake) -> None:
+    enabled.range(3).write.saveAsTable("t")
+    other = enabled.newSession()
+    assert not other.catalog.tableExists("t")
+    assert "Lake" not in type(other.range(1).write).__name__
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        other.table("t").collect()
+    with pytest.raises(AnalysisException, match="another Spark session"):
+        txlake.enable(other, lake)
+
+
+def test_two_lakes_in_two_sessions(
+    enabled: SparkSession, lake: txlake.Lake, tmp_path: Path
+) -> None:
+    other = enabled.newSession()
+    with txlake.connect(str(tmp_path / "second"), spark=other) as second:
+        txlake.enable(other, second)
+        enabled.range(1).write.saveAsTable("t")
+        other.range(2).write.saveAsTable("t")
+        assert (enabled.table("t").count(), other.table("t").count()) == (1, 2)
+        txlake.disable(other)
+        assert enabled.table("t").count() == 1
+        with pytest.raises(AnalysisException):
+            other.table("t").collect()
+
+
+def test_a_session_of_the_lake_and_its_transaction(lake: txlake.Lake, spark: SparkSession) -> None:
+    with lake.session() as own:
+        txlake.enable(spark, own)
+        try:
+            spark.range(1).write.saveAsTable("t")
+            spark.sql("BEGIN")
+            spark.range(5, 6).write.mode("append").saveAsTable("t")
+            txlake.DeltaTable.forName(spark, "t").delete("id = 0")
+            assert rows(spark.table("t")) == [(5,)]
+            assert rows(lake.read("t")) == [(0,)]  # the lake's own session isn't in it
+            spark.sql("COMMIT")
+            assert rows(lake.read("t")) == [(5,)]
+            spark.sql("BEGIN")
+            spark.range(7, 8).write.mode("append").saveAsTable("t")
+            with pytest.raises(AnalysisException):
+                spark.sql("SELECT * FROM")  # a failed statement fails the transaction
+            with pytest.raises(AnalysisException, match="rolled back"):
+                spark.sql("COMMIT")
+            assert rows(lake.read("t")) == [(5,)]
+        finally:
+            txlake.disable(spark)
+
+
+def test_threads_append_at_once(enabled: SparkSession) -> None:
+    enabled.range(0).write.saveAsTable("t")
+    failures: list[BaseException] = []
+
+    def append(number: int) -> None:
+        try:
+            enabled.range(number, number + 1).write.mode("append").saveAsTable("t")
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=append, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert rows(enabled.table("t")) == [(0,), (1,), (2,), (3,)]
+
+
+def test_bad_arguments(lake: txlake.Lake, spark: SparkSession) -> None:
+    with pytest.raises(TypeError, match="expected a lake"):
+        txlake.enable(spark, "warehouse")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="expected a SparkSession"):
+        txlake.enable("spark", lake)  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequest, match="isn't enabled"):
+        txlake.disable(spark)
+    lake.close()
+    with pytest.raises(AnalysisException, match="the lake is closed"):
+        txlake.enable(spark, lake)
+
+
+def test_what_another_package_puts_in_front_stays(
+    lake: txlake.Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Session.sql
+    txlake.enable(spark, lake)
+    ours = Session.sql
+
+    def front(self: Any, *args: Any, **kwargs: Any) -> DataFrame:
+        return ours(self, *args, **kwargs)
+
+    monkeypatch.setattr(Session, "sql", front)
+    txlake.disable(spark)
+    assert Session.sql is front
+    assert spark.sql("SELECT 1").count() == 1  # through ours, which lets it pass
+    monkeypatch.undo()
+    txlake.enable(spark, lake)
+    txlake.disable(spark)
+    assert Session.sql is before
+
+
+@pytest.fixture
+def no_delta() -> Iterator[None]:
+    before = {name for name in sys.modules if name.partition(".")[0] == "delta"}
+    assert not before
+    yield
+    txlake.uninstall_as_delta()
+
+
+def test_delta_is_txlake_on_request(no_delta: None, tmp_path: Path) -> None:
+    txlake.install_as_delta()
+    txlake.install_as_delta()  # nothing changes
+    delta: Any = importlib.import_module("delta")
+    tables: Any = importlib.import_module("delta.tables")
+    exceptions: Any = importlib.import_module("delta.exceptions")
+    assert delta.DeltaTable is tables.DeltaTable is txlake.DeltaTable
+    assert exceptions.ConcurrentAppendException is txlake.errors.ConcurrentAppendException
+    builder = object()
+    assert delta.configure_spark_with_delta_pip(builder) is builder
+    txlake.uninstall_as_delta()
+    assert not {name for name in sys.modules if name.partition(".")[0] == "delta"}
+    txlake.uninstall_as_delta()
+
+
+def test_delta_that_is_imported_already_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "delta").mkdir()
+    (tmp_path / "delta" / "__init__.py").write_text("")
+    program = (
+        "import delta, txlake\n"
+        "try:\n    txlake.install_as_delta()\n"
+        "except txlake.errors.InvalidRequest as error:\n    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert "is imported already" in done.stdout, done.stderr

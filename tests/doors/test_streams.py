@@ -1,0 +1,124 @@
+"""Streams and the change feed at the doors of an enabled session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException, UnsupportedOperationException
+
+import txlake
+from tests.lake.rows import rows
+from txlake.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> str:
+    return str(tmp_path / "checkpoint")
+
+
+def ended(query: Any) -> None:
+    query.awaitTermination()
+    assert query.exception() is None
+
+
+def test_a_stream_goes_from_table_to_table(
+    enabled: SparkSession, lake: txlake.Lake, checkpoint: str, tmp_path: Path
+) -> None:
+    enabled.range(3).write.saveAsTable("t")
+    enabled.range(3, 5).write.mode("append").saveAsTable("t")
+    place = str(tmp_path / "copy")
+    for _ in range(2):
+        read = enabled.readStream.format("delta").option("maxFilesPerTrigger", 1).load("t")
+        written = read.selectExpr("id", "id % 2 AS p").writeStream.format("delta")
+        written = written.option("checkpointLocation", checkpoint).option("userMetadata", "mine")
+        ended(written.partitionBy("p").trigger(availableNow=True).start(place))
+        assert rows(lake.read(place).select("id")) == [(0,), (1,), (2,), (3,), (4,)]
+    [newest] = txlake.Log(place).history(1)
+    assert (newest["operation"], newest["userMetadata"]) == ("STREAMING UPDATE", "mine")
+    assert txlake.Log(place).snapshot().partition_columns == ["p"]
+
+
+def test_names_are_the_lakes_and_other_streams_sparks(
+    enabled: SparkSession, lake: txlake.Lake, checkpoint: str, tmp_path: Path
+) -> None:
+    enabled.range(3).write.saveAsTable("t")
+    enabled.conf.set("spark.sql.streaming.checkpointLocation", checkpoint)
+    try:
+        query = enabled.readStream.table("t").groupBy().count().writeStream
+        ended(
+            query.outputMode("complete")
+            .queryName("counts")
+            .trigger(availableNow=True)
+            .toTable("shown", format="delta")
+        )
+    finally:
+        enabled.conf.unset("spark.sql.streaming.checkpointLocation")
+    assert rows(lake.read("shown")) == [(3,)]
+    assert Path(checkpoint, "counts", "metadata").exists()
+    files = str(tmp_path / "files")
+    ended(
+        enabled.readStream.table("t")
+        .writeStream.format("parquet")
+        .option("checkpointLocation", f"{checkpoint} 2")
+        .trigger(availableNow=True)
+        .start(files)
+    )
+    assert enabled.read.parquet(files).count() == 3
+
+
+def test_what_a_stream_cannot_be(enabled: SparkSession, lake: txlake.Lake, checkpoint: str) -> None:
+    enabled.range(3).write.saveAsTable("t")
+    enabled.sql("CREATE VIEW v AS SELECT * FROM t")
+    stream = enabled.readStream.format("delta")
+    with pytest.raises(AnalysisException, match="nothing"):
+        enabled.readStream.table("nothing")
+    with pytest.raises(AnalysisException, match="is a view of the lake"):
+        enabled.readStream.table("v")
+    with pytest.raises(InvalidRequest, match="startingVersion=1 and startingTimestamp"):
+        stream.option("startingVersion", 1).option("startingTimestamp", "2026-01-01").load("t")
+    with pytest.raises(InvalidRequest, match="versionAsOf goes with a read, not with a stream"):
+        enabled.readStream.format("delta").option("versionAsOf", 0).load("t")
+    with pytest.raises(UnsupportedOperationException, match="change feed"):
+        enabled.readStream.option("readChangeFeed", "true").table("t")
+    read = enabled.readStream.option("mode", "passed over").table("t")
+    with pytest.raises(InvalidRequest, match="checkpointLocation isn't given"):
+        read.writeStream.format("delta").start("./nothing")
+    named = read.writeStream.option("checkpointLocation", checkpoint)
+    with pytest.raises(AnalysisException, match="expected 'append' or 'complete'"):
+        named.outputMode("update").toTable("copy")
+    with pytest.raises(UnsupportedOperationException, match="replaceWhere isn't an option of a"):
+        read.writeStream.option("replaceWhere", "id = 1").toTable("copy")
+    with pytest.raises(AnalysisException, match="is a view, not a table"):
+        read.writeStream.toTable("v")
+    with pytest.raises(AnalysisException, match="the format of another"):
+        read.writeStream.toTable("t", format="parquet")
+
+
+def test_the_change_feed(enabled: SparkSession, lake: txlake.Lake, tmp_path: Path) -> None:
+    enabled.sql(
+        "CREATE TABLE t (id INT) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"
+    )
+    enabled.sql("INSERT INTO t VALUES (1), (2)")
+    enabled.sql("UPDATE t SET id = 3 WHERE id = 2")
+    enabled.sql("DELETE FROM t WHERE id = 1")
+    expected = rows(lake.changes("t", 1))
+    assert len(expected) == 5
+    read = enabled.read.format("delta").option("readChangeFeed", "true")
+    assert rows(read.option("startingVersion", 1).table("t")) == expected
+    place = lake.table("t").detail().collect()[0]["location"]
+    assert rows(read.option("endingVersion", 1).load(place)) == rows(lake.changes("t", 1, 1))
+    moment = lake.sql("DESCRIBE HISTORY t").where("version = 2").collect()[0]["timestamp"]
+    timed = enabled.read.option("readChangeFeed", "true").option("startingTimestamp", str(moment))
+    assert rows(timed.table("t")) == rows(lake.changes("t", 2))
+    until = enabled.read.option("readChangeFeed", "true").option("startingVersion", 0)
+    assert rows(until.option("endingTimestamp", str(moment)).table("t")) == rows(
+        lake.changes("t", 0, 2)
+    )
+    assert rows(enabled.sql("SELECT * FROM table_changes('t', 1)")) == expected
+    with pytest.raises(PySparkException, match="newest version"):
+        enabled.read.option("readChangeFeed", "true").option("startingVersion", 9).table("t")

@@ -1,0 +1,170 @@
+"""What is the lake's and what is Spark's, by name, by format, and by place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+
+import txlake
+from tests.lake.rows import rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.broad(keep=4)
+
+
+@pytest.fixture
+def of_spark(enabled: SparkSession, tmp_path: Path) -> Iterator[str]:
+    """A Parquet table of Spark's own catalog, with one row."""
+    place = tmp_path / "parquet"
+    enabled.sql(f"CREATE TABLE plain (id BIGINT) USING parquet LOCATION '{place}'")
+    enabled.sql("INSERT INTO plain VALUES (7)")
+    yield "plain"
+    enabled.sql("DROP TABLE plain")
+
+
+def test_a_temporary_view_comes_first_where_rows_are_read(enabled: SparkSession) -> None:
+    enabled.range(3).write.saveAsTable("t")
+    enabled.range(10).createOrReplaceTempView("t")
+    try:
+        assert enabled.table("t").count() == 10
+        assert rows(enabled.sql("SELECT count(*) FROM t")) == [(10,)]
+        assert rows(enabled.sql("SELECT count(*) FROM default.t")) == [(3,)]
+        enabled.sql("DELETE FROM t WHERE id IN (SELECT id FROM t WHERE id < 2)")
+        assert enabled.table("default.t").count() == 1
+        listed = {(one.name, one.isTemporary) for one in enabled.catalog.listTables()}
+        assert {("t", True), ("t", False)} <= listed
+    finally:
+        enabled.catalog.dropTempView("t")
+
+
+def test_tables_of_sparks_own_stand_beside_the_lakes(enabled: SparkSession, of_spark: str) -> None:
+    enabled.range(3).write.saveAsTable("t")
+    assert rows(enabled.sql("SELECT id FROM t UNION ALL SELECT id FROM plain WHERE id > 6")) == [
+        (0,), (1,), (2,), (7,),
+    ]  # fmt: skip
+    enabled.sql("INSERT INTO plain SELECT id FROM t WHERE id = 1")
+    assert rows(enabled.table("plain")) == [(1,), (7,)]
+    enabled.range(8, 9).write.insertInto("plain")
+    enabled.range(9, 10).write.mode("append").format("parquet").saveAsTable("plain")
+    assert enabled.table("plain").count() == 4
+    assert enabled.catalog.tableExists("plain")
+    assert [one.name for one in enabled.catalog.listColumns("plain")] == ["id"]
+    assert not txlake.DeltaTable.isDeltaTable(enabled, "plain")
+
+
+def test_a_new_table_of_spark_reads_the_lakes(enabled: SparkSession, tmp_path: Path) -> None:
+    enabled.range(3).write.saveAsTable("t")
+    place = tmp_path / "made"
+    enabled.sql(f"CREATE TABLE made USING parquet LOCATION '{place}' AS SELECT * FROM t")
+    try:
+        assert enabled.read.parquet(str(place)).count() == 3
+    finally:
+        enabled.sql("DROP TABLE made")
+    with pytest.raises(AnalysisException, match="is a table or view of the lake"):
+        enabled.sql("CREATE TABLE t USING parquet AS SELECT 1 AS id")
+
+
+def test_another_format_under_a_name_of_the_lake_is_refused(enabled: SparkSession) -> None:
+    enabled.range(3).write.saveAsTable("t")
+    other = enabled.range(1)
+    calls: list[Callable[[], None]] = [
+        lambda: other.write.format("parquet").mode("overwrite").saveAsTable("t"),
+        lambda: other.writeTo("t").using("parquet").createOrReplace(),
+    ]
+    for call in calls:
+        with pytest.raises(AnalysisException) as caught:
+            call()
+        assert caught.value.getCondition() == "TABLE_OR_VIEW_ALREADY_EXISTS"
+    assert enabled.table("t").count() == 3
+
+
+def test_a_view_is_read_and_not_written(enabled: SparkSession) -> None:
+    enabled.range(3).write.saveAsTable("t")
+    enabled.sql("CREATE VIEW v AS SELECT id + 1 AS id FROM t")
+    assert rows(enabled.table("v")) == [(1,), (2,), (3,)]
+    assert rows(enabled.read.table("default.v")) == [(1,), (2,), (3,)]
+    calls: list[Callable[[], None]] = [
+        lambda: enabled.range(1).write.insertInto("v"),
+        lambda: enabled.range(1).writeTo("v").append(),
+        lambda: enabled.range(1).writeTo("v").createOrReplace(),
+        lambda: enabled.range(1).write.mode("append").saveAsTable("v"),
+    ]
+    for call in calls:
+        with pytest.raises(PySparkException, match="view"):
+            call()
+    assert enabled.catalog.getTable("v").tableType == "VIEW"
+    enabled.catalog.dropView("v")
+    assert not enabled.catalog.tableExists("v")
+
+
+def test_a_table_at_a_place_of_its_own(enabled: SparkSession, tmp_path: Path) -> None:
+    place = str(tmp_path / "outside")
+    enabled.range(3).write.option("path", place).saveAsTable("t")
+    assert enabled.catalog.getTable("t").tableType == "EXTERNAL"
+    assert enabled.read.format("delta").load(place).count() == 3
+    enabled.range(1).write.option("path", place).mode("append").saveAsTable("t")
+    assert enabled.table("t").count() == 4
+    with pytest.raises(PySparkException, match="outside, not at"):
+        enabled.range(1).write.option("path", place + "2").mode("append").saveAsTable("t")
+    told = enabled.sql("SHOW TABLE EXTENDED LIKE 't'").collect()[0]["information"]
+    assert "Type: EXTERNAL" in told
+    assert " |-- id: long (nullable = true)" in told
+
+
+def test_what_a_commit_says_and_when_it_is_made_once(enabled: SparkSession) -> None:
+    frame = enabled.range(2)
+    frame.write.option("userMetadata", "first").saveAsTable("t")
+    once: dict[str, Any] = {"txnAppId": "job", "txnVersion": 1}
+    for _ in range(2):
+        frame.write.options(**once).option("userMetadata", "second").insertInto("t")
+        frame.write.options(**once).mode("append").saveAsTable("t")
+        frame.writeTo("t").options(**once).append()
+    assert enabled.table("t").count() == 4
+    history = enabled.sql("DESCRIBE HISTORY t").select("userMetadata")
+    assert [row[0] for row in history.collect()] == ["second", "first"]
+
+
+@pytest.mark.parametrize(
+    ("ask", "condition", "said"),
+    [
+        ("read.format('delta').schema('v INT').load('t')", "DELTA_UNSUPPORTED_SCHEMA_DURING_READ",
+         "leave .schema"),
+        ("read.format('delta').load(['t', 't'])", None, "one table"),
+        ("read.format('delta').load()", None, "one table"),
+        ("read.format('delta').option('versionAsOf', 9).load('t')", None, "version"),
+        ("read.option('readChangeFeed', True).option('startingVersion', 0).table('t')", None,
+         "DELTA_MISSING_CHANGE_DATA"),
+        ("range(1).write.format('delta').save()", None, "needs the path"),
+        ("range(1).write.mode('sometimes').saveAsTable('t')", None, "mode"),
+        ("range(1).write.bucketBy(2, 'id').mode('append').saveAsTable('t')", None, "no buckets"),
+        ("range(1).write.partitionBy('id').insertInto('t')", None, "partitionBy"),
+        ("range(1).write.mode('append').option('replaceWhere', 'id=1').saveAsTable('t')", None,
+         "overwrite"),
+        ("range(1).write.option('txnAppId', 'x').mode('append').saveAsTable('t')",
+         "DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS", "go together"),
+        ("catalog.cacheTable('t')", None, "cache"),
+        ("catalog.setCurrentDatabase('nowhere')", "SCHEMA_NOT_FOUND", "CREATE DATABASE"),
+        ("catalog.getTable('nothing')", "TABLE_OR_VIEW_NOT_FOUND", "nothing"),
+        ("table('a b c')", "PARSE_SYNTAX_ERROR", None),
+    ],
+)  # fmt: skip
+def test_bad_input(
+    enabled: SparkSession, ask: str, condition: str | None, said: str | None
+) -> None:
+    enabled.range(1).write.saveAsTable("t")
+    with pytest.raises(PySparkException, match=said) as caught:
+        eval(f"spark.{ask}", {"spark": enabled})
+    assert condition is None or caught.value.getCondition() == condition
+    assert enabled.table("t").count() == 1
+
+
+def test_a_closed_lake_says_what_to_do(enabled: SparkSession, lake: txlake.Lake) -> None:
+    lake.close()
+    with pytest.raises(AnalysisException, match="closed"):
+        enabled.sql("SELECT 1")

@@ -1,0 +1,90 @@
+"""Statements of Spark's own, whose queries may read a lake's tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from txlake.errors import InvalidRequest
+from txlake.sql import parse
+from txlake.sql.foreign import foreign, insert_into_spark, subject
+from txlake.statements import Insert, TableName, TablePath
+
+
+def read(text: str) -> list[str]:
+    """The tables that Spark is left to read, by what stands at their places."""
+    found = foreign(text)
+    assert found is not None
+    command = found.command.command
+    for one in command.references:
+        assert command.text[one.start : one.end].replace("`", "") == str(one.table).replace("`", "")
+    return [str(one.table) for one in command.references]
+
+
+@pytest.mark.parametrize(
+    ("text", "tables"),
+    [
+        ("CREATE TABLE p (id INT) USING parquet", []),
+        ("CREATE TABLE p USING csv OPTIONS (a = true) AS SELECT * FROM t JOIN db.u", ["t", "db.u"]),
+        ("CREATE TABLE IF NOT EXISTS p USING parquet AS (SELECT 1 AS a FROM t)", ["t"]),
+        ("CREATE TABLE p USING parquet PARTITIONED BY (d) AS WITH c AS (TABLE t) TABLE c;", ["t"]),
+        ("CREATE TABLE p USING parquet COMMENT 'as select' AS SELECT 1", []),
+        ("INSERT OVERWRITE DIRECTORY '/x' USING parquet SELECT * FROM t", ["t"]),
+        ("INSERT OVERWRITE LOCAL DIRECTORY '/x' USING csv TABLE t", ["t"]),
+    ],
+)  # fmt: skip
+def test_what_they_read(text: str, tables: list[str]) -> None:
+    assert read(text) == tables
+
+
+def test_what_they_make() -> None:
+    made = foreign("CREATE OR REPLACE TABLE db.p USING parquet AS SELECT 1")
+    assert made is not None
+    assert made.creates == TableName(("db", "p"))
+    directory = foreign("INSERT OVERWRITE DIRECTORY '/x' USING csv SELECT 1")
+    assert directory is not None
+    assert directory.creates is None
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT 1", "CREATE VIEW v AS SELECT 1", "INSERT OVERWRITE t SELECT 1", "ADD JAR 'x'"]
+)
+def test_others_are_not_known(text: str) -> None:
+    assert foreign(text) is None
+
+
+def test_parameters_stand_as_literals() -> None:
+    found = foreign("CREATE TABLE p USING parquet AS SELECT * FROM t WHERE id = :id", {"id": 7})
+    assert found is not None
+    assert found.command.command.text.endswith("FROM t WHERE id = 7")
+    with pytest.raises(InvalidRequest, match="has no value"):
+        foreign("CREATE TABLE p USING parquet AS SELECT :id")
+
+
+def test_an_insert_into_a_table_of_sparks() -> None:
+    text = "INSERT INTO p SELECT * FROM t ;"
+    [statement] = parse(text)
+    assert isinstance(statement, Insert)
+    command = insert_into_spark(text, statement)
+    assert command is not None
+    assert command.command.text == "INSERT INTO p SELECT * FROM t"
+    [reference] = command.command.references
+    assert command.command.text[reference.start : reference.end] == "t"
+    [values] = parse("INSERT INTO p VALUES (1)")
+    assert isinstance(values, Insert)
+    assert insert_into_spark("INSERT INTO p VALUES (1)", values) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "table"),
+    [
+        ("DELETE FROM db.t", TableName(("db", "t"))),
+        ("MERGE INTO t USING s ON true WHEN MATCHED THEN DELETE", TableName(("t",))),
+        ("DROP VIEW v", TableName(("v",))),
+        ("DELETE FROM delta.`/x`", None),
+        ("SELECT * FROM t", None),
+        ("SHOW TABLES", None),
+    ],
+)
+def test_what_a_statement_is_about(text: str, table: TableName | TablePath | None) -> None:
+    [statement] = parse(text)
+    assert subject(statement) == table

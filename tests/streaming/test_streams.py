@@ -1,0 +1,388 @@
+"""Streams on Spark: every type, what runs again, tables that change, bad input."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F
+
+import txlake
+from tests.lake.rows import number, query, rows
+from txlake.errors import InvalidRequest, UnsupportedFeature
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+pytestmark = pytest.mark.broad(keep=8)
+NOW = {"availableNow": True}
+EVERY_TYPE = """
+    CAST(id AS TINYINT) AS a_byte, CAST(id AS SMALLINT) AS a_short, CAST(id AS INT) AS an_int, id,
+    CAST(id AS FLOAT) / 3 AS a_float, CAST(id AS DOUBLE) / 3 AS a_double, id > 2 AS a_boolean,
+    CAST(id AS DECIMAL(5, 2)) AS small, CAST(id AS DECIMAL(38, 10)) AS large,
+    'v' || id AS a_text, X'00FF' AS bytes, DATE'1500-02-28' + CAST(id AS INT) AS day,
+    TIMESTAMP'2026-02-28 01:02:03.000004' AS at, TIMESTAMP_NTZ'1500-01-01 00:00:00' AS ntz,
+    named_struct('a', 1, 'b', array('x', NULL)) AS a_struct,
+    map('k', named_struct('v', id, 'w', CAST(NULL AS STRING))) AS a_map,
+    IF(id = 1, NULL, array(array(id))) AS lists,
+    DATE'2026-01-01' + CAST(id % 2 AS INT) AS p, IF(id = 2, NULL, 'é=/ ' || id % 2) AS q,
+    TIMESTAMP'2026-02-28 01:02:03.5' AS r
+"""
+
+
+@pytest.fixture
+def lake(tmp_path: Path, spark: SparkSession) -> Iterator[txlake.Lake]:
+    with txlake.connect(str(tmp_path / "lake"), spark=spark) as opened:
+        yield opened
+
+
+@pytest.fixture
+def events(lake: txlake.Lake) -> txlake.Lake:
+    lake.sql("CREATE TABLE t (id INT, p STRING)")
+    lake.sql("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    return lake
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> str:
+    return str(tmp_path / "a checkpoint [1]")
+
+
+def ended(asked: StreamingQuery) -> StreamingQuery:
+    asked.awaitTermination()
+    return asked
+
+
+def stopped(asked: StreamingQuery) -> str:
+    """What stops a query."""
+    with pytest.raises(StreamingQueryException) as found:
+        asked.awaitTermination()
+    return str(found.value)
+
+
+def forget_commits(checkpoint: str) -> None:
+    """As if the query was killed when its last micro-batch was committed, and Spark not told."""
+    commits = sorted(Path(checkpoint, "commits").glob("[0-9]*"), key=lambda one: int(one.name))
+    commits[-1].unlink()
+    commits[-1].with_name(f".{commits[-1].name}.crc").unlink(missing_ok=True)
+
+
+# --- what is read and written ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mode", "zone"), [("none", "UTC"), ("name", "Asia/Tokyo"), ("id", "America/New_York")]
+)
+def test_every_type_goes_through_as_it_is(
+    lake: txlake.Lake, spark: SparkSession, checkpoint: str, tmp_path: Path, mode: str, zone: str
+) -> None:
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        frame = spark.range(0, 6, 1, 2).selectExpr(*_split(EVERY_TYPE))
+        lake.write(frame, "t", partition_by=["p", "q", "r"])
+        if mode == "name":
+            lake.sql("ALTER TABLE t SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+            lake.sql("ALTER TABLE t RENAME COLUMN a_struct TO renamed")
+            lake.sql("ALTER TABLE t RENAME COLUMN q TO parted")
+        if mode == "id":
+            lake.sql("DROP TABLE t")
+            definition = ", ".join(
+                f"{one.name} {one.dataType.simpleString()}" for one in frame.schema
+            )
+            lake.sql(
+                f"CREATE TABLE t ({definition}) PARTITIONED BY (p, q, r) "
+                "TBLPROPERTIES ('delta.columnMapping.mode' = 'id')"
+            )
+            lake.write(frame, "t", "append")
+        lake.sql("DELETE FROM t WHERE id IN (3, 5)")
+        lake.sql("ALTER TABLE t ADD COLUMN more INT")
+        expected = rows(lake.read("t"))
+        assert len(expected) == 4
+        stream = lake.read_stream("t", max_files_per_trigger=2)
+        ended(lake.write_stream(stream, "copy", checkpoint=checkpoint, trigger=NOW))
+        assert rows(lake.read("copy")) == expected
+        spark.dataSource.register(txlake.TxlakeDataSource)
+        place = str(tmp_path / "copy by the format")
+        for number_of_run in range(2):
+            read = (
+                spark.readStream.format("txlake").option("lake", str(tmp_path / "lake")).load("t")
+            )
+            ended(
+                read.writeStream.format("txlake")
+                .option("checkpointLocation", f"{checkpoint} 2")
+                .trigger(availableNow=True)
+                .start(place)
+            )
+            assert rows(lake.read(place)) == expected, number_of_run
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def _split(text: str) -> list[str]:
+    """Its expressions, split at commas outside of brackets."""
+    found, depth = [""], 0
+    for sign in text:
+        depth += (sign == "(") - (sign == ")")
+        if sign == "," and not depth:
+            found.append("")
+        else:
+            found[-1] += sign
+    return [one.strip() for one in found]
+
+
+def test_a_limit_makes_several_micro_batches_of_what_is_there(
+    events: txlake.Lake, checkpoint: str
+) -> None:
+    for value in range(3, 7):
+        events.sql(f"INSERT INTO t VALUES ({value}, 'c')")
+    stream = events.read_stream("t", max_files_per_trigger=2)
+    done = ended(events.write_stream(stream, "copy", checkpoint=checkpoint, trigger=NOW))
+    assert [one["numInputRows"] for one in done.recentProgress if one["numInputRows"]] == [3, 2, 1]
+    assert number(events, "SELECT count(*) FROM copy") == 6
+
+
+def test_complete_mode_replaces_all_rows(events: txlake.Lake, checkpoint: str) -> None:
+    for total in (2, 3):
+        counts = events.read_stream("t").groupBy().count()
+        ended(
+            events.write_stream(
+                counts, "counts", checkpoint=checkpoint, output_mode="complete", trigger=NOW
+            )
+        )
+        assert query(events, "SELECT * FROM counts") == [(total,)]
+        events.sql("INSERT INTO t VALUES (3, 'c')")
+
+
+def test_a_table_is_made_with_partitions_and_gets_new_columns(
+    events: txlake.Lake, checkpoint: str
+) -> None:
+    def write(frame: DataFrame, **options: Any) -> None:
+        ended(
+            events.write_stream(
+                frame, "copy", checkpoint=checkpoint, trigger=NOW, user_metadata="mine", **options
+            )
+        )
+
+    write(events.read_stream("t"), partition_by="p")
+    events.sql("INSERT INTO t VALUES (3, 'b')")
+    write(events.read_stream("t").withColumn("more", F.lit(1)), merge_schema=True)
+    assert query(events, "SELECT id, p, more FROM copy") == [
+        (1, "a", None),
+        (2, "b", None),
+        (3, "b", 1),
+    ]
+    assert query(events, "SHOW PARTITIONS copy") == [("a",), ("b",)]
+    newest = events.sql("DESCRIBE HISTORY copy").collect()[0]
+    assert (newest["operation"], newest["userMetadata"]) == ("STREAMING UPDATE", "mine")
+    assert newest["operationParameters"]["outputMode"] == "Append"
+
+
+def test_a_running_query_reads_what_comes(events: txlake.Lake, checkpoint: str) -> None:
+    running = events.write_stream(events.read_stream("t"), "copy", checkpoint=checkpoint)
+    try:
+        running.processAllAvailable()
+        events.sql("INSERT INTO t VALUES (3, 'c')")
+        events.sql("OPTIMIZE t")
+        running.processAllAvailable()
+        assert query(events, "SELECT id FROM copy") == [(1,), (2,), (3,)]
+    finally:
+        running.stop()
+
+
+# --- once ----------------------------------------------------------------------------------------
+
+
+def test_a_micro_batch_that_runs_again_is_written_once(
+    events: txlake.Lake, spark: SparkSession, checkpoint: str, tmp_path: Path
+) -> None:
+    spark.dataSource.register(txlake.TxlakeDataSource)
+    place = str(tmp_path / "copies")
+    calls = []
+
+    def work(tx: txlake.Transaction, batch: DataFrame) -> None:
+        calls.append(batch.count())
+        tx.write(batch, "rows", "append")
+        tx.write(batch.groupBy().count(), "counts", "append")
+
+    def write_all() -> None:
+        stream = events.read_stream("t")
+        ended(events.write_stream(stream, "copy", checkpoint=f"{checkpoint}1", trigger=NOW))
+        ended(events.foreach_batch(stream, work, checkpoint=f"{checkpoint}2", trigger=NOW))
+        made = stream.writeStream.format("txlake").trigger(availableNow=True)
+        ended(made.option("checkpointLocation", f"{checkpoint}3").start(place))
+
+    write_all()
+    for name in "123":
+        forget_commits(f"{checkpoint}{name}")
+    write_all()
+    assert calls == [2]
+    assert query(events, "SELECT id FROM copy") == [(1,), (2,)]
+    assert query(events, "SELECT id FROM rows") == [(1,), (2,)]
+    assert query(events, "SELECT * FROM counts") == [(2,)]
+    assert rows(events.read(place).select("id")) == [(1,), (2,)]
+    events.sql("INSERT INTO t VALUES (3, 'c')")
+    write_all()
+    assert calls == [2, 1]
+    assert query(events, "SELECT id FROM rows") == [(1,), (2,), (3,)]
+    assert rows(events.read(place).select("id")) == [(1,), (2,), (3,)]
+
+
+def test_a_batch_is_merged_into_tables_and_a_conflict_does_it_again(
+    events: txlake.Lake, checkpoint: str
+) -> None:
+    events.sql("CREATE TABLE state AS SELECT 1 AS id, 'old' AS p")
+    events.sql("CREATE TABLE log (ids INT)")
+    attempts = []
+
+    def work(tx: txlake.Transaction, batch: DataFrame) -> None:
+        merge = tx.table("state").alias("s").merge(batch.alias("b"), "s.id = b.id")
+        merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+        tx.write(batch.selectExpr("CAST(count(*) AS INT) AS ids"), "log", "append")
+        attempts.append(tx.id)
+        if len(attempts) == 1:
+            with events.session() as other:
+                other.sql("UPDATE state SET p = 'winner' WHERE id = 1")
+
+    ended(events.foreach_batch(events.read_stream("t"), work, checkpoint=checkpoint, trigger=NOW))
+    assert len(attempts) == 2
+    assert query(events, "SELECT * FROM state") == [(1, "a"), (2, "b")]
+    assert query(events, "SELECT * FROM log") == [(2,)]
+
+
+def test_what_the_work_raises_stops_the_query_and_undoes_its_writes(
+    events: txlake.Lake, checkpoint: str
+) -> None:
+    def work(tx: txlake.Transaction, batch: DataFrame) -> None:
+        tx.write(batch, "t", "append")
+        raise ValueError("not today")
+
+    said = stopped(
+        events.foreach_batch(events.read_stream("t"), work, checkpoint=checkpoint, trigger=NOW)
+    )
+    assert "not today" in said
+    assert number(events, "SELECT count(*) FROM t") == 2
+
+
+def test_a_sink_that_reads_its_own_target_is_no_blind_append(
+    events: txlake.Lake, checkpoint: str
+) -> None:
+    events.sql("CREATE TABLE copy (id INT, p STRING)")
+    for table, is_blind in (("copy", True), ("t", False)):
+        stream = events.read_stream("t")
+        ended(events.write_stream(stream, table, checkpoint=f"{checkpoint}{table}", trigger=NOW))
+        [newest, *_] = events.sql(f"DESCRIBE HISTORY {table}").collect()
+        assert newest["operation"] == "STREAMING UPDATE"
+        assert newest["isBlindAppend"] is is_blind
+    assert number(events, "SELECT count(*) FROM t") == 4
+
+
+# --- what stops a stream --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("DELETE FROM t WHERE id = 1", "DELETE) deleted rows"),
+        ("UPDATE t SET p = 'z' WHERE id = 1", "UPDATE) changed rows"),
+        (
+            "CREATE OR REPLACE TABLE t (id INT, p STRING)",
+            "the stream began on the table with id",
+        ),
+        ("ALTER TABLE t ADD COLUMN more INT", "Start the query again"),
+        ("DROP TABLE t", "t"),
+    ],
+)
+def test_a_change_of_the_table_stops_the_stream(
+    events: txlake.Lake, checkpoint: str, change: str, said: str
+) -> None:
+    stream = events.read_stream("t")
+    running = events.write_stream(stream, "copy", checkpoint=checkpoint)
+    try:
+        running.processAllAvailable()
+        events.sql(change)
+        if "ALTER" in change:
+            events.sql("INSERT INTO t VALUES (3, 'c', 1)")
+        assert said in stopped(running)
+    finally:
+        running.stop()
+    assert query(events, "SELECT id FROM copy") == [(1,), (2,)]
+
+
+def test_an_option_goes_on_behind_a_change(events: txlake.Lake, checkpoint: str) -> None:
+    for _ in range(2):
+        stream = events.read_stream("t", skip_change_commits=True)
+        ended(events.write_stream(stream, "copy", checkpoint=checkpoint, trigger=NOW))
+        events.sql("UPDATE t SET p = 'z' WHERE id = 1; INSERT INTO t VALUES (3, 'c')")
+    assert query(events, "SELECT id, p FROM copy") == [(1, "a"), (2, "b"), (3, "c")]
+
+
+def test_a_checkpoint_is_that_of_one_sink(events: txlake.Lake, checkpoint: str) -> None:
+    stream = events.read_stream("t")
+    ended(events.write_stream(stream, "copy", checkpoint=checkpoint, trigger=NOW))
+    events.sql("INSERT INTO t VALUES (3, 'c')")
+    said = stopped(events.write_stream(stream, "other", checkpoint=checkpoint, trigger=NOW))
+    assert "Give each sink a checkpoint of its own" in said
+    events.sql("CREATE TABLE another AS SELECT * FROM t")
+    moved = events.read_stream("another")
+    said = stopped(events.write_stream(moved, "copy", checkpoint=checkpoint, trigger=NOW))
+    assert "the checkpoint is that of another table's stream" in said
+    shutil.rmtree(checkpoint)
+    ended(events.write_stream(stream, "other", checkpoint=checkpoint, trigger=NOW))
+    assert number(events, "SELECT count(*) FROM other") == 3
+
+
+def test_a_table_that_was_renamed_is_written_on(events: txlake.Lake, checkpoint: str) -> None:
+    for table in ("copy", "renamed"):
+        stream = events.read_stream("t")
+        ended(events.write_stream(stream, table, checkpoint=checkpoint, trigger=NOW))
+        events.sql("INSERT INTO t VALUES (3, 'c')")
+        if table == "copy":
+            events.sql("ALTER TABLE copy RENAME TO renamed")
+    assert query(events, "SELECT id FROM renamed") == [(1,), (2,), (3,)]
+
+
+# --- bad input -----------------------------------------------------------------------------------
+
+
+def test_bad_calls_are_refused_before_anything_runs(
+    events: txlake.Lake, spark: SparkSession, checkpoint: str
+) -> None:
+    stream = events.read_stream("t")
+    with pytest.raises(InvalidRequest, match="nothing"):
+        events.read_stream("nothing")
+    with pytest.raises(InvalidRequest, match="did you mean maxFilesPerTrigger"):
+        events.read_stream("t", max_file_per_trigger=1)
+    with pytest.raises(UnsupportedFeature, match="schemaTrackingLocation"):
+        events.read_stream("t", schema_tracking_location="x")
+    with pytest.raises(InvalidRequest, match="expected a streaming DataFrame"):
+        events.write_stream(events.read("t"), "copy", checkpoint=checkpoint)
+    mode: Any = "update"
+    with pytest.raises(InvalidRequest, match="output_mode='update': expected"):
+        events.write_stream(stream, "copy", checkpoint=checkpoint, output_mode=mode)
+    with pytest.raises(InvalidRequest, match="trigger="):
+        events.write_stream(stream, "copy", checkpoint=checkpoint, trigger={"often": True})
+    with pytest.raises(InvalidRequest, match="checkpoint=''"):
+        events.write_stream(stream, "copy", checkpoint="")
+    with pytest.raises(InvalidRequest, match=r"expected work\(tx, batch\)"):
+        events.foreach_batch(stream, "no work", checkpoint=checkpoint)  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequest, match="attempts=0"):
+        events.foreach_batch(stream, print, checkpoint=checkpoint, attempts=0)
+    with txlake.connect("memory://streams", spark=spark) as other:
+        other.sql("CREATE OR REPLACE TABLE t (id INT)")
+        with pytest.raises(InvalidRequest, match="in the memory of this process"):
+            other.read_stream("t")
+
+
+def test_rows_that_dont_fit_stop_the_query(events: txlake.Lake, checkpoint: str) -> None:
+    events.sql("CREATE TABLE copy (id INT, p STRING)")
+    events.sql("ALTER TABLE copy ADD CONSTRAINT large CHECK (id > 1)")
+    said = stopped(
+        events.write_stream(events.read_stream("t"), "copy", checkpoint=checkpoint, trigger=NOW)
+    )
+    assert "CHECK" in said.upper()
+    assert number(events, "SELECT count(*) FROM copy") == 0

@@ -1,0 +1,289 @@
+"""The sink of `writeStream.format("txlake")`, called as Spark calls it, without Spark."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql.types import StructType
+
+import txlake
+from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.streaming.options import sink_options
+from txlake.streaming.staged import Staged
+from txlake.streaming.writer import stream_writer
+
+QUERY = "0000-1111"
+_TYPES = {
+    "INT": "integer",
+    "BIGINT": "long",
+    "STRING": "string",
+    "TIMESTAMP": "timestamp",
+    "BINARY": "binary",
+}
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    (folder / "metadata").write_text(json.dumps({"id": QUERY}))
+    return folder
+
+
+class Stream:
+    """A query's micro-batches."""
+
+    def __init__(self, place: object, checkpoint: Path, **options: str) -> None:
+        self._options = {"path": str(place), "checkpointlocation": str(checkpoint), **options}
+
+    def stage(self, rows: pa.Table, schema: str, overwrite: bool = False) -> tuple[Any, Staged]:
+        wanted = StructType()
+        for column in schema.split(", "):
+            name, kind = column.split(" ")
+            wanted = wanted.add(name, _TYPES[kind])
+        made = stream_writer(self._options, wanted, overwrite)
+        return made, made.write(iter(rows.to_batches()))
+
+    def batch(
+        self, number: int, rows: pa.Table, schema: str = "id INT, p STRING", overwrite: bool = False
+    ) -> None:
+        made, staged = self.stage(rows, schema, overwrite)
+        made.commit([staged], number)
+
+
+def rows(*ids: int) -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int32()), "p": [f"p{one % 2}" for one in ids]})
+
+
+def ids(place: Path) -> list[int]:
+    paths = txlake.Log(place).snapshot().files()["path"].to_pylist()
+    found = [pq.read_table(place / path, partitioning=None) for path in paths]
+    return sorted(number for one in found for number in one["id"].to_pylist())
+
+
+def test_the_first_batch_makes_the_table_and_each_counts_once(
+    tmp_path: Path, checkpoint: Path
+) -> None:
+    stream = Stream(tmp_path / "t", checkpoint, partitionby="p", usermetadata="by hand")
+    stream.batch(0, rows(1, 2))
+    stream.batch(1, rows(3))
+    for again in (0, 1):
+        stream.batch(again, rows(4))
+    stream.batch(2, rows())
+    assert ids(tmp_path / "t") == [1, 2, 3]
+    log = txlake.Log(tmp_path / "t")
+    assert log.snapshot().partition_columns == ["p"]
+    assert log.snapshot().app_version(QUERY) == 2
+    newest = log.history()[0]
+    assert (newest["operation"], newest["userMetadata"]) == ("STREAMING UPDATE", "by hand")
+    assert newest["operationParameters"] == {
+        "outputMode": "Append",
+        "queryId": QUERY,
+        "epochId": "2",
+    }
+
+
+def test_complete_mode_replaces_every_row(tmp_path: Path, checkpoint: Path) -> None:
+    stream = Stream(tmp_path / "t", checkpoint)
+    stream.batch(0, rows(1, 2), overwrite=True)
+    stream.batch(1, rows(3), overwrite=True)
+    assert ids(tmp_path / "t") == [3]
+
+
+def test_a_table_of_the_lake_commits_through_its_catalog(tmp_path: Path, checkpoint: Path) -> None:
+    place = str(tmp_path / "lake")
+    with txlake.connect(place) as lake:
+        lake.write(rows(1), "db.t")
+        stream = Stream("db.t", checkpoint, lake=place)
+        stream.batch(0, rows(2))
+        stream.batch(0, rows(2))
+        stream.batch(1, rows(3))
+        lake.write(rows(4), "db.t", "append")
+    assert ids(tmp_path / "lake" / "db.db" / "t") == [1, 2, 3, 4]
+    other = Stream("db.u", checkpoint, lake=place)
+    with pytest.raises(InvalidRequest, match=r"is that of the stream into db\.t"):
+        other.batch(2, rows(5))
+
+
+def test_rows_with_structs_need_no_spark(tmp_path: Path, checkpoint: Path) -> None:
+    wanted = StructType().add("s", StructType().add("a", "integer"))
+    table = pa.table({"s": pa.array([{"a": 1}], pa.struct([("a", pa.int32())]))})
+    options = {"path": str(tmp_path / "t"), "checkpointlocation": str(checkpoint)}
+    made = stream_writer(options, wanted, False)
+    made.commit([made.write(iter(table.to_batches()))], 0)
+    [path] = txlake.Log(tmp_path / "t").snapshot().files()["path"].to_pylist()
+    assert pq.read_table(tmp_path / "t" / path) == table
+
+
+def test_columns_go_by_name_and_narrower_numbers_fit(tmp_path: Path, checkpoint: Path) -> None:
+    log = txlake.Log(tmp_path / "t")
+    txlake_rows = pa.table({"id": pa.array([], pa.int64()), "p": pa.array([], pa.string())})
+    with txlake.connect(str(tmp_path / "lake")) as lake:
+        lake.write(txlake_rows, str(tmp_path / "t"))
+    stream = Stream(tmp_path / "t", checkpoint)
+    narrow = pa.table({"P": ["x"], "ID": pa.array([7], pa.int32())})
+    stream.batch(0, narrow, "P STRING, ID INT")
+    stream.batch(1, pa.table({"id": pa.array([8], pa.int64())}), "id BIGINT")
+    assert ids(tmp_path / "t") == [7, 8]
+    assert log.snapshot().arrow_schema.names == ["id", "p"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ("id INT, q INT", "the rows have 'q', the table has id, p; say mergeSchema=true"),
+        ("id STRING, p STRING", "column 'id' is integer, the rows' is string; cast it"),
+        ("id TIMESTAMP, p STRING", "column 'id' is integer, the rows' is timestamp; cast it"),
+    ],
+)
+def test_rows_that_dont_fit_are_refused_before_they_are_written(
+    tmp_path: Path, checkpoint: Path, schema: str, said: str
+) -> None:
+    stream = Stream(tmp_path / "t", checkpoint)
+    stream.batch(0, rows(1))
+    with pytest.raises(InvalidRequest, match=re.escape(said)):
+        stream.stage(rows(1), schema)
+
+
+def test_new_columns_are_added_where_the_option_says_so(tmp_path: Path, checkpoint: Path) -> None:
+    Stream(tmp_path / "t", checkpoint).batch(0, rows(1))
+    wider = pa.table({"id": pa.array([2], pa.int32()), "q": pa.array([5], pa.int64())})
+    stream = Stream(tmp_path / "t", checkpoint, mergeschema="true")
+    stream.batch(1, wider, "id INT, q BIGINT")
+    assert txlake.Log(tmp_path / "t").snapshot().arrow_schema.names == ["id", "p", "q"]
+    assert ids(tmp_path / "t") == [1, 2]
+
+
+def test_a_value_that_is_too_large_fails_the_task(tmp_path: Path, checkpoint: Path) -> None:
+    stream = Stream(tmp_path / "t", checkpoint)
+    stream.batch(0, rows(1))
+    large = pa.table({"id": pa.array([2**40], pa.int64())})
+    with pytest.raises(InvalidRequest, match="column 'id' can't hold a value"):
+        stream.stage(large, "id BIGINT")
+
+
+def test_a_null_in_a_required_column_fails_the_task(tmp_path: Path, checkpoint: Path) -> None:
+    required = pa.schema([pa.field("id", pa.int32(), False), pa.field("p", pa.string())])
+    with txlake.connect(str(tmp_path / "lake")) as lake:
+        lake.write(rows(1).cast(required), str(tmp_path / "t"))
+    _require(tmp_path / "t")
+    stream = Stream(tmp_path / "t", checkpoint)
+    with pytest.raises(InvalidRequest, match="NOT NULL of column 'id' is violated by 1 rows"):
+        stream.stage(pa.table({"id": pa.array([None], pa.int32())}), "id INT")
+    with pytest.raises(InvalidRequest, match="id"):
+        stream.stage(pa.table({"p": ["x"]}), "p STRING")
+
+
+def _require(place: Path) -> None:
+    """Column `id` of the table is NOT NULL."""
+    log = txlake.Log(place)
+    metadata = dict(log.snapshot().metadata)
+    schema = json.loads(str(metadata["schemaString"]))
+    schema["fields"][0]["nullable"] = False
+    metadata["schemaString"] = json.dumps(schema)
+    log.start_transaction().commit([{"metaData": metadata}], operation="CHANGE COLUMN")
+
+
+def test_a_table_that_changed_meanwhile_isnt_written(tmp_path: Path, checkpoint: Path) -> None:
+    stream = Stream(tmp_path / "t", checkpoint)
+    stream.batch(0, rows(1))
+    made, staged = stream.stage(rows(2), "id INT, p STRING")
+    metadata = dict(txlake.Log(tmp_path / "t").snapshot().metadata)
+    metadata["configuration"] = {"delta.appendOnly": "true"}
+    txlake.Log(tmp_path / "t").start_transaction().commit([{"metaData": metadata}])
+    with pytest.raises(InvalidRequest, match="changed while the rows were written; start the"):
+        made.commit([staged], 1)
+    made.abort([staged], 1)
+    assert ids(tmp_path / "t") == [1]
+    assert len(list((tmp_path / "t").glob("*.parquet"))) == 1
+
+
+def test_rows_of_a_task_that_says_nothing_arent_passed_over(
+    tmp_path: Path, checkpoint: Path
+) -> None:
+    stream = Stream(tmp_path / "t", checkpoint)
+    stream.batch(0, rows(1))
+    made, staged = stream.stage(rows(2), "id INT, p STRING")
+    with pytest.raises(InvalidRequest, match="what 2 tasks wrote, found it of 1"):
+        made.commit([staged, None], 1)
+    assert ids(tmp_path / "t") == [1]
+
+
+def test_a_column_that_comes_twice_is_refused(tmp_path: Path, checkpoint: Path) -> None:
+    stream = Stream(tmp_path / "t", checkpoint)
+    stream.batch(0, rows(1))
+    with pytest.raises(InvalidRequest, match="the rows have the column 'ID' twice"):
+        stream.stage(rows(2), "id INT, ID INT")
+
+
+def test_bytes_of_a_partition_that_are_no_text_are_refused(
+    tmp_path: Path, checkpoint: Path
+) -> None:
+    table = pa.table({"id": pa.array([1], pa.int32()), "p": pa.array([b"\xff"], pa.binary())})
+    stream = Stream(tmp_path / "t", checkpoint, partitionby="p")
+    with pytest.raises(InvalidRequest, match="expected text in UTF-8, found the bytes FF"):
+        stream.stage(table, "id INT, p BINARY")
+    assert not list((tmp_path / "t").rglob("*.parquet"))
+
+
+def test_a_table_with_rules_of_sparks_is_refused_by_name(tmp_path: Path, checkpoint: Path) -> None:
+    stream = Stream(tmp_path / "t", checkpoint)
+    stream.batch(0, rows(1))
+    log = txlake.Log(tmp_path / "t")
+    metadata = dict(log.snapshot().metadata)
+    metadata["configuration"] = {"delta.constraints.positive": "id > 0"}
+    protocol: dict[str, Any] = dict(log.snapshot().protocol)
+    protocol["writerFeatures"] = [*protocol["writerFeatures"], "checkConstraints"]
+    log.start_transaction().commit([{"metaData": metadata}, {"protocol": protocol}])
+    with pytest.raises(UnsupportedFeature, match=r"rules that Spark checks .*lake\.write_stream"):
+        stream.stage(rows(2), "id INT, p STRING")
+
+
+def test_a_table_with_an_identity_column_is_refused_by_name(
+    tmp_path: Path, checkpoint: Path
+) -> None:
+    with txlake.connect(str(tmp_path / "lake")) as lake:
+        lake.sql(
+            f"CREATE TABLE delta.`{tmp_path / 't'}` "
+            "(id BIGINT GENERATED ALWAYS AS IDENTITY, p STRING)"
+        )
+    stream = Stream(tmp_path / "t", checkpoint)
+    with pytest.raises(UnsupportedFeature, match=r"an identity column.*lake\.write_stream"):
+        stream.stage(pa.table({"p": ["x"]}), "p STRING")
+
+
+def test_bad_options_say_what_is_wrong(tmp_path: Path, checkpoint: Path) -> None:
+    with pytest.raises(InvalidRequest, match="checkpointLocation isn't given"):
+        sink_options({"path": "t"})
+    with pytest.raises(InvalidRequest, match="did you mean mergeSchema"):
+        sink_options({"checkpointLocation": "c", "mergeSchemas": "true"})
+    with pytest.raises(
+        InvalidRequest, match="a name means a table of a lake, and no lake is given"
+    ):
+        Stream("orders", checkpoint).stage(rows(1), "id INT, p STRING")
+    (checkpoint / "metadata").unlink()
+    with pytest.raises(InvalidRequest, match="expected the id of a streaming query"):
+        Stream(tmp_path / "t", checkpoint).batch(0, rows(1))
+
+
+def test_rows_of_two_tasks_become_one_commit(tmp_path: Path, checkpoint: Path) -> None:
+    stream = Stream(tmp_path / "t", checkpoint, partitionby="p")
+    made, one = stream.stage(rows(1, 2, 3, 4), "id INT, p STRING")
+    two = made.write(_batches(rows(5), rows(6)))
+    made.commit([one, two], 0)
+    assert ids(tmp_path / "t") == [1, 2, 3, 4, 5, 6]
+    snapshot = txlake.Log(tmp_path / "t").snapshot()
+    assert snapshot.files().num_rows == 4
+    assert snapshot.version == 1
+
+
+def _batches(*tables: pa.Table) -> Iterator[pa.RecordBatch]:
+    for table in tables:
+        yield from table.to_batches()

@@ -1,0 +1,53 @@
+"""The process that is killed: three queries at once over the tables of a place.
+
+`python -m tests.streaming.worker PLACE [once]`: a path table into a path table, a table of the lake
+into another, and that one into two tables in one transaction a micro-batch. With `once` the queries
+end when they have read what is there; otherwise they go on until the process is killed.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import txlake
+from tests.spark_session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+PATH, PATH_SINK = "path_source", "path_sink"
+NAME, NAME_SINK = "events", "copies"
+ROWS, COUNTS = "of_batches.rows", "of_batches.counts"
+FILES = 5
+
+
+def work(tx: txlake.Transaction, batch: DataFrame) -> None:
+    """A micro-batch into two tables."""
+    from pyspark.sql import functions as F
+
+    tx.write(batch, ROWS, "append")
+    tx.write(batch.agg(F.count("*").alias("n")), COUNTS, "append")
+
+
+def main(place: Path, *, once: bool) -> None:
+    """Runs the queries until they end."""
+    trigger = {"availableNow": True} if once else {"processingTime": "0 seconds"}
+    with txlake.connect(str(place / "lake"), spark=spark_session()) as lake:
+        queries = []
+        for source, sink in ((str(place / PATH), str(place / PATH_SINK)), (NAME, NAME_SINK)):
+            frame = lake.read_stream(source, max_files_per_trigger=FILES)
+            folder = str(place / "checkpoints" / Path(sink).name)
+            queries.append(lake.write_stream(frame, sink, checkpoint=folder, trigger=trigger))
+        frame = lake.read_stream(NAME, max_files_per_trigger=FILES)
+        folder = str(place / "checkpoints" / "work")
+        queries.append(lake.foreach_batch(frame, work, checkpoint=folder, trigger=trigger))
+        sys.stdout.write("started\n")
+        sys.stdout.flush()
+        for query in queries:
+            query.awaitTermination()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), once="once" in sys.argv[2:])

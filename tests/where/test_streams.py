@@ -1,0 +1,54 @@
+"""Streams wherever Spark's processes run: without txlake on their machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import functions as F
+
+import txlake
+from tests.lake.rows import query
+from tests.where.marks import everywhere
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.broad(keep=2), everywhere]
+NOW = {"availableNow": True}
+
+
+@pytest.fixture
+def lake(tmp_path: Path, spark: SparkSession) -> Iterator[txlake.Lake]:
+    with txlake.connect(str(tmp_path / "lake"), spark=spark) as opened:
+        opened.sql("CREATE TABLE t (id INT, p STRING) PARTITIONED BY (p)")
+        opened.sql("INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'b'); DELETE FROM t WHERE id = 3")
+        yield opened
+
+
+def test_a_table_streams_into_another(lake: txlake.Lake, tmp_path: Path) -> None:
+    checkpoint = str(tmp_path / "checkpoint")
+    for _ in range(2):
+        stream = lake.read_stream("t", max_files_per_trigger=1)
+        rows = stream.where("id <> 7").withColumn("q", F.upper("p"))
+        lake.write_stream(rows, "copy", checkpoint=checkpoint, trigger=NOW).awaitTermination()
+        lake.sql("INSERT INTO t VALUES (7, 'x'), (4, 'd')")
+    assert query(lake, "SELECT * FROM copy") == [(1, "a", "A"), (2, "b", "B"), (4, "d", "D")]
+
+
+def test_a_micro_batch_is_one_transaction_over_two_tables(
+    lake: txlake.Lake, tmp_path: Path
+) -> None:
+    def work(tx: txlake.Transaction, batch: DataFrame) -> None:
+        tx.write(batch, "rows", "append")
+        tx.write(batch.groupBy("p").count(), "counts", "append")
+
+    checkpoint = str(tmp_path / "checkpoint")
+    for _ in range(2):
+        stream = lake.read_stream("t")
+        lake.foreach_batch(stream, work, checkpoint=checkpoint, trigger=NOW).awaitTermination()
+        lake.sql("INSERT INTO t VALUES (4, 'b')")
+    assert query(lake, "SELECT * FROM rows") == [(1, "a"), (2, "b"), (4, "b")]
+    assert query(lake, "SELECT * FROM counts") == [("a", 1), ("b", 1), ("b", 1)]

@@ -28,6 +28,7 @@ from txlake.statements import NativeFrame, StreamBatch, Table, TableName, Write
 from txlake.statements.names import quoted
 from txlake.storage import canonical_url
 from txlake.streaming.data_source import LAKE_FORMAT, loader, register
+from txlake.streaming.feed import require_feed
 from txlake.streaming.marks import may_read, stream_mark
 from txlake.streaming.options import Place, camel_options, place_options, source_options
 from txlake.streaming.progress import Progress
@@ -165,18 +166,22 @@ class Streams(Statements):
         `options` are Delta's in snake_case: `starting_version=3` (or "latest"),
         `starting_timestamp`, `max_files_per_trigger` (1000), `max_bytes_per_trigger`,
         `skip_change_commits`, `ignore_deletes`, `ignore_changes`, `fail_on_data_loss`,
-        `exclude_regex`.
+        `exclude_regex`. With `read_change_feed=True` its changes instead: the rows that it has at
+        first as inserts, then the changes of each version, with the columns `_change_type`,
+        `_commit_version` and `_commit_timestamp`.
 
         Raises InvalidRequest when there is no such table, for an option that can't be, and for two
         that contradict each other; UnsupportedFeature for a table or an option that txlake's
-        streams don't have. The stream stops with the same errors for a commit that changes rows, a
-        table that was replaced, and a schema that changed.
+        streams don't have. The stream stops with the same errors for a commit that changes rows,
+        unless it reads changes, a table that was replaced, and a schema that changed.
         """
         self._beside("read_stream")
         given = camel_options(options)
-        source_options(given)
+        asked = source_options(given)
         named = named_table(table)
         snapshot = self._session.snapshot(named)
+        if asked.read_change_feed:
+            require_feed(snapshot, snapshot.version)
         url = _shown(self._session, named)
         _require_reachable(url)
         spark = self._session.spark

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -265,10 +266,11 @@ def test_a_checkpoint_is_that_of_a_feed_or_not(table: Table) -> None:
     ):
         start = began.initial()
         assert Offset.from_json(start.to_json()) == start
-        for ask in (
-            lambda start=start, goes_on=goes_on: goes_on.latest(start, limited=True),
-            lambda start=start, goes_on=goes_on: goes_on.files(start, start),
-        ):
+        asks: tuple[Callable[[], object], ...] = (
+            partial(goes_on.latest, start, limited=True),
+            partial(goes_on.files, start, start),
+        )
+        for ask in asks:
             with pytest.raises(InvalidRequest, match=said):
                 ask()
     assert "readsChangeFeed" not in at(1).to_json()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 
 from tests.simulation import definitions, programs
+from tests.simulation.feeds import FEED
 from tests.simulation.luck import OF_BUCKETS, OF_DISKS, OF_RECOVERIES, Luck, Misfortune
 from tests.simulation.programs import Plan
 from txlake.settings import RetrySettings, Settings
@@ -29,6 +30,7 @@ _PROPERTIES = (
 # Dropped tables are removed at once, before the run ends, or after it.
 _KEPT_MS = (0, 1_000, 7 * 24 * 3_600_000)
 _WITH_IDENTITY = 0.15
+_WITH_FEED = 0.15
 _OF_DATABASES = {
     Misfortune.REPLY_LOST,
     Misfortune.REPLY_UNANSWERED,
@@ -126,6 +128,9 @@ def shape_of(case: Case) -> Shape:
         sessions.append(min(left, chance.randint(1, 3)))
         left -= sessions[-1]
     properties = chance.choice(_PROPERTIES)
+    has_feed = random.Random(f"feed {case.seed}").random() < _WITH_FEED
+    if has_feed and plan.kind != definitions.KIND:
+        properties = (*properties, FEED)
     settings = Settings(
         retry=RetrySettings(
             commit_attempts_max=60,

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from pyroaring import BitMap64
 
 from tests.simulation.case import Case, Shape, shape_of
 from tests.simulation.database import SimulatedDatabase
+from tests.simulation.feeds import FEED
 from tests.simulation.luck import Luck, Misfortune
 from tests.simulation.shrinking import failure_of
 from tests.simulation.world import Failure
@@ -29,7 +31,7 @@ from txlake.ports import Ledger, PutOutcome, TableCommit
 from txlake.protocol.actions import Action, Metadata, encode_actions
 from txlake.protocol.file_names import commit_path
 from txlake.session.transaction import Transaction
-from txlake.transaction import publication, rebase, vacuum
+from txlake.transaction import change_feed, publication, rebase, vacuum
 from txlake.transaction.catalog_managed import CatalogManagedFiles
 from txlake.transaction.in_commit_time import commit_time
 from txlake.transaction.lake_commit import LakeCommitter
@@ -42,6 +44,7 @@ SEEDS_MAX = 400
 # Whatever the programs are.
 WITH_TIMES = {"commits with times"}
 WITH_IDENTITIES = {"identity columns"}
+WITH_FEED = {"change feeds"}
 Off = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -156,6 +159,10 @@ def marks_left_behind(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rebase.Rebase, "_with_marks", lambda _, metadata: metadata)
 
 
+def rows_deleted_untold(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(change_feed, "deleted", lambda *_: BitMap64())
+
+
 def no_fence(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Fence, "check", lambda *_, **__: None)
     patch.setattr(Fence, "check_epoch", lambda *_: None)
@@ -188,6 +195,8 @@ def any_file_will_do(patch: pytest.MonkeyPatch) -> None:
         (own_clock_believed, WITH_TIMES, False),
         (values_drawn_without_the_catalog, WITH_IDENTITIES, True),
         (marks_left_behind, WITH_IDENTITIES, True),
+        (rows_deleted_untold, WITH_FEED, True),
+        (rows_deleted_untold, WITH_FEED, False),
     ],
 )
 def test_a_guard_that_is_off_is_found(
@@ -202,6 +211,7 @@ def test_a_guard_that_is_off_is_found(
             shape.plan.kind in kinds
             or (kinds == WITH_TIMES and _has_times(shape))
             or (kinds == WITH_IDENTITIES and shape.has_identity)
+            or (kinds == WITH_FEED and FEED in shape.properties)
         )
     )
     assert first_failure(seeds) is not None

@@ -24,6 +24,7 @@ from tests.simulation.clients import Client
 from tests.simulation.database import disk
 from tests.simulation.disasters import Disasters
 from tests.simulation.eras import Eras
+from tests.simulation.feeds import FEED, bring_back, check_feed
 from tests.simulation.history import Books, Doubt, Record, Told
 from tests.simulation.luck import Luck, Misfortune, Struck
 from tests.simulation.process import WAREHOUSE, Process, patiently
@@ -273,6 +274,8 @@ class World:
             return
         books = self._books()
         self._judge(books, final)
+        if FEED in self.shape.properties:
+            self._judge_feeds(books)
         if self.shape.is_recovered:
             self._recover(final)
 
@@ -427,6 +430,19 @@ class World:
         audit = Audit(records, books, self._since, is_lake=self.shape.has_catalog)
         audit.check(is_fresh=Misfortune.LISTING_STALE not in self.luck.kinds)
         self.plan.check(final, self.records)
+
+    def _judge_feeds(self, books: Books) -> None:
+        """Each version's feed tells how its rows differ from those before."""
+        stored = self.storage
+        self.storage = stored.copy(is_disk=stored.is_disk)
+        bring_back(self.storage, round(self.scheduler.now_ms))
+
+        def read(session: RowSession) -> None:
+            for name, place in self.names().items():
+                check_feed(session, name, place, books.rows[name], self._since[name])
+
+        self._alone(read)
+        self.storage = stored
 
     def _judge_eras(self, disasters: Disasters, final: State) -> None:
         logs = logs_of(self.storage, self.tables)

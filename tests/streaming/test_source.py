@@ -508,14 +508,10 @@ def test_bad_options_say_what_is_wrong(options: dict[str, str], said: str) -> No
         source_options(options)
 
 
-@pytest.mark.parametrize("name", ["readChangeFeed", "readChangeData", "schemaTrackingLocation"])
+@pytest.mark.parametrize("name", ["withEventTimeOrder", "schemaTrackingLocation"])
 def test_options_that_txlake_lacks_are_refused_by_name(name: str) -> None:
     with pytest.raises(UnsupportedFeature, match=name):
         source_options({name: "true"})
-
-
-def test_a_feed_that_isnt_wanted_is_no_error() -> None:
-    assert source_options({"readChangeFeed": "false"}).max_files == 1000
 
 
 def test_python_options_are_sparks() -> None:

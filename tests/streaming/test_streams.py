@@ -194,6 +194,49 @@ def test_a_running_query_reads_what_comes(events: txlake.Lake, checkpoint: str) 
         running.stop()
 
 
+def test_changes_come_as_a_stream(
+    lake: txlake.Lake, spark: SparkSession, checkpoint: str, tmp_path: Path
+) -> None:
+    """In the order of the columns of `lake.changes`, by either door, over two runs."""
+    lake.sql(
+        "CREATE TABLE t (id INT, p STRING) PARTITIONED BY (p) "
+        "TBLPROPERTIES (delta.enableChangeDataFeed = true)"
+    )
+    lake.sql("INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'b')")
+    lake.sql("UPDATE t SET p = 'c' WHERE id = 2")
+    spark.dataSource.register(txlake.TxlakeDataSource)
+    made = spark.readStream.format("txlake").option("lake", str(tmp_path / "lake"))
+    for changes, name in (
+        (lake.read_stream("t", read_change_feed=True, starting_version=0), "copy1"),
+        (made.option("readChangeFeed", "true").option("startingVersion", 0).load("t"), "copy2"),
+        (lake.read_stream("t", read_change_feed=True), "copy3"),
+    ):
+        ended(lake.write_stream(changes, name, checkpoint=f"{checkpoint}{name}", trigger=NOW))
+    lake.sql("DELETE FROM t WHERE id = 3")
+    lake.sql("INSERT INTO t VALUES (4, 'd')")
+    for name in ("copy1", "copy3"):
+        again = lake.read_stream("t", read_change_feed=True, starting_version=0)
+        ended(lake.write_stream(again, name, checkpoint=f"{checkpoint}{name}", trigger=NOW))
+    expected = rows(lake.changes("t", 0))
+    assert lake.read("copy1").columns == lake.changes("t", 0).columns
+    assert rows(lake.read("copy1")) == expected
+    assert rows(lake.read("copy2")) == rows(lake.changes("t", 0, 2))
+    first = "SELECT id, p, _change_type FROM copy3 WHERE _commit_version = 2"
+    assert query(lake, first) == [(1, "a", "insert"), (2, "c", "insert"), (3, "b", "insert")]
+    assert rows(lake.read("copy3").where("_commit_version > 2")) == rows(lake.changes("t", 3))
+
+
+def test_a_table_without_a_feed_has_no_stream_of_changes(
+    events: txlake.Lake, spark: SparkSession, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidRequest, match=r"recorded no changes, as delta\.enable"):
+        events.read_stream("t", read_change_feed=True)
+    spark.dataSource.register(txlake.TxlakeDataSource)
+    made = spark.readStream.format("txlake").option("lake", str(tmp_path / "lake"))
+    with pytest.raises(Exception, match="recorded no changes"):
+        made.option("readChangeData", "true").load("t")
+
+
 # --- once ----------------------------------------------------------------------------------------
 
 

@@ -27,11 +27,13 @@ class StreamedFile:
         url: where it is, encoded.
         vector: its deletion vector.
         partition: the values of the table's partition columns, in order.
+        only: the positions of the rows to read, whatever the vector says; None for the live ones.
     """
 
     url: str
     vector: StoredVector | None
     partition: tuple[object, ...]
+    only: StoredVector | None = None
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class StreamTask:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def rows(self, files: Sequence[StreamedFile]) -> Iterator[pa.RecordBatch]:
-        """The live rows of the files."""
+        """The rows of the files."""
         shown = pa.ipc.read_schema(pa.py_buffer(self.shown))
         columns = Columns(pa.ipc.read_schema(pa.py_buffer(self.schema)), by_id=self.by_id)
         for one in files:
@@ -65,7 +67,8 @@ class StreamTask:
                     yield self._shown(batch, one, shown)
 
     def _live(self, one: StreamedFile, columns: Columns) -> Iterator[pa.RecordBatch]:
-        deleted = None if one.vector is None else one.vector.positions(self.options)
+        chosen = one.vector if one.only is None else one.only
+        among = None if chosen is None else chosen.positions(self.options)
         try:
             source = open_file(one.url, self.options)
         except FileNotFoundError as error:
@@ -80,9 +83,9 @@ class StreamTask:
             start = 0
             for batch in rows_of(file, columns):
                 end = start + batch.num_rows
-                if deleted is not None and len(deleted):
-                    positions = np.arange(start, end, dtype=np.uint64)
-                    batch = batch.filter(pa.array(~is_among(deleted, positions)))
+                if among is not None and len(among):
+                    found = is_among(among, np.arange(start, end, dtype=np.uint64))
+                    batch = batch.filter(pa.array(found if one.only is not None else ~found))
                 start = end
                 yield batch
 

@@ -28,6 +28,7 @@ from txlake.statements import NativeFrame, StreamBatch, Table, TableName, Write
 from txlake.statements.names import quoted
 from txlake.storage import canonical_url
 from txlake.streaming.data_source import LAKE_FORMAT, loader, register
+from txlake.streaming.feed import require_feed
 from txlake.streaming.marks import may_read, stream_mark
 from txlake.streaming.options import Place, camel_options, place_options, source_options
 from txlake.streaming.progress import Progress
@@ -167,12 +168,14 @@ class Streams(Statements):
         `options` are Delta's in snake_case: `starting_version=3` (or "latest"),
         `starting_timestamp`, `max_files_per_trigger` (1000), `max_bytes_per_trigger`,
         `skip_change_commits`, `ignore_deletes`, `ignore_changes`, `fail_on_data_loss`,
-        `exclude_regex`.
+        `exclude_regex`. With `read_change_feed=True` its changes instead: the rows that it has at
+        first as inserts, then the changes of each version, with the columns `_change_type`,
+        `_commit_version` and `_commit_timestamp`.
 
         Raises InvalidRequest when there is no such table, for an option that can't be, and for two
         that contradict each other; UnsupportedFeature for a table or an option that txlake's
-        streams don't have. The stream stops with the same errors for a commit that changes rows, a
-        table that was replaced, and a schema that changed.
+        streams don't have. The stream stops with the same errors for a commit that changes rows,
+        unless it reads changes, a table that was replaced, and a schema that changed.
         """
         self._beside("read_stream")
         return stream_of(self._session, named_table(table), camel_options(options))
@@ -262,8 +265,10 @@ class Streams(Statements):
 
 def stream_of(session: Session, table: Table, options: Mapping[str, str]) -> DataFrame:
     """A table as a stream; options by Delta's names. Raises as `Streams.read_stream`."""
-    source_options(options)
+    asked = source_options(options)
     snapshot = session.snapshot(table)
+    if asked.read_change_feed:
+        require_feed(snapshot, snapshot.version)
     url = _shown(session, table)
     _require_reachable(url)
     spark = session.spark

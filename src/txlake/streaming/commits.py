@@ -7,10 +7,30 @@ Source: Delta Lake, "Table streaming reads and writes", "Ignore updates and dele
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from txlake.errors import InvalidRequest
-from txlake.protocol.actions import Action, Add, CommitInfo, Remove
+from txlake.protocol.actions import Action, Add, Cdc, CommitInfo, Remove
+from txlake.streaming.offsets import Offset
 from txlake.streaming.options import SourceOptions
+from txlake.transaction.table_log import Commit
+
+FileAction: TypeAlias = Add | Remove | Cdc
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Files that a micro-batch has all of or none, and where the stream stands after them.
+
+    Attributes:
+        files: none at a version's end.
+        commit: that tells of them; None for files of the whole table.
+    """
+
+    files: tuple[FileAction, ...]
+    after: Offset
+    commit: Commit | None = None
 
 
 def new_files(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from txlake.errors import InvalidRequest
 
 _FORMAT = 1
+_IS_FEED = "readsChangeFeed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,7 @@ class Offset:
         is_initial: whether the files are those of the whole table at the version; otherwise those
             that its commit added.
         began: the version at which the stream began, and whether with the whole table.
+        is_feed: whether the files are those that tell of changes; otherwise those with new rows.
     """
 
     table_id: str
@@ -33,12 +35,20 @@ class Offset:
     index: int = 0
     is_initial: bool = False
     began: tuple[int, bool]
+    is_feed: bool = False
 
     @classmethod
-    def first(cls, table_id: str, version: int, *, is_initial: bool) -> Offset:
+    def first(
+        cls, table_id: str, version: int, *, is_initial: bool, is_feed: bool = False
+    ) -> Offset:
         """Where a stream begins."""
-        began = (version, is_initial)
-        return cls(table_id=table_id, version=version, is_initial=is_initial, began=began)
+        return cls(
+            table_id=table_id,
+            version=version,
+            is_initial=is_initial,
+            began=(version, is_initial),
+            is_feed=is_feed,
+        )
 
     @property
     def place(self) -> tuple[int, int]:
@@ -49,19 +59,19 @@ class Offset:
         """The first file of the commit after this one's version."""
         return replace(self, version=self.version + 1, index=0, is_initial=False)
 
-    def next_file(self) -> Offset:
-        """The place after this file."""
-        return replace(self, index=self.index + 1)
+    def after_files(self, number: int) -> Offset:
+        """The place after so many files more."""
+        return replace(self, index=self.index + number)
 
     def beginning(self) -> Offset:
         """Where the stream began that has come to this offset."""
         version, is_initial = self.began
-        return Offset.first(self.table_id, version, is_initial=is_initial)
+        return Offset.first(self.table_id, version, is_initial=is_initial, is_feed=self.is_feed)
 
     def to_json(self) -> dict[str, object]:
         """The offset as Spark keeps it, always in one order."""
         version, is_initial = self.began
-        return {
+        found: dict[str, object] = {
             "format": _FORMAT,
             "tableId": self.table_id,
             "version": self.version,
@@ -70,6 +80,9 @@ class Offset:
             "beganAtVersion": version,
             "beganWithSnapshot": is_initial,
         }
+        if self.is_feed:
+            found[_IS_FEED] = True
+        return found
 
     @classmethod
     def from_json(cls, found: Mapping[str, object]) -> Offset:
@@ -90,6 +103,7 @@ class Offset:
                     index=index,
                     is_initial=is_initial,
                     began=(began_at, began_with),
+                    is_feed=found.get(_IS_FEED) is True,
                 )
         raise InvalidRequest(
             f"the stream's checkpoint has the offset {dict(found)}: expected one of txlake's "

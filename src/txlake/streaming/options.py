@@ -82,6 +82,8 @@ class SourceOptions:
         ignore_changes: as well, and of those that change rows the new files are read whole.
         fail_on_data_loss: versions that are gone stop the stream.
         exclude: files whose path in the log it finds are left out.
+        read_change_feed: changes are read, whatever they do, and not new rows; then nothing is
+            skipped or ignored, as in Delta Spark.
     """
 
     max_files: int | None = MAX_FILES
@@ -93,6 +95,7 @@ class SourceOptions:
     ignore_changes: bool = False
     fail_on_data_loss: bool = True
     exclude: re.Pattern[str] | None = None
+    read_change_feed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +183,7 @@ def source_options(options: Mapping[str, object]) -> SourceOptions:
             "that change rows, the second reads their files again; say one of the two"
         )
     loss = given.get("failOnDataLoss", _boolean)
+    feeds = [given.get(name, _boolean) for name in _FEED]  # each is looked at
     return SourceOptions(
         max_files=MAX_FILES if max_files is None and max_bytes is None else max_files,
         max_bytes=max_bytes,
@@ -190,6 +194,7 @@ def source_options(options: Mapping[str, object]) -> SourceOptions:
         ignore_changes=changes,
         fail_on_data_loss=True if loss is None else loss,
         exclude=given.get("excludeRegex", _pattern),
+        read_change_feed=any(feeds),
     )
 
 
@@ -253,13 +258,6 @@ def camel_options(options: Mapping[str, object]) -> dict[str, str]:
 
 def _refuse(options: Mapping[str, object]) -> None:
     folded = {name.lower(): name for name in options}
-    for wanted in _FEED:
-        name = folded.get(wanted.lower())
-        if name is not None and _boolean(name, options[name]):
-            raise UnsupportedFeature(
-                f"{name}: txlake doesn't stream a table's change feed; leave the option out, or "
-                "say skipChangeCommits=true to pass over the commits that change rows"
-            )
     for wanted in _NOT_YET:
         if wanted.lower() in folded:
             raise UnsupportedFeature(f"{wanted}: txlake's source doesn't have it; leave it out")

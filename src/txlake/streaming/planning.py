@@ -7,7 +7,9 @@ have them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql import types as T
@@ -25,7 +27,10 @@ from txlake.protocol.reach import Reach
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct, to_arrow_type
 from txlake.spark.bounded_text import is_padded, length_of
 from txlake.spark.types import all_nullable, parquet_field, spark_schema
+from txlake.streaming.feed import require_feed
+from txlake.transaction.change_feed import Told, as_derived, as_recorded, labelled
 
+File = TypeVar("File")
 _PARTITION_BYTES = 32 * 1024 * 1024
 
 
@@ -119,25 +124,60 @@ def _stored_vector(vector: DeletionVector, reach: Reach) -> StoredVector:
     return StoredVector(url, offset, vector.size_in_bytes, vector.cardinality)
 
 
-def in_partitions(adds: Sequence[Add]) -> list[list[Add]]:
+def feed_schema(snapshot: Snapshot) -> T.StructType:
+    """The columns that a stream of the table's changes has. Raises as `require_feed`."""
+    require_feed(snapshot, snapshot.version)
+    return stream_schema(as_derived(snapshot))
+
+
+@dataclass(frozen=True, slots=True)
+class FeedPlan:
+    """How tasks read the changes of a table: `shown` are the columns that Spark expects."""
+
+    own: Snapshot
+    options: Mapping[str, str]
+    shown: T.StructType | None = None
+
+    def parts(
+        self, told: Sequence[Told], reach: Reach
+    ) -> list[tuple[StreamTask, list[StreamedFile]]]:
+        """The changes by Spark's tasks. Raises as `streamed_file`."""
+        parts = []
+        for make, is_recorded in ((as_recorded, True), (as_derived, False)):
+            ones = [one for one in told if (one.change_type is None) is is_recorded]
+            snapshot = make(self.own)
+            task = stream_task(snapshot, self.options, self.shown)
+            for part in in_partitions(ones, lambda one: one.file.size):
+                parts.append((task, [_with_change(snapshot, one, reach) for one in part]))
+        return parts
+
+
+def _with_change(snapshot: Snapshot, told: Told, reach: Reach) -> StreamedFile:
+    found = streamed_file(snapshot, labelled(told), reach)
+    if told.only is None:
+        return found
+    positions = pack_positions(as_array(told.only).astype("int64"))
+    return replace(found, vector=None, only=StoredVector(data=positions))
+
+
+def in_partitions(files: Sequence[File], size_of: Callable[[File], int]) -> list[list[File]]:
     """The files by Spark's tasks, in order, each of about the same size."""
-    parts: list[list[Add]] = []
+    parts: list[list[File]] = []
     size = 0
-    for add in adds:
-        if not parts or size + add.size > _PARTITION_BYTES:
+    for file in files:
+        if not parts or size + size_of(file) > _PARTITION_BYTES:
             parts.append([])
             size = 0
-        parts[-1].append(add)
-        size += add.size
+        parts[-1].append(file)
+        size += size_of(file)
     return parts
 
 
-def require_own_schema(schema: T.StructType, snapshot: Snapshot) -> None:
+def require_own_schema(schema: T.StructType, own: T.StructType, table: str) -> None:
     """Raises InvalidRequest unless the columns that Spark expects are those of the table."""
-    own = stream_schema(snapshot)
     if _plain(schema) != _plain(own):
         raise InvalidRequest(
-            f"{snapshot.table}: the stream was made with the columns {_plain(schema)}, and the "
+            f"{table}: the stream was made with the columns {_plain(schema)}, and the "
             f"table has {_plain(own)}: its schema changed since, or schema(...) was given, which a "
             "stream of a table doesn't take. Make the stream anew, without schema(...)"
         )

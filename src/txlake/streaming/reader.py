@@ -15,9 +15,10 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from txlake.datafiles.stream_task import StreamedFile, StreamTask
-from txlake.streaming.options import place_of, source_options
+from txlake.streaming.options import SourceOptions, place_of, source_options
 
 if TYPE_CHECKING:
+    from txlake.log.snapshot import Snapshot
     from txlake.protocol.reach import Reach
     from txlake.streaming.offsets import Offset
     from txlake.streaming.source import Source
@@ -39,17 +40,37 @@ class _Opened:
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         from txlake.streaming.opening import find_table, session_of
-        from txlake.streaming.planning import require_own_schema, stream_task
+        from txlake.streaming.planning import require_own_schema
         from txlake.streaming.source import Source
 
-        place = place_of(options)
+        place, asked = place_of(options), source_options(options)
         self.session = session_of(place)
         handle = find_table(self.session, place)
         own = handle.log.latest()
-        require_own_schema(schema, own)
-        self.source: Source = Source(handle.log, own, source_options(options))
-        self.reach: Reach = self.session.engine.reach(handle)
-        self.task: StreamTask = stream_task(own, place.storage_options, schema)
+        require_own_schema(schema, _columns(own, asked), own.table)
+        self.source: Source = Source(handle.log, own, asked)
+        self._options = asked
+        self._storage_options = place.storage_options
+        self._schema = schema
+        self._reach: Reach = self.session.engine.reach(handle)
+
+    def parts(self, start: Offset, end: Offset) -> list[tuple[StreamTask, list[StreamedFile]]]:
+        """What tasks read from `start` until before `end`."""
+        from txlake.streaming.planning import FeedPlan, in_partitions, stream_task, streamed_file
+
+        own = self.source.own
+        if self._options.read_change_feed:
+            plan = FeedPlan(own, self._storage_options, self._schema)
+            return plan.parts(self.source.changes(start, end), self._reach)
+        task = stream_task(own, self._storage_options, self._schema)
+        parts = in_partitions(self.source.files(start, end), lambda add: add.size)
+        return [(task, [streamed_file(own, add, self._reach) for add in part]) for part in parts]
+
+
+def _columns(snapshot: Snapshot, options: SourceOptions) -> StructType:
+    from txlake.streaming.planning import feed_schema, stream_schema
+
+    return (feed_schema if options.read_change_feed else stream_schema)(snapshot)
 
 
 class Reader(DataSourceStreamReader):
@@ -84,16 +105,9 @@ class Reader(DataSourceStreamReader):
         self, start: Mapping[str, object], end: Mapping[str, object]
     ) -> Sequence[InputPartition]:
         from txlake.streaming.offsets import Offset
-        from txlake.streaming.planning import in_partitions, streamed_file
 
-        table = self._table
-        adds = table.source.files(Offset.from_json(start), Offset.from_json(end))
-        return [
-            InputPartition(
-                (table.task, [streamed_file(table.source.own, add, table.reach) for add in part])
-            )
-            for part in in_partitions(adds)
-        ]
+        parts = self._table.parts(Offset.from_json(start), Offset.from_json(end))
+        return [InputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         task: StreamTask
@@ -150,13 +164,11 @@ def stream_columns(options: Mapping[str, str]) -> StructType:
     Raises InvalidRequest for options that can't be, and where there is no table.
     """
     from txlake.streaming.opening import find_table, session_of
-    from txlake.streaming.planning import stream_schema
 
-    place = place_of(options)
-    source_options(options)
+    place, asked = place_of(options), source_options(options)
     session = session_of(place)
     try:
-        return stream_schema(find_table(session, place).log.latest())
+        return _columns(find_table(session, place).log.latest(), asked)
     finally:
         session.close()
         session.engine.close()

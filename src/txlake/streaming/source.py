@@ -10,28 +10,22 @@ from __future__ import annotations
 
 import datetime
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, Metadata, Protocol
 from txlake.protocol.features import check_readable
-from txlake.streaming.commits import new_files
+from txlake.streaming.commits import FileAction, Step, new_files
+from txlake.streaming.feed import pieces_of, removes_rows_of_before, require_feed, told_of
 from txlake.streaming.offsets import Offset
 from txlake.streaming.options import LATEST, SourceOptions
 from txlake.streaming.schema_check import check_partitions, check_schema
+from txlake.transaction.change_feed import Told
 from txlake.transaction.table_log import Commit, TableLog
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A file, None at a version's end, and where the stream stands after it."""
-
-    add: Add | None
-    after: Offset
 
 
 class Source:
@@ -62,9 +56,12 @@ class Source:
         newest = self._newest()
         table_id = newest.metadata.id
         version = self._first_version(newest)
-        if version is None:
-            return Offset.first(table_id, newest.version, is_initial=True)
-        return Offset.first(table_id, version, is_initial=False)
+        return Offset.first(
+            table_id,
+            newest.version if version is None else version,
+            is_initial=version is None,
+            is_feed=self._options.read_change_feed,
+        )
 
     def newest(self, beginning: Offset) -> Offset:
         """The place after everything that is there now, for a stream that began there."""
@@ -76,19 +73,15 @@ class Source:
 
         It ends before a commit that stops the stream; one that begins there raises.
         """
-        count, size = 0, 0
-        files_max = self._options.max_files if limited else None
-        bytes_max = self._options.max_bytes if limited else None
+        batch = _Batch(
+            self._options.max_files if limited else None,
+            self._options.max_bytes if limited else None,
+        )
         position = start
         try:
             for step in self._steps(start, self._newest().version):
-                if step.add is not None and not self._is_excluded(step.add):
-                    is_full = (files_max is not None and count >= files_max) or (
-                        bytes_max is not None and size >= bytes_max
-                    )
-                    if is_full:
-                        break
-                    count, size = count + 1, size + step.add.size
+                if not batch.take(self._kept(step.files)):
+                    break
                 position = step.after
         except TxlakeError:
             if position == start:
@@ -96,7 +89,20 @@ class Source:
         return position
 
     def files(self, start: Offset, end: Offset) -> list[Add]:
-        """The files from `start` until before `end`, in order.
+        """The files of new rows from `start` until before `end`, in order."""
+        return [
+            file
+            for step in self._between(start, end)
+            for file in step.files
+            if isinstance(file, Add)
+        ]
+
+    def changes(self, start: Offset, end: Offset) -> list[Told]:
+        """The changes from `start` until before `end`, in order of their versions."""
+        return told_of(self._log, self._between(start, end))
+
+    def _between(self, start: Offset, end: Offset) -> Iterator[Step]:
+        """The steps with files from `start` until before `end`.
 
         A query that was killed before its first micro-batch was done is asked anew where it begins,
         and answers a later version. The batch's end, which was kept, knows where it began then.
@@ -112,17 +118,17 @@ class Source:
                 "its last versions were removed. Restore them, or start a new query with a new "
                 "checkpoint"
             )
-        found = []
         for step in self._steps(start, last):
             if step.after.place > end.place:
                 break
-            if step.add is not None and not self._is_excluded(step.add):
-                found.append(step.add)
-        return found
+            files = self._kept(step.files)
+            if files:
+                yield replace(step, files=files)
 
-    def _is_excluded(self, add: Add) -> bool:
+    def _kept(self, files: Sequence[FileAction]) -> tuple[FileAction, ...]:
+        """Those that `excludeRegex` doesn't leave out."""
         exclude = self._options.exclude
-        return exclude is not None and exclude.search(add.path) is not None
+        return tuple(one for one in files if exclude is None or not exclude.search(one.path))
 
     def _newest(self) -> Snapshot:
         """The newest version that the stream may read."""
@@ -183,16 +189,20 @@ class Source:
         position = start
         if start.is_initial:
             for add in self._initial_files(start.version)[start.index :]:
-                position = position.next_file()
-                yield Step(add, position)
+                position = position.after_files(1)
+                yield Step((add,), position)
             position = position.next_version()
-            yield Step(None, position)
+            yield Step((), position)
         while position.version <= last:
-            for add in self._commit_files(position.version)[position.index :]:
-                position = position.next_file()
-                yield Step(add, position)
+            commit = self._commit(position.version)
+            place = 0
+            for files in () if commit is None else self._pieces(commit):
+                place += len(files)
+                if place > position.index:
+                    position = position.after_files(place - position.index)
+                    yield Step(files, position, commit)
             position = position.next_version()
-            yield Step(None, position)
+            yield Step((), position)
 
     def _initial_files(self, version: int) -> list[Add]:
         """The files of the whole table at a version, the oldest first."""
@@ -202,8 +212,15 @@ class Source:
             self._initial = (version, ordered)
         return self._initial[1]
 
-    def _commit_files(self, version: int) -> list[Add]:
-        """The files whose rows a commit brings; none where it is gone and that is allowed."""
+    def _pieces(self, commit: Commit) -> list[tuple[FileAction, ...]]:
+        """The files that a commit means to the stream."""
+        if self._options.read_change_feed:
+            return pieces_of(commit)
+        added = new_files(self._log.name, commit.version, commit.actions, self._options)
+        return [(add,) for add in added]
+
+    def _commit(self, version: int) -> Commit | None:
+        """A commit that can be read; None where it is gone and that is allowed."""
         commit = self._log.commit(version)
         if commit is None:
             if self._options.fail_on_data_loss:
@@ -214,9 +231,12 @@ class Source:
                     "failOnDataLoss=false to go on without the rows of versions that are gone"
                 )
             _logger.warning("%s: version %d is gone, and passed over", self._log.name, version)
-            return []
+            self._is_checked = False
+            return None
+        if not self._is_checked:  # behind versions that are gone
+            self._check_version(version)
         self._check(commit)
-        return new_files(self._log.name, version, commit.actions, self._options)
+        return commit
 
     # The table
 
@@ -229,21 +249,31 @@ class Source:
                 "checkpoint is that of another table's stream. Use a new checkpointLocation to "
                 "read this table from its beginning"
             )
+        if offset.is_feed is not self._options.read_change_feed:
+            was, is_now = ("with", "without") if offset.is_feed else ("without", "with")
+            raise InvalidRequest(
+                f"{self._log.name}: the stream began {was} readChangeFeed, and goes on {is_now} "
+                "it: places in the one aren't places in the other. Say readChangeFeed="
+                f"{str(offset.is_feed).lower()}, or use a new checkpointLocation and "
+                f"startingVersion={offset.version}"
+            )
 
     def _check_start(self, start: Offset, last: int) -> None:
         """Compares the schema at the place at which this process begins to read, once.
 
         The table may have changed since `own` was read, in a version before the first that is read.
         """
-        if self._is_checked or start.version > min(last, self._log.latest().version):
-            return
+        if not self._is_checked and start.version <= min(last, self._log.latest().version):
+            self._check_version(start.version)
+
+    def _check_version(self, version: int) -> None:
         try:
-            found = self._log.snapshot(start.version)
-        except InvalidRequest:
+            found = self._log.snapshot(version)
+        except (InvalidRequest, CorruptTable):
             if self._options.fail_on_data_loss:
                 raise
             return
-        self._check_metadata(start.version, found.metadata, found)
+        self._check_metadata(version, found.metadata, found)
         self._is_checked = True
 
     def _check(self, commit: Commit) -> None:
@@ -252,20 +282,61 @@ class Source:
                 check_readable(action, table=self._log.name)
             if isinstance(action, Metadata):
                 self._check_metadata(commit.version, action, None)
+        if self._options.read_change_feed and removes_rows_of_before(commit):
+            before = self._log.snapshot(commit.version - 1)
+            self._check_schema(before.version, before)
 
     def _check_metadata(self, version: int, metadata: Metadata, found: Snapshot | None) -> None:
         own = self.own
-        if metadata == own.metadata:
-            return
         if metadata.id != own.metadata.id:
             raise InvalidRequest(
                 f"{self._log.name}: version {version} replaced the table: its id is {metadata.id}, "
                 f"and was {own.metadata.id}. Start a new query with a new checkpoint"
             )
-        found = found or self._log.snapshot(version)
-        name = self._log.name
+        if metadata == own.metadata:
+            found = own
+        elif found is None:
+            found = self._log.snapshot(version)
+        if self._options.read_change_feed:
+            require_feed(found, version)
+        if found is not own:
+            self._check_schema(version, found)
+
+    def _check_schema(self, version: int, found: Snapshot) -> None:
+        name, own = self._log.name, self.own
         check_schema(name, version, found.schema, own.schema, self._log.latest().schema)
         check_partitions(name, version, found.partition_columns, own.partition_columns)
+
+
+class _Batch:
+    """How much of a micro-batch's limits is taken; None for no limit."""
+
+    def __init__(self, files_max: int | None, bytes_max: int | None) -> None:
+        self._files_max, self._bytes_max = files_max, bytes_max
+        self._count = self._size = 0
+
+    def take(self, files: Sequence[FileAction]) -> bool:
+        """Takes the files if there is room, and the first ones in any case.
+
+        One file may exceed the limit of bytes. Several that belong together may not: they wait for
+        a batch of their own.
+        """
+        more, size = len(files), sum(file.size or 0 for file in files)
+        has_room = (
+            more == 0
+            or self._count == 0
+            or (
+                _fits(self._count, more, self._files_max)
+                and _fits(self._size, size if more > 1 else 0, self._bytes_max)
+            )
+        )
+        if has_room:
+            self._count, self._size = self._count + more, self._size + size
+        return has_room
+
+
+def _fits(taken: int, more: int, limit: int | None) -> bool:
+    return limit is None or (taken < limit and taken + more <= limit)
 
 
 def instant_ms(text: str) -> int:

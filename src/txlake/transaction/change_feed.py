@@ -1,8 +1,9 @@
 """The change data feed of a range of versions, planned: which files tell of which changes.
 
-Owns what a version's changes are: the rows of its change data files, or, where it has none, those
-that its added and removed files tell of. Nothing is read but the log and deletion vectors. Source:
-PROTOCOL.md, "Change Data Files", "Reader Requirements for Add CDC File"; Delta Spark's CDCReader.
+Owns what a version's changes are, for batches and streams: the rows of its change data files, or,
+where it has none, those that its added and removed files tell of. Nothing is read but the log and
+deletion vectors. Source: PROTOCOL.md, "Change Data Files", "Reader Requirements for Add CDC File";
+Delta Spark's CDCReader.
 """
 
 from __future__ import annotations
@@ -59,14 +60,22 @@ class FeedPart:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """One file with rows of the feed; `left_out` stands for its own deletion vector."""
+class Told:
+    """One file with rows of the feed.
+
+    Attributes:
+        file: the file, with its own deletion vector.
+        version: whose changes they are.
+        timestamp_ms: when that was committed, milliseconds since the epoch.
+        change_type: what befell the rows; None where the file says that of each.
+        only: the positions of the rows, whatever the file's vector says; None for its live rows.
+    """
 
     file: Add
     version: int
     timestamp_ms: int
     change_type: str | None = None
-    left_out: BitMap64 | None = None
+    only: BitMap64 | None = None
 
 
 def plan_feed(log: TableLog, first: int, last: int, count_rows: CountRows) -> tuple[FeedPart, ...]:
@@ -85,25 +94,24 @@ def plan_feed(log: TableLog, first: int, last: int, count_rows: CountRows) -> tu
     _require_columns(start, end)
     times = log.times_of(range(first, last + 1))
     vectors = StoredVectors(log.store, log.elsewhere)
-    changes: list[_Told] = []
-    derived: list[_Told] = []
+    changes: list[Told] = []
+    derived: list[Told] = []
     for commit in log.commits(first - 1, last):
         if commit.version > first:
             _require_unchanged(commit, start, end)
         time = times.get(commit.version, commit.timestamp_ms)
-        files = [action for action in commit.actions if isinstance(action, Cdc)]
-        if files:
-            changes += (_Told(_as_add(file), commit.version, time) for file in files)
-        elif not _says_nothing_changed(commit):
-            if commit.version == first:
-                _require_columns_before(log, commit, end)
-            derived += _derived(log, commit, time, vectors, count_rows)
-    parts = [*_parts(_with_columns(end, [_TYPE], _COMMIT), changes)]
-    parts += _parts(_with_columns(end, [], [_TYPE, *_COMMIT]), derived)
+        told = told_by(log, commit, time, vectors)
+        recorded = [one for one in told if one.change_type is None]
+        if commit.version == first and len(recorded) < len(told):
+            _require_columns_before(log, commit, end)
+        changes += recorded
+        derived += (one for one in told if one.change_type is not None)
+    # One snapshot for each part: who reads a snapshot's files may keep how all of them are read.
+    parts = [*_parts(lambda: as_recorded(end), changes, count_rows)]
+    parts += _parts(lambda: as_derived(end), derived, count_rows)
     if parts:
         return tuple(parts)
-    nothing = _with_columns(end, [], [_TYPE, *_COMMIT])()
-    return (FeedPart(snapshot=nothing, files=files_table([]), deleted={}),)
+    return (FeedPart(snapshot=as_derived(end), files=files_table([]), deleted={}),)
 
 
 # What has to hold of the versions
@@ -179,30 +187,54 @@ def _says_nothing_changed(commit: Commit) -> bool:
 # What a version's files tell
 
 
-def _derived(
-    log: TableLog, commit: Commit, time_ms: int, vectors: Vectors, count_rows: CountRows
-) -> Iterator[_Told]:
-    """The changes that added and removed files tell of."""
-    adds = {
-        canonical_path(action.path): action
+def recorded_files(commit: Commit) -> list[Cdc]:
+    """The change data files of a version: where it has some, they alone tell of its changes."""
+    return [action for action in commit.actions if isinstance(action, Cdc)]
+
+
+def files_of_changes(commit: Commit) -> list[Cdc] | list[Add | Remove]:
+    """The files that tell of a version's changes, in the order of its log."""
+    recorded = recorded_files(commit)
+    if recorded:
+        return recorded
+    if _says_nothing_changed(commit):
+        return []
+    return [
+        action
         for action in commit.actions
-        if isinstance(action, Add) and action.data_change
-    }
-    for action in commit.actions:
-        if not isinstance(action, Remove) or not action.data_change:
+        if isinstance(action, Add | Remove) and action.data_change
+    ]
+
+
+def told_by(log: TableLog, commit: Commit, time_ms: int, vectors: Vectors) -> list[Told]:
+    """The changes of a version, which was committed at that time.
+
+    Raises CorruptTable where it removes a file that wasn't there, and what `vectors` raise.
+    """
+    recorded = recorded_files(commit)
+    if recorded:
+        return [Told(_as_add(file), commit.version, time_ms) for file in recorded]
+    return list(_derived(log, commit, time_ms, vectors))
+
+
+def _derived(log: TableLog, commit: Commit, time_ms: int, vectors: Vectors) -> Iterator[Told]:
+    """The changes that added and removed files tell of."""
+    files = files_of_changes(commit)
+    adds = {canonical_path(action.path): action for action in files if isinstance(action, Add)}
+    for action in files:
+        if not isinstance(action, Remove):
             continue
         before = _live(log, commit, action)
         after = adds.pop(canonical_path(action.path), None)
         if after is None:
-            yield _Told(before, commit.version, time_ms, DELETE)
+            yield Told(before, commit.version, time_ms, DELETE)
             continue
         was, is_now = deleted(before, vectors), deleted(after, vectors)
         for kind, rows in ((DELETE, is_now - was), (INSERT, was - is_now)):
             if rows:
-                left_out = all_but(rows, count_rows(after))
-                yield _Told(after, commit.version, time_ms, kind, left_out)
+                yield Told(after, commit.version, time_ms, kind, rows)
     for add in adds.values():
-        yield _Told(add, commit.version, time_ms, INSERT)
+        yield Told(add, commit.version, time_ms, INSERT)
 
 
 def _live(log: TableLog, commit: Commit, remove: Remove) -> Add:
@@ -239,23 +271,32 @@ def _as_add(file: Cdc) -> Add:
 # How it is read
 
 
-def _with_columns(
-    table: Snapshot, data: Sequence[Field], partition: Sequence[Field]
-) -> Callable[[], Snapshot]:
-    """Makes the table with these columns more, as files and as partition values have them."""
+def as_recorded(table: Snapshot) -> Snapshot:
+    """The table with the feed's columns, as its change data files have them."""
+    return _with_columns(table, [_TYPE], _COMMIT)
+
+
+def as_derived(table: Snapshot) -> Snapshot:
+    """The table with the feed's columns, none of which its data files have."""
+    return _with_columns(table, [], [_TYPE, *_COMMIT])
+
+
+def _with_columns(table: Snapshot, data: Sequence[Field], partition: Sequence[Field]) -> Snapshot:
+    """The table with these columns more, as files and as partition values have them."""
     schema = Struct((*table.schema.fields, *data, *partition))
     metadata = msgspec.structs.replace(
         untracked(table.metadata),
         schema_string=schema_to_string(schema),
         partition_columns=(*table.partition_columns, *(item.name for item in partition)),
     )
-    # One for each part: who reads a snapshot's files may keep how all of them are read.
-    return lambda: replace(table.apply([metadata]))
+    return replace(table.apply([metadata]))
 
 
-def _parts(make: Callable[[], Snapshot], told: Sequence[_Told]) -> Iterator[FeedPart]:
+def _parts(
+    make: Callable[[], Snapshot], told: Sequence[Told], count_rows: CountRows
+) -> Iterator[FeedPart]:
     """The files in as few parts as can be: a scan knows a path once."""
-    layers: list[list[_Told]] = []
+    layers: list[list[Told]] = []
     seen: dict[str, int] = {}
     for one in told:
         path = canonical_path(one.file.path)
@@ -267,16 +308,16 @@ def _parts(make: Callable[[], Snapshot], told: Sequence[_Told]) -> Iterator[Feed
     for layer_of in layers:
         yield FeedPart(
             snapshot=make(),
-            files=files_table([_labelled(one) for one in layer_of]),
+            files=files_table([labelled(one) for one in layer_of]),
             deleted={
-                place: one.left_out
+                place: all_but(one.only, count_rows(one.file))
                 for place, one in enumerate(layer_of)
-                if one.left_out is not None
+                if one.only is not None
             },
         )
 
 
-def _labelled(one: _Told) -> Add:
+def labelled(one: Told) -> Add:
     """The file with what is told of its rows among its partition values."""
     moment = datetime.fromtimestamp(one.timestamp_ms / 1000, UTC)
     values: dict[str, str | None] = {

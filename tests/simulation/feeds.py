@@ -1,0 +1,61 @@
+"""Whether a table's change data feed tells how each of its versions differs from the one before.
+
+The feed is read through the engine's own handlers, and compared with rows that were read without.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+
+from tests.simulation.history import Doubt
+from tests.simulation.rows import RowSession
+from tests.simulation.statements import Row, Rows
+from tests.simulation.stores import Item, Storage
+
+FEED = ("delta.enableChangeDataFeed", "true")
+_IN_LOG = re.compile(r"/_delta_log/(?!\d{20}\.json$)")
+
+
+def bring_back(storage: Storage, now_ms: int) -> None:
+    """Commits that were cleaned up and data files that were vacuumed are there again.
+
+    So the feed of every version can be read.
+    """
+    for key, data in list(storage.ever.items()):
+        if key not in storage.items and not _IN_LOG.search(key):
+            storage.write(key, Item(data, now_ms))
+
+
+def check_feed(
+    session: RowSession, name: str, place: str, rows: Mapping[int, Rows], since: int
+) -> None:
+    """Raises Doubt unless the feed leads from each version's rows to the next one's.
+
+    Args:
+        name: what messages call the table.
+        place: its name in SQL.
+        rows: by version.
+        since: the version after which the feed is looked at.
+    """
+    newest = max(rows)
+    if newest == since:
+        return
+    told: dict[int, dict[str, Counter[Row]]] = defaultdict(lambda: defaultdict(Counter))
+    for one in session.rows(f"SELECT * FROM table_changes('{place}', {since + 1}, {newest})"):
+        version, kind = int(str(one["_commit_version"])), str(one["_change_type"])
+        told[version][kind][one["k"], one["v"], one["tag"]] += 1  # type: ignore[index]
+    for version in range(since + 1, newest + 1):
+        changes = told[version]
+        before, after = Counter(rows[version - 1]), Counter(rows[version])
+        gone = changes["delete"] + changes["update_preimage"]
+        new = changes["insert"] + changes["update_postimage"]
+        if gone - before or before - gone + new != after:
+            raise Doubt(
+                f"{name} version {version}: its feed tells {sorted(gone.elements())} went and "
+                f"{sorted(new.elements())} came; lost {sorted((before - after).elements())}, "
+                f"appeared {sorted((after - before).elements())}"
+            )
+        if changes["update_preimage"].total() != changes["update_postimage"].total():
+            raise Doubt(f"{name} version {version}: its feed has images without another: {changes}")

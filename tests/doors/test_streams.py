@@ -83,7 +83,7 @@ def test_what_a_stream_cannot_be(enabled: SparkSession, lake: txlake.Lake, check
         stream.option("startingVersion", 1).option("startingTimestamp", "2026-01-01").load("t")
     with pytest.raises(InvalidRequest, match="versionAsOf goes with a read, not with a stream"):
         enabled.readStream.format("delta").option("versionAsOf", 0).load("t")
-    with pytest.raises(UnsupportedOperationException, match="change feed"):
+    with pytest.raises(InvalidRequest, match="recorded no changes"):
         enabled.readStream.option("readChangeFeed", "true").table("t")
     read = enabled.readStream.option("mode", "passed over").table("t")
     with pytest.raises(InvalidRequest, match="checkpointLocation isn't given"):
@@ -99,7 +99,9 @@ def test_what_a_stream_cannot_be(enabled: SparkSession, lake: txlake.Lake, check
         read.writeStream.toTable("t", format="parquet")
 
 
-def test_the_change_feed(enabled: SparkSession, lake: txlake.Lake, tmp_path: Path) -> None:
+def test_the_change_feed(
+    enabled: SparkSession, lake: txlake.Lake, checkpoint: str, tmp_path: Path
+) -> None:
     enabled.sql(
         "CREATE TABLE t (id INT) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"
     )
@@ -122,3 +124,7 @@ def test_the_change_feed(enabled: SparkSession, lake: txlake.Lake, tmp_path: Pat
     assert rows(enabled.sql("SELECT * FROM table_changes('t', 1)")) == expected
     with pytest.raises(PySparkException, match="newest version"):
         enabled.read.option("readChangeFeed", "true").option("startingVersion", 9).table("t")
+    stream = enabled.readStream.option("readChangeFeed", "true").option("startingVersion", 1)
+    copied = stream.table("t").writeStream.option("checkpointLocation", checkpoint)
+    ended(copied.trigger(availableNow=True).toTable("copy"))
+    assert rows(lake.read("copy")) == expected

@@ -140,7 +140,7 @@ class _Reading:
         reach = self.engine.reach(self.handle)
         parts = [
             [streamed_file(snapshot, add, reach) for add in part]
-            for part in in_partitions(list(snapshot.files.adds()))
+            for part in in_partitions(list(snapshot.files.adds()), lambda add: add.size)
         ]
         return TxlakeReader(stream_task(snapshot, self.place.storage_options), parts)
 

@@ -6,7 +6,7 @@ increasing as Delta does. Owns no cache. Source: PROTOCOL.md, "In-Commit Timesta
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,6 +29,14 @@ def increasing_file_times(listing: Listing) -> dict[int, int]:
             time = previous + 1
         times[version] = previous = time
     return times
+
+
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    """Versions, oldest first, and how the time of each is found."""
+
+    versions: Sequence[int]
+    time_of: Callable[[int], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,31 +82,18 @@ class CommitTimes:
         after the latest (unless `newest_if_later`), and says which times there are.
         """
         versions = self._recreatable()
-        first = self.first_in_commit
-        files = increasing_file_times(self.listing)
+        by_file, by_commit = self._timed(versions)
         since = self.properties.in_commit_timestamp_enablement_timestamp_ms
-        with_times = [version for version in versions if first is not None and version >= first]
-        without = [version for version in versions if first is None or version < first]
-        if with_times and (not without or (since is not None and timestamp_ms >= since)):
-            candidates = with_times
-            time_of: Callable[[int], int] = self._in_commit
-        else:
-            candidates = without
-            time_of = files.__getitem__
+        is_newer = since is not None and timestamp_ms >= since
+        chosen = by_commit if by_commit.versions and (is_newer or not by_file.versions) else by_file
+        candidates, time_of = chosen.versions, chosen.time_of
         oldest, latest = candidates[0], candidates[-1]
         if timestamp_ms < time_of(oldest):
             raise InvalidRequest(
                 f"{self.table}: {_iso(timestamp_ms)} is before the oldest version that can be "
                 f"read: version {oldest} of {_iso(time_of(oldest))}. Ask for that time or later"
             )
-        low, high = 0, len(candidates) - 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            if time_of(candidates[middle]) <= timestamp_ms:
-                low = middle
-            else:
-                high = middle - 1
-        found = candidates[low]
+        found = candidates[bisect_right(candidates, timestamp_ms, key=time_of) - 1]
         is_latest = found == latest and latest == versions[-1]
         if is_latest and timestamp_ms > time_of(latest) and not newest_if_later:
             raise InvalidRequest(
@@ -114,14 +109,11 @@ class CommitTimes:
         cleaned up may have been committed since then too.
         """
         versions = self._recreatable()
-        first = self.first_in_commit
-        files = increasing_file_times(self.listing)
+        by_file, by_commit = self._timed(versions)
         since = self.properties.in_commit_timestamp_enablement_timestamp_ms
-        with_times = [version for version in versions if first is not None and version >= first]
-        without = [version for version in versions if first is None or version < first]
-        if with_times and since is not None and timestamp_ms > since:
-            without = []
-        for candidates, time_of in ((without, files.__getitem__), (with_times, self._in_commit)):
+        is_newer = since is not None and timestamp_ms > since
+        for timed in (by_commit,) if by_commit.versions and is_newer else (by_file, by_commit):
+            candidates, time_of = timed.versions, timed.time_of
             place = bisect_left(candidates, timestamp_ms, key=time_of)
             if place == len(candidates):
                 continue
@@ -134,6 +126,16 @@ class CommitTimes:
                 )
             return found
         return versions[-1] + 1
+
+    def _timed(self, versions: Sequence[int]) -> tuple[_Timed, _Timed]:
+        """Those whose times are those of their files, and those that carry theirs."""
+        first = self.first_in_commit
+        place = len(versions) if first is None else bisect_left(versions, first)
+        files = increasing_file_times(self.listing)
+        return (
+            _Timed(versions[:place], files.__getitem__),
+            _Timed(versions[place:], self._in_commit),
+        )
 
     def _recreatable(self) -> list[int]:
         """The versions that can be rebuilt and whose time is known, oldest first."""

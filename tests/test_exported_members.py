@@ -216,7 +216,7 @@ def test_the_package_exports() -> None:
     assert sorted(txlake.__all__) == [
         "DeltaMergeBuilder", "DeltaOptimizeBuilder", "DeltaTable", "DeltaTableBuilder",
         "IdentityGenerator", "Lake", "LakeSession", "Log", "RetrySettings", "Settings",
-        "Transaction", "TxlakeDataSource", "connect", "disable", "enable", "errors",
+        "Transaction", "TxlakeDataSource", "configure", "connect", "disable", "enable", "errors",
         "install_as_delta", "sources_tag", "uninstall_as_delta",
     ]  # fmt: skip
     assert set(txlake.__all__) <= set(dir(txlake))
@@ -236,6 +236,9 @@ def test_connects_arguments() -> None:
 
 def test_the_arguments_of_sparks_own_doors() -> None:
     assert signature(txlake.enable) == "spark, lake"
+    assert signature(txlake.configure) == (
+        "builder, location, *, catalog=None, storage_options=None, isolation=None, settings=None"
+    )
     assert signature(txlake.disable) == "spark"
     assert signature(txlake.install_as_delta) == ""
     assert signature(txlake.uninstall_as_delta) == ""
@@ -270,7 +273,7 @@ def test_what_can_fail_says_how(kind: type) -> None:
 
 
 def test_the_functions_say_how_they_fail() -> None:
-    doors = (txlake.enable, txlake.disable, txlake.install_as_delta)
+    doors = (txlake.configure, txlake.enable, txlake.disable, txlake.install_as_delta)
     assert all(map(raised, (txlake.connect, txlake.sources_tag, txlake.Log, *doors)))
 
 

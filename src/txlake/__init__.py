@@ -15,6 +15,7 @@ from txlake.packages import missing
 from txlake.release import VERSION
 
 if TYPE_CHECKING:
+    from txlake.doors.configuring import configure
     from txlake.doors.data_source import TxlakeDataSource
     from txlake.doors.delta_package import install_as_delta, uninstall_as_delta
     from txlake.doors.enabling import disable, enable
@@ -33,6 +34,7 @@ __version__ = VERSION
 
 _HOMES = {
     "connect": "txlake.lake.lake",
+    "configure": "txlake.doors.configuring",
     "enable": "txlake.doors.enabling",
     "disable": "txlake.doors.enabling",
     "TxlakeDataSource": "txlake.doors.data_source",
@@ -65,6 +67,7 @@ __all__ = [
     "Settings",
     "Transaction",
     "TxlakeDataSource",
+    "configure",
     "connect",
     "disable",
     "enable",

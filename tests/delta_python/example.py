@@ -2,8 +2,8 @@
 
 python -m tests.delta_python.example PROGRAM LAKE
 
-What the program configures of Delta Spark (its extension, its catalog, its JARs) is left out; the
-session that it builds is given to a lake at LAKE; `import delta` is txlake.
+The session that it builds is given to a lake at LAKE, as `txlake.configure` does; `import delta` is
+txlake.
 """
 
 from __future__ import annotations
@@ -16,24 +16,20 @@ from pyspark.sql import SparkSession
 
 import txlake
 
-_OF_DELTA = ("io.delta", "org.apache.spark.sql.delta", "spark.jars")
-
 
 def prepare(location: str) -> None:
     """From here on sessions that are built are a lake's."""
     builder: Any = SparkSession.Builder
-    config, get_or_create = builder.config, builder.getOrCreate
-
-    def configured(own: Any, key: Any = None, value: Any = None, **others: Any) -> Any:
-        if any(part in f"{key} {value}" for part in _OF_DELTA):
-            return own
-        return config(own, key, value, **others)
+    plain = builder.getOrCreate
 
     def enabled(own: Any) -> SparkSession:
-        spark = get_or_create(own)
-        return txlake.enable(spark, txlake.connect(location, spark=spark))
+        builder.getOrCreate = plain
+        try:
+            return txlake.configure(own, location).getOrCreate()
+        finally:
+            builder.getOrCreate = enabled
 
-    builder.config, builder.getOrCreate = configured, enabled
+    builder.getOrCreate = enabled
     txlake.install_as_delta()
 
 

@@ -153,6 +153,52 @@ def test_what_another_package_puts_in_front_stays(
     assert Session.sql is before
 
 
+DELTAS_OWN = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension,org.example.Extension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.catalog.other": "org.example.Catalog",
+    "spark.jars.packages": "io.delta:delta-spark_4.2_2.13:4.4.0",
+    "spark.app.name": "io.delta.is.no.class.here",
+}
+
+
+def test_a_builder_makes_enabled_sessions(spark: SparkSession, tmp_path: Path) -> None:
+    plain = Session.builder
+    for name, value in DELTAS_OWN.items():
+        plain = plain.config(name, value)
+    builder: Any = txlake.configure(plain, str(tmp_path / "lake"))
+    assert isinstance(builder, Session.Builder)
+    try:
+        made = builder.config("spark.example", "3").getOrCreate()
+        assert made.conf.get("spark.example") == "3"
+        made.range(3).write.saveAsTable("t")
+        made.sql("BEGIN")
+        made.sql("DELETE FROM t")
+        again = txlake.configure(Session.builder, str(tmp_path / "lake")).getOrCreate()
+        again.sql("ROLLBACK")  # the same lake's session, in its transaction
+        other = txlake.configure(Session.builder, str(tmp_path / "other")).getOrCreate()
+        assert not other.catalog.tableExists("t")
+        assert rows(txlake.connect(str(tmp_path / "lake"), spark=spark).read("t")) == [
+            (0,), (1,), (2,),
+        ]  # fmt: skip
+    finally:
+        txlake.disable(spark)
+        for name in ("spark.example", "spark.sql.catalog.other"):
+            spark.conf.unset(name)
+    assert builder._options == {
+        "spark.sql.extensions": "org.example.Extension",
+        "spark.sql.catalog.other": "org.example.Catalog",
+        "spark.app.name": "io.delta.is.no.class.here",
+        "spark.example": "3",
+    }
+    assert plain._options == DELTAS_OWN
+
+
+def test_no_builder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"expected a builder, .* found str"):
+        txlake.configure("local[2]", str(tmp_path))  # type: ignore[arg-type]
+
+
 @pytest.fixture
 def no_delta() -> Iterator[None]:
     before = {name for name in sys.modules if name.partition(".")[0] == "delta"}

@@ -14,7 +14,9 @@ from pathlib import Path
 import polars
 import pyarrow
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
-from pyspark.sql import SparkSession
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import sum as sum_of
 
 import nycflights
 import screen
@@ -53,6 +55,7 @@ def main() -> None:
         many_at_once(lake)
         two_users(lake)
         a_definition_waits(lake)
+        a_stream(lake, Path(folder))
         other_engines(lake)
     spark.stop()
 
@@ -191,9 +194,55 @@ def a_definition_waits(lake: txlake.Lake) -> None:
     sold(lake, "everybody, with the new column")
 
 
+def a_stream(lake: txlake.Lake, scratch: Path) -> None:
+    """Requests become orders: a micro-batch is one transaction over three tables, once."""
+    screen.chapter("7. A stream into three tables, and a failure in the middle of it")
+    lake.sql(
+        "CREATE TABLE sales.requests (id BIGINT, flight BIGINT, name STRING, seats INT, "
+        "dollars DECIMAL(9, 2)); "
+        "INSERT INTO sales.requests VALUES (20, 30, 'Ann', 2, 400), (21, 31, 'Ben', 1, 150)"
+    )
+    fails = True
+
+    def book(tx: txlake.Transaction, requests: DataFrame) -> None:
+        orders = requests.select("id", "flight", "name", "seats")
+        tx.write(orders, "sales.orders", mode="append")
+        if fails:
+            raise RuntimeError("the connection to the bank is lost")
+        taken = requests.groupBy("flight").agg(sum_of("seats").cast("int").alias("seats"))
+        free = tx.table("flights").alias("f").merge(taken.alias("t"), "f.id = t.flight")
+        free.whenMatchedUpdate(set={"free": "f.free - t.seats"}).execute()
+        paid = requests.selectExpr("id AS order_id", "dollars")
+        tx.write(paid, "billing.payments", mode="append")
+
+    def run() -> None:
+        lake.foreach_batch(
+            lake.read_stream("sales.requests"),
+            book,
+            checkpoint=f"{scratch}/checkpoint",
+            trigger={"availableNow": True},
+        ).awaitTermination()
+
+    before = sold(lake, "before the stream")
+    try:
+        run()
+    except StreamingQueryException:
+        screen.say("[red]The query stops[/red]: the connection to the bank is lost")
+    else:
+        raise AssertionError("expected the query to stop")
+    assert sold(lake, "after it stopped in the middle") == before
+    fails = False
+    run()
+    assert sold(lake, "started again") == (18, 18, 3147.0)
+    lake.sql("INSERT INTO sales.requests VALUES (22, 30, 'Cem', 4, 900)")
+    run()
+    run()
+    assert sold(lake, "one more request, and started twice") == (22, 22, 4047.0)
+
+
 def other_engines(lake: txlake.Lake) -> None:
     """Other engines read what is published, and don't write past the catalog."""
-    screen.chapter("7. Any Delta reader reads it; nobody writes past the catalog")
+    screen.chapter("8. Any Delta reader reads it; nobody writes past the catalog")
     place = lake.table("flights").detail().collect()[0]["location"]
     screen.code(FREE)
     delta_rs = QueryBuilder().register("flights", DeltaTable(place))

@@ -38,6 +38,8 @@ def test_the_demo_comes_to_its_end() -> None:
         "│ SERIALIZABLE │ COMMIT │ SerializableIsolationViolation (1023,)",
         "Sch-M        │ WAIT",
         "with the new column: 15 seats taken",
+        "after it stopped in the middle: 15 seats taken, 15 sold, $2,597.00 paid",
+        "one more request, and started twice: 22 seats taken, 22 sold, $4,047.00 paid",
         "The answers are equal",
         "txlakeCatalog",
     ):

@@ -11,6 +11,8 @@ MINUTES ?= 30
 SEEDS ?= 10000
 # Of the differential machine in test-all: how many programs.
 PROGRAMS ?= 200
+# Of test-all: which third of the broad tests' files and of the other PySparks, 1/3 to 3/3; all without.
+SHARE ?=
 # Of interrupts: how many.
 COUNT ?= 10000
 FROM ?= 1
@@ -21,7 +23,8 @@ FREEZES ?= 30
 RESTORES ?= 10
 CATALOG ?= sqlite
 # The releases that the tests know beside the one in requirements.lock, and that one's client.
-SPARK_OTHERS := 4.0.5 4.1.4 4.3.0
+SPARK_RELEASES := 4.0.5 4.1.4 4.3.0
+SPARK_OTHERS = $(if $(SHARE),$(word $(firstword $(subst /, ,$(SHARE))),$(SPARK_RELEASES)),$(SPARK_RELEASES))
 SPARK_CLIENT := 4.2.0
 # The older ones leave sockets for the garbage collector to close.
 OTHERS_WARN := -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning
@@ -63,7 +66,7 @@ test-all: test-rest ## the rest: broad tests, SEEDS of the simulation, Connect, 
 
 .PHONY: test-rest
 test-rest: peers ## the tests that are marked broad
-	@$(PYTHON) -m pytest $(IN_PROCESSES) --part rest $(PYTEST_ARGS)
+	@$(PYTHON) -m pytest $(IN_PROCESSES) --part rest $(if $(SHARE),--share $(SHARE)) $(PYTEST_ARGS)
 
 test-connect: setup ## those for every Spark, on a Spark Connect server; the client without Java too
 	@$(PYTHON) -m pytest --spark=connect $(EVERYWHERE)

@@ -28,7 +28,7 @@ from tests.interop import (
 from tests.limits import pytest_exception_interact as pytest_exception_interact
 from tests.limits import pytest_timeout_cancel_timer as pytest_timeout_cancel_timer
 from tests.limits import pytest_timeout_set_timer as pytest_timeout_set_timer
-from tests.parts import PARTS, of_part
+from tests.parts import PARTS, of_part, of_share
 from tests.postgresql import PostgresServer, postgres_server
 from tests.spark_session import KIND, KINDS, spark_session
 
@@ -76,6 +76,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="core: what isn't marked broad, and a few of what is; rest: the others",
     )
     parser.addoption(
+        "--share", default="1/1", help="2/3: every third file of what is chosen, from the second on"
+    )
+    parser.addoption(
         "--every-version",
         action="store_true",
         help="other engines read the rows of every version, not of the newest and checkpointed",
@@ -94,6 +97,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kind = config.getoption("--spark")
     chosen = [item for item in items if kind in _kinds(item)]
     chosen = of_part(chosen, config.getoption("--part"))
+    chosen = of_share(chosen, config.getoption("--share"))
     if len(chosen) < len(items):
         config.hook.pytest_deselected(items=list(set(items).difference(chosen)))
         items[:] = chosen

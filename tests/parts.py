@@ -1,7 +1,8 @@
 """Which tests `make test` runs: the core, which is all that isn't marked `broad`.
 
 `make test-all` runs the rest. A mark on a test or on a file may keep some of what it is on in the
-core, evenly spread: `@pytest.mark.broad(keep=2)`.
+core, evenly spread: `@pytest.mark.broad(keep=2)`. A share of a part, "2/3", is every third of its
+files from the second on: a file's tests have their set-up in common.
 """
 
 from __future__ import annotations
@@ -20,6 +21,22 @@ def of_part(items: Sequence[pytest.Item], part: str) -> list[pytest.Item]:
         return list(items)
     rest = set(_rest(items))
     return [item for item in items if (item in rest) == (part == PARTS[2])]
+
+
+def of_share(items: Sequence[pytest.Item], share: str) -> list[pytest.Item]:
+    """The tests of a share, in their order. Raises ValueError for one that can't be."""
+    number, count = (int(text) for text in share.split("/"))
+    if not 1 <= number <= count:
+        raise ValueError(
+            f"{share} isn't one of {count} shares: expected 1/{count} to {count}/{count}"
+        )
+    files = sorted({_file(item) for item in items})
+    chosen = set(files[number - 1 :: count])
+    return [item for item in items if _file(item) in chosen]
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
 
 
 def _rest(items: Sequence[pytest.Item]) -> list[pytest.Item]:

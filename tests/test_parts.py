@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from tests.parts import of_part
+from tests.parts import of_part, of_share
 
 
 @dataclass(eq=False)
@@ -60,3 +60,19 @@ def test_a_broad_file_keeps_some_of_all_its_tests_and_a_test_its_own() -> None:
     one, other, third = cells("one", 3, file), cells("other", 3, file), cells("third", 2, file, 1)
     assert of_part(one + other + third, "core") == [one[1], other[1], third[1]]
     assert of_part(one + other + third, "rest") == [one[0], one[2], other[0], other[2], third[0]]
+
+
+def test_the_shares_are_all_files_each_in_one_of_them() -> None:
+    files = [cells("some", 2, Node(f"tests/test_{name}.py")) for name in "dacbe"]
+    d, a, c, b, e = files
+    items = [test for file in files for test in file]
+    assert of_share(items, "1/1") == items
+    assert of_share(items, "1/2") == d[:0] + a + c + e
+    assert of_share(items, "2/2") == d + b
+    assert [of_share(items, f"{number}/9") for number in (2, 6)] == [b, []]
+
+
+@pytest.mark.parametrize("share", ["0/2", "3/2", "1", "a/b", ""])
+def test_what_is_no_share(share: str) -> None:
+    with pytest.raises(ValueError, match=r"isn't one of|invalid literal|not enough values"):
+        of_share([], share)

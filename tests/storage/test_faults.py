@@ -161,9 +161,7 @@ def test_each_fault_of_a_commit(place: Placed, fault: Fault) -> None:
         met.append(request)
         return fault if len(met) % 2 else None
 
-    timeout = (
-        {"webhdfs_timeout": "0.2"} if place.url.startswith("webhdfs:") else {"timeout": "0.2s"}
-    )
+    timeout = {"webhdfs_timeout": "1"} if place.url.startswith("webhdfs:") else {"timeout": "0.2s"}
     told = Told()
     with proxying(Proxy(_upstream(place), plan)) as proxy:
         # The store was tried before: the faults are for commits.

@@ -286,6 +286,39 @@ def test_streams_are_read_and_written(lake: txlake.Lake, place: str, tmp_path: P
     assert files(place) == 2
 
 
+@pytest.mark.parametrize("start", [{"startingVersion": 1}, {}])
+@pytest.mark.parametrize("name", ["readChangeFeed", "readChangeData"])
+def test_changes_are_streamed(
+    lake: txlake.Lake, place: str, name: str, start: dict[str, object]
+) -> None:
+    lake.write(ROWS.select(["id"]), place)
+    with pytest.raises(InvalidRequest, match="recorded no changes"):
+        source(path=place, **{name: "true"}).schema()
+    log = txlake.Log(place)
+    metadata = dict(log.snapshot().metadata)
+    metadata["configuration"] = {"delta.enableChangeDataFeed": "true"}
+    log.start_transaction().commit([{"metaData": metadata}])
+    asked = source(path=place, **{name: "true"}, **start)
+    schema = asked.schema()
+    assert schema.names == ["id", "_change_type", "_commit_version", "_commit_timestamp"]
+    reader = sent(asked.streamReader(schema))
+    assert reader.initialOffset()["readsChangeFeed"] is True
+    reader.stop()
+
+
+@pytest.mark.parametrize("end", [{}, {"endingVersion": 1}])
+def test_a_batch_of_changes_is_refused(
+    lake: txlake.Lake, place: str, end: dict[str, object]
+) -> None:
+    lake.write(ROWS.select(["id"]), place)
+    asked = source(path=place, readChangeFeed="true", startingVersion=0, **end)
+    with pytest.raises(UnsupportedFeature, match=r"batch of changes isn't read .* lake\.changes"):
+        asked.reader(ID)
+    if end:
+        with pytest.raises(UnsupportedFeature, match="batch of changes"):
+            asked.schema()
+
+
 def test_options_of_a_stream_are_checked_when_it_is_made(lake: txlake.Lake, place: str) -> None:
     lake.write(ROWS, place)
     with pytest.raises(InvalidRequest, match="skipChangeCommits and ignoreChanges"):

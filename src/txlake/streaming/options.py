@@ -205,6 +205,14 @@ def require_source_options(options: Mapping[str, object]) -> None:
         source_options(options)
 
 
+def reads_changes(options: Mapping[str, object]) -> bool:
+    """Whether a stream of changes may be asked for; one with an end is a batch's."""
+    given = {name.lower(): value for name, value in options.items()}
+    if any(name.lower() in given for name in _TRAVEL):
+        return False
+    return any(_boolean(name, given.get(name.lower(), "false")) for name in _FEED)
+
+
 def sink_options(options: Mapping[str, object]) -> SinkOptions:
     """What a writer's options mean.
 

@@ -227,6 +227,31 @@ def test_an_older_pyspark_asks_for_the_end_without_saying_where_it_is(table: Tab
     assert second.files(later, later) == []
 
 
+def test_another_start_at_a_restart_reads_nothing_again(table: Table) -> None:
+    """PySpark 4.0: the first batch may end where it begins, and ends name each process's start."""
+    table.add("old")
+    first = table.source(starting_version="latest")
+    start = first.initial()
+    assert first.newest(start) == start
+    table.add("a")
+    table.add("b")
+    for version in (0, 3):
+        again = table.source(starting_version=version)
+        later = again.newest(again.initial())
+        assert [add.path for add in again.files(start, later)] == ["a", "b"], version
+
+
+@pytest.mark.parametrize("version", [0, 3])
+def test_another_start_leaves_the_first_batch_as_it_was(table: Table, version: int) -> None:
+    table.add("a")
+    table.add("b")
+    killed = table.source(starting_version=1)
+    end = killed.latest(killed.initial(), limited=True)
+    table.add("c")
+    again = table.source(starting_version=version)
+    assert [add.path for add in again.files(again.initial(), end)] == ["a", "b"]
+
+
 # --- where it starts ------------------------------------------------------------------------------
 
 

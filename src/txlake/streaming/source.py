@@ -44,6 +44,7 @@ class Source:
         self.own = own
         self._options = options
         self._newest_allowed: int | None = None
+        self._answered: Offset | None = None
         self._initial: tuple[int, list[Add]] | None = None
         self._is_checked = False
 
@@ -56,12 +57,13 @@ class Source:
         newest = self._newest()
         table_id = newest.metadata.id
         version = self._first_version(newest)
-        return Offset.first(
+        self._answered = Offset.first(
             table_id,
             newest.version if version is None else version,
             is_initial=version is None,
             is_feed=self._options.read_change_feed,
         )
+        return self._answered
 
     def newest(self, beginning: Offset) -> Offset:
         """The place after everything that is there now, for a stream that began there."""
@@ -105,10 +107,11 @@ class Source:
         """The steps with files from `start` until before `end`.
 
         A query that was killed before its first micro-batch was done is asked anew where it begins,
-        and answers a later version. The batch's end, which was kept, knows where it began then.
+        and answers another version. The batch's end, which was kept, knows where it began then. A
+        start that was kept stands, whatever the options say now.
         """
         self._require_same(end)
-        if start == start.beginning() and end.began[0] < start.began[0]:
+        if start == self._answered and end.began != start.began:
             start = end.beginning()
         last = end.version if end.index or end.is_initial else end.version - 1
         if last > self._log.latest().version:

@@ -272,7 +272,7 @@ def test_streams_are_read_and_written(lake: txlake.Lake, place: str, tmp_path: P
     asked = source(path=place, maxFilesPerTrigger=1, **{"storage.timeout": "9s"})
     reader: Any = asked.streamReader(asked.schema())
     parts = reader.partitions(
-        reader.initialOffset(), reader._table.source.newest(reader._beginning).to_json()
+        reader.initialOffset(), reader._table.source.newest(reader._began).to_json()
     )
     found = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
     assert sorted(row["id"] for row in found) == [1, 2, 3, 4]

@@ -15,6 +15,8 @@ from txlake.settings import Settings
 from txlake.storage import open_store
 from txlake.streaming.offsets import Offset
 from txlake.streaming.options import Place, camel_options, place_of, place_options, source_options
+from txlake.streaming.planning import stream_schema
+from txlake.streaming.reader import UnlimitedReader
 from txlake.streaming.source import Source
 from txlake.system import System
 from txlake.transaction.table_log import TableLog
@@ -239,6 +241,30 @@ def test_another_start_at_a_restart_reads_nothing_again(table: Table) -> None:
         again = table.source(starting_version=version)
         later = again.newest(again.initial())
         assert [add.path for add in again.files(start, later)] == ["a", "b"], version
+
+
+def test_a_query_goes_on_where_its_first_version_was_cleaned_up(table: Table) -> None:
+    """PySpark 4.0 and 4.1 ask for the end alone, in a process that doesn't know how far it is."""
+    table.add("a")
+    options = {"path": str(table.place), "startingVersion": "1"}
+    schema = stream_schema(table.source().own)
+    first = UnlimitedReader(options, schema)
+    start = first.initialOffset()
+    end = first.latestOffset()
+    table.add("b")
+    table.log.checkpoint()
+    for version in (0, 1):
+        table.lose(version)
+    again = UnlimitedReader(options, schema)
+    later = again.latestOffset()
+    [part] = again.partitions(end, later)
+    assert [Path(one.url).name for one in part.value[1]] == ["b"]
+    with pytest.raises(InvalidRequest, match=r"the earliest is that of version 2"):
+        again.initialOffset()
+    with pytest.raises(TxlakeError, match="version 1"):
+        again.partitions(start, later)
+    for reader in (first, again):
+        reader.stop()
 
 
 @pytest.mark.parametrize("version", [0, 3])

@@ -44,6 +44,7 @@ class Source:
         self.own = own
         self._options = options
         self._newest_allowed: int | None = None
+        self._beginning: Offset | None = None
         self._answered: Offset | None = None
         self._initial: tuple[int, list[Add]] | None = None
         self._is_checked = False
@@ -52,17 +53,28 @@ class Source:
         """Versions that come after this moment aren't read any more."""
         self._newest_allowed = self._log.latest().version
 
+    def beginning(self) -> Offset:
+        """Where a stream begins that has read nothing yet: one answer, whose commit may be gone.
+
+        PySpark 4.0 and 4.1 need it of streams that have read that commit long ago.
+        """
+        if self._beginning is None:
+            newest = self._newest()
+            version = self._first_version(newest)
+            self._beginning = Offset.first(
+                newest.metadata.id,
+                newest.version if version is None else version,
+                is_initial=version is None,
+                is_feed=self._options.read_change_feed,
+            )
+        return self._beginning
+
     def initial(self) -> Offset:
         """Where a stream begins that has read nothing yet."""
-        newest = self._newest()
-        table_id = newest.metadata.id
-        version = self._first_version(newest)
-        self._answered = Offset.first(
-            table_id,
-            newest.version if version is None else version,
-            is_initial=version is None,
-            is_feed=self._options.read_change_feed,
-        )
+        self._answered = self.beginning()
+        asked = self._options.starting_version
+        if isinstance(asked, int):
+            self._require_kept(asked)
         return self._answered
 
     def newest(self, beginning: Offset) -> Offset:
@@ -149,17 +161,17 @@ class Source:
         if asked == LATEST:
             return newest.version + 1
         if isinstance(asked, int):
-            self._require_version(asked, newest)
+            if asked > newest.version + 1:
+                raise InvalidRequest(
+                    f"{self._log.name}: startingVersion={asked}: the newest version is "
+                    f"{newest.version}; say that or less, {newest.version + 1} or 'latest' for "
+                    "what comes next"
+                )
             return asked
         return None if moment is None else self._version_from(instant_ms(moment), newest)
 
-    def _require_version(self, version: int, newest: Snapshot) -> None:
-        if version > newest.version + 1:
-            raise InvalidRequest(
-                f"{self._log.name}: startingVersion={version}: the newest version is "
-                f"{newest.version}; say that or less, {newest.version + 1} or 'latest' for what "
-                "comes next"
-            )
+    def _require_kept(self, version: int) -> None:
+        newest = self._newest()
         if version <= newest.version and self._log.commit(version) is None:
             if not self._options.fail_on_data_loss:
                 return

@@ -314,6 +314,43 @@ def test_a_starting_timestamp_is_the_first_commit_from_then_on(table: Table) -> 
         table.source(starting_timestamp="yesterday").initial()
 
 
+def test_a_starting_timestamp_is_found_by_the_times_in_commits(table: Table) -> None:
+    """Files may have other times: those of a copy of the table are all younger."""
+    table.add("a")
+    made = table.metadata("id")
+    metadata = made["metaData"]
+    assert isinstance(metadata, dict)
+    metadata["configuration"] = {
+        "delta.enableInCommitTimestamps": "true",
+        "delta.inCommitTimestampEnablementVersion": "2",
+        "delta.inCommitTimestampEnablementTimestamp": "50000",
+    }
+    features = {
+        "minReaderVersion": 1,
+        "minWriterVersion": 7,
+        "writerFeatures": ["inCommitTimestamp"],
+    }
+    infos = [
+        {"commitInfo": {"operation": "WRITE", "inCommitTimestamp": time}}
+        for time in (50_000, 60_000)
+    ]
+    commits = [[infos[0], {"protocol": features}, made], [infos[1], added("b")]]
+    for version, actions in enumerate(commits, 2):
+        file = table.place / "_delta_log" / f"{version:020}.json"
+        file.write_text("\n".join(map(json.dumps, actions)))
+    assert files(table.source(starting_timestamp="1970-01-01 00:00:55")) == ["b"]
+    assert files(table.source(starting_timestamp="1970-01-01")) == ["a", "b"]
+
+
+def test_a_starting_timestamp_before_what_is_kept_is_the_oldest_commit(table: Table) -> None:
+    """As in Delta Spark, also where the table as of that commit can't be rebuilt."""
+    table.add("a")
+    table.add("b")
+    table.log.checkpoint()
+    table.lose(0)
+    assert table.source(starting_timestamp="1970-01-01").initial().place == (1, 0)
+
+
 @pytest.mark.parametrize("asked", [3, 40])
 def test_a_starting_version_beyond_the_next_is_refused(table: Table, asked: int) -> None:
     table.add("a")

@@ -168,7 +168,7 @@ class Source:
                     "what comes next"
                 )
             return asked
-        return None if moment is None else self._version_from(instant_ms(moment), newest)
+        return None if moment is None else self._version_from(instant_ms(moment))
 
     def _require_kept(self, version: int) -> None:
         newest = self._newest()
@@ -182,18 +182,17 @@ class Source:
                 "read the whole table first, or say failOnDataLoss=false"
             )
 
-    def _version_from(self, moment_ms: int, newest: Snapshot) -> int:
-        """The first version committed at that time or later."""
-        commits = self._log.history()
-        at = {int(str(one["version"])): int(str(one["timestamp"])) for one in commits}
-        later = [version for version, time_ms in at.items() if time_ms >= moment_ms]
-        if not later:
+    def _version_from(self, moment_ms: int) -> int:
+        """The first version committed at that time or later, of those whose commits are there."""
+        newest = self._log.latest().version
+        found = self._log.version_from(moment_ms, of_kept=True)
+        if found > newest:
             raise InvalidRequest(
                 f"{self._log.name}: startingTimestamp={self._options.starting_timestamp!r} is "
-                f"after the newest version, {newest.version}; say that version's time or an "
-                "earlier one, or startingVersion='latest'"
+                f"after the newest version, {newest}; say that version's time or an earlier one, "
+                "or startingVersion='latest'"
             )
-        return min(later)
+        return found
 
     # The files
 

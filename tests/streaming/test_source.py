@@ -527,6 +527,54 @@ def test_a_column_that_was_dropped_since_needs_a_new_query(table: Table) -> None
         table.source().latest(start, limited=True)
 
 
+def with_columns(table: Table, lost: str | None = None) -> dict[str, object]:
+    """The table's metaData with columns of every shape; one of them without a field."""
+
+    def pair(name: str) -> dict[str, object]:
+        fields = [{"name": one, "type": "long", "nullable": True, "metadata": {}} for one in "ab"]
+        return {"type": "struct", "fields": fields[:1] if name == lost else fields}
+
+    made = table.metadata("id", *(() if lost == "column" else ("column",)))
+    metadata = made["metaData"]
+    assert isinstance(metadata, dict)
+    schema = json.loads(metadata["schemaString"])
+    types = {
+        "struct": pair("struct"),
+        "list": {"type": "array", "elementType": pair("list"), "containsNull": True},
+        "map": {
+            "type": "map",
+            "keyType": "string",
+            "valueType": pair("map"),
+            "valueContainsNull": True,
+        },
+    }
+    schema["fields"] += [
+        {"name": name, "type": kind, "nullable": True, "metadata": {}}
+        for name, kind in types.items()
+    ]
+    metadata["schemaString"] = json.dumps(schema)
+    return made
+
+
+@pytest.mark.parametrize("lost", ["column", "struct", "list", "map"])
+def test_a_column_dropped_under_a_running_stream_stops_it(table: Table, lost: str) -> None:
+    """Its rows would have nulls there."""
+    table.commit(with_columns(table), operation="ADD COLUMNS")
+    table.add("a")
+    assert batches(table.source(starting_version=0)) == [["a"]]  # an older version may lack some
+    running = table.source()
+    start = running.initial()
+    table.commit(with_columns(table, lost), operation="DROP COLUMNS")
+    table.add("b")
+    end = running.latest(start, limited=True)
+    assert [add.path for add in running.files(start, end)] == ["a"]
+    with pytest.raises(InvalidRequest, match=r"version 3 .* has no column .*Start the query again"):
+        running.latest(end, limited=True)
+    assert batches(table.source(), end) == [["b"]]
+    with pytest.raises(InvalidRequest, match=r"at version 2 .*checkpoint is new"):
+        table.source().latest(start, limited=True)
+
+
 def test_a_wider_type_reads_what_was_narrower(tmp_path: Path) -> None:
     table = Table(tmp_path / "t", "id:integer")
     table.add("a")

@@ -318,7 +318,9 @@ class Source:
 
     def _check_schema(self, version: int, found: Snapshot) -> None:
         name, own = self._log.name, self.own
-        check_schema(name, version, found.schema, own.schema, self._log.latest().schema)
+        newest = self._log.latest().schema
+        is_later = version > own.version
+        check_schema(name, version, found.schema, own.schema, newest, is_later=is_later)
         check_partitions(name, version, found.partition_columns, own.partition_columns)
 
 

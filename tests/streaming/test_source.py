@@ -482,6 +482,34 @@ def test_a_version_that_is_gone_stops_the_stream(table: Table) -> None:
     assert files(loose) == ["b"]
 
 
+def test_commits_are_read_whose_versions_cant_be_rebuilt(table: Table) -> None:
+    """Another engine cleaned the log up to a commit that is older than its checkpoint."""
+    table.add("a")
+    table.add("b")
+    table.commit(removed("x", dataChange=False), added("y", dataChange=False))
+    table.add("c")
+    table.log.checkpoint()
+    for version in (0, 1):
+        table.lose(version)
+    assert files(table.source(starting_version=2)) == ["b", "c"]
+    assert batches(table.source(), at(3)) == [["c"]]
+    assert files(table.source(starting_timestamp="1970-01-01")) == ["b", "c"]
+
+
+def test_a_schema_that_cant_be_known_stops_the_stream(table: Table) -> None:
+    table.add("a")
+    table.add("b")
+    table.commit(table.metadata("id", "more"), operation="ADD COLUMNS")
+    table.add("c")
+    table.log.checkpoint()
+    for version in (0, 1):
+        table.lose(version)
+    source = table.source(starting_version=2)
+    with pytest.raises(InvalidRequest, match="version 2 was cleaned up"):
+        source.latest(source.initial(), limited=True)
+    assert files(table.source(starting_version=3)) == ["c"]
+
+
 def test_a_gap_in_the_middle_stops_the_stream(table: Table) -> None:
     table.add("a")
     table.add("b")

@@ -282,13 +282,30 @@ class Source:
 
     def _check_version(self, version: int) -> None:
         try:
-            found = self._log.snapshot(version)
+            found = self._described(version)
         except (InvalidRequest, CorruptTable):
             if self._options.fail_on_data_loss:
                 raise
             return
         self._check_metadata(version, found.metadata, found)
         self._is_checked = True
+
+    def _described(self, version: int) -> Snapshot:
+        """A snapshot with the schema and the properties that the table had at a version.
+
+        The version's own. A log that was cleaned up may have commits of which only later versions
+        can be rebuilt: then the first of those, where no commit in between changed its metadata.
+        """
+        try:
+            return self._log.snapshot(version)
+        except (InvalidRequest, CorruptTable):
+            first = self._log.listing().earliest_version
+            if first is None or first <= version:
+                raise
+            for commit in self._log.commits(version, first):
+                if any(isinstance(action, Metadata) for action in commit.actions):
+                    raise
+            return self._log.snapshot(first)
 
     def _check(self, commit: Commit) -> None:
         for action in commit.actions:

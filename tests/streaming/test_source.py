@@ -14,7 +14,14 @@ from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, Unsupported
 from txlake.settings import Settings
 from txlake.storage import open_store
 from txlake.streaming.offsets import Offset
-from txlake.streaming.options import Place, camel_options, place_of, place_options, source_options
+from txlake.streaming.options import (
+    Place,
+    camel_options,
+    place_of,
+    place_options,
+    sink_options,
+    source_options,
+)
 from txlake.streaming.planning import stream_schema
 from txlake.streaming.reader import UnlimitedReader
 from txlake.streaming.source import Source
@@ -712,3 +719,15 @@ def test_a_place_travels_in_one_option_that_spark_hides() -> None:
     )
     with pytest.raises(InvalidRequest, match="no table is given"):
         place_of({})
+
+
+def test_the_catalog_has_a_name_whose_value_spark_hides() -> None:
+    """Spark hides the values of options with `url` in their names."""
+    secret = "postgresql://u:secret@h/db"
+    typed = {"path": "a", "lake": "w", "catalogUrl": secret}
+    assert place_of(typed).catalog == place_of({**typed, "catalog": secret}).catalog == secret
+    assert source_options(typed) == source_options({})
+    assert sink_options({**typed, "checkpointLocation": "c"}).checkpoint == "c"
+    with pytest.raises(InvalidRequest, match="say catalogUrl alone") as said:
+        place_of({**typed, "catalog": "sqlite://"})
+    assert "secret" not in str(said.value)

@@ -74,11 +74,11 @@ class TxlakeDataSource(DataSource):
     Batches are read and appended, streams are read and written.
 
     Options: `path` (what `load`, `save` and `start` are given): the path or URL of a table, or its
-    name where `lake` says the lake's location, with `catalog` the URL of its database as
-    `txlake.connect` takes it; `storage.<key>` storage options, and settings of file systems
-    (`fs.s3a.access.key`, ...) as Delta Spark takes them. In reading `versionAsOf` and
-    `timestampAsOf`, in writing `txnAppId`, `txnVersion` and `userMetadata`; those of streams are
-    Delta Spark's.
+    name where `lake` says the lake's location, with `catalogUrl` (or `catalog`, which Spark shows
+    in messages) the URL of its database as `txlake.connect` takes it; `storage.<key>` storage
+    options, and settings of file systems (`fs.s3a.access.key`, ...) as Delta Spark takes them. In
+    reading `versionAsOf` and `timestampAsOf`, in writing `txnAppId`, `txnVersion` and
+    `userMetadata`; those of streams are Delta Spark's.
     """
 
     @classmethod

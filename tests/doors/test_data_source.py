@@ -272,7 +272,7 @@ def test_streams_are_read_and_written(lake: txlake.Lake, place: str, tmp_path: P
     asked = source(path=place, maxFilesPerTrigger=1, **{"storage.timeout": "9s"})
     reader: Any = asked.streamReader(asked.schema())
     parts = reader.partitions(
-        reader.initialOffset(), reader._table.source.newest(reader._beginning).to_json()
+        reader.initialOffset(), reader._table.source.newest(reader._began).to_json()
     )
     found = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
     assert sorted(row["id"] for row in found) == [1, 2, 3, 4]
@@ -284,6 +284,39 @@ def test_streams_are_read_and_written(lake: txlake.Lake, place: str, tmp_path: P
         sink.commit([sink.write(batches(9))], 0)
     assert ids(place) == [1, 2, 3, 4, 9]
     assert files(place) == 2
+
+
+@pytest.mark.parametrize("start", [{"startingVersion": 1}, {}])
+@pytest.mark.parametrize("name", ["readChangeFeed", "readChangeData"])
+def test_changes_are_streamed(
+    lake: txlake.Lake, place: str, name: str, start: dict[str, object]
+) -> None:
+    lake.write(ROWS.select(["id"]), place)
+    with pytest.raises(InvalidRequest, match="recorded no changes"):
+        source(path=place, **{name: "true"}).schema()
+    log = txlake.Log(place)
+    metadata = dict(log.snapshot().metadata)
+    metadata["configuration"] = {"delta.enableChangeDataFeed": "true"}
+    log.start_transaction().commit([{"metaData": metadata}])
+    asked = source(path=place, **{name: "true"}, **start)
+    schema = asked.schema()
+    assert schema.names == ["id", "_change_type", "_commit_version", "_commit_timestamp"]
+    reader = sent(asked.streamReader(schema))
+    assert reader.initialOffset()["readsChangeFeed"] is True
+    reader.stop()
+
+
+@pytest.mark.parametrize("end", [{}, {"endingVersion": 1}])
+def test_a_batch_of_changes_is_refused(
+    lake: txlake.Lake, place: str, end: dict[str, object]
+) -> None:
+    lake.write(ROWS.select(["id"]), place)
+    asked = source(path=place, readChangeFeed="true", startingVersion=0, **end)
+    with pytest.raises(UnsupportedFeature, match=r"batch of changes isn't read .* lake\.changes"):
+        asked.reader(ID)
+    if end:
+        with pytest.raises(UnsupportedFeature, match="batch of changes"):
+            asked.schema()
 
 
 def test_options_of_a_stream_are_checked_when_it_is_made(lake: txlake.Lake, place: str) -> None:

@@ -58,6 +58,40 @@ def test_a_batch_that_runs_again_does_no_work(lake: txlake.Lake) -> None:
     assert rows(lake, "one") == rows(lake, "two") == 2
 
 
+class Frame:
+    """A batch of Spark's that notes how it is written; nothing else may be done with it."""
+
+    def __init__(self) -> None:
+        self.saved: list[str] = []
+
+    @property
+    def write(self) -> Frame:
+        return self
+
+    def format(self, name: str) -> Frame:
+        self.saved.append(name)
+        return self
+
+    def mode(self, name: str) -> Frame:
+        self.saved.append(name)
+        return self
+
+    def save(self) -> None:
+        self.saved.append("saved")
+
+
+def test_a_batch_that_runs_again_is_computed_for_its_state(lake: txlake.Lake) -> None:
+    sink = TableSink(table="one", checkpoint="", output_mode="append")
+    with lake.session() as own:
+        commit(lake, 0)
+        sink.commit(own, "another", 0, BATCH)
+        for again, query in ((BatchWork(work=work, checkpoint=""), QUERY), (sink, "another")):
+            frame: Any = Frame()
+            again.commit(own, query, 0, frame)
+            assert frame.saved == ["noop", "overwrite", "saved"]
+    assert (rows(lake, "one"), rows(lake, "two")) == (2, 1)
+
+
 def test_the_table_that_knows_a_batch_may_be_another_one_each_time(lake: txlake.Lake) -> None:
     def into(name: str) -> Work:
         return lambda tx, batch: tx.write(batch, name, "append")

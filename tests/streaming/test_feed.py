@@ -359,6 +359,27 @@ def test_a_stream_tells_what_table_changes_tells(session: RowSession, kind: str,
     )
 
 
+def test_rows_of_a_key_come_in_the_order_of_their_commits(session: RowSession) -> None:
+    """Some versions tell in change data files, some by what they add and remove."""
+    session.rows(
+        "CREATE TABLE t (id BIGINT, v BIGINT) TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"
+    )
+    for statement in (
+        "INSERT INTO t VALUES (1, 0), (2, 0)",
+        "UPDATE t SET v = 1 WHERE id = 1",
+        "INSERT INTO t VALUES (3, 0), (4, 0)",
+        "UPDATE t SET v = 2 WHERE id = 3",
+        "DELETE FROM t",
+    ):
+        session.rows(statement)
+    source, plan = source_of(session, starting_version=0)
+    start = source.initial()
+    found = streamed(session, source, plan, start, source.latest(start, limited=True))
+    versions = [row["_commit_version"] for row in found]
+    assert versions == sorted(versions)  # type: ignore[type-var]
+    assert set(versions) == {1, 2, 3, 4, 5}
+
+
 def test_a_feed_that_isnt_there_is_refused_at_once(session: RowSession) -> None:
     session.rows("CREATE TABLE t (id BIGINT)")
     with pytest.raises(InvalidRequest, match=r"version 0 recorded no changes, as delta.enable"):

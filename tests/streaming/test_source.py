@@ -14,7 +14,16 @@ from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, Unsupported
 from txlake.settings import Settings
 from txlake.storage import open_store
 from txlake.streaming.offsets import Offset
-from txlake.streaming.options import Place, camel_options, place_of, place_options, source_options
+from txlake.streaming.options import (
+    Place,
+    camel_options,
+    place_of,
+    place_options,
+    sink_options,
+    source_options,
+)
+from txlake.streaming.planning import stream_schema
+from txlake.streaming.reader import UnlimitedReader
 from txlake.streaming.source import Source
 from txlake.system import System
 from txlake.transaction.table_log import TableLog
@@ -227,6 +236,55 @@ def test_an_older_pyspark_asks_for_the_end_without_saying_where_it_is(table: Tab
     assert second.files(later, later) == []
 
 
+def test_another_start_at_a_restart_reads_nothing_again(table: Table) -> None:
+    """PySpark 4.0: the first batch may end where it begins, and ends name each process's start."""
+    table.add("old")
+    first = table.source(starting_version="latest")
+    start = first.initial()
+    assert first.newest(start) == start
+    table.add("a")
+    table.add("b")
+    for version in (0, 3):
+        again = table.source(starting_version=version)
+        later = again.newest(again.initial())
+        assert [add.path for add in again.files(start, later)] == ["a", "b"], version
+
+
+def test_a_query_goes_on_where_its_first_version_was_cleaned_up(table: Table) -> None:
+    """PySpark 4.0 and 4.1 ask for the end alone, in a process that doesn't know how far it is."""
+    table.add("a")
+    options = {"path": str(table.place), "startingVersion": "1"}
+    schema = stream_schema(table.source().own)
+    first = UnlimitedReader(options, schema)
+    start = first.initialOffset()
+    end = first.latestOffset()
+    table.add("b")
+    table.log.checkpoint()
+    for version in (0, 1):
+        table.lose(version)
+    again = UnlimitedReader(options, schema)
+    later = again.latestOffset()
+    [part] = again.partitions(end, later)
+    assert [Path(one.url).name for one in part.value[1]] == ["b"]
+    with pytest.raises(InvalidRequest, match=r"the earliest is that of version 2"):
+        again.initialOffset()
+    with pytest.raises(TxlakeError, match="version 1"):
+        again.partitions(start, later)
+    for reader in (first, again):
+        reader.stop()
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_another_start_leaves_the_first_batch_as_it_was(table: Table, version: int) -> None:
+    table.add("a")
+    table.add("b")
+    killed = table.source(starting_version=2)
+    end = killed.latest(killed.initial(), limited=True)
+    table.add("c")
+    again = table.source(starting_version=version)
+    assert [add.path for add in again.files(again.initial(), end)] == ["b"]
+
+
 # --- where it starts ------------------------------------------------------------------------------
 
 
@@ -261,6 +319,43 @@ def test_a_starting_timestamp_is_the_first_commit_from_then_on(table: Table) -> 
         table.source(starting_timestamp="1970-01-02").initial()
     with pytest.raises(InvalidRequest, match="expected a text like '2026-01-31'"):
         table.source(starting_timestamp="yesterday").initial()
+
+
+def test_a_starting_timestamp_is_found_by_the_times_in_commits(table: Table) -> None:
+    """Files may have other times: those of a copy of the table are all younger."""
+    table.add("a")
+    made = table.metadata("id")
+    metadata = made["metaData"]
+    assert isinstance(metadata, dict)
+    metadata["configuration"] = {
+        "delta.enableInCommitTimestamps": "true",
+        "delta.inCommitTimestampEnablementVersion": "2",
+        "delta.inCommitTimestampEnablementTimestamp": "50000",
+    }
+    features = {
+        "minReaderVersion": 1,
+        "minWriterVersion": 7,
+        "writerFeatures": ["inCommitTimestamp"],
+    }
+    infos = [
+        {"commitInfo": {"operation": "WRITE", "inCommitTimestamp": time}}
+        for time in (50_000, 60_000)
+    ]
+    commits = [[infos[0], {"protocol": features}, made], [infos[1], added("b")]]
+    for version, actions in enumerate(commits, 2):
+        file = table.place / "_delta_log" / f"{version:020}.json"
+        file.write_text("\n".join(map(json.dumps, actions)))
+    assert files(table.source(starting_timestamp="1970-01-01 00:00:55")) == ["b"]
+    assert files(table.source(starting_timestamp="1970-01-01")) == ["a", "b"]
+
+
+def test_a_starting_timestamp_before_what_is_kept_is_the_oldest_commit(table: Table) -> None:
+    """As in Delta Spark, also where the table as of that commit can't be rebuilt."""
+    table.add("a")
+    table.add("b")
+    table.log.checkpoint()
+    table.lose(0)
+    assert table.source(starting_timestamp="1970-01-01").initial().place == (1, 0)
 
 
 @pytest.mark.parametrize("asked", [3, 40])
@@ -394,6 +489,34 @@ def test_a_version_that_is_gone_stops_the_stream(table: Table) -> None:
     assert files(loose) == ["b"]
 
 
+def test_commits_are_read_whose_versions_cant_be_rebuilt(table: Table) -> None:
+    """Another engine cleaned the log up to a commit that is older than its checkpoint."""
+    table.add("a")
+    table.add("b")
+    table.commit(removed("x", dataChange=False), added("y", dataChange=False))
+    table.add("c")
+    table.log.checkpoint()
+    for version in (0, 1):
+        table.lose(version)
+    assert files(table.source(starting_version=2)) == ["b", "c"]
+    assert batches(table.source(), at(3)) == [["c"]]
+    assert files(table.source(starting_timestamp="1970-01-01")) == ["b", "c"]
+
+
+def test_a_schema_that_cant_be_known_stops_the_stream(table: Table) -> None:
+    table.add("a")
+    table.add("b")
+    table.commit(table.metadata("id", "more"), operation="ADD COLUMNS")
+    table.add("c")
+    table.log.checkpoint()
+    for version in (0, 1):
+        table.lose(version)
+    source = table.source(starting_version=2)
+    with pytest.raises(InvalidRequest, match="version 2 was cleaned up"):
+        source.latest(source.initial(), limited=True)
+    assert files(table.source(starting_version=3)) == ["c"]
+
+
 def test_a_gap_in_the_middle_stops_the_stream(table: Table) -> None:
     table.add("a")
     table.add("b")
@@ -436,6 +559,54 @@ def test_a_column_that_was_dropped_since_needs_a_new_query(table: Table) -> None
     start = at(2)
     table.commit(table.metadata("id"), operation="DROP COLUMNS")
     with pytest.raises(InvalidRequest, match=r"at version 2 .*'more'.*checkpoint is new"):
+        table.source().latest(start, limited=True)
+
+
+def with_columns(table: Table, lost: str | None = None) -> dict[str, object]:
+    """The table's metaData with columns of every shape; one of them without a field."""
+
+    def pair(name: str) -> dict[str, object]:
+        fields = [{"name": one, "type": "long", "nullable": True, "metadata": {}} for one in "ab"]
+        return {"type": "struct", "fields": fields[:1] if name == lost else fields}
+
+    made = table.metadata("id", *(() if lost == "column" else ("column",)))
+    metadata = made["metaData"]
+    assert isinstance(metadata, dict)
+    schema = json.loads(metadata["schemaString"])
+    types = {
+        "struct": pair("struct"),
+        "list": {"type": "array", "elementType": pair("list"), "containsNull": True},
+        "map": {
+            "type": "map",
+            "keyType": "string",
+            "valueType": pair("map"),
+            "valueContainsNull": True,
+        },
+    }
+    schema["fields"] += [
+        {"name": name, "type": kind, "nullable": True, "metadata": {}}
+        for name, kind in types.items()
+    ]
+    metadata["schemaString"] = json.dumps(schema)
+    return made
+
+
+@pytest.mark.parametrize("lost", ["column", "struct", "list", "map"])
+def test_a_column_dropped_under_a_running_stream_stops_it(table: Table, lost: str) -> None:
+    """Its rows would have nulls there."""
+    table.commit(with_columns(table), operation="ADD COLUMNS")
+    table.add("a")
+    assert batches(table.source(starting_version=0)) == [["a"]]  # an older version may lack some
+    running = table.source()
+    start = running.initial()
+    table.commit(with_columns(table, lost), operation="DROP COLUMNS")
+    table.add("b")
+    end = running.latest(start, limited=True)
+    assert [add.path for add in running.files(start, end)] == ["a"]
+    with pytest.raises(InvalidRequest, match=r"version 3 .* has no column .*Start the query again"):
+        running.latest(end, limited=True)
+    assert batches(table.source(), end) == [["b"]]
+    with pytest.raises(InvalidRequest, match=r"at version 2 .*checkpoint is new"):
         table.source().latest(start, limited=True)
 
 
@@ -548,3 +719,15 @@ def test_a_place_travels_in_one_option_that_spark_hides() -> None:
     )
     with pytest.raises(InvalidRequest, match="no table is given"):
         place_of({})
+
+
+def test_the_catalog_has_a_name_whose_value_spark_hides() -> None:
+    """Spark hides the values of options with `url` in their names."""
+    secret = "postgresql://u:secret@h/db"
+    typed = {"path": "a", "lake": "w", "catalogUrl": secret}
+    assert place_of(typed).catalog == place_of({**typed, "catalog": secret}).catalog == secret
+    assert source_options(typed) == source_options({})
+    assert sink_options({**typed, "checkpointLocation": "c"}).checkpoint == "c"
+    with pytest.raises(InvalidRequest, match="say catalogUrl alone") as said:
+        place_of({**typed, "catalog": "sqlite://"})
+    assert "secret" not in str(said.value)

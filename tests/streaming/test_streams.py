@@ -275,6 +275,37 @@ def test_a_micro_batch_that_runs_again_is_written_once(
     assert rows(events.read(place).select("id")) == [(1,), (2,), (3,)]
 
 
+def test_a_stateful_batch_that_runs_again_keeps_its_state(
+    events: txlake.Lake, checkpoint: str
+) -> None:
+    """Spark looks since 4.1 whether a batch that is done left the state that it should have."""
+
+    def work(tx: txlake.Transaction, batch: DataFrame) -> None:
+        tx.write(batch, "counts2", "overwrite")
+
+    def count_all() -> None:
+        counts = events.read_stream("t").groupBy("p").count()
+        ended(
+            events.write_stream(
+                counts, "counts1", checkpoint=f"{checkpoint}1", output_mode="complete", trigger=NOW
+            )
+        )
+        ended(
+            events.foreach_batch(
+                counts, work, checkpoint=f"{checkpoint}2", output_mode="complete", trigger=NOW
+            )
+        )
+
+    count_all()
+    for name in "12":
+        forget_commits(f"{checkpoint}{name}")
+    count_all()
+    events.sql("INSERT INTO t VALUES (3, 'b')")
+    count_all()
+    for name in "12":
+        assert query(events, f"SELECT * FROM counts{name}") == [("a", 1), ("b", 2)]
+
+
 def test_a_batch_is_merged_into_tables_and_a_conflict_does_it_again(
     events: txlake.Lake, checkpoint: str
 ) -> None:

@@ -205,6 +205,33 @@ def test_a_table_that_changed_meanwhile_isnt_written(tmp_path: Path, checkpoint:
     assert len(list((tmp_path / "t").glob("*.parquet"))) == 1
 
 
+@pytest.mark.parametrize("is_of_lake", [False, True])
+def test_files_that_vacuum_removed_arent_committed(
+    tmp_path: Path, checkpoint: Path, is_of_lake: bool
+) -> None:
+    """The batch that runs again writes them anew."""
+    place = tmp_path / "lake"
+    table = place / "db.db" / "t" if is_of_lake else tmp_path / "t"
+    name = "db.t" if is_of_lake else str(table)
+    with txlake.connect(str(place)) as lake:
+        lake.write(rows(1), name)
+    stream = Stream(name, checkpoint, **({"lake": str(place)} if is_of_lake else {}))
+    made, one = stream.stage(rows(2, 3), "id INT, p STRING")
+    two = made.write(_batches(rows(4)))
+    [gone] = [path for path in table.rglob("*.parquet") if ids_in(path) == [4]]
+    gone.unlink()
+    with pytest.raises(InvalidRequest, match=r"1 of 2 files that were written .* are gone, .*run"):
+        made.commit([one, two], 0)
+    assert ids(table) == [1]
+    assert len(list(table.rglob("*.parquet"))) == 1
+    stream.batch(0, rows(2, 3, 4))
+    assert ids(table) == [1, 2, 3, 4]
+
+
+def ids_in(path: Path) -> list[int]:
+    return [int(number) for number in pq.read_table(path, partitioning=None)["id"].to_pylist()]
+
+
 def test_rows_of_a_task_that_says_nothing_arent_passed_over(
     tmp_path: Path, checkpoint: Path
 ) -> None:

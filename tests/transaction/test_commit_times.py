@@ -76,6 +76,9 @@ def test_what_can_not_be_rebuilt_has_no_time() -> None:
     with pytest.raises(InvalidRequest, match=r"before the oldest .*version 2 of .* are gone"):
         fresh.version_from(START + 2 * HOUR)
     assert fresh.version_from(START + 3 * HOUR) == 2
+    of_kept = {0: 1, 1: 1, 2: 1, 2.5: 2, 4: 3, 5: 4}
+    for hour, version in of_kept.items():
+        assert fresh.version_from(START + int(hour * HOUR), of_kept=True) == version
     table.remove_file(*(path for path in table.paths if path.endswith("json")))
     with pytest.raises(InvalidRequest, match="Ask for a version instead"):
         table.open().version_at(START + 3 * HOUR)

@@ -56,9 +56,9 @@ from txlake.spark.types import delta_schema
 from txlake.statements import table_of
 from txlake.streaming.committing import Commit, commit_staged, discard
 from txlake.streaming.opening import find_table, opened, require_lake
-from txlake.streaming.options import Place, place_of, require_source_options
+from txlake.streaming.options import Place, place_of, reads_changes, require_source_options
 from txlake.streaming.planning import in_partitions, stream_schema, stream_task, streamed_file
-from txlake.streaming.reader import stream_reader
+from txlake.streaming.reader import stream_columns, stream_reader
 from txlake.streaming.staged import Staged, Staging, is_whole, together
 from txlake.streaming.staging import WaysOut, staging
 from txlake.streaming.writer import stream_writer
@@ -74,11 +74,11 @@ class TxlakeDataSource(DataSource):
     Batches are read and appended, streams are read and written.
 
     Options: `path` (what `load`, `save` and `start` are given): the path or URL of a table, or its
-    name where `lake` says the lake's location, with `catalog` the URL of its database as
-    `txlake.connect` takes it; `storage.<key>` storage options, and settings of file systems
-    (`fs.s3a.access.key`, ...) as Delta Spark takes them. In reading `versionAsOf` and
-    `timestampAsOf`, in writing `txnAppId`, `txnVersion` and `userMetadata`; those of streams are
-    Delta Spark's.
+    name where `lake` says the lake's location, with `catalogUrl` (or `catalog`, which Spark shows
+    in messages) the URL of its database as `txlake.connect` takes it; `storage.<key>` storage
+    options, and settings of file systems (`fs.s3a.access.key`, ...) as Delta Spark takes them. In
+    reading `versionAsOf` and `timestampAsOf`, in writing `txnAppId`, `txnVersion` and
+    `userMetadata`; those of streams are Delta Spark's.
     """
 
     @classmethod
@@ -87,8 +87,11 @@ class TxlakeDataSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        """The table's columns as of the moment that is read, all of them nullable."""
-        require_source_options(with_storage(self.options))
+        """The columns of what is read: the table as of a moment, or its changes; all nullable."""
+        options = with_storage(self.options)
+        require_source_options(options)
+        if reads_changes(options):
+            return stream_columns(options)  # PySpark doesn't say here that it is a stream
         with _reading(self.options) as found:
             return stream_schema(found.snapshot)
 
@@ -150,8 +153,8 @@ def _reading(options: Mapping[str, str]) -> Iterator[_Reading]:
     asked = read_options(options)
     if asked.changes is not None:
         raise UnsupportedFeature(
-            "readChangeFeed isn't read by the data source: use lake.changes, or give the Spark "
-            "session to the lake with txlake.enable"
+            "a batch of changes isn't read by the data source, which streams them: use "
+            "lake.changes, or give the Spark session to the lake with txlake.enable"
         )
     place = place_of(with_storage(options))
     table = table_of(place.table)

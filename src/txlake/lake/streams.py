@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+import pyarrow as pa
+
 from txlake.catalog import DEFAULT_DATABASE
 from txlake.errors import InvalidRequest
 from txlake.lake.statements import Statements, named_table, one_of
@@ -90,7 +92,12 @@ class TableSink:
         """Writes a micro-batch in a transaction of its own, unless that was done."""
         named = named_table(self.table)
         engine = session._session.engine
-        Progress(engine, query_id, self.table).claim(engine.find(named, DEFAULT_DATABASE))
+        handle = engine.find(named, DEFAULT_DATABASE)
+        progress = Progress(engine, query_id, self.table)
+        progress.claim(handle)
+        if handle is not None and progress.written(handle) >= batch_id:
+            _evaluate(batch)
+            return
         statement = Write(
             table=named,
             source=NativeFrame(batch),
@@ -130,6 +137,7 @@ class BatchWork:
         progress = Progress(session._session.engine, query_id, _FOREACH)
         progress.claim()
         if progress.is_done(batch_id):
+            _evaluate(batch)
             return
 
         def run(tx: BatchTransaction) -> None:
@@ -138,6 +146,16 @@ class BatchWork:
             self.work(tx, batch)
 
         session.run(run, self.isolation, self.attempts)
+
+
+def _evaluate(batch: DataFrame | pa.Table) -> None:
+    """Computes the rows of a micro-batch that is committed, and writes them nowhere.
+
+    Aggregations, joins and deduplications keep the state of each batch as it is computed, and
+    since Spark 4.1 a query stops when a batch is done and its state isn't there.
+    """
+    if not isinstance(batch, pa.Table):
+        batch.write.format("noop").mode("overwrite").save()
 
 
 def _sign(held: Held, progress: Progress, query_id: str, batch_id: int) -> None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from txlake.catalog import DEFAULT_DATABASE
 from txlake.conflict.locking import LockMode
 from txlake.errors import Conflict, InvalidRequest, TxlakeError
+from txlake.ports import Store
 from txlake.protocol import paths
 from txlake.protocol.actions import Txn
 from txlake.session.session import Session
@@ -25,6 +27,7 @@ from txlake.streaming.staging import fingerprint
 from txlake.transaction.change import Change
 
 _ATTEMPTS = 5
+_READERS = 16
 _logger = logging.getLogger(__name__)
 
 
@@ -50,8 +53,8 @@ def commit_staged(session: Session, table: Table, staged: Staged, commit: Commit
 
     Conflicts are tried again.
 
-    Raises InvalidRequest when the table isn't as it was when the rows were written, and as
-    `Transaction.commit`.
+    Raises InvalidRequest when the table isn't as it was when the rows were written, or the files
+    aren't all there, and as `Transaction.commit`.
     """
     try:
         for attempt in range(1, _ATTEMPTS + 1):
@@ -70,13 +73,36 @@ def commit_staged(session: Session, table: Table, staged: Staged, commit: Commit
 
 def discard(session: Session, table: Table, reports: Reports) -> None:
     """Removes staged files, as far as that works; the rest are orphans for VACUUM."""
-    found = [paths.decode_path(str(one["text"])) for one in reports if one["kind"] == "file"]
+    found = _files(reports)
     try:
         handle = session.engine.find(table, DEFAULT_DATABASE)
         if handle is not None:
             handle.store.delete(found)
     except (TxlakeError, OSError) as error:
         _logger.warning("%s: %d staged files stay for VACUUM: %s", table, len(found), error)
+
+
+def _files(reports: Reports) -> list[str]:
+    return [paths.decode_path(str(one["text"])) for one in reports if one["kind"] == "file"]
+
+
+def _require_kept(table: str, store: Store, reports: Reports) -> None:
+    """Raises InvalidRequest where a staged file is gone.
+
+    No transaction is open while tasks write, so that a VACUUM whose retention is shorter than they
+    take doesn't know the files.
+    """
+    found = _files(reports)
+    with ThreadPoolExecutor(max(1, min(_READERS, len(found)))) as pool:
+        gone = [
+            path for path, one in zip(found, pool.map(store.head, found), strict=True) if not one
+        ]
+    if gone:
+        raise InvalidRequest(
+            f"{table}: {len(gone)} of {len(found)} files that were written for this commit are "
+            f"gone, {gone[0]} among them: VACUUM removed them, with a retention shorter than the "
+            "write. Nothing was committed; run it again, and VACUUM with a longer retention"
+        )
 
 
 def _committed(session: Session, table: Table, staged: Staged, commit: Commit) -> bool:
@@ -99,6 +125,7 @@ def _committed(session: Session, table: Table, staged: Staged, commit: Commit) -
                 f"{work.snapshot.table}: its schema, its properties or its features changed while "
                 "the rows were written; start the query again"
             )
+        _require_kept(work.snapshot.table, handle.store, staged.reports)
         found = written(work.target(), staged.reports)
         made = inserts.replacing_all if commit.overwrite else inserts.appending
         changes.append(made(work, found))

@@ -22,6 +22,8 @@ LATEST = "latest"
 LAKE, CATALOG, OUTSIDE, STORAGE = "lake", "catalog", "allowOutsidePaths", "storage."
 """Options that say where the table is: a warehouse, its catalog's database, folders in which files
 may lie that the table's log names, and storage options."""
+CATALOG_URL = "catalogUrl"
+"""The catalog's database by a name whose value Spark hides in plans and messages."""
 CONNECTION = "connectionUrl"
 """All of that in one option, as JSON. Spark hides the values of options with such a name."""
 
@@ -37,7 +39,7 @@ _SOURCE = (
     "excludeRegex",
 )
 _SINK = ("mergeSchema", "userMetadata", "partitionBy", "checkpointLocation", "queryName")
-_PLACE = ("path", LAKE, CATALOG, OUTSIDE, CONNECTION)
+_PLACE = ("path", LAKE, CATALOG_URL, CATALOG, OUTSIDE, CONNECTION)
 _FEED = ("readChangeFeed", "readChangeData")
 _NOT_YET = ("schemaTrackingLocation", "schemaLocation", "withEventTimeOrder")
 _TRAVEL = ("versionAsOf", "timestampAsOf", "endingVersion", "endingTimestamp")
@@ -135,7 +137,10 @@ class _Given:
 
 
 def place_of(options: Mapping[str, str]) -> Place:
-    """Where the table of a reader or writer of Spark's is. Raises InvalidRequest without one."""
+    """Where the table of a reader or writer of Spark's is.
+
+    Raises InvalidRequest without one, and for two catalogs.
+    """
     folded = {name.lower(): value for name, value in options.items()}
     table = folded.get("path")
     if not table:
@@ -150,12 +155,23 @@ def place_of(options: Mapping[str, str]) -> Place:
     return Place(
         table=table,
         lake=folded.get(LAKE.lower()),
-        catalog=folded.get(CATALOG.lower()),
+        catalog=_catalog(folded),
         outside_paths=tuple(filter(None, folded.get(OUTSIDE.lower(), "").split(","))),
         storage_options={
             name[prefix:]: value for name, value in folded.items() if name.startswith(STORAGE)
         },
     )
+
+
+def _catalog(folded: Mapping[str, str]) -> str | None:
+    """The catalog's URL, which the messages don't show: it may hold a password."""
+    found = {folded[name.lower()] for name in (CATALOG_URL, CATALOG) if name.lower() in folded}
+    if len(found) > 1:
+        raise InvalidRequest(
+            f"{CATALOG_URL} and {CATALOG} are given together, and differ: say {CATALOG_URL} alone, "
+            "which Spark doesn't show in its messages"
+        )
+    return next(iter(found), None)
 
 
 def source_options(options: Mapping[str, object]) -> SourceOptions:
@@ -203,6 +219,14 @@ def require_source_options(options: Mapping[str, object]) -> None:
     own = {name.lower() for name in (*_SOURCE, *_NOT_YET)} - _OF_BATCHES
     if any(name.lower() in own for name in options):
         source_options(options)
+
+
+def reads_changes(options: Mapping[str, object]) -> bool:
+    """Whether a stream of changes may be asked for; one with an end is a batch's."""
+    given = {name.lower(): value for name, value in options.items()}
+    if any(name.lower() in given for name in _TRAVEL):
+        return False
+    return any(_boolean(name, given.get(name.lower(), "false")) for name in _FEED)
 
 
 def sink_options(options: Mapping[str, object]) -> SinkOptions:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TypeVar
 
 import pyarrow as pa
@@ -141,13 +142,16 @@ class FeedPlan:
     def parts(
         self, told: Sequence[Told], reach: Reach
     ) -> list[tuple[StreamTask, list[StreamedFile]]]:
-        """The changes by Spark's tasks. Raises as `streamed_file`."""
+        """The changes by Spark's tasks, in their order. Raises as `streamed_file`."""
+        ways = {True: as_recorded(self.own), False: as_derived(self.own)}
+        tasks = {
+            is_recorded: stream_task(snapshot, self.options, self.shown)
+            for is_recorded, snapshot in ways.items()
+        }
         parts = []
-        for make, is_recorded in ((as_recorded, True), (as_derived, False)):
-            ones = [one for one in told if (one.change_type is None) is is_recorded]
-            snapshot = make(self.own)
-            task = stream_task(snapshot, self.options, self.shown)
-            for part in in_partitions(ones, lambda one: one.file.size):
+        for is_recorded, ones in groupby(told, key=lambda one: one.change_type is None):
+            snapshot, task = ways[is_recorded], tasks[is_recorded]
+            for part in in_partitions(list(ones), lambda one: one.file.size):
                 parts.append((task, [_with_change(snapshot, one, reach) for one in part]))
         return parts
 

@@ -75,7 +75,7 @@ class Progress:
         note = self._note()
         if note is None:
             self._store.put(self._path, StreamNote(sink=self._sink).encode())
-        elif note.sink != self._sink and (table is None or self._written(table) < 0):
+        elif note.sink != self._sink and (table is None or self.written(table) < 0):
             raise InvalidRequest(
                 f"{self._sink}: the checkpoint is that of the stream into {note.sink}, which has "
                 "read its source so far: this sink would miss those rows. Give each sink a "
@@ -88,7 +88,7 @@ class Progress:
         if note is None:
             return False
         found = (self._engine.find(TablePath(url), DEFAULT_DATABASE) for url in note.tables)
-        return any(self._written(handle) >= batch_id for handle in found if handle is not None)
+        return any(self.written(handle) >= batch_id for handle in found if handle is not None)
 
     def intend(self, batch_id: int, tables: Iterable[Handle]) -> None:
         """Notes which tables the micro-batch writes, before it does; those noted for it stay.
@@ -112,7 +112,7 @@ class Progress:
             "by another process that runs the same query; stop one of the two"
         )
 
-    def _written(self, table: Handle) -> int:
+    def written(self, table: Handle) -> int:
         """The last micro-batch that the table has of the query; -1 for none."""
         found = table.log.latest_or_none()
         version = None if found is None else found.app_version(self._query_id)

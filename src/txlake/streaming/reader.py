@@ -91,15 +91,9 @@ class Reader(DataSourceStreamReader):
             self._opened = _Opened(self._options, self._schema)
         return self._opened
 
-    @property
-    def _beginning(self) -> Offset:
-        """Where a stream begins that has read nothing yet: one answer in one process."""
-        if self._began is None:
-            self._began = self._table.source.initial()
-        return self._began
-
     def initialOffset(self) -> dict[str, object]:  # noqa: N802 - PySpark's
-        return self._beginning.to_json()
+        self._began = self._table.source.initial()
+        return self._began.to_json()
 
     def partitions(
         self, start: Mapping[str, object], end: Mapping[str, object]
@@ -125,7 +119,8 @@ class UnlimitedReader(Reader):
     """For PySpark 4.0 and 4.1, whose sources aren't told where a micro-batch begins."""
 
     def latestOffset(self) -> dict[str, object]:  # type: ignore[override]  # noqa: N802
-        return self._table.source.newest(self._beginning).to_json()
+        source = self._table.source
+        return source.newest(source.beginning()).to_json()
 
 
 if HAS_ADMISSION:

@@ -11,13 +11,16 @@ from txlake.protocol.type_widening import is_widening, same_primitive
 from txlake.protocol.types import Array, DataType, Map, Primitive, Struct
 
 
-def check_schema(table: str, version: int, found: Struct, own: Struct, newest: Struct) -> None:
+def check_schema(
+    table: str, version: int, found: Struct, own: Struct, newest: Struct, *, is_later: bool
+) -> None:
     """Raises InvalidRequest unless rows of the schema `found`, of a version, can be read by `own`.
 
-    Columns may be missing in it, and types narrower. `newest` is the table's schema now: where that
-    can read them, the query only has to be started again.
+    Columns may be missing in it, and types narrower; but where the version `is_later` than that of
+    `own`, a column that is missing was dropped, and the stream would give nulls for it. `newest` is
+    the table's schema now: where that can read the rows, the query only has to be started again.
     """
-    why = _unfit(found, own, "")
+    why = _unfit(found, own, "") or (_dropped(own, found, "") if is_later else None)
     if why is None:
         return
     if _unfit(found, newest, "") is None:
@@ -69,6 +72,28 @@ def _unfit(found: DataType, own: DataType, path: str) -> str | None:
             if texts or same_primitive(found, own) or is_widening(found, own):
                 return None
     return f"its column {path!r} is {_shown(found)}, and the stream's {_shown(own)}"
+
+
+def _dropped(own: DataType, found: DataType, path: str) -> str | None:
+    """Which column of one type the other lacks, in words; None where there is none."""
+    match own, found:
+        case Struct(fields), Struct(others):
+            by_name = {item.name: item for item in others}
+            for item in fields:
+                name = f"{path}.{item.name}" if path else item.name
+                kept = by_name.get(item.name)
+                if kept is None or kept.physical_name != item.physical_name:
+                    return f"it has no column {name!r}, which the stream has"
+                why = _dropped(item.type, kept.type, name)
+                if why is not None:
+                    return why
+        case Array(one, _), Array(other, _):
+            return _dropped(one, other, f"{path}.element")
+        case Map(key, value, _), Map(other_key, other_value, _):
+            return _dropped(key, other_key, f"{path}.key") or _dropped(
+                value, other_value, f"{path}.value"
+            )
+    return None
 
 
 def _shown(data_type: DataType) -> str:

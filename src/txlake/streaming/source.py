@@ -44,6 +44,8 @@ class Source:
         self.own = own
         self._options = options
         self._newest_allowed: int | None = None
+        self._beginning: Offset | None = None
+        self._answered: Offset | None = None
         self._initial: tuple[int, list[Add]] | None = None
         self._is_checked = False
 
@@ -51,17 +53,29 @@ class Source:
         """Versions that come after this moment aren't read any more."""
         self._newest_allowed = self._log.latest().version
 
+    def beginning(self) -> Offset:
+        """Where a stream begins that has read nothing yet: one answer, whose commit may be gone.
+
+        PySpark 4.0 and 4.1 need it of streams that have read that commit long ago.
+        """
+        if self._beginning is None:
+            newest = self._newest()
+            version = self._first_version(newest)
+            self._beginning = Offset.first(
+                newest.metadata.id,
+                newest.version if version is None else version,
+                is_initial=version is None,
+                is_feed=self._options.read_change_feed,
+            )
+        return self._beginning
+
     def initial(self) -> Offset:
         """Where a stream begins that has read nothing yet."""
-        newest = self._newest()
-        table_id = newest.metadata.id
-        version = self._first_version(newest)
-        return Offset.first(
-            table_id,
-            newest.version if version is None else version,
-            is_initial=version is None,
-            is_feed=self._options.read_change_feed,
-        )
+        self._answered = self.beginning()
+        asked = self._options.starting_version
+        if isinstance(asked, int):
+            self._require_kept(asked)
+        return self._answered
 
     def newest(self, beginning: Offset) -> Offset:
         """The place after everything that is there now, for a stream that began there."""
@@ -105,10 +119,11 @@ class Source:
         """The steps with files from `start` until before `end`.
 
         A query that was killed before its first micro-batch was done is asked anew where it begins,
-        and answers a later version. The batch's end, which was kept, knows where it began then.
+        and answers another version. The batch's end, which was kept, knows where it began then. A
+        start that was kept stands, whatever the options say now.
         """
         self._require_same(end)
-        if start == start.beginning() and end.began[0] < start.began[0]:
+        if start == self._answered and end.began != start.began:
             start = end.beginning()
         last = end.version if end.index or end.is_initial else end.version - 1
         if last > self._log.latest().version:
@@ -146,17 +161,17 @@ class Source:
         if asked == LATEST:
             return newest.version + 1
         if isinstance(asked, int):
-            self._require_version(asked, newest)
+            if asked > newest.version + 1:
+                raise InvalidRequest(
+                    f"{self._log.name}: startingVersion={asked}: the newest version is "
+                    f"{newest.version}; say that or less, {newest.version + 1} or 'latest' for "
+                    "what comes next"
+                )
             return asked
-        return None if moment is None else self._version_from(instant_ms(moment), newest)
+        return None if moment is None else self._version_from(instant_ms(moment))
 
-    def _require_version(self, version: int, newest: Snapshot) -> None:
-        if version > newest.version + 1:
-            raise InvalidRequest(
-                f"{self._log.name}: startingVersion={version}: the newest version is "
-                f"{newest.version}; say that or less, {newest.version + 1} or 'latest' for what "
-                "comes next"
-            )
+    def _require_kept(self, version: int) -> None:
+        newest = self._newest()
         if version <= newest.version and self._log.commit(version) is None:
             if not self._options.fail_on_data_loss:
                 return
@@ -167,18 +182,17 @@ class Source:
                 "read the whole table first, or say failOnDataLoss=false"
             )
 
-    def _version_from(self, moment_ms: int, newest: Snapshot) -> int:
-        """The first version committed at that time or later."""
-        commits = self._log.history()
-        at = {int(str(one["version"])): int(str(one["timestamp"])) for one in commits}
-        later = [version for version, time_ms in at.items() if time_ms >= moment_ms]
-        if not later:
+    def _version_from(self, moment_ms: int) -> int:
+        """The first version committed at that time or later, of those whose commits are there."""
+        newest = self._log.latest().version
+        found = self._log.version_from(moment_ms, of_kept=True)
+        if found > newest:
             raise InvalidRequest(
                 f"{self._log.name}: startingTimestamp={self._options.starting_timestamp!r} is "
-                f"after the newest version, {newest.version}; say that version's time or an "
-                "earlier one, or startingVersion='latest'"
+                f"after the newest version, {newest}; say that version's time or an earlier one, "
+                "or startingVersion='latest'"
             )
-        return min(later)
+        return found
 
     # The files
 
@@ -268,13 +282,30 @@ class Source:
 
     def _check_version(self, version: int) -> None:
         try:
-            found = self._log.snapshot(version)
+            found = self._described(version)
         except (InvalidRequest, CorruptTable):
             if self._options.fail_on_data_loss:
                 raise
             return
         self._check_metadata(version, found.metadata, found)
         self._is_checked = True
+
+    def _described(self, version: int) -> Snapshot:
+        """A snapshot with the schema and the properties that the table had at a version.
+
+        The version's own. A log that was cleaned up may have commits of which only later versions
+        can be rebuilt: then the first of those, where no commit in between changed its metadata.
+        """
+        try:
+            return self._log.snapshot(version)
+        except (InvalidRequest, CorruptTable):
+            first = self._log.listing().earliest_version
+            if first is None or first <= version:
+                raise
+            for commit in self._log.commits(version, first):
+                if any(isinstance(action, Metadata) for action in commit.actions):
+                    raise
+            return self._log.snapshot(first)
 
     def _check(self, commit: Commit) -> None:
         for action in commit.actions:
@@ -304,7 +335,9 @@ class Source:
 
     def _check_schema(self, version: int, found: Snapshot) -> None:
         name, own = self._log.name, self.own
-        check_schema(name, version, found.schema, own.schema, self._log.latest().schema)
+        newest = self._log.latest().schema
+        is_later = version > own.version
+        check_schema(name, version, found.schema, own.schema, newest, is_later=is_later)
         check_partitions(name, version, found.partition_columns, own.partition_columns)
 
 

@@ -102,13 +102,16 @@ class CommitTimes:
             )
         return found
 
-    def version_from(self, timestamp_ms: int) -> int:
+    def version_from(self, timestamp_ms: int, *, of_kept: bool = False) -> int:
         """The oldest version committed at or after a time; the one after the newest if none was.
 
-        Raises InvalidRequest where no version's time is known, and where older ones that were
-        cleaned up may have been committed since then too.
+        With `of_kept` it is the oldest whose commit is there, whether or not it can be rebuilt, and
+        whatever was cleaned up before.
+
+        Raises InvalidRequest where no version's time is known, and, without `of_kept`, where older
+        ones that were cleaned up may have been committed since then too.
         """
-        versions = self._recreatable()
+        versions = self._kept() if of_kept else self._recreatable()
         by_file, by_commit = self._timed(versions)
         since = self.properties.in_commit_timestamp_enablement_timestamp_ms
         is_newer = since is not None and timestamp_ms > since
@@ -118,7 +121,7 @@ class CommitTimes:
             if place == len(candidates):
                 continue
             found = candidates[place]
-            if 0 < found == versions[0] and timestamp_ms < time_of(found):
+            if not of_kept and 0 < found == versions[0] and timestamp_ms < time_of(found):
                 raise InvalidRequest(
                     f"{self.table}: {_iso(timestamp_ms)} is before the oldest version that can be "
                     f"read: version {found} of {_iso(time_of(found))}, and versions before it are "
@@ -139,7 +142,10 @@ class CommitTimes:
 
     def _recreatable(self) -> list[int]:
         """The versions that can be rebuilt and whose time is known, oldest first."""
-        earliest = self.listing.earliest_version
+        return self._kept(self.listing.earliest_version)
+
+    def _kept(self, earliest: int | None = 0) -> list[int]:
+        """The versions from one on whose time is known, oldest first; None for no version."""
         versions = [
             version
             for version in sorted(self.listing.commits)

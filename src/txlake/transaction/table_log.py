@@ -227,9 +227,12 @@ class TableLog:
         """The version that `snapshot(timestamp_ms=...)` reads."""
         return self._times().version_at(timestamp_ms, newest_if_later=newest_if_later)
 
-    def version_from(self, timestamp_ms: int) -> int:
-        """The oldest version committed at or after a time; the one after the newest if none was."""
-        return self._times().version_from(timestamp_ms)
+    def version_from(self, timestamp_ms: int, *, of_kept: bool = False) -> int:
+        """The oldest version committed at or after a time; the one after the newest if none was.
+
+        `of_kept`: whose commit is there, as in `CommitTimes.version_from`.
+        """
+        return self._times().version_from(timestamp_ms, of_kept=of_kept)
 
     def times_of(self, versions: Sequence[int]) -> Mapping[int, int]:
         """When these versions were committed; those whose commit file is gone are left out."""

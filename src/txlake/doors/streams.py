@@ -21,8 +21,10 @@ from txlake.doors.reading import one_place, with_schema
 from txlake.errors import InvalidRequest
 from txlake.lake.lake import LakeSession
 from txlake.lake.streams import OutputMode, started, stream_of, table_sink
+from txlake.spark.spark_sessions import is_connect
 from txlake.statements import Table, TableName
 from txlake.system import System
+from txlake.tables.enabled import one_batch_each, starting
 from txlake.tables.errors import refused
 
 if TYPE_CHECKING:
@@ -206,7 +208,9 @@ class StreamWriting(_Writer):
     def foreachBatch(self, func: Any) -> Any:
         """A function a micro-batch, which is Spark's: its writes find the lake by themselves."""
         self._lake_source = "foreachBatch"
-        return super().foreachBatch(func)
+        if is_connect(self._lake_door.spark) or not callable(func):
+            return super().foreachBatch(func)
+        return super().foreachBatch(one_batch_each(func))
 
     def start(
         self,
@@ -222,7 +226,8 @@ class StreamWriting(_Writer):
         self._lake_say(outputMode, partitionBy, queryName, options)
         if not is_ours(source):
             self._lake_tell_partitions()
-            return super().start(path, format)
+            with starting(self._lake_door.spark, self._lake_door.session.database):
+                return super().start(path, format)
         return self._lake_start(path, source)
 
     @as_spark

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrameWriter
 
 import txlake
 from tests.lake.rows import rows
@@ -56,6 +57,50 @@ def test_tables_of_sparks_own_stand_beside_the_lakes(enabled: SparkSession, of_s
     assert enabled.catalog.tableExists("plain")
     assert [one.name for one in enabled.catalog.listColumns("plain")] == ["id"]
     assert not txlake.DeltaTable.isDeltaTable(enabled, "plain")
+
+
+def test_a_name_without_a_database_is_of_the_lakes_current_one(
+    enabled: SparkSession, of_spark: str
+) -> None:
+    enabled.sql("CREATE DATABASE shop")
+    enabled.sql("USE shop")
+    assert not enabled.catalog.tableExists("plain")
+    enabled.sql("DROP TABLE IF EXISTS plain")
+    for read in (enabled.table, lambda name: enabled.sql(f"SELECT * FROM {name}")):
+        with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+            read("plain")
+    with pytest.raises(AnalysisException, match="SCHEMA_NOT_FOUND"):
+        enabled.range(1).write.format("parquet").mode("overwrite").saveAsTable("plain")
+    with pytest.raises(AnalysisException, match=r"say shop\.made"):
+        enabled.sql("CREATE TABLE made USING parquet AS SELECT 1 AS id")
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        enabled.range(1).writeTo("plain").append()
+    enabled.range(2).write.saveAsTable("plain")
+    assert enabled.table("shop.plain").count() == enabled.table("plain").count() == 2
+    enabled.range(5).createOrReplaceTempView("seen")
+    try:
+        assert enabled.table("seen").count() == 5
+        assert enabled.sql("SELECT * FROM seen JOIN plain USING (id)").count() == 2
+    finally:
+        enabled.catalog.dropTempView("seen")
+    assert enabled.catalog.listFunctions(pattern="abs")
+    assert rows(enabled.table("default.plain")) == [(7,)]
+    enabled.sql("USE default")  # where the fixture drops its table
+
+
+def test_what_goes_to_another_catalog_keeps_its_format(
+    enabled: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[object] = []
+
+    def note(self: object, *said: object) -> object:
+        told.append(said[0])
+        return self
+
+    for name in ("format", "saveAsTable"):
+        monkeypatch.setattr(DataFrameWriter, name, note)
+    enabled.range(1).write.format("delta").saveAsTable("unity.sales.orders")
+    assert told == ["delta", "unity.sales.orders"]
 
 
 def test_a_new_table_of_spark_reads_the_lakes(enabled: SparkSession, tmp_path: Path) -> None:

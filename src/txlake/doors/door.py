@@ -18,7 +18,15 @@ from txlake.errors import InvalidRequest, TxlakeError
 from txlake.session.session import Session
 from txlake.session.unknown_names import unknown_table
 from txlake.sql import parse
-from txlake.statements import Statement, Table, TableName, TablePath, TimeTravel, quoted
+from txlake.statements import (
+    Statement,
+    Table,
+    TableName,
+    TablePath,
+    TimeTravel,
+    quoted,
+    table_of,
+)
 from txlake.tables.enabled import enabled_in
 from txlake.tables.errors import refused
 from txlake.tables.spark_sessions import for_spark
@@ -83,13 +91,50 @@ class Door:
         return self.meaning(table) is Meaning.VIEW
 
     def spark_has(self, table: Table) -> bool:
-        """Whether the Spark session has a table or view of that name, of its own."""
+        """Whether the Spark session has a table or view of that name, of its own.
+
+        A name without a database is a temporary view's, or of the lake's current database: Spark's
+        own may be another one.
+        """
         if not isinstance(table, TableName):
             return False
         try:
-            return self.spark.catalog.tableExists(str(table))
+            return self.spark.catalog.tableExists(str(self._in_spark(table)))
         except PySparkException:
             return False  # a name that Spark doesn't take
+
+    def for_spark(self, name: str) -> str:
+        """The name that Spark is to be told for what the program named so."""
+        try:
+            table = table_of(name)
+        except InvalidRequest:
+            return name  # Spark says what it expects
+        if not isinstance(table, TableName) or not self.is_short(table):
+            return name
+        return str(self._in_spark(table))
+
+    def is_short(self, table: TableName) -> bool:
+        """Whether Spark would look for a name elsewhere than the lake does.
+
+        It has no database, and the current one of the lake isn't Spark's.
+        """
+        if len(table.parts) > 1:
+            return False
+        return self.spark.catalog.currentDatabase().lower() != self.session.database.lower()
+
+    def _in_spark(self, table: TableName) -> TableName:
+        if not self.is_short(table) or self.is_temporary(table):
+            return table
+        return TableName((self.session.database, table.name))
+
+    def require_full(self, table: Table) -> None:
+        """Raises an AnalysisException for a name that Spark would look for elsewhere."""
+        if isinstance(table, TableName) and self.is_short(table) and not self.is_temporary(table):
+            full = TableName((self.session.database, table.name))
+            raise InvalidRequest(
+                f"{table} stands for {full}, which is for Spark's own catalog, whose current "
+                f"database is {self.spark.catalog.currentDatabase()}: say {full}"
+            )
 
     def unknown(self, table: TableName) -> InvalidRequest:
         """The error for a name that neither the lake nor Spark has."""

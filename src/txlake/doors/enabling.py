@@ -200,7 +200,7 @@ def _write(door: Door, frame: Any, plain: Any) -> Any:
 
 
 def _write_to(door: Door, frame: Any, plain: Callable[..., Any], table: str) -> Any:
-    return writing_v2.writer_to(door, frame, plain(table), table)
+    return writing_v2.writer_to(door, frame, plain(door.for_spark(table)), table)
 
 
 def _read_stream(door: Door, spark: Any, plain: Any) -> Any:

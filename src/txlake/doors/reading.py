@@ -122,7 +122,7 @@ def _table(
         if asked.travel is None and asked.changes is None:
             is_planned = is_temporary and door.meaning(table) is None and door.is_planned(table)
             if not is_planned:
-                return door.from_spark(lambda: plain(name))
+                return door.from_spark(lambda: plain(door.for_spark(name)))
         elif not door.spark_has(table):
             raise door.unknown(table)
     return _named(door, table, asked, asked.travel)

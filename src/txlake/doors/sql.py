@@ -102,6 +102,8 @@ def _one(door: Door, plain: Plain, text: str, args: _Arguments) -> DataFrame:
     about = None if isinstance(statement, _MAKING) else subject(statement)
     if about is not None and door.meaning(about) is None:
         if door.spark_has(about):
+            with door.asked():
+                door.require_full(about)
             return _of_spark(door, plain, text, args, statement)
         if not getattr(statement, "if_exists", False):
             unknown = door.unknown(about)
@@ -140,7 +142,28 @@ def _not_understood(
         taken = refused("TABLE_OR_VIEW_ALREADY_EXISTS", f"{made} is a table or view of the lake")
         door.session.fail(taken)
         raise taken
+    if made is not None:
+        with door.asked():
+            door.require_full(made)
     return door.session.execute(_with_temporary_views(door, found.command))
+
+
+def _is_unbound(door: Door, text: str, args: _Arguments) -> bool:
+    """Whether it is a statement about the lake, but for a value that has no SQL literal."""
+    if not args:
+        return False
+    nothing: _Arguments = dict.fromkeys(args) if isinstance(args, Mapping) else [None] * len(args)
+    try:
+        statements = parse(text, nothing)
+    except InvalidRequest:
+        return False
+    for statement in statements:
+        if isinstance(statement, _MAKING):
+            return True
+        named = {subject(statement), *(one.table for one in references_of(statement))} - {None}
+        if any(door.meaning(table) is not None for table in named if table is not None):
+            return True
+    return False
 
 
 def _as_text(error: InvalidRequest) -> InvalidRequest:
@@ -151,15 +174,28 @@ def _as_text(error: InvalidRequest) -> InvalidRequest:
 
 
 def _with_temporary_views(door: Door, statement: Statement) -> Statement:
-    """The statement, where a name that is read and is a temporary view's too means the view."""
+    """The statement, where a name that is read and is a temporary view's too means the view.
+
+    Raises an AnalysisException for a name without a database that is neither that nor the lake's,
+    where Spark would look for it in another database than the lake's current one.
+    """
     asked = {
         one.table.name.lower(): one.table
         for one in references_of(statement)
         if isinstance(one.table, TableName) and len(one.table.parts) == 1 and one.travel is None
     }
-    if not asked or isinstance(statement, CreateView | AlterView):
-        return statement  # what a lake keeps reads nothing that is temporary
+    if not asked:
+        return statement
     temporary = door.temporary_names(asked)
+    if door.is_short(next(iter(asked.values()))):
+        with door.asked():
+            for name, table in asked.items():
+                if name not in temporary and door.meaning(table) is None:
+                    if not door.spark_has(table):
+                        raise door.unknown(table)
+                    door.require_full(table)
+    if isinstance(statement, CreateView | AlterView):
+        return statement  # what a lake keeps reads nothing that is temporary
     hidden = frozenset(
         name
         for name, table in asked.items()

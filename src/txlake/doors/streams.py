@@ -99,7 +99,8 @@ class StreamReading(_Reader):
     def table(self, tableName: str) -> Any:
         """The stream of a table of the lake's, or of Spark's."""
         if not self._lake_has(tableName):
-            return super().table(tableName)
+            is_name = isinstance(tableName, str)
+            return super().table(self._lake_door.for_spark(tableName) if is_name else tableName)
         return self._lake_table(tableName)
 
     @as_spark
@@ -255,7 +256,9 @@ class StreamWriting(_Writer):
         self._lake_say(outputMode, partitionBy, queryName, options)
         if not self._lake_has(tableName, format or self._lake_source):
             self._lake_tell_partitions()
-            return super().toTable(tableName, format)
+            if self._lake_source is not None and is_ours(self._lake_source):
+                super().format(self._lake_source)  # another catalog has such tables too
+            return super().toTable(self._lake_door.for_spark(tableName), format)
         return self._lake_to_table(tableName)
 
     @as_spark

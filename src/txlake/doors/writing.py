@@ -140,6 +140,8 @@ class Writing(_Writer):
         """Writes to a table by its name, which is made where there is none."""
         source = format or self._lake_source
         if not self._lake_has(name, source):
+            self._lake_tell_format()
+            name = self._lake_door.for_spark(name)
             super().saveAsTable(name, format, mode, partitionBy, **options)
             return
         self._lake_say(mode, partitionBy, options)
@@ -170,7 +172,7 @@ class Writing(_Writer):
     def insertInto(self, tableName: str, overwrite: bool | None = None) -> None:
         """Writes to a table, column by column in their order."""
         if not self._lake_is_there(tableName):
-            super().insertInto(tableName, overwrite)
+            super().insertInto(self._lake_door.for_spark(tableName), overwrite)
             return
         if overwrite is not None:
             self._lake_saving = "overwrite" if overwrite else "append"
@@ -200,6 +202,11 @@ class Writing(_Writer):
             overwrite=mode == "overwrite",
             by_name=False,
         )
+
+    def _lake_tell_format(self) -> None:
+        """Another catalog has tables of the lake's formats too."""
+        if self._lake_source is not None and is_ours(self._lake_source):
+            super().format(self._lake_source)
 
     def _lake_say(self, mode: str | None, partitions: Any, options: dict[str, Any]) -> None:
         """Arguments of `save` that stand for calls before it."""

@@ -75,8 +75,9 @@ def enable(spark: SparkSession, lake: LakeSession) -> SparkSession:
             "the lake works with another Spark session: open it with "
             "txlake.connect(..., spark=spark), with the session that is to be enabled"
         )
-    enabled.give(spark, session)
-    _install(*_classes(spark))
+    with _lock:
+        enabled.give(spark, session)
+        _install(*_classes(spark))
     return spark
 
 
@@ -86,15 +87,17 @@ def disable(spark: SparkSession) -> SparkSession:
 
     Returns the same Spark session. Raises InvalidRequest when it isn't enabled.
     """
-    if not enabled.take_back(spark):
-        raise InvalidRequest("the Spark session isn't enabled: there is nothing to take back")
-    if not enabled.is_any():
-        _uninstall()
+    with _lock:
+        if not enabled.take_back(spark):
+            raise InvalidRequest("the Spark session isn't enabled: there is nothing to take back")
+        if not enabled.is_any():
+            _uninstall()
     return spark
 
 
 # --- the doors in PySpark's classes --------------------------------------------------------------
 
+# Who is enabled, and what stands in the classes, change together.
 _lock = threading.Lock()
 # (class, name) to what stood there.
 _replaced: dict[tuple[type, str], Any] = {}
@@ -113,20 +116,18 @@ def _classes(spark: SparkSession) -> tuple[type, type]:
 
 
 def _install(session: type, frame: type) -> None:
-    with _lock:
-        for name, door in _OF_SESSION.items():
-            _replace(session, name, lambda one: one, door)
-        for name, door in _OF_FRAME.items():
-            _replace(frame, name, lambda one: one.sparkSession, door)
+    for name, door in _OF_SESSION.items():
+        _replace(session, name, lambda one: one, door)
+    for name, door in _OF_FRAME.items():
+        _replace(frame, name, lambda one: one.sparkSession, door)
 
 
 def _uninstall() -> None:
-    with _lock:
-        for (kind, name), before in list(_replaced.items()):
-            # Somebody else's may stand in front of ours by now: it stays, and ours lets all pass.
-            if hasattr(_function(vars(kind).get(name)), _ATTRIBUTE):
-                setattr(kind, name, before)
-                del _replaced[kind, name]
+    for (kind, name), before in list(_replaced.items()):
+        # Somebody else's may stand in front of ours by now: it stays, and ours lets all pass.
+        if hasattr(_function(vars(kind).get(name)), _ATTRIBUTE):
+            setattr(kind, name, before)
+            del _replaced[kind, name]
 
 
 def _replace(

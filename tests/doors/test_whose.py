@@ -175,6 +175,65 @@ def test_what_a_commit_says_and_when_it_is_made_once(enabled: SparkSession) -> N
     assert [row[0] for row in history.collect()] == ["second", "first"]
 
 
+def test_the_sessions_settings_say_which_write_it_is(enabled: SparkSession) -> None:
+    enabled.range(3).write.saveAsTable("t")
+    of_delta = "spark.databricks.delta.write."
+    try:
+        enabled.conf.set(f"{of_delta}txnAppId", "job")
+        with pytest.raises(AnalysisException, match="go together"):
+            enabled.sql("DELETE FROM t")
+        for version, statement, counts in (
+            (1, "INSERT INTO t VALUES (3)", {"num_affected_rows": 0, "num_inserted_rows": 0}),
+            (2, "UPDATE t SET id = id + 10", {"num_affected_rows": 0}),
+            (3, "DELETE FROM t WHERE id = (SELECT max(id) FROM t)", {"num_affected_rows": 0}),
+            (
+                4,
+                (
+                    "MERGE INTO t USING (SELECT 10 AS id) s ON t.id < s.id + 1 "
+                    "WHEN MATCHED THEN UPDATE SET id = t.id + 5"
+                ),
+                {f"num_{one}_rows": 0 for one in ("affected", "updated", "deleted", "inserted")},
+            ),
+        ):
+            enabled.conf.set(f"{of_delta}txnVersion", str(version))
+            enabled.sql(statement)
+            [again] = enabled.sql(statement).collect()
+            assert again.asDict() == counts, statement
+        enabled.range(9).write.mode("append").saveAsTable("t")  # of version 4 too
+        assert sorted(rows(enabled.table("t"))) == [(11,), (12,), (15,)]
+        enabled.conf.set(f"{of_delta}txnVersion.autoReset.enabled", "true")
+        enabled.conf.set(f"{of_delta}txnVersion", "5")
+        enabled.sql("TRUNCATE TABLE t")
+        assert enabled.conf.get(f"{of_delta}txnVersion", None) is None
+    finally:
+        for name in ("txnAppId", "txnVersion", "txnVersion.autoReset.enabled"):
+            enabled.conf.unset(f"{of_delta}{name}")
+    [newest] = enabled.sql("DESCRIBE HISTORY t LIMIT 1").select("operation").collect()
+    assert newest["operation"] == "TRUNCATE"
+
+
+def test_options_of_delta_are_properties_of_what_is_made(
+    enabled: SparkSession, tmp_path: Path
+) -> None:
+    key, place = "delta.enableChangeDataFeed", str(tmp_path / "at")
+
+    def has(table: str) -> object:
+        return {
+            row["key"]: row["value"] for row in enabled.sql(f"SHOW TBLPROPERTIES {table}").collect()
+        }.get(key)
+
+    one = enabled.range(1)
+    one.write.option(key, True).saveAsTable("a")
+    one.write.format("delta").option(key, "true").save(place)
+    one.writeTo("b").option(key, "true").create()
+    one.write.saveAsTable("c")
+    assert has("c") is None
+    more = one.selectExpr("id", "1 AS n").write.mode("overwrite")
+    more.option("overwriteSchema", "true").option(key, "true").saveAsTable("c")
+    enabled.catalog.createTable("d", schema=one.schema, **{key: "true"})
+    assert [has(name) for name in ("a", f"delta.`{place}`", "b", "c", "d")] == ["true"] * 5
+
+
 @pytest.mark.parametrize(
     ("ask", "condition", "said"),
     [

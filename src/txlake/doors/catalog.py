@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from txlake.catalog import TableEntry, matches
 from txlake.doors.door import Door, Meaning
 from txlake.doors.errors import as_spark
-from txlake.doors.options import is_ours
+from txlake.doors.options import is_ours, table_properties
 from txlake.doors.places import named
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.protocol.clustering import clustered_by

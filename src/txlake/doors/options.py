@@ -22,6 +22,7 @@ FORMATS = frozenset({"delta", "txlake"})
 
 _TRAVELS = ("versionAsOf", "timestampAsOf")
 _CHANGES = ("startingVersion", "endingVersion", "startingTimestamp", "endingTimestamp")
+_PROPERTIES = "delta."
 _FILE_SYSTEMS = ("fs.", "dfs.")
 
 
@@ -59,7 +60,11 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """How rows are written; None where the option isn't given."""
+    """How rows are written; None where the option isn't given.
+
+    Attributes:
+        properties: of a table that is made: the options that begin with `delta.`.
+    """
 
     replace_where: str | None = None
     replace_using: tuple[str, ...] = ()
@@ -70,6 +75,7 @@ class WriteOptions:
     app_version: int | None = None
     user_metadata: str | None = None
     path: str | None = None
+    properties: tuple[tuple[str, str], ...] = ()
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
@@ -151,6 +157,7 @@ def write_options(given: Mapping[str, object]) -> WriteOptions:
         app_version=options.number("txnVersion"),
         user_metadata=options.text("userMetadata"),
         path=options.text("path"),
+        properties=table_properties(given),
         storage=options.storage(),
     )
     if (found.app_id is None) != (found.app_version is None):
@@ -171,6 +178,13 @@ def write_options(given: Mapping[str, object]) -> WriteOptions:
                 "some partitions: give one of the two",
             )
     return found
+
+
+def table_properties(given: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    """Those of the options that are properties of a table which is made with them."""
+    options = _Options(given)
+    names = [name for name in given if name.lower().startswith(_PROPERTIES)]
+    return tuple((name, text) for name in names if (text := options.text(name)) is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -247,6 +247,7 @@ class Writing(_Writer):
             partition_by=self._lake_partitions,
             cluster_by=self._lake_clusters,
             location=location,
+            properties=asked.properties,
             replace_where=_condition(asked.replace_where),
             dynamic_partition_overwrite=_dynamic(asked) if mode == "overwrite" else None,
             overwrite_schema=bool(asked.overwrite_schema),

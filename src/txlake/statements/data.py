@@ -15,6 +15,7 @@ from txlake.statements.expressions import (
     Star,
 )
 from txlake.statements.names import ChangeRange, Table, TimeTravel
+from txlake.statements.tables import Properties
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,7 @@ class Write:
     Attributes:
         cluster_by: of a new table.
         location: where a table with a name is; a new one is made there.
+        properties: of a new table, and of one whose schema is overwritten.
         dynamic_partition_overwrite: as of an Insert.
         batch: which micro-batch of a stream it is, if it is one's.
     """
@@ -117,6 +119,7 @@ class Write:
     partition_by: tuple[str, ...] | None = None
     cluster_by: tuple[str, ...] | None = None
     location: str | None = None
+    properties: Properties = ()
     replace_where: Expression | None = None
     dynamic_partition_overwrite: bool | None = None
     overwrite_schema: bool = False

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrameWriter
+from pyspark.sql import functions as F
 
 import txlake
 from tests.lake.rows import rows
+from txlake.doors import door
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -210,6 +212,34 @@ def test_the_sessions_settings_say_which_write_it_is(enabled: SparkSession) -> N
             enabled.conf.unset(f"{of_delta}{name}")
     [newest] = enabled.sql("DESCRIBE HISTORY t LIMIT 1").select("operation").collect()
     assert newest["operation"] == "TRUNCATE"
+
+
+def test_what_the_lake_refuses_is_not_made_by_spark(enabled: SparkSession) -> None:
+    enabled.range(1).write.saveAsTable("t")
+    with pytest.raises(AnalysisException, match="CLUSTERED"):
+        enabled.sql("CREATE TABLE made (id INT) CLUSTERED BY (id) INTO 4 BUCKETS")
+    for text in ("CREATE TABLE made AS SELECT :x AS id", "INSERT INTO t VALUES (:x)"):
+        with pytest.raises(AnalysisException, match="no SQL literal"):
+            enabled.sql(text, args={"x": F.lit(1)})
+    assert not enabled.catalog.tableExists("made")
+    assert rows(enabled.sql("SELECT :x + 1 AS x", args={"x": F.lit(1)})) == [(2,)]
+    assert enabled.sql("SELECT * FROM t WHERE id = :x", args={"x": 0, "y": 1}).count() == 1
+
+
+def test_a_path_of_another_default_file_system_is_refused(
+    enabled: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "default_file_system", lambda spark: "hdfs://host:8020/")
+    calls: tuple[Callable[[], object], ...] = (
+        lambda: enabled.read.format("delta").load("/data/t"),
+        lambda: enabled.range(1).write.format("delta").save("/data/t"),
+        lambda: enabled.table("delta.`/data/t`"),
+        lambda: enabled.sql("SELECT * FROM delta.`/data/t`"),
+        lambda: enabled.sql("CREATE TABLE t (id INT) LOCATION '/data/t'"),
+    )
+    for call in calls:
+        with pytest.raises(AnalysisException, match="/data/t has no scheme"):
+            call()
 
 
 def test_options_of_delta_are_properties_of_what_is_made(

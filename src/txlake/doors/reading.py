@@ -115,6 +115,7 @@ def _table(
         return plain(name)  # Spark says what it expects
     with door.asked():
         asked, table = read_options(given), named(name)
+        door.require_place(table)
     if isinstance(table, TablePath):
         return _placed(door, table, asked, asked.travel)
     is_temporary = door.is_temporary(table)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
+from functools import partial
 from typing import Any
 
 from pyspark.errors import ParseException
@@ -21,6 +22,7 @@ from txlake.errors import InvalidRequest
 from txlake.spark.spark_sessions import is_connect
 from txlake.sql import parse
 from txlake.sql.foreign import bound, foreign, insert_into_spark, subject
+from txlake.sql.markers import as_spark_binds
 from txlake.statements import (
     AlterView,
     Clone,
@@ -32,6 +34,7 @@ from txlake.statements import (
     SqlText,
     Statement,
     TableName,
+    TablePath,
     UndropTable,
 )
 from txlake.statements.text_references import references_of
@@ -84,12 +87,14 @@ def _formatter(spark: SparkSession) -> Any:
 
 
 def _one(door: Door, plain: Plain, text: str, args: _Arguments) -> DataFrame:
+    plain = partial(plain, text, *(() if args is None else (args,)))
     try:
+        args = as_spark_binds(text, args)
         statements = parse(text, args)
     except InvalidRequest as error:
         return _not_understood(door, plain, text, args, error)
     if not statements:
-        return door.from_spark(lambda: plain(text))
+        return door.from_spark(plain)
     if len(statements) > 1:
         several = refused(
             "PARSE_SYNTAX_ERROR",
@@ -99,6 +104,9 @@ def _one(door: Door, plain: Plain, text: str, args: _Arguments) -> DataFrame:
         door.session.fail(several)
         refuse_text(several)
     [statement] = statements
+    with door.asked():
+        for place in _places(statement):
+            door.require_place(place)
     about = None if isinstance(statement, _MAKING) else subject(statement)
     if about is not None and door.meaning(about) is None:
         if door.spark_has(about):
@@ -112,6 +120,15 @@ def _one(door: Door, plain: Plain, text: str, args: _Arguments) -> DataFrame:
     return door.session.execute(_with_temporary_views(door, statement))
 
 
+def _places(statement: Statement) -> list[TablePath]:
+    """The tables in a statement that are named by their place."""
+    named = [getattr(statement, name, None) for name in ("table", "target", "source", "location")]
+    named += [one.table for one in references_of(statement)]
+    # The last one is of a table that is made: a text.
+    places = [TablePath(one) if isinstance(one, str) else one for one in named]
+    return [one for one in places if isinstance(one, TablePath)]
+
+
 def _of_spark(
     door: Door, plain: Plain, text: str, args: _Arguments, statement: Statement
 ) -> DataFrame:
@@ -120,7 +137,7 @@ def _of_spark(
         command = insert_into_spark(bound(text, args), statement)
         if command is not None:
             return door.session.execute(_with_temporary_views(door, command))
-    return door.from_spark(lambda: plain(text, args))
+    return door.from_spark(plain)
 
 
 def _not_understood(
@@ -131,9 +148,16 @@ def _not_understood(
         found = foreign(text, args)
     except InvalidRequest:
         found = None
+    about_lake = _is_unbound(door, text, args)
+    if found is not None and not found.is_foreign:
+        made = found.creates
+        about_lake |= not isinstance(made, TableName) or door.may_be_of_lake(made)
+    if about_lake:
+        with door.asked():
+            raise _as_text(error)
     if found is None:
         try:
-            return door.from_spark(lambda: plain(text, args))
+            return door.from_spark(plain)
         except ParseException as of_spark:
             # Neither understands it, and the lake's SQL is the larger one.
             raise _as_text(error) from of_spark

@@ -187,6 +187,8 @@ def test_what_another_package_puts_in_front_stays(
         return ours(self, *args, **kwargs)
 
     monkeypatch.setattr(Session, "sql", front)
+    spark.sql("CREATE TABLE t (id INT)")
+    assert spark.sql("SELECT * FROM t").columns == ["id"]  # what the lake asks of Spark ends there
     txlake.disable(spark)
     assert Session.sql is front
     assert spark.sql("SELECT 1").count() == 1  # through ours, which lets it pass
@@ -219,6 +221,11 @@ def test_a_builder_makes_enabled_sessions(spark: SparkSession, tmp_path: Path) -
         made.sql("DELETE FROM t")
         again = txlake.configure(Session.builder, str(tmp_path / "lake")).getOrCreate()
         again.sql("ROLLBACK")  # the same lake's session, in its transaction
+        found = enabled_sessions.enabled_in(made)
+        assert found is not None
+        found.session.engine.close()
+        again = txlake.configure(Session.builder, str(tmp_path / "lake")).getOrCreate()
+        assert again.catalog.tableExists("t")
         other = txlake.configure(Session.builder, str(tmp_path / "other")).getOrCreate()
         assert not other.catalog.tableExists("t")
         assert rows(txlake.connect(str(tmp_path / "lake"), spark=spark).read("t")) == [

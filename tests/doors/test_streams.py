@@ -48,6 +48,8 @@ def test_names_are_the_lakes_and_other_streams_sparks(
     enabled: SparkSession, lake: txlake.Lake, checkpoint: str, tmp_path: Path
 ) -> None:
     enabled.range(3).write.saveAsTable("t")
+    with pytest.raises(UnsupportedOperationException, match="makes no table at the path"):
+        enabled.readStream.table("t").writeStream.option("path", checkpoint).toTable("shown")
     enabled.conf.set("spark.sql.streaming.checkpointLocation", checkpoint)
     try:
         query = enabled.readStream.table("t").groupBy().count().writeStream

@@ -226,6 +226,34 @@ def test_what_the_lake_refuses_is_not_made_by_spark(enabled: SparkSession) -> No
     assert enabled.sql("SELECT * FROM t WHERE id = :x", args={"x": 0, "y": 1}).count() == 1
 
 
+def test_what_a_writer_says_is_kept_or_refused(enabled: SparkSession, of_spark: str) -> None:
+    one = enabled.range(1)
+    one.write.saveAsTable("t")
+    with pytest.raises(AnalysisException, match="CLUSTERING_COLUMNS_MISMATCH"):
+        one.write.clusterBy("id").mode("append").saveAsTable("t")
+    with pytest.raises(AnalysisException, match="SCHEMA_NOT_FOUND"):
+        one.write.saveAsTable("sals.orders")
+    assert not enabled.catalog.databaseExists("sals")
+    for write in (
+        one.write.format("delta").mode("append").saveAsTable,
+        lambda name: one.writeTo(name).using("delta").create(),
+    ):
+        with pytest.raises(AnalysisException, match="a table of Spark's own"):
+            write(of_spark)
+    wider = one.selectExpr("id", "1 AS n").write.mode("append")
+    enabled.conf.set("spark.databricks.delta.schema.autoMerge.enabled", "true")
+    try:
+        with pytest.raises(AnalysisException):
+            wider.option("mergeSchema", "false").saveAsTable("t")
+        assert enabled.table("t").columns == ["id"]
+        one.selectExpr("id", "1 AS n").write.mode("append").saveAsTable("t")
+        assert enabled.table("t").columns == ["id", "n"]
+    finally:
+        enabled.conf.unset("spark.databricks.delta.schema.autoMerge.enabled")
+    one.selectExpr("id", "2 AS n").write.mode("error").insertInto("t")
+    assert enabled.table("t").count() == 3
+
+
 def test_a_path_of_another_default_file_system_is_refused(
     enabled: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

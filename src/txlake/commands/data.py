@@ -20,7 +20,8 @@ from txlake.conflict.locking import LockMode
 from txlake.ddl.alter import alter
 from txlake.ddl.schema_evolution import schema_actions
 from txlake.errors import InvalidRequest
-from txlake.log.snapshot import unknown_column
+from txlake.log.snapshot import Snapshot, unknown_column
+from txlake.protocol.clustering import clustered_by
 from txlake.protocol.schema_change import as_table_schema
 from txlake.protocol.type_widening import never_widens
 from txlake.session.admission import admit
@@ -134,7 +135,9 @@ def insert(context: Context, statement: Insert) -> Counts:
     replaces = statement.overwrite or statement.replace_where is not None or matches
     work = context.work(handle, removes_rows=replaces)
     rows = source_rows(context, statement.source)
-    evolves = statement.schema_evolution or (statement.by_name and _merges_schemas(context))
+    evolves = statement.schema_evolution
+    if evolves is None:
+        evolves = statement.by_name and _merges_schemas(context)
     if evolves and not isinstance(rows, Values | ComputedValues):
         incoming = context.plane.schema_of(rows)
         work = grown(context, handle, work, incoming, widens=never_widens)
@@ -349,6 +352,8 @@ def _prepared(
         raise InvalidRequest(
             f"{handle.name}: replace_where goes with mode='overwrite', found {statement.mode!r}"
         )
+    if statement.batch is None:
+        _require_clusters(statement, work.snapshot)
     if statement.overwrite_schema and statement.mode == "overwrite":
         if statement.replace_where is not None or statement.dynamic_partition_overwrite:
             raise InvalidRequest(
@@ -367,10 +372,26 @@ def _prepared(
             f"{list(work.snapshot.partition_columns)}; leave partition_by out, or overwrite with "
             "overwrite_schema=True"
         )
-    if statement.merge_schema or _merges_schemas(context):
+    merges = statement.merge_schema
+    if _merges_schemas(context) if merges is None else merges:
         operation = "WRITE" if statement.batch is None else _STREAMING
         return grown(context, handle, work, context.plane.schema_of(rows), operation=operation)
     return work
+
+
+def _require_clusters(statement: Write, snapshot: Snapshot) -> None:
+    """Raises InvalidRequest for clustering columns that aren't those of the table."""
+    wanted = statement.cluster_by
+    if wanted is None:
+        return
+    paths = clustered_by(snapshot.schema, snapshot.domains, table=snapshot.table)
+    found = tuple(".".join(path) for path in paths)
+    if _folded(wanted) != _folded(found):
+        raise InvalidRequest(
+            f"[DELTA_CLUSTERING_COLUMNS_MISMATCH] {snapshot.table}: clusterBy says "
+            f"{', '.join(wanted)}, but the table is clustered by {', '.join(found) or 'nothing'}; "
+            "leave it out, or change the table's by ALTER TABLE ... CLUSTER BY"
+        )
 
 
 def _with_properties(

@@ -11,7 +11,8 @@ Connect), and each door asks, whenever it is used, whether its session was given
 there.
 
 txlake itself works with Spark through the same objects. Calls from its own modules go to Spark
-itself: a lake reads Parquet files while it answers `spark.table`.
+itself: a lake reads Parquet files while it answers `spark.table`. So do calls inside a door that
+come through somebody else's function around PySpark's.
 
 A stream's micro-batches are committed by the lake's sessions (`lake.streams`), which call Spark's
 own methods in the same way.
@@ -31,6 +32,7 @@ from txlake.doors import reading, sql, streams, writing, writing_v2
 from txlake.doors.catalog import Cataloguing
 from txlake.doors.catalog_since_4_2 import CataloguingSince42
 from txlake.doors.door import Door, door_of
+from txlake.doors.errors import is_inside
 from txlake.doors.fronts import fronted
 from txlake.errors import InvalidRequest
 from txlake.spark.spark_sessions import is_connect, is_same
@@ -155,13 +157,13 @@ def _through(
     """What a class has instead: the door where the session is a lake's, else what was there."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        found = None if _is_own() else door_of(session_of(self))
+        found = None if _is_own() or is_inside() else door_of(session_of(self))
         if found is None:
             return plain(self, *args, **kwargs)
         return door(found, self, partial(plain, self), *args, **kwargs)
 
     def value(self: Any) -> Any:
-        found = None if _is_own() else door_of(session_of(self))
+        found = None if _is_own() or is_inside() else door_of(session_of(self))
         before = plain(self, type(self))
         return before if found is None else door(found, self, before)
 

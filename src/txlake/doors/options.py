@@ -68,7 +68,7 @@ class WriteOptions:
 
     replace_where: str | None = None
     replace_using: tuple[str, ...] = ()
-    merge_schema: bool = False
+    merge_schema: bool | None = None
     overwrite_schema: bool | None = None
     partition_overwrite: Literal["static", "dynamic"] | None = None
     app_id: str | None = None
@@ -150,7 +150,7 @@ def write_options(given: Mapping[str, object]) -> WriteOptions:
     found = WriteOptions(
         replace_where=options.text("replaceWhere"),
         replace_using=_columns(options),
-        merge_schema=bool(options.flag("mergeSchema")),
+        merge_schema=options.flag("mergeSchema"),
         overwrite_schema=options.flag("overwriteSchema"),
         partition_overwrite=_partition_overwrite(options),
         app_id=options.text("txnAppId"),
@@ -192,7 +192,7 @@ class SinkOptions:
     """How a stream's rows are written; None where the option isn't given."""
 
     checkpoint: str | None = None
-    merge_schema: bool = False
+    merge_schema: bool | None = None
     user_metadata: str | None = None
     path: str | None = None
 

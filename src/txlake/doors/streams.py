@@ -18,11 +18,12 @@ from txlake.doors.fronts import fronted
 from txlake.doors.options import SinkOptions, is_ours, sink_options, storage_in, stream_options
 from txlake.doors.places import at, named
 from txlake.doors.reading import one_place, with_schema
-from txlake.errors import InvalidRequest
+from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.lake.lake import LakeSession
 from txlake.lake.streams import OutputMode, started, stream_of, table_sink
 from txlake.spark.spark_sessions import is_connect
 from txlake.statements import Table, TableName
+from txlake.storage import canonical_url
 from txlake.system import System
 from txlake.tables.enabled import one_batch_each, starting
 from txlake.tables.errors import refused
@@ -280,8 +281,24 @@ class StreamWriting(_Writer):
 
     @as_spark
     def _lake_to_table(self, name: str) -> Any:
+        table = named(name)
         with self._lake_door.asked():
-            return self._lake_query(named(name), sink_options(self._lake_given))
+            self._lake_door.require_makeable(table)
+            asked = sink_options(self._lake_given)
+            if asked.path is not None:
+                self._lake_require_at(table, asked.path)
+            return self._lake_query(table, asked)
+
+    def _lake_require_at(self, table: Table, path: str) -> None:
+        """Raises an UnsupportedOperationException unless the table is there, at that path."""
+        session = self._lake_door.session
+        found = session.engine.find(table, session.database)
+        if found is None or found.store.url != canonical_url(path):
+            there = "isn't there yet" if found is None else f"is at {found.store.url}"
+            raise UnsupportedFeature(
+                f"{table} {there}, and toTable makes no table at the path {path}: make it first "
+                "with CREATE TABLE ... LOCATION, or leave the path out"
+            )
 
     def _lake_query(self, table: Table, asked: SinkOptions) -> Any:
         door = self._lake_door

@@ -165,9 +165,11 @@ class Writing(_Writer):
 
     @as_spark
     def _lake_save_as_table(self, name: str) -> None:
+        table = named(name)
         with self._lake_door.asked():
+            self._lake_door.require_makeable(table)
             asked = write_options(self._lake_given)
-        self._lake_write(named(name), asked, asked.path)
+        self._lake_write(table, asked, asked.path)
 
     def insertInto(self, tableName: str, overwrite: bool | None = None) -> None:
         """Writes to a table, column by column in their order."""
@@ -191,9 +193,8 @@ class Writing(_Writer):
                 "columns count",
             )
         with self._lake_door.asked():
+            # Whatever else the mode says: the table is there, and rows are added, as in Spark.
             asked, mode = write_options(self._lake_given), self._lake_mode("append")
-        if mode not in ("append", "overwrite"):
-            raise InvalidRequest(f"insertInto appends or overwrites, found mode {mode!r}")
         insert(
             self._lake_door,
             named(name),

@@ -143,6 +143,7 @@ class WritingTo(_Writer):
         door = self._lake_door
         if door.meaning(table) is Meaning.VIEW:
             raise refused("EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", f"{table} is a view, not a table")
+        door.require_makeable(table)
         asked = write_options(self._lake_given)
         called = "createOrReplace" if mode == "or_replace" else mode
         if asked.app_id is not None:

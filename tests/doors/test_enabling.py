@@ -19,6 +19,7 @@ import txlake
 from tests.lake.rows import rows
 from txlake.doors import enabling
 from txlake.errors import InvalidRequest
+from txlake.tables import enabled as enabled_sessions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +30,10 @@ def members() -> dict[tuple[type, str], Any]:
     session, frame = enabling._classes(Session.getActiveSession() or pytest.fail("no Spark"))
     kinds = {session: enabling._OF_SESSION, frame: enabling._OF_FRAME}
     return {(kind, name): vars(kind)[name] for kind, names in kinds.items() for name in names}
+
+
+def tables(lake: txlake.Lake) -> list[str]:
+    return sorted(row["tableName"] for row in lake.sql("SHOW TABLES").collect())
 
 
 def test_enabling_is_undone_to_the_last_bit(lake: txlake.Lake, spark: SparkSession) -> None:
@@ -77,6 +82,44 @@ def test_two_lakes_in_two_sessions(
         assert enabled.table("t").count() == 1
         with pytest.raises(AnalysisException):
             other.table("t").collect()
+
+
+def test_a_stream_that_runs_keeps_its_lake(
+    enabled: SparkSession, lake: txlake.Lake, tmp_path: Path
+) -> None:
+    clone: Any = Session(enabled.sparkContext, enabled._jsparkSession.cloneSession())
+    txlake.enable(enabled, lake)
+    clone.sql("CREATE TABLE first (id INT)")
+    with txlake.connect(str(tmp_path / "second"), spark=enabled) as second:
+        txlake.enable(enabled, second)
+        clone.sql("CREATE TABLE again (id INT)")
+        enabled.sql("CREATE TABLE other (id INT)")
+        assert tables(second) == ["other"]
+    assert tables(lake) == ["again", "first"]
+
+
+def test_nobody_is_enabled_while_the_doors_are_taken_out(
+    enabled: SparkSession, lake: txlake.Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = enabled.newSession()
+    is_any = enabled_sessions.is_any
+    with txlake.connect(str(tmp_path / "second"), spark=other) as second:
+        beside = threading.Thread(target=txlake.enable, args=(other, second))
+
+        def asked() -> bool:
+            found = is_any()
+            if not beside.ident:
+                beside.start()
+                beside.join(2)  # it waits for the one that asks
+            return found
+
+        monkeypatch.setattr(enabled_sessions, "is_any", asked)
+        txlake.disable(enabled)
+        beside.join()
+        other.sql("CREATE TABLE t (id INT)")
+        assert tables(second) == ["t"]
+        txlake.disable(other)
+    txlake.enable(enabled, lake)
 
 
 def test_a_session_of_the_lake_and_its_transaction(lake: txlake.Lake, spark: SparkSession) -> None:
@@ -144,6 +187,8 @@ def test_what_another_package_puts_in_front_stays(
         return ours(self, *args, **kwargs)
 
     monkeypatch.setattr(Session, "sql", front)
+    spark.sql("CREATE TABLE t (id INT)")
+    assert spark.sql("SELECT * FROM t").columns == ["id"]  # what the lake asks of Spark ends there
     txlake.disable(spark)
     assert Session.sql is front
     assert spark.sql("SELECT 1").count() == 1  # through ours, which lets it pass
@@ -176,6 +221,11 @@ def test_a_builder_makes_enabled_sessions(spark: SparkSession, tmp_path: Path) -
         made.sql("DELETE FROM t")
         again = txlake.configure(Session.builder, str(tmp_path / "lake")).getOrCreate()
         again.sql("ROLLBACK")  # the same lake's session, in its transaction
+        found = enabled_sessions.enabled_in(made)
+        assert found is not None
+        found.session.engine.close()
+        again = txlake.configure(Session.builder, str(tmp_path / "lake")).getOrCreate()
+        assert again.catalog.tableExists("t")
         other = txlake.configure(Session.builder, str(tmp_path / "other")).getOrCreate()
         assert not other.catalog.tableExists("t")
         assert rows(txlake.connect(str(tmp_path / "lake"), spark=spark).read("t")) == [

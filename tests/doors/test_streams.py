@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,8 @@ def test_names_are_the_lakes_and_other_streams_sparks(
     enabled: SparkSession, lake: txlake.Lake, checkpoint: str, tmp_path: Path
 ) -> None:
     enabled.range(3).write.saveAsTable("t")
+    with pytest.raises(UnsupportedOperationException, match="makes no table at the path"):
+        enabled.readStream.table("t").writeStream.option("path", checkpoint).toTable("shown")
     enabled.conf.set("spark.sql.streaming.checkpointLocation", checkpoint)
     try:
         query = enabled.readStream.table("t").groupBy().count().writeStream
@@ -128,3 +131,77 @@ def test_the_change_feed(
     copied = stream.table("t").writeStream.option("checkpointLocation", checkpoint)
     ended(copied.trigger(availableNow=True).toTable("copy"))
     assert rows(lake.read("copy")) == expected
+
+
+def in_batches(enabled: SparkSession, checkpoint: str, function: Callable[[Any, int], None]) -> Any:
+    """Runs a function on the one micro-batch of a stream of three rows."""
+    files = f"{checkpoint}.files"
+    enabled.range(3).coalesce(1).write.mode("overwrite").parquet(files)
+    read = enabled.readStream.schema("id BIGINT").parquet(files).writeStream.foreachBatch(function)
+    return read.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+
+
+def test_a_micro_batch_is_merged_by_its_own_temporary_view(
+    enabled: SparkSession, lake: txlake.Lake, checkpoint: str
+) -> None:
+    lake.sql("CREATE DATABASE shop; CREATE TABLE shop.merged (id BIGINT); USE shop")
+    enabled.range(90, 91).createOrReplaceTempView("updates")  # what the batch must not see
+    seen: list[int] = []
+
+    def upsert(batch: Any, batch_id: int) -> None:
+        batch.createOrReplaceTempView("updates")
+        own = batch.sparkSession
+        own.sql(
+            "MERGE INTO merged USING updates AS s ON merged.id = s.id "
+            "WHEN NOT MATCHED THEN INSERT *"
+        )
+        own.sql("USE default")
+        batch.writeTo("made").createOrReplace()
+        seen.append(own.sql("SELECT * FROM updates").count())
+        seen.append(own.sql("SELECT * FROM {b}", b=batch).count())
+
+    try:
+        query = in_batches(enabled, checkpoint, upsert)
+        lake.sql("USE default")  # the stream began in shop
+        ended(query)
+    finally:
+        enabled.catalog.dropTempView("updates")
+    assert rows(lake.read("shop.merged")) == rows(lake.read("made")) == [(0,), (1,), (2,)]
+    assert seen == [3, 3]
+    assert lake._session.database == "default"
+
+
+def test_a_micro_batch_is_in_no_transaction_of_the_program(
+    enabled: SparkSession, lake: txlake.Lake, checkpoint: str
+) -> None:
+
+    def write(batch: Any, batch_id: int) -> None:
+        batch.write.saveAsTable("own")
+        enabled.sql("CREATE TABLE held AS SELECT * FROM own")  # by the session that is at hand
+
+    enabled.sql("BEGIN")
+    ended(in_batches(enabled, checkpoint, write))
+    enabled.sql("ROLLBACK")
+    assert rows(lake.read("own")) == rows(lake.read("held")) == [(0,), (1,), (2,)]
+
+
+@pytest.mark.parametrize("by_clone", [True, False])
+def test_a_micro_batch_that_leaves_a_transaction_open_is_not_done(
+    enabled: SparkSession, lake: txlake.Lake, checkpoint: str, *, by_clone: bool
+) -> None:
+    tries = []
+
+    def write(batch: Any, batch_id: int) -> None:
+        session = batch.sparkSession if by_clone else enabled
+        tries.append(batch_id)
+        session.sql("BEGIN")
+        session.sql("CREATE TABLE made (id INT)")
+        if len(tries) > 1:
+            session.sql("COMMIT")
+
+    with pytest.raises(PySparkException, match="left a transaction open"):
+        in_batches(enabled, checkpoint, write).awaitTermination()
+    assert not enabled.catalog.tableExists("made")
+    ended(in_batches(enabled, checkpoint, write))
+    assert tries == [0, 0]
+    assert enabled.catalog.tableExists("made")

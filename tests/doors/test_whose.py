@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrameWriter
+from pyspark.sql import functions as F
 
 import txlake
 from tests.lake.rows import rows
+from txlake.doors import door
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,6 +59,50 @@ def test_tables_of_sparks_own_stand_beside_the_lakes(enabled: SparkSession, of_s
     assert enabled.catalog.tableExists("plain")
     assert [one.name for one in enabled.catalog.listColumns("plain")] == ["id"]
     assert not txlake.DeltaTable.isDeltaTable(enabled, "plain")
+
+
+def test_a_name_without_a_database_is_of_the_lakes_current_one(
+    enabled: SparkSession, of_spark: str
+) -> None:
+    enabled.sql("CREATE DATABASE shop")
+    enabled.sql("USE shop")
+    assert not enabled.catalog.tableExists("plain")
+    enabled.sql("DROP TABLE IF EXISTS plain")
+    for read in (enabled.table, lambda name: enabled.sql(f"SELECT * FROM {name}")):
+        with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+            read("plain")
+    with pytest.raises(AnalysisException, match="SCHEMA_NOT_FOUND"):
+        enabled.range(1).write.format("parquet").mode("overwrite").saveAsTable("plain")
+    with pytest.raises(AnalysisException, match=r"say shop\.made"):
+        enabled.sql("CREATE TABLE made USING parquet AS SELECT 1 AS id")
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        enabled.range(1).writeTo("plain").append()
+    enabled.range(2).write.saveAsTable("plain")
+    assert enabled.table("shop.plain").count() == enabled.table("plain").count() == 2
+    enabled.range(5).createOrReplaceTempView("seen")
+    try:
+        assert enabled.table("seen").count() == 5
+        assert enabled.sql("SELECT * FROM seen JOIN plain USING (id)").count() == 2
+    finally:
+        enabled.catalog.dropTempView("seen")
+    assert enabled.catalog.listFunctions(pattern="abs")
+    assert rows(enabled.table("default.plain")) == [(7,)]
+    enabled.sql("USE default")  # where the fixture drops its table
+
+
+def test_what_goes_to_another_catalog_keeps_its_format(
+    enabled: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[object] = []
+
+    def note(self: object, *said: object) -> object:
+        told.append(said[0])
+        return self
+
+    for name in ("format", "saveAsTable"):
+        monkeypatch.setattr(DataFrameWriter, name, note)
+    enabled.range(1).write.format("delta").saveAsTable("unity.sales.orders")
+    assert told == ["delta", "unity.sales.orders"]
 
 
 def test_a_new_table_of_spark_reads_the_lakes(enabled: SparkSession, tmp_path: Path) -> None:
@@ -128,6 +175,121 @@ def test_what_a_commit_says_and_when_it_is_made_once(enabled: SparkSession) -> N
     assert enabled.table("t").count() == 4
     history = enabled.sql("DESCRIBE HISTORY t").select("userMetadata")
     assert [row[0] for row in history.collect()] == ["second", "first"]
+
+
+def test_the_sessions_settings_say_which_write_it_is(enabled: SparkSession) -> None:
+    enabled.range(3).write.saveAsTable("t")
+    of_delta = "spark.databricks.delta.write."
+    try:
+        enabled.conf.set(f"{of_delta}txnAppId", "job")
+        with pytest.raises(AnalysisException, match="go together"):
+            enabled.sql("DELETE FROM t")
+        for version, statement, counts in (
+            (1, "INSERT INTO t VALUES (3)", {"num_affected_rows": 0, "num_inserted_rows": 0}),
+            (2, "UPDATE t SET id = id + 10", {"num_affected_rows": 0}),
+            (3, "DELETE FROM t WHERE id = (SELECT max(id) FROM t)", {"num_affected_rows": 0}),
+            (
+                4,
+                (
+                    "MERGE INTO t USING (SELECT 10 AS id) s ON t.id < s.id + 1 "
+                    "WHEN MATCHED THEN UPDATE SET id = t.id + 5"
+                ),
+                {f"num_{one}_rows": 0 for one in ("affected", "updated", "deleted", "inserted")},
+            ),
+        ):
+            enabled.conf.set(f"{of_delta}txnVersion", str(version))
+            enabled.sql(statement)
+            [again] = enabled.sql(statement).collect()
+            assert again.asDict() == counts, statement
+        enabled.range(9).write.mode("append").saveAsTable("t")  # of version 4 too
+        assert sorted(rows(enabled.table("t"))) == [(11,), (12,), (15,)]
+        enabled.conf.set(f"{of_delta}txnVersion.autoReset.enabled", "true")
+        enabled.conf.set(f"{of_delta}txnVersion", "5")
+        enabled.sql("TRUNCATE TABLE t")
+        assert enabled.conf.get(f"{of_delta}txnVersion", None) is None
+    finally:
+        for name in ("txnAppId", "txnVersion", "txnVersion.autoReset.enabled"):
+            enabled.conf.unset(f"{of_delta}{name}")
+    [newest] = enabled.sql("DESCRIBE HISTORY t LIMIT 1").select("operation").collect()
+    assert newest["operation"] == "TRUNCATE"
+
+
+def test_what_the_lake_refuses_is_not_made_by_spark(enabled: SparkSession) -> None:
+    enabled.range(1).write.saveAsTable("t")
+    with pytest.raises(AnalysisException, match="CLUSTERED"):
+        enabled.sql("CREATE TABLE made (id INT) CLUSTERED BY (id) INTO 4 BUCKETS")
+    for text in ("CREATE TABLE made AS SELECT :x AS id", "INSERT INTO t VALUES (:x)"):
+        with pytest.raises(AnalysisException, match="no SQL literal"):
+            enabled.sql(text, args={"x": F.lit(1)})
+    assert not enabled.catalog.tableExists("made")
+    assert rows(enabled.sql("SELECT :x + 1 AS x", args={"x": F.lit(1)})) == [(2,)]
+    assert enabled.sql("SELECT * FROM t WHERE id = :x", args={"x": 0, "y": 1}).count() == 1
+
+
+def test_what_a_writer_says_is_kept_or_refused(enabled: SparkSession, of_spark: str) -> None:
+    one = enabled.range(1)
+    one.write.saveAsTable("t")
+    with pytest.raises(AnalysisException, match="CLUSTERING_COLUMNS_MISMATCH"):
+        one.write.clusterBy("id").mode("append").saveAsTable("t")
+    with pytest.raises(AnalysisException, match="SCHEMA_NOT_FOUND"):
+        one.write.saveAsTable("sals.orders")
+    assert not enabled.catalog.databaseExists("sals")
+    for write in (
+        one.write.format("delta").mode("append").saveAsTable,
+        lambda name: one.writeTo(name).using("delta").create(),
+    ):
+        with pytest.raises(AnalysisException, match="a table of Spark's own"):
+            write(of_spark)
+    wider = one.selectExpr("id", "1 AS n").write.mode("append")
+    enabled.conf.set("spark.databricks.delta.schema.autoMerge.enabled", "true")
+    try:
+        with pytest.raises(AnalysisException):
+            wider.option("mergeSchema", "false").saveAsTable("t")
+        assert enabled.table("t").columns == ["id"]
+        one.selectExpr("id", "1 AS n").write.mode("append").saveAsTable("t")
+        assert enabled.table("t").columns == ["id", "n"]
+    finally:
+        enabled.conf.unset("spark.databricks.delta.schema.autoMerge.enabled")
+    one.selectExpr("id", "2 AS n").write.mode("error").insertInto("t")
+    assert enabled.table("t").count() == 3
+
+
+def test_a_path_of_another_default_file_system_is_refused(
+    enabled: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "default_file_system", lambda spark: "hdfs://host:8020/")
+    calls: tuple[Callable[[], object], ...] = (
+        lambda: enabled.read.format("delta").load("/data/t"),
+        lambda: enabled.range(1).write.format("delta").save("/data/t"),
+        lambda: enabled.table("delta.`/data/t`"),
+        lambda: enabled.sql("SELECT * FROM delta.`/data/t`"),
+        lambda: enabled.sql("CREATE TABLE t (id INT) LOCATION '/data/t'"),
+    )
+    for call in calls:
+        with pytest.raises(AnalysisException, match="/data/t has no scheme"):
+            call()
+
+
+def test_options_of_delta_are_properties_of_what_is_made(
+    enabled: SparkSession, tmp_path: Path
+) -> None:
+    key, place = "delta.enableChangeDataFeed", str(tmp_path / "at")
+
+    def has(table: str) -> object:
+        return {
+            row["key"]: row["value"] for row in enabled.sql(f"SHOW TBLPROPERTIES {table}").collect()
+        }.get(key)
+
+    one = enabled.range(1)
+    one.write.option(key, True).saveAsTable("a")
+    one.write.format("delta").option(key, "true").save(place)
+    one.writeTo("b").option(key, "true").create()
+    one.write.saveAsTable("c")
+    assert has("c") is None
+    more = one.selectExpr("id", "1 AS n").write.mode("overwrite")
+    more.option("overwriteSchema", "true").option(key, "true").saveAsTable("c")
+    enabled.catalog.createTable("d", schema=one.schema, **{key: "true"})
+    assert [has(name) for name in ("a", f"delta.`{place}`", "b", "c", "d")] == ["true"] * 5
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,25 @@ def test_what_they_make() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "is_foreign"),
+    [
+        ("CREATE TABLE t (id INT) OPTIONS (a = 1)", False),
+        ("CREATE TABLE t (id INT) CLUSTERED BY (id) INTO 4 BUCKETS", False),
+        ("CREATE TABLE t (id INT) USING delta OPTIONS (a = 1)", False),
+        ("CREATE TABLE t (id INT) DEFAULT COLLATION UTF8_BINARY AS SELECT 1 AS id", False),
+        ("CREATE TABLE t (id INT) )", False),
+        ("CREATE TABLE t (id INT) OPTIONS (a = 1) USING parquet", True),
+        ("CREATE TABLE t (id INT) STORED AS parquet", True),
+        ("CREATE TABLE t (id INT) ROW FORMAT DELIMITED", True),
+    ],
+)  # fmt: skip
+def test_a_table_without_another_format_is_not_sparks(text: str, *, is_foreign: bool) -> None:
+    found = foreign(text)
+    assert found is not None
+    assert found.is_foreign is is_foreign
+
+
+@pytest.mark.parametrize(
     "text", ["SELECT 1", "CREATE VIEW v AS SELECT 1", "INSERT OVERWRITE t SELECT 1", "ADD JAR 'x'"]
 )
 def test_others_are_not_known(text: str) -> None:

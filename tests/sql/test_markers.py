@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import time
 from decimal import Decimal
 
 import numpy as np
@@ -11,10 +12,27 @@ import pytest
 from tests.sql.parsing import one, refused
 from txlake.errors import InvalidRequest
 from txlake.sql import parse, sql_literal
-from txlake.sql.markers import Arguments, bind
+from txlake.sql.markers import Arguments, as_spark_binds, bind
 from txlake.statements import Insert, Select, Values
 
 UTC = datetime.UTC
+
+
+def test_values_are_taken_as_pyspark_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        naive = datetime.datetime(2026, 1, 2, 3)  # noqa: DTZ001
+        given = as_spark_binds("SELECT :a, ':c'", {"a": [naive], "b": 1, "c": 2})
+        assert (
+            bind("SELECT :a", given).text == "SELECT array(TIMESTAMP '2026-01-02 03:00:00+09:00')"
+        )
+        aware = naive.replace(tzinfo=UTC)
+        assert as_spark_binds("SELECT ?, ?", (aware, naive)) == [aware, naive.astimezone()]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert as_spark_binds("SELECT 1", None) is None
 
 
 @pytest.mark.parametrize(

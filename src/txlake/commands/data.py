@@ -13,13 +13,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from txlake.commands.frame_reads import writing
+from txlake.commands.idempotence import written_before
 from txlake.commands.schema_evolution import grown, with_schema
 from txlake.commands.tables import adopted, create_from_rows, environment_of, place, register
 from txlake.conflict.locking import LockMode
+from txlake.ddl.alter import alter
 from txlake.ddl.schema_evolution import schema_actions
 from txlake.errors import InvalidRequest
-from txlake.log.snapshot import unknown_column
-from txlake.protocol.actions import Txn
+from txlake.log.snapshot import Snapshot, unknown_column
+from txlake.protocol.clustering import clustered_by
 from txlake.protocol.schema_change import as_table_schema
 from txlake.protocol.type_widening import never_widens
 from txlake.session.admission import admit
@@ -49,6 +51,7 @@ from txlake.statements import (
     ReadChanges,
     ReadTable,
     Select,
+    SetProperties,
     Source,
     SparkCommand,
     SqlText,
@@ -67,12 +70,18 @@ from txlake.transaction.data_plane import Placement, Rows, TableData
 
 Counts = Mapping[str, int]
 _STREAMING = "STREAMING UPDATE"
+_MERGE_COUNTS = (
+    *("num_affected_rows", "num_updated_rows"),
+    *("num_deleted_rows", "num_inserted_rows"),
+)
 _AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
 
 
 def delete(context: Context, statement: Delete) -> Counts:
     """DELETE FROM."""
     handle = context.require(statement.table)
+    if written_before(context, handle, statement, Change(operation="DELETE")):
+        return {"num_affected_rows": 0}
     work = context.work(handle, removes_rows=True)
     change = work.delete(statement.condition, statement.alias)
     context.transaction.stage(handle, change)
@@ -82,6 +91,8 @@ def delete(context: Context, statement: Delete) -> Counts:
 def truncate(context: Context, statement: Truncate) -> None:
     """TRUNCATE TABLE."""
     handle = context.require(statement.table)
+    if written_before(context, handle, statement, Change(operation="TRUNCATE")):
+        return
     deleted = context.work(handle, removes_rows=True).delete(None)
     change = replace(deleted, operation="TRUNCATE", parameters={})
     context.transaction.stage(handle, change)
@@ -90,6 +101,8 @@ def truncate(context: Context, statement: Truncate) -> None:
 def update(context: Context, statement: Update) -> Counts:
     """UPDATE."""
     handle = context.require(statement.table)
+    if written_before(context, handle, statement, Change(operation="UPDATE")):
+        return {"num_affected_rows": 0}
     work = context.work(handle, removes_rows=True)
     change = work.update(statement.assignments, statement.condition, statement.alias)
     context.transaction.stage(handle, change)
@@ -99,6 +112,8 @@ def update(context: Context, statement: Update) -> Counts:
 def merge(context: Context, statement: Merge) -> Counts:
     """MERGE INTO."""
     handle = context.require(statement.target)
+    if written_before(context, handle, statement, Change(operation="MERGE")):
+        return dict.fromkeys(_MERGE_COUNTS, 0)
     removes = any(not isinstance(clause, NotMatchedInsert) for clause in statement.clauses)
     work = context.work(handle, removes_rows=removes)
     source = work.given(source_rows(context, statement.source), ())
@@ -114,13 +129,15 @@ def merge(context: Context, statement: Merge) -> Counts:
 def insert(context: Context, statement: Insert) -> Counts:
     """INSERT INTO, INSERT OVERWRITE, INSERT ... REPLACE { WHERE | USING | ON }."""
     handle = context.require(statement.table)
-    if _written_before(context, handle, statement):
+    if written_before(context, handle, statement, Change(operation="WRITE")):
         return {"num_affected_rows": 0, "num_inserted_rows": 0}
     matches = bool(statement.replace_using) or statement.replace_on is not None
     replaces = statement.overwrite or statement.replace_where is not None or matches
     work = context.work(handle, removes_rows=replaces)
     rows = source_rows(context, statement.source)
-    evolves = statement.schema_evolution or (statement.by_name and _merges_schemas(context))
+    evolves = statement.schema_evolution
+    if evolves is None:
+        evolves = statement.by_name and _merges_schemas(context)
     if evolves and not isinstance(rows, Values | ComputedValues):
         incoming = context.plane.schema_of(rows)
         work = grown(context, handle, work, incoming, widens=never_widens)
@@ -275,7 +292,11 @@ def write(context: Context, statement: Write) -> Counts:
         schema = as_table_schema(context.plane.schema_of(rows))
         create_from_rows(context, handle, statement, schema)
         register(context, handle, "WRITE")
-    if _written_before(context, handle, statement):
+    # An empty micro-batch is nothing but this.
+    noted = Change(operation="WRITE")
+    if statement.batch is not None:
+        noted = _of_stream(noted, statement.batch)
+    if written_before(context, handle, statement, noted):
         return nothing
     if statement.batch is not None and statement.batch.reads_target:
         context.transaction.open(handle).read()
@@ -331,6 +352,8 @@ def _prepared(
         raise InvalidRequest(
             f"{handle.name}: replace_where goes with mode='overwrite', found {statement.mode!r}"
         )
+    if statement.batch is None:
+        _require_clusters(statement, work.snapshot)
     if statement.overwrite_schema and statement.mode == "overwrite":
         if statement.replace_where is not None or statement.dynamic_partition_overwrite:
             raise InvalidRequest(
@@ -340,7 +363,8 @@ def _prepared(
         schema = as_table_schema(context.plane.schema_of(rows))
         # As Delta Spark does: the partitioning goes with the schema, also to none.
         partitions = statement.partition_by or ()
-        return with_schema(context, handle, work, schema, partitions)
+        work = with_schema(context, handle, work, schema, partitions)
+        return _with_properties(context, handle, work, statement)
     wanted = statement.partition_by
     if wanted is not None and _folded(wanted) != _folded(work.snapshot.partition_columns):
         raise InvalidRequest(
@@ -348,39 +372,42 @@ def _prepared(
             f"{list(work.snapshot.partition_columns)}; leave partition_by out, or overwrite with "
             "overwrite_schema=True"
         )
-    if statement.merge_schema or _merges_schemas(context):
+    merges = statement.merge_schema
+    if _merges_schemas(context) if merges is None else merges:
         operation = "WRITE" if statement.batch is None else _STREAMING
         return grown(context, handle, work, context.plane.schema_of(rows), operation=operation)
     return work
 
 
+def _require_clusters(statement: Write, snapshot: Snapshot) -> None:
+    """Raises InvalidRequest for clustering columns that aren't those of the table."""
+    wanted = statement.cluster_by
+    if wanted is None:
+        return
+    paths = clustered_by(snapshot.schema, snapshot.domains, table=snapshot.table)
+    found = tuple(".".join(path) for path in paths)
+    if _folded(wanted) != _folded(found):
+        raise InvalidRequest(
+            f"[DELTA_CLUSTERING_COLUMNS_MISMATCH] {snapshot.table}: clusterBy says "
+            f"{', '.join(wanted)}, but the table is clustered by {', '.join(found) or 'nothing'}; "
+            "leave it out, or change the table's by ALTER TABLE ... CLUSTER BY"
+        )
+
+
+def _with_properties(
+    context: Context, handle: Handle, work: TableData, statement: Write
+) -> TableData:
+    """The work on the table with the properties that the write gives it."""
+    if not statement.properties:
+        return work
+    asked = SetProperties(statement.table, statement.properties)
+    change = alter(asked, work.snapshot, environment_of(context, handle))
+    context.transaction.stage(handle, replace(change, operation="WRITE", parameters={}))
+    return context.work(handle)
+
+
 def _folded(names: tuple[str, ...]) -> list[str]:
     return [name.lower() for name in names]
-
-
-def _written_before(context: Context, handle: Handle, statement: Write | Insert) -> bool:
-    """Whether this application version was written already; notes it otherwise."""
-    if (statement.app_id is None) != (statement.app_version is None):
-        raise InvalidRequest(
-            f"{handle.name}: app_id and app_version go together, found "
-            f"{statement.app_id!r} and {statement.app_version!r}"
-        )
-    if statement.app_id is None or statement.app_version is None:
-        return False
-    table = context.transaction.open(handle)
-    newest = table.app_version(statement.app_id)
-    if newest is not None and newest >= statement.app_version:
-        return True
-    txn = Txn(
-        app_id=statement.app_id,
-        version=statement.app_version,
-        last_updated=context.engine.system.now_ms(),
-    )
-    noted = Change(operation="WRITE", actions=(txn,))
-    if isinstance(statement, Write) and statement.batch is not None:
-        noted = _of_stream(noted, statement.batch)  # an empty micro-batch is nothing but this
-    context.transaction.stage(handle, noted)
-    return False
 
 
 def select(context: Context, statement: Select) -> DataFrame:

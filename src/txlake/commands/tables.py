@@ -317,6 +317,7 @@ def create_from_rows(context: Context, handle: Handle, statement: Write, schema:
         partition_by=statement.partition_by,
         cluster_by=statement.cluster_by,
         location=statement.location,
+        properties=statement.properties,
         query=SqlText("the rows written"),
     )
     managed = statement.location is None

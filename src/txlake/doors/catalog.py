@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from txlake.catalog import TableEntry, matches
 from txlake.doors.door import Door, Meaning
 from txlake.doors.errors import as_spark
-from txlake.doors.options import is_ours
+from txlake.doors.options import is_ours, table_properties
 from txlake.doors.places import named
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.protocol.clustering import clustered_by
@@ -102,14 +102,14 @@ class Cataloguing(_Catalog):
         table = _table(tableName, dbName)
         if self._lake_door.meaning(table) is not None:
             return True
-        return bool(super().tableExists(tableName if dbName is None else f"{dbName}.{tableName}"))
+        return bool(super().tableExists(self._lake_full(tableName, dbName)))
 
     @as_spark
     def getTable(self, tableName: str) -> Table:
         """One table or view. Raises an AnalysisException when there is none."""
         table = named(tableName)
         if self._lake_is_of_spark(table):
-            return super().getTable(tableName)
+            return super().getTable(self._lake_door.for_spark(tableName))
         if not isinstance(table, TableName):
             return Table(tableName, _CATALOG, ["delta"], None, "EXTERNAL", False)
         session = self._lake_door.session
@@ -127,7 +127,7 @@ class Cataloguing(_Catalog):
         """The columns of a table or view."""
         table = _table(tableName, dbName)
         if self._lake_is_of_spark(table):
-            return super().listColumns(tableName if dbName is None else f"{dbName}.{tableName}")
+            return super().listColumns(self._lake_full(tableName, dbName))
         door = self._lake_door
         partitions: set[str] = set()
         clusters: set[str] = set()
@@ -161,11 +161,18 @@ class Cataloguing(_Catalog):
     ) -> DataFrame:
         """A new, empty table; the lake's unless another format is given."""
         if source is not None and not is_ours(source):
+            tableName = self._lake_door.for_spark(tableName)
             return super().createTable(tableName, path, source, schema, description, **options)
         table = named(tableName)
         columns = () if schema is None else tuple(_column(item) for item in schema)
         self._lake_door.carry_out(
-            CreateTable(table=table, columns=columns, location=path, comment=description)
+            CreateTable(
+                table=table,
+                columns=columns,
+                location=path,
+                comment=description,
+                properties=table_properties(options),
+            )
         )
         return self._lake_door.read(table)
 
@@ -181,25 +188,31 @@ class Cataloguing(_Catalog):
         """As `createTable`."""
         return self.createTable(tableName, path, source, schema, **options)
 
+    def listFunctions(self, dbName: str | None = None, pattern: str | None = None) -> list[Any]:
+        """The functions that Spark has, which the lake's databases have no part in."""
+        # Not None: PySpark would ask us which database is current.
+        database = super().currentDatabase() if dbName is None else dbName
+        return super().listFunctions(database, pattern)
+
     # What is nothing to do, or of frames alone
 
     @as_spark
     def refreshTable(self, tableName: str) -> None:
         """Nothing: a table of the lake is looked up whenever it is named."""
         if self._lake_is_of_spark(named(tableName)):
-            super().refreshTable(tableName)
+            super().refreshTable(self._lake_door.for_spark(tableName))
 
     @as_spark
     def recoverPartitions(self, tableName: str) -> None:
         """Nothing: a Delta table's log has its partitions."""
         if self._lake_is_of_spark(named(tableName)):
-            super().recoverPartitions(tableName)
+            super().recoverPartitions(self._lake_door.for_spark(tableName))
 
     @as_spark
     def isCached(self, tableName: str) -> bool:
         """Whether Spark has a table in its cache; never one of the lake."""
         if self._lake_is_of_spark(named(tableName)):
-            return super().isCached(tableName)
+            return super().isCached(self._lake_door.for_spark(tableName))
         return False
 
     @as_spark
@@ -210,13 +223,13 @@ class Cataloguing(_Catalog):
                 f"{tableName}: a cache by name would go on showing one version; cache the rows "
                 f"that you read: spark.table({tableName!r}).cache()"
             )
-        super().cacheTable(tableName, storageLevel)
+        super().cacheTable(self._lake_door.for_spark(tableName), storageLevel)
 
     @as_spark
     def uncacheTable(self, tableName: str) -> None:
         """Uncaches a table of Spark's own; a lake's isn't cached by name."""
         if self._lake_is_of_spark(named(tableName)):
-            super().uncacheTable(tableName)
+            super().uncacheTable(self._lake_door.for_spark(tableName))
 
     # Helpers
 
@@ -232,6 +245,10 @@ class Cataloguing(_Catalog):
         if not isinstance(table, TableName):
             raise InvalidRequest(f"{table.location} is not a Delta table; check the path")
         return True
+
+    def _lake_full(self, name: str, database: str | None) -> str:
+        """The name as Spark is told it."""
+        return self._lake_door.for_spark(name) if database is None else f"{database}.{name}"
 
     def _lake_find(self, name: str) -> Database | None:
         entry = self._lake_door.session.engine.catalog.of_lake().database(_plain(name))

@@ -47,7 +47,7 @@ class CataloguingSince42(Cataloguing):
         """DROP TABLE."""
         table = named(tableName)
         if self._lake_door.meaning(table) is None and self._lake_door.spark_has(table):
-            super().dropTable(tableName, ifExists, purge)
+            super().dropTable(self._lake_door.for_spark(tableName), ifExists, purge)
             return
         self._lake_door.carry_out(DropTable(table=table, if_exists=ifExists, purge=purge))
 
@@ -55,7 +55,7 @@ class CataloguingSince42(Cataloguing):
     def dropView(self, viewName: str, ifExists: bool = False) -> None:
         """DROP VIEW, of the lake's or of Spark's."""
         if self._lake_door.meaning(named(viewName)) is None:
-            super().dropView(viewName, ifExists)
+            super().dropView(self._lake_door.for_spark(viewName), ifExists)
             return
         self._lake_run(f"DROP VIEW {_quoted(viewName)}")
 
@@ -72,7 +72,7 @@ class CataloguingSince42(Cataloguing):
 
         table = named(tableName)
         if self._lake_is_of_spark(table):
-            return super().listPartitions(tableName)
+            return super().listPartitions(self._lake_door.for_spark(tableName))
         rows = self._lake_door.session.execute(ShowPartitions(table)).collect()
         return [
             TablePartition("/".join(f"{name}={value}" for name, value in row.asDict().items()))
@@ -84,7 +84,7 @@ class CataloguingSince42(Cataloguing):
         """SHOW TBLPROPERTIES."""
         table = named(tableName)
         if self._lake_is_of_spark(table):
-            return super().getTableProperties(tableName)
+            return super().getTableProperties(self._lake_door.for_spark(tableName))
         return dict(map(tuple, self._lake_door.session.execute(ShowProperties(table)).collect()))
 
     @as_spark
@@ -92,7 +92,7 @@ class CataloguingSince42(Cataloguing):
         """SHOW CREATE TABLE."""
         table = named(tableName)
         if self._lake_is_of_spark(table):
-            return super().getCreateTableString(tableName, asSerde)
+            return super().getCreateTableString(self._lake_door.for_spark(tableName), asSerde)
         return str(self._lake_door.session.execute(ShowCreateTable(table)).collect()[0][0])
 
     @as_spark
@@ -100,7 +100,7 @@ class CataloguingSince42(Cataloguing):
         """TRUNCATE TABLE."""
         table = named(tableName)
         if self._lake_is_of_spark(table):
-            super().truncateTable(tableName)
+            super().truncateTable(self._lake_door.for_spark(tableName))
             return
         self._lake_door.carry_out(Truncate(table))
 
@@ -108,7 +108,7 @@ class CataloguingSince42(Cataloguing):
     def analyzeTable(self, tableName: str, noScan: bool = False) -> None:
         """ANALYZE TABLE."""
         if self._lake_is_of_spark(named(tableName)):
-            super().analyzeTable(tableName, noScan)
+            super().analyzeTable(self._lake_door.for_spark(tableName), noScan)
             return
         self._lake_run(f"ANALYZE TABLE {_quoted(tableName)} COMPUTE STATISTICS")
 

@@ -36,7 +36,8 @@ def configure(
     """A builder as the one given, whose sessions are given to a lake: `connect` and `enable`.
 
     `getOrCreate` and `create` of the builder that it returns open the lake and enable the session,
-    unless that is enabled for this warehouse already. What the builder says of Delta Spark's own
+    unless that is enabled for this warehouse already: then its lake stays, with the catalog,
+    isolation and settings that it was opened with. What the builder says of Delta Spark's own
     classes and packages is left out: its extension, its catalog, its JARs. The lake itself is
     `txlake.connect(location, spark=spark)`.
 
@@ -54,7 +55,8 @@ def configure(
 
     def give(spark: SparkSession) -> SparkSession:
         known = enabled_in(spark)
-        warehouse = None if known is None else known.session.engine.warehouse
+        engine = None if known is None or known.session.engine.is_closed else known.session.engine
+        warehouse = None if engine is None else engine.warehouse
         if warehouse is not None and warehouse.url == canonical_url(location):
             return spark
         lake = connect(

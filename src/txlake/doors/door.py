@@ -6,6 +6,7 @@ read; then the lake's tables and views; then the tables of Spark's own catalog.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,12 +18,23 @@ from pyspark.sql import DataFrame, SparkSession
 from txlake.errors import InvalidRequest, TxlakeError
 from txlake.session.session import Session
 from txlake.session.unknown_names import unknown_table
+from txlake.spark.spark_sessions import default_file_system
 from txlake.sql import parse
-from txlake.statements import Statement, Table, TableName, TablePath, TimeTravel, quoted
+from txlake.statements import (
+    Statement,
+    Table,
+    TableName,
+    TablePath,
+    TimeTravel,
+    quoted,
+    table_of,
+)
 from txlake.tables.enabled import enabled_in
 from txlake.tables.errors import refused
 from txlake.tables.spark_sessions import for_spark
 from txlake.views import view_named
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
 class Meaning(Enum):
@@ -83,13 +95,85 @@ class Door:
         return self.meaning(table) is Meaning.VIEW
 
     def spark_has(self, table: Table) -> bool:
-        """Whether the Spark session has a table or view of that name, of its own."""
+        """Whether the Spark session has a table or view of that name, of its own.
+
+        A name without a database is a temporary view's, or of the lake's current database: Spark's
+        own may be another one.
+        """
         if not isinstance(table, TableName):
             return False
         try:
-            return self.spark.catalog.tableExists(str(table))
+            return self.spark.catalog.tableExists(str(self._in_spark(table)))
         except PySparkException:
             return False  # a name that Spark doesn't take
+
+    def for_spark(self, name: str) -> str:
+        """The name that Spark is to be told for what the program named so."""
+        try:
+            table = table_of(name)
+        except InvalidRequest:
+            return name  # Spark says what it expects
+        if not isinstance(table, TableName) or not self.is_short(table):
+            return name
+        return str(self._in_spark(table))
+
+    def is_short(self, table: TableName) -> bool:
+        """Whether Spark would look for a name elsewhere than the lake does.
+
+        It has no database, and the current one of the lake isn't Spark's.
+        """
+        if len(table.parts) > 1:
+            return False
+        return self.spark.catalog.currentDatabase().lower() != self.session.database.lower()
+
+    def _in_spark(self, table: TableName) -> TableName:
+        if not self.is_short(table) or self.is_temporary(table):
+            return table
+        return TableName((self.session.database, table.name))
+
+    def require_full(self, table: Table) -> None:
+        """Raises an AnalysisException for a name that Spark would look for elsewhere."""
+        if isinstance(table, TableName) and self.is_short(table) and not self.is_temporary(table):
+            full = TableName((self.session.database, table.name))
+            raise InvalidRequest(
+                f"{table} stands for {full}, which is for Spark's own catalog, whose current "
+                f"database is {self.spark.catalog.currentDatabase()}: say {full}"
+            )
+
+    def require_place(self, table: Table) -> None:
+        """Raises an AnalysisException for a path that Hadoop takes to be of another file system.
+
+        A path without a scheme is a local one here.
+        """
+        if not isinstance(table, TablePath) or _SCHEME.match(table.location):
+            return
+        url = default_file_system(self.spark)
+        if not url.lower().startswith("file:"):
+            raise InvalidRequest(
+                f"{table.location} has no scheme, and fs.defaultFS of the Spark session is {url}: "
+                f"write it out, as in {url.rstrip('/')}/folder or file:///folder"
+            )
+
+    def require_makeable(self, table: Table) -> None:
+        """Raises an AnalysisException where a writer may not make the lake's table of that name.
+
+        In a database that the lake doesn't have, and in front of a table of Spark's own, which
+        nobody would find any more.
+        """
+        if not isinstance(table, TableName) or self.meaning(table) is not None:
+            return
+        owner, _ = self.session.engine.qualified(table, self.session.database)
+        if self.session.engine.catalog.of_lake().database(owner) is None:
+            raise refused(
+                "SCHEMA_NOT_FOUND",
+                f"there is no database {owner!r} in the lake; CREATE DATABASE {owner} makes it",
+            )
+        if self.spark_has(table) and not self.is_temporary(table):
+            raise refused(
+                "TABLE_OR_VIEW_ALREADY_EXISTS",
+                f"{table} is a table of Spark's own, which a table of the lake would hide: choose "
+                "another name, or drop it first",
+            )
 
     def unknown(self, table: TableName) -> InvalidRequest:
         """The error for a name that neither the lake nor Spark has."""

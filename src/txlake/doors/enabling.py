@@ -11,7 +11,8 @@ Connect), and each door asks, whenever it is used, whether its session was given
 there.
 
 txlake itself works with Spark through the same objects. Calls from its own modules go to Spark
-itself: a lake reads Parquet files while it answers `spark.table`.
+itself: a lake reads Parquet files while it answers `spark.table`. So do calls inside a door that
+come through somebody else's function around PySpark's.
 
 A stream's micro-batches are committed by the lake's sessions (`lake.streams`), which call Spark's
 own methods in the same way.
@@ -31,6 +32,7 @@ from txlake.doors import reading, sql, streams, writing, writing_v2
 from txlake.doors.catalog import Cataloguing
 from txlake.doors.catalog_since_4_2 import CataloguingSince42
 from txlake.doors.door import Door, door_of
+from txlake.doors.errors import is_inside
 from txlake.doors.fronts import fronted
 from txlake.errors import InvalidRequest
 from txlake.spark.spark_sessions import is_connect, is_same
@@ -75,8 +77,9 @@ def enable(spark: SparkSession, lake: LakeSession) -> SparkSession:
             "the lake works with another Spark session: open it with "
             "txlake.connect(..., spark=spark), with the session that is to be enabled"
         )
-    enabled.give(spark, session)
-    _install(*_classes(spark))
+    with _lock:
+        enabled.give(spark, session)
+        _install(*_classes(spark))
     return spark
 
 
@@ -86,15 +89,17 @@ def disable(spark: SparkSession) -> SparkSession:
 
     Returns the same Spark session. Raises InvalidRequest when it isn't enabled.
     """
-    if not enabled.take_back(spark):
-        raise InvalidRequest("the Spark session isn't enabled: there is nothing to take back")
-    if not enabled.is_any():
-        _uninstall()
+    with _lock:
+        if not enabled.take_back(spark):
+            raise InvalidRequest("the Spark session isn't enabled: there is nothing to take back")
+        if not enabled.is_any():
+            _uninstall()
     return spark
 
 
 # --- the doors in PySpark's classes --------------------------------------------------------------
 
+# Who is enabled, and what stands in the classes, change together.
 _lock = threading.Lock()
 # (class, name) to what stood there.
 _replaced: dict[tuple[type, str], Any] = {}
@@ -113,20 +118,18 @@ def _classes(spark: SparkSession) -> tuple[type, type]:
 
 
 def _install(session: type, frame: type) -> None:
-    with _lock:
-        for name, door in _OF_SESSION.items():
-            _replace(session, name, lambda one: one, door)
-        for name, door in _OF_FRAME.items():
-            _replace(frame, name, lambda one: one.sparkSession, door)
+    for name, door in _OF_SESSION.items():
+        _replace(session, name, lambda one: one, door)
+    for name, door in _OF_FRAME.items():
+        _replace(frame, name, lambda one: one.sparkSession, door)
 
 
 def _uninstall() -> None:
-    with _lock:
-        for (kind, name), before in list(_replaced.items()):
-            # Somebody else's may stand in front of ours by now: it stays, and ours lets all pass.
-            if hasattr(_function(vars(kind).get(name)), _ATTRIBUTE):
-                setattr(kind, name, before)
-                del _replaced[kind, name]
+    for (kind, name), before in list(_replaced.items()):
+        # Somebody else's may stand in front of ours by now: it stays, and ours lets all pass.
+        if hasattr(_function(vars(kind).get(name)), _ATTRIBUTE):
+            setattr(kind, name, before)
+            del _replaced[kind, name]
 
 
 def _replace(
@@ -154,13 +157,13 @@ def _through(
     """What a class has instead: the door where the session is a lake's, else what was there."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        found = None if _is_own() else door_of(session_of(self))
+        found = None if _is_own() or is_inside() else door_of(session_of(self))
         if found is None:
             return plain(self, *args, **kwargs)
         return door(found, self, partial(plain, self), *args, **kwargs)
 
     def value(self: Any) -> Any:
-        found = None if _is_own() else door_of(session_of(self))
+        found = None if _is_own() or is_inside() else door_of(session_of(self))
         before = plain(self, type(self))
         return before if found is None else door(found, self, before)
 
@@ -200,7 +203,7 @@ def _write(door: Door, frame: Any, plain: Any) -> Any:
 
 
 def _write_to(door: Door, frame: Any, plain: Callable[..., Any], table: str) -> Any:
-    return writing_v2.writer_to(door, frame, plain(table), table)
+    return writing_v2.writer_to(door, frame, plain(door.for_spark(table)), table)
 
 
 def _read_stream(door: Door, spark: Any, plain: Any) -> Any:

@@ -22,6 +22,7 @@ FORMATS = frozenset({"delta", "txlake"})
 
 _TRAVELS = ("versionAsOf", "timestampAsOf")
 _CHANGES = ("startingVersion", "endingVersion", "startingTimestamp", "endingTimestamp")
+_PROPERTIES = "delta."
 _FILE_SYSTEMS = ("fs.", "dfs.")
 
 
@@ -59,17 +60,22 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """How rows are written; None where the option isn't given."""
+    """How rows are written; None where the option isn't given.
+
+    Attributes:
+        properties: of a table that is made: the options that begin with `delta.`.
+    """
 
     replace_where: str | None = None
     replace_using: tuple[str, ...] = ()
-    merge_schema: bool = False
+    merge_schema: bool | None = None
     overwrite_schema: bool | None = None
     partition_overwrite: Literal["static", "dynamic"] | None = None
     app_id: str | None = None
     app_version: int | None = None
     user_metadata: str | None = None
     path: str | None = None
+    properties: tuple[tuple[str, str], ...] = ()
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
@@ -144,13 +150,14 @@ def write_options(given: Mapping[str, object]) -> WriteOptions:
     found = WriteOptions(
         replace_where=options.text("replaceWhere"),
         replace_using=_columns(options),
-        merge_schema=bool(options.flag("mergeSchema")),
+        merge_schema=options.flag("mergeSchema"),
         overwrite_schema=options.flag("overwriteSchema"),
         partition_overwrite=_partition_overwrite(options),
         app_id=options.text("txnAppId"),
         app_version=options.number("txnVersion"),
         user_metadata=options.text("userMetadata"),
         path=options.text("path"),
+        properties=table_properties(given),
         storage=options.storage(),
     )
     if (found.app_id is None) != (found.app_version is None):
@@ -173,12 +180,19 @@ def write_options(given: Mapping[str, object]) -> WriteOptions:
     return found
 
 
+def table_properties(given: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    """Those of the options that are properties of a table which is made with them."""
+    options = _Options(given)
+    names = [name for name in given if name.lower().startswith(_PROPERTIES)]
+    return tuple((name, text) for name in names if (text := options.text(name)) is not None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
     """How a stream's rows are written; None where the option isn't given."""
 
     checkpoint: str | None = None
-    merge_schema: bool = False
+    merge_schema: bool | None = None
     user_metadata: str | None = None
     path: str | None = None
 

@@ -29,11 +29,15 @@ def at(door: Door, text: str, source: str | None) -> Table:
     name with the format `txlake`, and with `delta`, as in Delta Spark, a folder below the current
     one.
     """
-    if is_place(text) or "`" in text:
-        return named(text) if "`" in text else TablePath(text)
-    table = named(text)
-    if isinstance(table, TableName) and (source or "").lower() == "delta":
-        return table if door.meaning(table) is not None else TablePath(f"./{text}")
+    table = named(text) if "`" in text or not is_place(text) else TablePath(text)
+    if (
+        isinstance(table, TableName)
+        and "`" not in text
+        and (source or "").lower() == "delta"
+        and door.meaning(table) is None
+    ):
+        table = TablePath(f"./{text}")
+    door.require_place(table)
     return table
 
 

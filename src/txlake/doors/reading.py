@@ -115,6 +115,7 @@ def _table(
         return plain(name)  # Spark says what it expects
     with door.asked():
         asked, table = read_options(given), named(name)
+        door.require_place(table)
     if isinstance(table, TablePath):
         return _placed(door, table, asked, asked.travel)
     is_temporary = door.is_temporary(table)
@@ -122,7 +123,7 @@ def _table(
         if asked.travel is None and asked.changes is None:
             is_planned = is_temporary and door.meaning(table) is None and door.is_planned(table)
             if not is_planned:
-                return door.from_spark(lambda: plain(name))
+                return door.from_spark(lambda: plain(door.for_spark(name)))
         elif not door.spark_has(table):
             raise door.unknown(table)
     return _named(door, table, asked, asked.travel)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
+from functools import partial
 from typing import Any
 
 from pyspark.errors import ParseException
@@ -21,6 +22,7 @@ from txlake.errors import InvalidRequest
 from txlake.spark.spark_sessions import is_connect
 from txlake.sql import parse
 from txlake.sql.foreign import bound, foreign, insert_into_spark, subject
+from txlake.sql.markers import as_spark_binds
 from txlake.statements import (
     AlterView,
     Clone,
@@ -32,6 +34,7 @@ from txlake.statements import (
     SqlText,
     Statement,
     TableName,
+    TablePath,
     UndropTable,
 )
 from txlake.statements.text_references import references_of
@@ -84,12 +87,14 @@ def _formatter(spark: SparkSession) -> Any:
 
 
 def _one(door: Door, plain: Plain, text: str, args: _Arguments) -> DataFrame:
+    plain = partial(plain, text, *(() if args is None else (args,)))
     try:
+        args = as_spark_binds(text, args)
         statements = parse(text, args)
     except InvalidRequest as error:
         return _not_understood(door, plain, text, args, error)
     if not statements:
-        return door.from_spark(lambda: plain(text))
+        return door.from_spark(plain)
     if len(statements) > 1:
         several = refused(
             "PARSE_SYNTAX_ERROR",
@@ -99,15 +104,29 @@ def _one(door: Door, plain: Plain, text: str, args: _Arguments) -> DataFrame:
         door.session.fail(several)
         refuse_text(several)
     [statement] = statements
+    with door.asked():
+        for place in _places(statement):
+            door.require_place(place)
     about = None if isinstance(statement, _MAKING) else subject(statement)
     if about is not None and door.meaning(about) is None:
         if door.spark_has(about):
+            with door.asked():
+                door.require_full(about)
             return _of_spark(door, plain, text, args, statement)
         if not getattr(statement, "if_exists", False):
             unknown = door.unknown(about)
             door.session.fail(unknown)
             raise unknown
     return door.session.execute(_with_temporary_views(door, statement))
+
+
+def _places(statement: Statement) -> list[TablePath]:
+    """The tables in a statement that are named by their place."""
+    named = [getattr(statement, name, None) for name in ("table", "target", "source", "location")]
+    named += [one.table for one in references_of(statement)]
+    # The last one is of a table that is made: a text.
+    places = [TablePath(one) if isinstance(one, str) else one for one in named]
+    return [one for one in places if isinstance(one, TablePath)]
 
 
 def _of_spark(
@@ -118,7 +137,7 @@ def _of_spark(
         command = insert_into_spark(bound(text, args), statement)
         if command is not None:
             return door.session.execute(_with_temporary_views(door, command))
-    return door.from_spark(lambda: plain(text, args))
+    return door.from_spark(plain)
 
 
 def _not_understood(
@@ -129,9 +148,16 @@ def _not_understood(
         found = foreign(text, args)
     except InvalidRequest:
         found = None
+    about_lake = _is_unbound(door, text, args)
+    if found is not None and not found.is_foreign:
+        made = found.creates
+        about_lake |= not isinstance(made, TableName) or door.may_be_of_lake(made)
+    if about_lake:
+        with door.asked():
+            raise _as_text(error)
     if found is None:
         try:
-            return door.from_spark(lambda: plain(text, args))
+            return door.from_spark(plain)
         except ParseException as of_spark:
             # Neither understands it, and the lake's SQL is the larger one.
             raise _as_text(error) from of_spark
@@ -140,7 +166,28 @@ def _not_understood(
         taken = refused("TABLE_OR_VIEW_ALREADY_EXISTS", f"{made} is a table or view of the lake")
         door.session.fail(taken)
         raise taken
+    if made is not None:
+        with door.asked():
+            door.require_full(made)
     return door.session.execute(_with_temporary_views(door, found.command))
+
+
+def _is_unbound(door: Door, text: str, args: _Arguments) -> bool:
+    """Whether it is a statement about the lake, but for a value that has no SQL literal."""
+    if not args:
+        return False
+    nothing: _Arguments = dict.fromkeys(args) if isinstance(args, Mapping) else [None] * len(args)
+    try:
+        statements = parse(text, nothing)
+    except InvalidRequest:
+        return False
+    for statement in statements:
+        if isinstance(statement, _MAKING):
+            return True
+        named = {subject(statement), *(one.table for one in references_of(statement))} - {None}
+        if any(door.meaning(table) is not None for table in named if table is not None):
+            return True
+    return False
 
 
 def _as_text(error: InvalidRequest) -> InvalidRequest:
@@ -151,15 +198,28 @@ def _as_text(error: InvalidRequest) -> InvalidRequest:
 
 
 def _with_temporary_views(door: Door, statement: Statement) -> Statement:
-    """The statement, where a name that is read and is a temporary view's too means the view."""
+    """The statement, where a name that is read and is a temporary view's too means the view.
+
+    Raises an AnalysisException for a name without a database that is neither that nor the lake's,
+    where Spark would look for it in another database than the lake's current one.
+    """
     asked = {
         one.table.name.lower(): one.table
         for one in references_of(statement)
         if isinstance(one.table, TableName) and len(one.table.parts) == 1 and one.travel is None
     }
-    if not asked or isinstance(statement, CreateView | AlterView):
-        return statement  # what a lake keeps reads nothing that is temporary
+    if not asked:
+        return statement
     temporary = door.temporary_names(asked)
+    if door.is_short(next(iter(asked.values()))):
+        with door.asked():
+            for name, table in asked.items():
+                if name not in temporary and door.meaning(table) is None:
+                    if not door.spark_has(table):
+                        raise door.unknown(table)
+                    door.require_full(table)
+    if isinstance(statement, CreateView | AlterView):
+        return statement  # what a lake keeps reads nothing that is temporary
     hidden = frozenset(
         name
         for name, table in asked.items()

@@ -18,11 +18,14 @@ from txlake.doors.fronts import fronted
 from txlake.doors.options import SinkOptions, is_ours, sink_options, storage_in, stream_options
 from txlake.doors.places import at, named
 from txlake.doors.reading import one_place, with_schema
-from txlake.errors import InvalidRequest
+from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.lake.lake import LakeSession
 from txlake.lake.streams import OutputMode, started, stream_of, table_sink
+from txlake.spark.spark_sessions import is_connect
 from txlake.statements import Table, TableName
+from txlake.storage import canonical_url
 from txlake.system import System
+from txlake.tables.enabled import one_batch_each, starting
 from txlake.tables.errors import refused
 
 if TYPE_CHECKING:
@@ -97,7 +100,8 @@ class StreamReading(_Reader):
     def table(self, tableName: str) -> Any:
         """The stream of a table of the lake's, or of Spark's."""
         if not self._lake_has(tableName):
-            return super().table(tableName)
+            is_name = isinstance(tableName, str)
+            return super().table(self._lake_door.for_spark(tableName) if is_name else tableName)
         return self._lake_table(tableName)
 
     @as_spark
@@ -206,7 +210,9 @@ class StreamWriting(_Writer):
     def foreachBatch(self, func: Any) -> Any:
         """A function a micro-batch, which is Spark's: its writes find the lake by themselves."""
         self._lake_source = "foreachBatch"
-        return super().foreachBatch(func)
+        if is_connect(self._lake_door.spark) or not callable(func):
+            return super().foreachBatch(func)
+        return super().foreachBatch(one_batch_each(func))
 
     def start(
         self,
@@ -222,7 +228,8 @@ class StreamWriting(_Writer):
         self._lake_say(outputMode, partitionBy, queryName, options)
         if not is_ours(source):
             self._lake_tell_partitions()
-            return super().start(path, format)
+            with starting(self._lake_door.spark, self._lake_door.session.database):
+                return super().start(path, format)
         return self._lake_start(path, source)
 
     @as_spark
@@ -250,7 +257,9 @@ class StreamWriting(_Writer):
         self._lake_say(outputMode, partitionBy, queryName, options)
         if not self._lake_has(tableName, format or self._lake_source):
             self._lake_tell_partitions()
-            return super().toTable(tableName, format)
+            if self._lake_source is not None and is_ours(self._lake_source):
+                super().format(self._lake_source)  # another catalog has such tables too
+            return super().toTable(self._lake_door.for_spark(tableName), format)
         return self._lake_to_table(tableName)
 
     @as_spark
@@ -272,8 +281,24 @@ class StreamWriting(_Writer):
 
     @as_spark
     def _lake_to_table(self, name: str) -> Any:
+        table = named(name)
         with self._lake_door.asked():
-            return self._lake_query(named(name), sink_options(self._lake_given))
+            self._lake_door.require_makeable(table)
+            asked = sink_options(self._lake_given)
+            if asked.path is not None:
+                self._lake_require_at(table, asked.path)
+            return self._lake_query(table, asked)
+
+    def _lake_require_at(self, table: Table, path: str) -> None:
+        """Raises an UnsupportedOperationException unless the table is there, at that path."""
+        session = self._lake_door.session
+        found = session.engine.find(table, session.database)
+        if found is None or found.store.url != canonical_url(path):
+            there = "isn't there yet" if found is None else f"is at {found.store.url}"
+            raise UnsupportedFeature(
+                f"{table} {there}, and toTable makes no table at the path {path}: make it first "
+                "with CREATE TABLE ... LOCATION, or leave the path out"
+            )
 
     def _lake_query(self, table: Table, asked: SinkOptions) -> Any:
         door = self._lake_door

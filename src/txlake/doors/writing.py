@@ -140,6 +140,8 @@ class Writing(_Writer):
         """Writes to a table by its name, which is made where there is none."""
         source = format or self._lake_source
         if not self._lake_has(name, source):
+            self._lake_tell_format()
+            name = self._lake_door.for_spark(name)
             super().saveAsTable(name, format, mode, partitionBy, **options)
             return
         self._lake_say(mode, partitionBy, options)
@@ -163,14 +165,16 @@ class Writing(_Writer):
 
     @as_spark
     def _lake_save_as_table(self, name: str) -> None:
+        table = named(name)
         with self._lake_door.asked():
+            self._lake_door.require_makeable(table)
             asked = write_options(self._lake_given)
-        self._lake_write(named(name), asked, asked.path)
+        self._lake_write(table, asked, asked.path)
 
     def insertInto(self, tableName: str, overwrite: bool | None = None) -> None:
         """Writes to a table, column by column in their order."""
         if not self._lake_is_there(tableName):
-            super().insertInto(tableName, overwrite)
+            super().insertInto(self._lake_door.for_spark(tableName), overwrite)
             return
         if overwrite is not None:
             self._lake_saving = "overwrite" if overwrite else "append"
@@ -189,9 +193,8 @@ class Writing(_Writer):
                 "columns count",
             )
         with self._lake_door.asked():
+            # Whatever else the mode says: the table is there, and rows are added, as in Spark.
             asked, mode = write_options(self._lake_given), self._lake_mode("append")
-        if mode not in ("append", "overwrite"):
-            raise InvalidRequest(f"insertInto appends or overwrites, found mode {mode!r}")
         insert(
             self._lake_door,
             named(name),
@@ -200,6 +203,11 @@ class Writing(_Writer):
             overwrite=mode == "overwrite",
             by_name=False,
         )
+
+    def _lake_tell_format(self) -> None:
+        """Another catalog has tables of the lake's formats too."""
+        if self._lake_source is not None and is_ours(self._lake_source):
+            super().format(self._lake_source)
 
     def _lake_say(self, mode: str | None, partitions: Any, options: dict[str, Any]) -> None:
         """Arguments of `save` that stand for calls before it."""
@@ -240,6 +248,7 @@ class Writing(_Writer):
             partition_by=self._lake_partitions,
             cluster_by=self._lake_clusters,
             location=location,
+            properties=asked.properties,
             replace_where=_condition(asked.replace_where),
             dynamic_partition_overwrite=_dynamic(asked) if mode == "overwrite" else None,
             overwrite_schema=bool(asked.overwrite_schema),

@@ -143,6 +143,7 @@ class WritingTo(_Writer):
         door = self._lake_door
         if door.meaning(table) is Meaning.VIEW:
             raise refused("EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", f"{table} is a view, not a table")
+        door.require_makeable(table)
         asked = write_options(self._lake_given)
         called = "createOrReplace" if mode == "or_replace" else mode
         if asked.app_id is not None:
@@ -168,7 +169,7 @@ class WritingTo(_Writer):
                     table=table,
                     partition_by=self._lake_partitioning(table),
                     cluster_by=self._lake_clusters,
-                    properties=tuple(self._lake_properties.items()),
+                    properties=self._lake_table_properties(asked),
                     location=self._lake_location(table, asked.path),
                     mode=mode,
                     query=reading(view),
@@ -177,6 +178,12 @@ class WritingTo(_Writer):
             )
         finally:
             door.spark.catalog.dropTempView(view)
+
+    def _lake_table_properties(self, asked: WriteOptions) -> tuple[tuple[str, str], ...]:
+        """Those that tableProperty says, which count, and options that are properties."""
+        said = {name.lower() for name in self._lake_properties}
+        given = tuple(one for one in asked.properties if one[0].lower() not in said)
+        return (*given, *self._lake_properties.items())
 
     def _lake_location(self, table: TableName | TablePath, path: str | None) -> str | None:
         found = path if path is not None else self._lake_properties.pop("location", None)

@@ -199,7 +199,7 @@ class Statements:
                 # "static" is also what isn't said: the session's setting counts then.
                 dynamic_partition_overwrite=partition_overwrite == "dynamic" or None,
                 overwrite_schema=overwrite_schema,
-                merge_schema=merge_schema,
+                merge_schema=merge_schema or None,
                 app_id=app_id,
                 app_version=app_version,
             )

@@ -82,7 +82,7 @@ class TableSink:
     table: str
     checkpoint: str
     output_mode: OutputMode
-    merge_schema: bool = False
+    merge_schema: bool | None = None
     partition_by: tuple[str, ...] | None = None
     cluster_by: tuple[str, ...] | None = None
     user_metadata: str | None = None
@@ -239,7 +239,7 @@ class Streams(Statements):
             named,
             checkpoint=checkpoint,
             output_mode=output_mode,
-            merge_schema=merge_schema,
+            merge_schema=merge_schema or None,
             partition_by=None if columns is None else tuple(columns),
             user_metadata=user_metadata,
         )
@@ -303,7 +303,7 @@ def table_sink(
     *,
     checkpoint: str,
     output_mode: OutputMode,
-    merge_schema: bool = False,
+    merge_schema: bool | None = None,
     partition_by: tuple[str, ...] | None = None,
     cluster_by: tuple[str, ...] | None = None,
     user_metadata: str | None = None,

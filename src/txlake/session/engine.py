@@ -5,6 +5,7 @@ Owns wiring and caches; knows no statement.
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 import threading
@@ -137,6 +138,14 @@ class Lost:
         )
 
 
+@dataclass(slots=True)
+class _State:
+    """What all engines of one lake in this process share."""
+
+    is_closed: bool = False
+    lost: Lost | None = None
+
+
 @dataclass(kw_only=True)
 class Engine:
     """Shared by all sessions of a lake; safe to use from many threads.
@@ -148,7 +157,6 @@ class Engine:
         catalog: the names.
         open_store: gives the store at a place, with the storage options.
         outside_paths: where files of tables may lie besides what the settings allow.
-        lost: why the catalog has to be recovered first, where it has to.
     """
 
     system: System
@@ -160,8 +168,7 @@ class Engine:
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     open_store: Callable[[str, Mapping[str, str]], Store] = open_store
     outside_paths: Callable[[], Sequence[str]] = tuple
-    is_closed: bool = field(default=False, init=False)
-    lost: Lost | None = field(default=None, init=False)
+    _state: _State = field(default_factory=_State)
     _sessions: set[int] = field(default_factory=set)
     _logs: Recent[str, TableLog] = field(init=False)
     _shared: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -172,6 +179,30 @@ class Engine:
 
     def __post_init__(self) -> None:
         self._logs = Recent(self.settings.tables_cached)
+
+    def with_plane(self, plane: DataPlane) -> Engine:
+        """The same lake, whose rows are read and written by another data plane.
+
+        All else is shared, also that it is closed. Temporary views are those of the plane's session
+        from here on: a clone of a Spark session begins with the views of the other one.
+        """
+        made = copy.copy(self)
+        made.plane, made.temporary_views = plane, self.temporary_views.copy()
+        return made
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._state.is_closed
+
+    @property
+    def lost(self) -> Lost | None:
+        """Why the catalog has to be recovered first, where it has to."""
+        return self._state.lost
+
+    @lost.setter
+    def lost(self, lost: Lost | None) -> None:
+        self._state.lost = lost
 
     @property
     def spark(self) -> SparkSession:
@@ -306,12 +337,12 @@ class Engine:
         In a fork of its process nothing of it is the fork's to release.
         """
         if self.is_forked:
-            self.is_closed = True
+            self._state.is_closed = True
             return
         for number in list(self._sessions):
             self.close_session(number)
         with self._lock:
-            self.is_closed = True
+            self._state.is_closed = True
             self.plane.close()
             self.catalog.close()
 

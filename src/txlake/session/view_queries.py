@@ -68,6 +68,13 @@ class TemporaryViews:
         self._lock = threading.Lock()
         self._views: dict[str, tuple[str, Viewed]] = {}
 
+    def copy(self) -> TemporaryViews:
+        """The same views, of a clone of the Spark session."""
+        made = TemporaryViews()
+        with self._lock:
+            made._views.update(self._views)
+        return made
+
     def put(self, mark: str, view: Viewed) -> None:
         """Remembers a view that was made in Spark with this mark."""
         with self._lock:

@@ -10,7 +10,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -120,6 +120,16 @@ class SparkPlane:
                 self._spark = self.make_spark()
                 use_this_python(self._spark)
             return self._spark
+
+    def in_session(self, spark: SparkSession) -> SparkPlane:
+        """The same plane at work in a clone of its Spark session, which closes with this one."""
+        return replace(
+            self,
+            make_spark=lambda: spark,
+            _spark=spark,
+            _manifests=self._scratch(),
+            _lock=threading.RLock(),
+        )
 
     @property
     def time_zone(self) -> str:

@@ -53,6 +53,15 @@ def is_same(one: SparkSession, other: SparkSession) -> bool:
     return ours is not None and theirs is not None and bool(ours.equals(theirs))
 
 
+def default_file_system(spark: SparkSession) -> str:
+    """The URL of the file system that Hadoop takes paths without a scheme to be of."""
+    if is_connect(spark):
+        return spark.conf.get("spark.hadoop.fs.defaultFS", "file:///") or "file:///"
+    classic: Any = spark
+    found = classic._jsparkSession.sessionState().newHadoopConf().get("fs.defaultFS")
+    return str(found or "file:///")
+
+
 def session_with(spark: SparkSession, settings: Mapping[str, str]) -> JavaObject:
     """The JVM's session with settings of its own."""
     classic: Any = spark

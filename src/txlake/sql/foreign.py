@@ -16,6 +16,8 @@ from txlake.sql.rewriting import with_names
 from txlake.sql.tokens import Kind, SourceText, Token, tokenize
 from txlake.statements import Insert, Query, SparkCommand, SqlText, Table, TableName
 
+_FORMATS = ("DELTA", "TXLAKE")
+
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
@@ -23,10 +25,13 @@ class Foreign:
 
     Attributes:
         creates: the table that it creates; None for another statement.
+        is_foreign: False for a CREATE TABLE that names no other format: Spark would make a Parquet
+            table of what a lake's SQL refused.
     """
 
     command: SparkCommand
     creates: Table | None = None
+    is_foreign: bool = True
 
 
 def foreign(text: str, args: Arguments | None = None) -> Foreign | None:
@@ -60,16 +65,28 @@ def _create(cursor: Cursor) -> Foreign | None:
         cursor.advance()
         cursor.skip()
         cursor.expect(")")
-    _up_to_query(cursor)
-    return Foreign(_command(cursor), table)
+    is_foreign = _up_to_query(cursor)
+    return Foreign(_command(cursor), table, is_foreign)
 
 
-def _up_to_query(cursor: Cursor) -> None:
-    """Passes over the clauses before `AS query`, or over all that is left."""
+def _up_to_query(cursor: Cursor) -> bool:
+    """Passes over the clauses before `AS query`, or over all that is left.
+
+    Whether one of them is of another format than a lake's.
+    """
+    is_foreign = False
     while not cursor.at_end:
-        cursor.skip(("AS",))
-        if cursor.accept("AS") and (cursor.at_any(*QUERY_WORDS) or cursor.at("(")):
-            return
+        cursor.skip(("AS", "USING", "STORED", "ROW"))
+        if cursor.accept("USING"):
+            is_foreign |= not cursor.at_any(*_FORMATS)
+        elif cursor.accept("STORED") or cursor.accept("ROW", "FORMAT"):
+            is_foreign = True
+        elif cursor.accept("AS"):
+            if cursor.at_any(*QUERY_WORDS) or cursor.at("("):
+                break
+        elif not cursor.at_end:
+            cursor.advance()
+    return is_foreign
 
 
 def _command(cursor: Cursor) -> SparkCommand:

@@ -100,7 +100,7 @@ def insert(cursor: Cursor, with_tokens: tuple[Token, ...] = ()) -> Insert:
         source_alias=source_alias,
         partition=partition,
         if_not_exists=if_not_exists,
-        schema_evolution=schema_evolution,
+        schema_evolution=schema_evolution or None,
     )
 
 

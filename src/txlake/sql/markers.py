@@ -78,6 +78,29 @@ def bind(text: str, arguments: Arguments | None) -> SourceText:
     return SourceText("".join(pieces) + text[position:], original, tuple(edits))
 
 
+def as_spark_binds(text: str, arguments: Arguments | None) -> Arguments | None:
+    """The values as PySpark takes those of a text.
+
+    Names that the text doesn't have are passed over; a datetime without a time zone is one of this
+    process's own zone, whatever the session's is.
+    """
+    if isinstance(arguments, Mapping):
+        backquotes = backquoted(text)
+        there = {name for name, _, _ in _markers(SourceText(backquotes, text), arguments)}
+        return {name: _in_zone(value) for name, value in arguments.items() if name in there}
+    if isinstance(arguments, list | tuple):
+        return [_in_zone(value) for value in arguments]
+    return arguments
+
+
+def _in_zone(value: object) -> object:
+    if isinstance(value, datetime.datetime) and value.tzinfo is None:
+        return value.astimezone()
+    if isinstance(value, list | tuple):
+        return [_in_zone(element) for element in value]
+    return value
+
+
 def sql_literal(value: object, name: str = "the value") -> str:
     """A Python value as a SQL literal of the same type; `name` is for the message.
 

@@ -15,6 +15,7 @@ from txlake.statements.expressions import (
     Star,
 )
 from txlake.statements.names import ChangeRange, Table, TimeTravel
+from txlake.statements.tables import Properties
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,8 @@ class Insert:
             `source_alias` are the names of the table and of the source in it.
         partition: the PARTITION clause, None without one.
         if_not_exists: do nothing where the static partition has rows.
-        schema_evolution: new columns of the source are added to the table.
+        schema_evolution: new columns of the source are added to the table; None leaves it to the
+            session's setting where columns go by name.
         dynamic_partition_overwrite: whether an overwrite replaces just the partitions that the new
             rows fall into; None leaves it to the session's setting.
         app_id, app_version: written once per pair, however often it is retried.
@@ -79,7 +81,7 @@ class Insert:
     source_alias: str | None = None
     partition: tuple[PartitionValue, ...] | None = None
     if_not_exists: bool = False
-    schema_evolution: bool = False
+    schema_evolution: bool | None = None
     dynamic_partition_overwrite: bool | None = None
     app_id: str | None = None
     app_version: int | None = None
@@ -107,6 +109,8 @@ class Write:
     Attributes:
         cluster_by: of a new table.
         location: where a table with a name is; a new one is made there.
+        merge_schema: new columns are added to the table; None leaves it to the session's setting.
+        properties: of a new table, and of one whose schema is overwritten.
         dynamic_partition_overwrite: as of an Insert.
         batch: which micro-batch of a stream it is, if it is one's.
     """
@@ -117,10 +121,11 @@ class Write:
     partition_by: tuple[str, ...] | None = None
     cluster_by: tuple[str, ...] | None = None
     location: str | None = None
+    properties: Properties = ()
     replace_where: Expression | None = None
     dynamic_partition_overwrite: bool | None = None
     overwrite_schema: bool = False
-    merge_schema: bool = False
+    merge_schema: bool | None = None
     app_id: str | None = None
     app_version: int | None = None
     batch: StreamBatch | None = None

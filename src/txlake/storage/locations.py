@@ -27,6 +27,8 @@ _CLOUD_SCHEMES = {
     "abfs": "abfss",
     "abfss": "abfss",
 }
+# Of file systems that are known by a mount alone.
+_MOUNTS = ("dbfs",)
 _HDFS_SCHEMES = ("hdfs", "webhdfs", "swebhdfs")
 _MEMORY_NAME = "default"
 _HOST = re.compile(r"([^:\[\]]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
@@ -91,6 +93,11 @@ def locate(location: str | os.PathLike[str]) -> Place:
     if scheme == "memory":
         return _memory_url(text, rest)
     if not rest.startswith("//"):
+        if rest.startswith("/") and scheme in (*_CLOUD_SCHEMES, *_HDFS_SCHEMES, *_MOUNTS):
+            raise InvalidRequest(
+                f"{text!r} has one slash after its scheme: give the URL with its bucket or host "
+                "(s3://bucket/folder), or the path where it is mounted"
+            )
         return _local(text)  # a folder with a colon in its name
     if scheme in _HDFS_SCHEMES:
         return _hdfs_url(text, scheme, rest[2:])

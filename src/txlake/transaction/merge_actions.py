@@ -123,7 +123,7 @@ class Staged:
         return replace(self, added=added, removed=removed)
 
     def without_change(self) -> Staged:
-        """The same files where no row of the table came, went or changed: all of them moved rows."""
+        """The same files where no row of the table came, went or changed: rows were only moved."""
         return replace(
             self,
             added={

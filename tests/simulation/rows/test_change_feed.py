@@ -266,9 +266,7 @@ def test_the_feed_where_all_rows_are_replaced(session: RowSession, kind: str, se
 
 # The row plane knows no ids of rows that a transaction brought itself.
 @pytest.mark.parametrize("kind", [kind for kind in TABLES if kind != "tracked rows"])
-def test_a_row_that_is_packed_with_others_and_deleted_again(
-    session: RowSession, kind: str
-) -> None:
+def test_a_row_that_is_packed_with_others_and_deleted_again(session: RowSession, kind: str) -> None:
     """The other rows stay: no stream that follows the table meets a change."""
     create(session, kind)
     session.rows("INSERT INTO t VALUES (1, 'a', 1), (2, 'a', 2)")
@@ -297,7 +295,11 @@ def test_a_row_that_came_and_went_beside_a_delete(session: RowSession, first: bo
     for own in (packing, deleting):
         own.rows("BEGIN")
     deleting.rows("DELETE FROM t WHERE id = 2")
-    for statement in ("INSERT INTO t VALUES (9, 'a', 9)", "OPTIMIZE t", "DELETE FROM t WHERE n = 9"):
+    for statement in (
+        "INSERT INTO t VALUES (9, 'a', 9)",
+        "OPTIMIZE t",
+        "DELETE FROM t WHERE n = 9",
+    ):
         packing.rows(statement)
     winner, loser = (packing, deleting) if first else (deleting, packing)
     winner.rows("COMMIT")

@@ -6,7 +6,6 @@ import pytest
 
 import txlake
 from tests.lake.rows import query
-from txlake.commands import drop_feature
 from txlake.errors import CorruptTable, InvalidRequest, Unavailable
 from txlake.log.segment import Listing
 from txlake.log.snapshot import Snapshot
@@ -184,6 +183,7 @@ def test_history_that_would_not_suffice_is_not_deleted(
 def test_protected_history_is_kept_as_long_as_a_part_of_it_is_young(
     t: txlake.Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    t.sql("ALTER TABLE t SET TBLPROPERTIES ('delta.enableExpiredLogCleanup' = 'false')")
     write_checkpoint(handle(t).log)
     old_until(table(t).version, monkeypatch)
     drop(t, "deletionVectors")
@@ -196,14 +196,13 @@ def test_a_checkpoint_that_fails_after_it_is_no_failure(
     t: txlake.Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The feature is dropped by then: raised, the error would say that it isn't."""
-    written = drop_feature.write_checkpoint
 
     def failing(log: TableLog) -> int:
         if log.latest().protocol.min_reader_version < 3:
             raise Unavailable("the store is away")
-        return written(log)
+        return write_checkpoint(log)
 
-    monkeypatch.setattr(drop_feature, "write_checkpoint", failing)
+    monkeypatch.setattr("txlake.commands.drop_feature.write_checkpoint", failing)
     drop(t, "deletionVectors")
     assert "deletionVectors" not in table(t).features
     assert "no checkpoint after DROP FEATURE: the store is away" in caplog.text

@@ -106,11 +106,7 @@ def _has_same_row_ids(current: Snapshot, wanted: Snapshot) -> bool:
     """
     now, then = current.metadata.configuration, wanted.metadata.configuration
     names = [then.get(key) for key in _HIDDEN_COLUMNS]
-    return (
-        None not in names
-        and names == [now.get(key) for key in _HIDDEN_COLUMNS]
-        and current.row_id_high_water_mark >= wanted.row_id_high_water_mark
-    )
+    return None not in names and names == [now.get(key) for key in _HIDDEN_COLUMNS]
 
 
 def _with_hidden_columns_of(current: Snapshot, metadata: Metadata) -> Metadata:

@@ -257,6 +257,8 @@ def test_statements_that_come_to_nothing() -> None:
     transaction.commit()
     files = [one for one in actions_at(log, 1) if isinstance(one, Add | Remove)]
     assert [(one.path, one.data_change) for one in files] == [("a", False), ("k", False)]
+    with pytest.raises(InvalidRequest, match="was committed already"):
+        transaction.change_no_row()
 
 
 def test_new_statistics_move_no_rows() -> None:

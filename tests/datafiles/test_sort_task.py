@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import defaultdict
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -110,3 +111,10 @@ def test_a_failure_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         list(_task(tmp_path, rows=1, partitioned=False)(broken(), 0, 0))
     assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_files_end_with_their_partition(tmp_path: Path) -> None:
+    """Positions are told of the file of a partition: it has to be one."""
+    write = _task(tmp_path, rows=3, partitioned=False).write
+    with pytest.raises(ValueError, match="rows_max=2"):
+        SortTask(replace(write, rows_max=2))

@@ -92,14 +92,66 @@ def test_what_contradicts_it_is_refused_before_anything_is_written(t: txlake.Lak
     assert table(t).version == before
 
 
+def test_a_suspension_is_lifted_with_the_first_commit(t: txlake.Lake) -> None:
+    """As an interrupted DROP FEATURE rowTracking leaves one: batches give ids only without it."""
+    t.sql("ALTER TABLE t SET TBLPROPERTIES ('delta.rowTrackingSuspended' = 'true')")
+    t.sql(
+        "ALTER TABLE t SET TBLPROPERTIES ('delta.rowTrackingSuspended' = 'FALSE', "
+        "'delta.enableRowTracking' = 'true')"
+    )
+    assert ids(table(t)) == [0, 2, 4, 6, 8]
+    assert operations(t)[-2] == "ROW TRACKING BACKFILL"
+    assert row_tracking.is_enabled(table(t).metadata.configuration)
+
+
+def test_a_suspension_between_batches_ends_it(
+    t: txlake.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine that doesn't ask for the lake's locks may do that."""
+    from txlake.commands import backfill
+
+    batch = backfill._batch
+    suspended = {row_tracking.SUSPENDED: "true"}
+
+    def meanwhile(now: Snapshot, at_once: int) -> object:
+        metadata = msgspec.structs.replace(
+            now.metadata, configuration={**now.metadata.configuration, **suspended}
+        )
+        return batch(now.apply([metadata]), at_once)
+
+    monkeypatch.setattr(backfill, "_batch", meanwhile)
+    with pytest.raises(InvalidRequest, match="suspended or dropped while files got row ids"):
+        t.sql(TRACK)
+    assert not row_tracking.is_enabled(table(t).metadata.configuration)
+
+
+@pytest.mark.parametrize(
+    ("beside", "message"),
+    [
+        ("'delta.nonsense' = 'x'", "delta.nonsense"),
+        ("'delta.checkpointPolicy' = 'v9'", "delta.checkpointPolicy"),
+        ("'delta.rowTracking.materializedRowIdColumnName' = 'id'", "materializedRowIdColumnName"),
+    ],
+)
+def test_what_cannot_be_set_beside_it_is_refused_first(
+    t: txlake.Lake, beside: str, message: str
+) -> None:
+    before = table(t).version
+    with pytest.raises(InvalidRequest, match=message):
+        t.sql(TRACK.replace(")", f", {beside})"))
+    assert table(t).version == before
+
+
 def test_a_file_whose_rows_nobody_counted_is_named(t: txlake.Lake) -> None:
-    """Another writer left it without statistics."""
+    """Another writer left it without statistics, and no batch comes upon it at first."""
     with t.transaction() as tx:
-        one = next(iter(table(t).files.adds()))
+        one = list(table(t).files.adds())[-1]
         part = tx._own.open(handle(t))
         part.stage([msgspec.structs.replace(one, stats=None, data_change=False)], operation="WRITE")
+    before = table(t).version
     with pytest.raises(InvalidRequest, match=r"numRecords.*ANALYZE TABLE"):
         t.sql(TRACK)
+    assert table(t).version == before
     assert not row_tracking.is_enabled(table(t).metadata.configuration)
 
 

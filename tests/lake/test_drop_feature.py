@@ -6,13 +6,17 @@ import pytest
 
 import txlake
 from tests.lake.rows import query
-from txlake.errors import InvalidRequest
+from txlake.errors import CorruptTable, InvalidRequest, Unavailable
+from txlake.log.segment import Listing
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.file_names import V2Checkpoint, parse_name
+from txlake.protocol.statistics import FileStatistics
 from txlake.session.engine import Handle
 from txlake.statements import TableName
+from txlake.transaction import log_cleanup
 from txlake.transaction.checkpoint_protection import BEFORE_VERSION
 from txlake.transaction.checkpointing import write_checkpoint
+from txlake.transaction.table_log import TableLog
 
 ROWS = [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
 AT_ONCE = "delta.dropFeatureTruncateHistory.retentionDuration"
@@ -130,6 +134,96 @@ def test_the_history_is_truncated_where_it_may_be(t: txlake.Lake) -> None:
         query(t, "SELECT * FROM t VERSION AS OF 4")
 
 
+def old_until(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commits up to that version are older than any retention, and the others are new."""
+
+    def times(listing: Listing) -> dict[int, int]:
+        return {one: one if one <= version else 10**15 + one for one in listing.commits}
+
+    monkeypatch.setattr(log_cleanup, "increasing_file_times", times)
+
+
+# The version that the log would begin with has the type changes, of which no later one tells.
+WIDENED = """
+    ALTER TABLE t ALTER COLUMN id TYPE BIGINT;
+    ALTER TABLE t UNSET TBLPROPERTIES ('delta.enableTypeWidening');
+    INSERT INTO t VALUES (5, 'e')
+"""
+
+
+@pytest.mark.parametrize(
+    ("feature", "statement", "old", "message"),
+    [
+        ("deletionVectors", "DELETE FROM t WHERE id = 2", 0, "up to 5 need readers"),
+        ("typeWidening", WIDENED, 1, "up to 4 need readers"),
+    ],
+)
+def test_history_that_would_not_suffice_is_not_deleted(
+    row_lake: txlake.Lake,
+    feature: str,
+    statement: str,
+    old: int,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There is a checkpoint from which the log could begin, but the feature is needed after it."""
+    created(row_lake, enableTypeWidening="true")
+    if old:
+        row_lake.sql(statement)
+    write_checkpoint(handle(row_lake).log)
+    old_until(table(row_lake).version, monkeypatch)
+    if not old:
+        row_lake.sql(statement)
+    with pytest.raises(InvalidRequest, match=message):
+        drop(row_lake, feature, truncate=True)
+    assert handle(row_lake).log.listing().earliest_version == 0
+    assert query(row_lake, "SELECT * FROM t VERSION AS OF 1") == ROWS[:2]
+
+
+def test_protected_history_is_kept_as_long_as_a_part_of_it_is_young(
+    t: txlake.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    t.sql("ALTER TABLE t SET TBLPROPERTIES ('delta.enableExpiredLogCleanup' = 'false')")
+    write_checkpoint(handle(t).log)
+    old_until(table(t).version, monkeypatch)
+    drop(t, "deletionVectors")
+    with pytest.raises(InvalidRequest, match="too young"):
+        drop(t, PROTECTED, truncate=True)
+    assert handle(t).log.listing().earliest_version == 0
+
+
+def test_a_checkpoint_that_fails_after_it_is_no_failure(
+    t: txlake.Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The feature is dropped by then: raised, the error would say that it isn't."""
+
+    def failing(log: TableLog) -> int:
+        if log.latest().protocol.min_reader_version < 3:
+            raise Unavailable("the store is away")
+        return write_checkpoint(log)
+
+    monkeypatch.setattr("txlake.commands.drop_feature.write_checkpoint", failing)
+    drop(t, "deletionVectors")
+    assert "deletionVectors" not in table(t).features
+    assert "no checkpoint after DROP FEATURE: the store is away" in caplog.text
+
+
+def test_its_last_checkpoint_waits_for_the_published_commit(
+    t: txlake.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint of a version whose commit isn't in the log could tell of what isn't so."""
+
+    def lacking(log: TableLog) -> None:
+        if log.latest().protocol.min_reader_version < 3:
+            raise CorruptTable("the commit isn't there")
+
+    monkeypatch.setattr(TableLog, "require_published", lacking)
+    drop(t, "deletionVectors")
+    now = table(t)
+    assert "deletionVectors" not in now.features
+    assert handle(t).log.listing().checkpoints[-1].version == now.version - 1
+
+
 def test_the_protection_goes_with_the_versions(t: txlake.Lake) -> None:
     drop(t, "deletionVectors")
     until = table(t).version
@@ -216,6 +310,20 @@ def test_column_mapping_renames_the_columns_in_files(row_lake: txlake.Lake) -> N
     protected(row_lake)
     assert query(row_lake, "SELECT id, text FROM t") == ROWS[1:]
     assert query(row_lake, "SELECT id, s FROM t VERSION AS OF 2") == ROWS
+
+
+def test_clustering_columns_keep_their_statistics_without_a_mapping(row_lake: txlake.Lake) -> None:
+    """Every file of a clustered table has them, whatever else is indexed."""
+    row_lake.sql(
+        "CREATE TABLE t (id INT, s STRING) CLUSTER BY (s) "
+        "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+    )
+    row_lake.sql("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    row_lake.sql("ALTER TABLE t SET TBLPROPERTIES ('delta.dataSkippingNumIndexedCols' = '0')")
+    drop(row_lake, "columnMapping")
+    [file] = table(row_lake).files.adds()
+    statistics = FileStatistics.from_json(file.stats)
+    assert (statistics.min_values, statistics.max_values) == ({"s": "a"}, {"s": "b"})
 
 
 def test_columns_with_odd_names_keep_their_mapping(row_lake: txlake.Lake) -> None:

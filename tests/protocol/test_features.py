@@ -217,6 +217,7 @@ NEW = {"appendOnly", "invariants"}
         (metadata({"delta.enableInCommitTimestamps": "true"}), 1, 7, None, {"inCommitTimestamp"}),
         (metadata({"delta.checkpointPolicy": "v2"}), 3, 7, {"v2Checkpoint"}, {"v2Checkpoint"}),
         (metadata({"delta.enableTypeWidening": "true"}), 3, 7, {"typeWidening"}, {"typeWidening"}),
+        (metadata(keys={"delta.typeChanges": []}), 3, 7, {"typeWidening"}, {"typeWidening"}),
         (
             metadata({"delta.feature.vacuumprotocolcheck": "supported"}),
             3,

@@ -14,6 +14,7 @@ from pyroaring import BitMap64
 from tests.simulation.rows.plane import RowPlane
 from tests.spark.tables import NO_VECTORS, VECTORS, PathTable, spark_plane, table
 from txlake.datafiles.origins import NO_FILE
+from txlake.ddl.feature_traces import without_mapping
 from txlake.errors import InvalidRequest
 from txlake.log.predicates import to_text
 from txlake.protocol.actions import Add, Remove
@@ -281,6 +282,35 @@ def test_a_purge_rewrites_the_files_with_vectors(t: PathTable) -> None:
     marked = sum(add.deletion_vector is not None for add in t.adds())
     assert files(t.compact(purge=True), Remove) == marked
     assert t.rows() == [ALL[0], *ALL[2:], (5, "c", 50)]
+
+
+@pytest.mark.parametrize("properties", [VECTORS, NO_VECTORS], ids=["vectors", "no vectors"])
+def test_files_are_rewritten_with_other_names_of_columns(
+    tmp_path: Path, plane: DataPlane, properties: Mapping[str, str]
+) -> None:
+    """The live rows of the files given, and of no others, as the table is to be."""
+    mapped = {**properties, "delta.columnMapping.mode": "name"}
+    t = made(tmp_path, plane, partitioned_by="p", properties=mapped)
+    t.run("DELETE FROM t WHERE id = 2")
+    before = t.snapshot
+    onto = before.apply([without_mapping(before.metadata)])
+    given = before.select(None).slice(0, 2)
+    change = t.work().rewrite(given, onto)
+    removed = {one.path for one in change.actions if isinstance(one, Remove)}
+    assert removed == set(given["path"].to_pylist())
+    assert not any(one.data_change for one in change.actions if isinstance(one, Add | Remove))
+    outputs = [one for one in change.actions if isinstance(one, Add)]
+    found = set()
+    for add in outputs:
+        assert add.deletion_vector is None
+        assert "txlake.sources" not in (add.tags or {})
+        file = pq.ParquetFile(t.folder / add.path).read()
+        assert file.column_names == ["id", "n"]
+        found |= {(row["id"], add.partition_values["p"], row["n"]) for row in file.to_pylist()}
+    kept = {add.path for add in t.adds()} - removed
+    [left] = [add for add in t.adds() if add.path in kept]
+    partition = next(iter(left.partition_values.values()))
+    assert found == {row for row in [ALL[0], *ALL[2:]] if row[1] != partition}
 
 
 def test_partitions_are_chosen(tmp_path: Path, plane: DataPlane) -> None:

@@ -18,7 +18,7 @@ from tests.transaction.committing import FULL, actions_at, begin, info_at
 from tests.transaction.log_of import LogOf, add, metadata, vector
 from txlake.datafiles.origins import NO_FILE
 from txlake.errors import InvalidRequest
-from txlake.protocol.actions import Add, Cdc, DeletionVector, Protocol
+from txlake.protocol.actions import Add, Cdc, DeletionVector, Protocol, Remove
 from txlake.protocol.sources import Source, sources_text
 from txlake.transaction.row_origins import Origins
 from txlake.transaction.table_transaction import TableTransaction
@@ -242,6 +242,23 @@ def test_turned_on_after_new_rows_were_packed_with_others() -> None:
     pack(transaction, A, file("d"), into="k")
     transaction.stage([metadata(ON)], operation="SET TBLPROPERTIES")
     assert told(transaction) == [("k", "insert", [4, 5])]
+
+
+def test_statements_that_come_to_nothing() -> None:
+    """The row that was packed with others is deleted again; the others have only moved."""
+    log = table()
+    transaction = begin(log)
+    change(transaction, [], [file("d")])
+    pack(transaction, A, file("d"), into="k")
+    change(transaction, [file("k")], [file("k", "45")])
+    assert told(transaction) == []
+    transaction.change_no_row()
+    assert not transaction.changes_data
+    transaction.commit()
+    files = [one for one in actions_at(log, 1) if isinstance(one, Add | Remove)]
+    assert [(one.path, one.data_change) for one in files] == [("a", False), ("k", False)]
+    with pytest.raises(InvalidRequest, match="was committed already"):
+        transaction.change_no_row()
 
 
 def test_new_statistics_move_no_rows() -> None:

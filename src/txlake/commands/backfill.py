@@ -11,19 +11,19 @@ import msgspec
 import pyarrow as pa
 
 from txlake.commands.steps import committed
-from txlake.ddl.alter_features import add_feature, numbered
+from txlake.ddl.alter import alter
+from txlake.ddl.alter_features import numbered
 from txlake.ddl.environment import Environment
 from txlake.errors import InvalidRequest
 from txlake.log.files import adds_of
 from txlake.log.snapshot import Snapshot
-from txlake.protocol.properties import canonical_key
+from txlake.protocol.properties import FEATURE_PREFIX, canonical_key, is_true
 from txlake.session.context import Context
 from txlake.session.engine import Handle
-from txlake.statements import AddFeature, SetProperties
+from txlake.statements import SetProperties
 from txlake.transaction import row_tracking
 from txlake.transaction.change import Change
-
-_FEATURE = "rowTracking"
+from txlake.transaction.table_transaction import TableTransaction
 
 
 def backfilled(
@@ -33,7 +33,8 @@ def backfilled(
 
     Whether it did: the statement goes on with the newest version then. It doesn't for few files.
 
-    Raises InvalidRequest for a file whose statistics don't state its number of rows.
+    Raises InvalidRequest for what can't be set, and for a file whose statistics don't state its
+    number of rows, before anything is committed.
     """
     at_once = context.engine.settings.relisted_files_max
     table = context.snapshot(handle)
@@ -42,10 +43,17 @@ def backfilled(
     if numbered(table).count(False) <= at_once:
         return False
 
+    change = alter(statement, table, environment)
+    TableTransaction(handle.log, table).stage(change.actions, operation=change.operation)
+    _require_counts(table)
+
     def support(own: Context, where: Handle) -> Change | None:
         # From here on every new file gets ids: only those that are there now are left to do.
-        wanted = AddFeature(statement.table, _FEATURE)
-        return add_feature(wanted, own.snapshot(where), environment)
+        now = own.snapshot(where)
+        wanted = {f"{FEATURE_PREFIX}rowTracking": "supported"}
+        if is_true(now.metadata.configuration, row_tracking.SUSPENDED):
+            wanted[row_tracking.SUSPENDED] = "false"
+        return alter(SetProperties(statement.table, tuple(wanted.items())), now, environment)
 
     def batch(own: Context, where: Handle) -> Change | None:
         return _batch(own.snapshot(where), at_once)
@@ -68,19 +76,37 @@ def _turns_on(statement: SetProperties, table: Snapshot) -> bool:
     )
 
 
-def _batch(table: Snapshot, at_once: int) -> Change | None:
-    """The next files without ids, listed again: the commit gives them some."""
-    lacking = pa.array([not has for has in numbered(table)], pa.bool_())
-    adds = [
-        msgspec.structs.replace(add, data_change=False)
-        for add in adds_of(table.select(None).filter(lacking).slice(0, at_once))
-    ]
-    for add in adds:
-        if row_tracking.num_records(add.stats) is None:
+def _require_counts(table: Snapshot) -> None:
+    """The number of rows of each file is known, by which they get ids."""
+    files = table.select(None).filter(_lacking(table))
+    for path, stats in zip(files["path"].to_pylist(), files["stats"].to_pylist(), strict=True):
+        if row_tracking.num_records(stats) is None:
             raise InvalidRequest(
-                f"{table.table}: file {add.path}: expected statistics with numRecords, by which "
+                f"{table.table}: file {path}: expected statistics with numRecords, by which "
                 "its rows get ids; ANALYZE TABLE ... COMPUTE DELTA STATISTICS makes them"
             )
+
+
+def _lacking(table: Snapshot) -> pa.Array:
+    """Of each file, whether its rows have no ids."""
+    return pa.array([not has for has in numbered(table)], pa.bool_())
+
+
+def _batch(table: Snapshot, at_once: int) -> Change | None:
+    """The next files without ids, listed again: the commit gives them some.
+
+    Raises InvalidRequest where it wouldn't, as somebody else turned that off between batches.
+    """
+    adds = [
+        msgspec.structs.replace(add, data_change=False)
+        for add in adds_of(table.select(None).filter(_lacking(table)).slice(0, at_once))
+    ]
+    if adds and not row_tracking.assigns(table.protocol, table.metadata.configuration):
+        raise InvalidRequest(
+            f"{table.table} at version {table.version}: row tracking was suspended or dropped "
+            f"while files got row ids, and is not turned on; {len(adds)} files or more have none. "
+            "Set the properties again"
+        )
     return Change(
         operation="ROW TRACKING BACKFILL",
         actions=tuple(adds),

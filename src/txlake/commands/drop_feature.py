@@ -9,6 +9,7 @@ Source: Delta Lake's documentation, "Drop Delta table features".
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -50,8 +51,11 @@ from txlake.transaction.checkpoint_protection import FEATURE as PROTECTION
 from txlake.transaction.checkpoint_protection import protected_before
 from txlake.transaction.checkpointing import write_checkpoint
 from txlake.transaction.data_plane import TableData
-from txlake.transaction.log_cleanup import clean_log
+from txlake.transaction.log_cleanup import clean_log, oldest_kept
 from txlake.transaction.notices import tell
+from txlake.transaction.table_log import TableLog
+
+_log = logging.getLogger(__name__)
 
 _THREADS = 16
 _HOUR_MS = 3_600_000
@@ -101,7 +105,7 @@ def _drop(context: Context, handle: Handle, statement: DropFeature, name: str) -
             _put_checkpoint(context, handle, name)
     committed(context, handle, partial(_dropped, statement, protects=trace is not None))
     if name in TRACES:
-        write_checkpoint(handle.log)
+        _end_with_checkpoint(handle.log)
 
 
 def _trace(name: str, handle: Handle, table: Snapshot) -> int | None:
@@ -216,13 +220,11 @@ def _rename_in_files(context: Context, handle: Handle) -> Change | None:
     if table.column_mapping_mode == "none":
         return None
     after = without_mapping(table.metadata)
-    validate_schema(parse_schema(after.schema_string), after.partition_columns, mapped=False)
-    plain = table.apply([after])
-    change = _rewritten(work, table.select(None), plain)
-    domains = []
+    schema = parse_schema(after.schema_string)
+    validate_schema(schema, after.partition_columns, mapped=False)
     paths = clustered_by(table.schema, table.domains, table=table.table)
-    if paths:
-        domains.append(clustering_domain(plain.schema, paths))
+    domains = [clustering_domain(schema, paths)] if paths else []
+    change = _rewritten(work, table.select(None), table.apply([after, *domains]))
     return Change(
         operation="REMOVE COLUMN MAPPING",
         actions=(after, *domains, *(() if change is None else change.actions)),
@@ -287,20 +289,21 @@ def _put_checkpoint(context: Context, handle: Handle, name: str) -> None:
 def _truncate(context: Context, handle: Handle, name: str) -> None:
     """Deletes the versions that need the feature. Raises InvalidRequest while they are too young.
 
-    Versions within `delta.dropFeatureTruncateHistory.retentionDuration` stay: transactions that
-    began with them may still run.
+    Nothing is deleted then. Versions within `delta.dropFeatureTruncateHistory.retentionDuration`
+    stay: transactions that began with them may still run.
     """
     log = handle.log
     _put_checkpoint(context, handle, name)
-    table = log.latest()
-    keeps_ms = table.properties.drop_feature_log_retention_ms
-    clean_log(log, retention_ms=keeps_ms, unit_ms=1)
-    trace = newest_trace(name, log, log.latest().version)
+    latest = log.latest().version
+    begins = _begins_after(handle)
+    if begins is not None and newest_trace(name, log, latest, since=begins) is None:
+        _delete_history(handle)
+    trace = newest_trace(name, log, latest)
     if trace is None:
         return
     raise InvalidRequest(
         f"feature {name} isn't used any more, but versions in the log up to {trace} need readers "
-        f"that know it, and are too young to be deleted. Run this again in {_hours(keeps_ms)} "
+        f"that know it, and are too young to be deleted. Run this again in {_hours(handle)} "
         "(delta.dropFeatureTruncateHistory.retentionDuration); without TRUNCATE HISTORY they stay "
         "readable, and the table gets checkpointProtection "
         "[DELTA_FEATURE_DROP_WAIT_FOR_RETENTION_PERIOD]"
@@ -309,20 +312,34 @@ def _truncate(context: Context, handle: Handle, name: str) -> None:
 
 def _truncate_protected(context: Context, handle: Handle) -> None:
     """Deletes the versions for which checkpoints are protected. Raises as `_truncate`."""
-    log = handle.log
-    table = log.latest()
-    before = protected_before(table.metadata)
+    before = protected_before(handle.log.latest().metadata)
+    if _is_truncated(handle, before):
+        return
+    _put_checkpoint(context, handle, PROTECTION)
+    begins = _begins_after(handle)
+    if begins is not None and begins >= before:
+        _delete_history(handle)
     if not _is_truncated(handle, before):
-        _put_checkpoint(context, handle, PROTECTION)
-        keeps_ms = table.properties.drop_feature_log_retention_ms
-        clean_log(log, retention_ms=keeps_ms, unit_ms=1)
-        if not _is_truncated(handle, before):
-            raise InvalidRequest(
-                f"feature {PROTECTION} protects the versions before {before}, which are too young "
-                f"to be deleted. Run this again in {_hours(keeps_ms)} "
-                "(delta.dropFeatureTruncateHistory.retentionDuration) "
-                "[DELTA_FEATURE_DROP_CHECKPOINT_PROTECTION_WAIT_FOR_RETENTION_PERIOD]"
-            )
+        raise InvalidRequest(
+            f"feature {PROTECTION} protects the versions before {before}, which are too young "
+            f"to be deleted. Run this again in {_hours(handle)} "
+            "(delta.dropFeatureTruncateHistory.retentionDuration) "
+            "[DELTA_FEATURE_DROP_CHECKPOINT_PROTECTION_WAIT_FOR_RETENTION_PERIOD]"
+        )
+
+
+def _begins_after(handle: Handle) -> int | None:
+    """The version with which the log would begin; None where nothing may be deleted."""
+    log = handle.log
+    return oldest_kept(log, log.listing(), retention_ms=_retention_ms(handle), unit_ms=1)
+
+
+def _delete_history(handle: Handle) -> None:
+    clean_log(handle.log, retention_ms=_retention_ms(handle), unit_ms=1)
+
+
+def _retention_ms(handle: Handle) -> int:
+    return handle.log.latest().properties.drop_feature_log_retention_ms
 
 
 def _is_truncated(handle: Handle, before: int) -> bool:
@@ -331,5 +348,14 @@ def _is_truncated(handle: Handle, before: int) -> bool:
     return min(versions) >= before
 
 
-def _hours(duration_ms: int) -> str:
-    return f"{duration_ms / _HOUR_MS:g} hours"
+def _end_with_checkpoint(log: TableLog) -> None:
+    """Puts a checkpoint of the version without the feature. Never raises: that is committed."""
+    try:
+        log.require_published()
+        write_checkpoint(log)
+    except Exception as error:
+        _log.warning("%s: no checkpoint after DROP FEATURE: %s", log.name, error)
+
+
+def _hours(handle: Handle) -> str:
+    return f"{_retention_ms(handle) / _HOUR_MS:g} hours"

@@ -28,10 +28,15 @@ class SortTask:
     """Writes rows that come sorted; their last columns say which file and place each had.
 
     Attributes:
-        write: how files are written; its layout names the columns `file` and `row`.
+        write: how files are written; its layout names the columns `file` and `row`, and a file may
+            have any number of rows: one is written of a table partition.
     """
 
     write: WriteTask
+
+    def __post_init__(self) -> None:
+        if self.write.rows_max is not None:
+            raise ValueError(f"rows_max={self.write.rows_max}: sorted rows are told by partition")
 
     def __call__(
         self, batches: Iterator[pa.RecordBatch], partition: int, attempt: int

@@ -147,8 +147,10 @@ TRACES: Mapping[str, Traces] = {
 """The features that a reader of an old version has to know, and that can be dropped."""
 
 
-def newest_trace(name: str, log: TableLog, up_to: int) -> int | None:
+def newest_trace(name: str, log: TableLog, up_to: int, *, since: int = 0) -> int | None:
     """The newest version that the log can show and that needs readers with the feature.
+
+    `since`: as if the log began with that version, of which there is a checkpoint.
 
     Removed files that the oldest of them still lists aren't looked at: no reader reads them.
     """
@@ -156,17 +158,21 @@ def newest_trace(name: str, log: TableLog, up_to: int) -> int | None:
     listing = log.listing()
     found = -1
     if traces.in_checkpoints:
-        forms = (one for one in listing.checkpoints if one.version <= up_to)
+        forms = (one for one in listing.checkpoints if since <= one.version <= up_to)
         found = max((one.version for one in forms if _is_v2(log, one)), default=-1)
     for version in sorted(listing.commits, reverse=True):
+        if version < since:
+            break
         if version <= found:
             return found
         commit = log.commit(version) if version <= up_to else None
         if commit is not None and any(map(traces.used_by, commit.actions)):
             return version
     first = listing.earliest_version
-    if found < 0 and first is not None and any(map(traces.used_by, _state(log, first))):
-        return first
+    if found < 0 and first is not None:
+        first = max(first, since)
+        if any(map(traces.used_by, _state(log, first))):
+            return first
     return found if found >= 0 else None
 
 

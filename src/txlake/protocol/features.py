@@ -23,6 +23,7 @@ from txlake.protocol.properties import (
     not_understood,
     parsed,
 )
+from txlake.protocol.type_widening import TYPE_CHANGES
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct, parse_schema
 
 _MODE = "delta.columnMapping.mode"
@@ -59,6 +60,11 @@ _READER_WRITER = frozenset(
 )
 CATALOG_FEATURE = "txlakeCatalog"
 """The writer feature of a table whose versions a lake's catalog makes; others are not to write."""
+
+CATALOG_FEATURES = frozenset(
+    {CATALOG_FEATURE, "catalogManaged", "catalogOwned", "catalogOwned-preview"}
+)
+"""The features by which a catalog holds a table: they come and go with that alone."""
 
 READABLE = _READER_WRITER
 """The reader features that txlake honours. Catalog-managed tables are read as published."""
@@ -362,6 +368,12 @@ def _change_data(schema: Struct, configuration: Mapping[str, str]) -> bool:
     return any(_property(key)(schema, configuration) for key in keys)
 
 
+def _widened(schema: Struct, configuration: Mapping[str, str]) -> bool:
+    """Types may be widened, or were: readers have to know of that for as long as it is told."""
+    may_be = _property("delta.enableTypeWidening")
+    return may_be(schema, configuration) or _field_key(TYPE_CHANGES)(schema, configuration)
+
+
 _ACTIVE: Mapping[str, _Active] = {
     "allowColumnDefaults": _field_key("CURRENT_DEFAULT"),
     "appendOnly": _property("delta.appendOnly"),
@@ -380,7 +392,7 @@ _ACTIVE: Mapping[str, _Active] = {
     "materializePartitionColumns": _property("delta.enableMaterializePartitionColumnsFeature"),
     "rowTracking": _property("delta.enableRowTracking"),
     "timestampNtz": _type_named("timestamp_ntz"),
-    "typeWidening": _property("delta.enableTypeWidening"),
+    "typeWidening": _widened,
     "v2Checkpoint": _v2_checkpoints,
     "variantShredding": _property("delta.enableVariantShredding"),
     "variantType": _type_named("variant"),

@@ -20,6 +20,9 @@ from txlake.transaction.table_transaction import TableTransaction
 def write_changes(table: TableTransaction, work_on: Callable[[Snapshot], TableData]) -> None:
     """Adds the change data files that a table's part of a transaction needs, if any.
 
+    Where its statements changed no row together, its files say so instead: without a change data
+    file they would tell of all of their rows.
+
     `work_on` gives the means to read and write the table at a snapshot.
     """
 
@@ -28,7 +31,11 @@ def write_changes(table: TableTransaction, work_on: Callable[[Snapshot], TableDa
 
     vectors = StoredVectors(table.log.store, table.log.elsewhere)
     changed = table.changes(vectors, lambda add: rows_of(add, open_work))
-    if changed:
+    if changed is None:
+        return
+    if not changed:
+        table.change_no_row()
+    else:
         table.add_change_files(open_work().write_changes(changed))
 
 

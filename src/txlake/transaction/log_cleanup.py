@@ -44,13 +44,11 @@ def clean_log(log: TableLog, *, retention_ms: int, unit_ms: int = _DAY_MS) -> li
     table what its open transactions read, and are checked against, is kept, however old. What
     writers that were killed left half-written goes too, a day later.
     """
-    governed = log.governed
-    read = None if governed is None else governed.ledger.oldest_read(governed.table_id)
     objects = list(log.store.list(LOG_FOLDER))
     listing = Listing.of((item.path, item.size_bytes, item.modified_ms) for item in objects)
     now = log.system.now_ms()
     expired: list[str] = []
-    kept = oldest_kept_checkpoint(listing, begun(now - retention_ms, unit_ms), read)
+    kept = oldest_kept(log, listing, retention_ms=retention_ms, unit_ms=unit_ms)
     if kept is not None:
         expired = [item.path for item in objects if is_before(item.path, kept)]
         if expired and not _is_readable(log, listing, kept):
@@ -73,6 +71,16 @@ def clean_log(log: TableLog, *, retention_ms: int, unit_ms: int = _DAY_MS) -> li
         log.store.delete(sorted(expired))
     log.store.sweep(LOG_FOLDER, young)
     return sorted(expired)
+
+
+def oldest_kept(
+    log: TableLog, listing: Listing, *, retention_ms: int, unit_ms: int = _DAY_MS
+) -> int | None:
+    """The version with which the log begins after `clean_log`; None where it deletes nothing."""
+    governed = log.governed
+    read = None if governed is None else governed.ledger.oldest_read(governed.table_id)
+    cutoff = begun(log.system.now_ms() - retention_ms, unit_ms)
+    return oldest_kept_checkpoint(listing, cutoff, read)
 
 
 def midnight(time_ms: int) -> int:

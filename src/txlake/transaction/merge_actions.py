@@ -122,6 +122,21 @@ class Staged:
             added[file.key] = file
         return replace(self, added=added, removed=removed)
 
+    def without_change(self) -> Staged:
+        """The same files where no row of the table came, went or changed: rows were only moved."""
+        return replace(
+            self,
+            added={
+                key: msgspec.structs.replace(file, data_change=False)
+                for key, file in self.added.items()
+            },
+            removed={
+                key: msgspec.structs.replace(file, data_change=False)
+                for key, file in self.removed.items()
+            },
+            rows_moved_on=False,
+        )
+
     @property
     def added_files(self) -> tuple[Add, ...]:
         """The files to add, in the order in which they were staged."""

@@ -58,7 +58,8 @@ def contradiction(configuration: Mapping[str, str]) -> str | None:
     )
 
 
-def _assigns(protocol: Protocol, configuration: Mapping[str, str]) -> bool:
+def assigns(protocol: Protocol, configuration: Mapping[str, str]) -> bool:
+    """Whether files get row ids when they are listed."""
     suspended = is_true(configuration, SUSPENDED)
     return "rowTracking" in supported_features(protocol) and not suspended
 
@@ -115,7 +116,7 @@ def assign(
     again that have none. Raises InvalidRequest when a new file doesn't state its number of rows.
     """
     actions = tuple(actions)
-    if not _assigns(protocol, metadata.configuration):
+    if not assigns(protocol, metadata.configuration):
         return actions
     mark = previous.row_id_high_water_mark
     first = mark
@@ -142,7 +143,7 @@ def _unnumbered(
     if previous.version < 0 or not sets_metadata or not is_enabled(metadata.configuration):
         return ()
     before = previous.metadata.configuration
-    if is_enabled(before) and _assigns(previous.protocol, before):
+    if is_enabled(before) and assigns(previous.protocol, before):
         return ()
     touched = {action.path for action in actions if isinstance(action, Add | Remove)}
     return tuple(

@@ -334,6 +334,15 @@ class TableTransaction:
         staged = replace(staged, change_files=(*staged.change_files, *files))
         self._now = replace(self._now, staged=staged)
 
+    def change_no_row(self) -> None:
+        """Says of its files that they hold the rows of those that it removes, and no others.
+
+        For statements that came to nothing together: their files would tell of every row as
+        deleted and inserted.
+        """
+        self._require_open()
+        self._now = replace(self._now, staged=self._now.staged.without_change())
+
     def describe_less(self) -> None:
         """Leaves out of the commit what only its history tells: parameters and metrics."""
         kept = (replace(one, parameters={}, metrics={}) for one in self._now.statements)

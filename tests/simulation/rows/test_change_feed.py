@@ -17,9 +17,11 @@ import pytest
 from tests.simulation.rows import RowEngine, RowSession
 from txlake.catalog import Catalog
 from txlake.errors import Conflict
+from txlake.protocol.actions import Action, Add, Remove
 from txlake.settings import Settings
 from txlake.storage import open_store
 from txlake.system import System
+from txlake.transaction.table_log import TableLog
 
 _numbers = count()
 FEED = "delta.enableChangeDataFeed = true"
@@ -93,6 +95,14 @@ def check_kinds(session: RowSession, version: int) -> None:
     assert told == {row[0] for row in changes["update_postimage"]}
     assert changed <= told
     assert all(number == 1 for rows in changes.values() for number in rows.values())
+
+
+def actions_of(session: RowSession, version: int) -> tuple[Action, ...]:
+    """The actions of a version's commit."""
+    [place] = {str(row["location"]) for row in session.rows("DESCRIBE DETAIL t")}
+    log = TableLog(open_store(place, {}), session.engine.system, Settings())
+    [commit] = log.commits(version - 1, version)
+    return commit.actions
 
 
 def newest(session: RowSession) -> int:
@@ -252,3 +262,48 @@ def test_the_feed_where_all_rows_are_replaced(session: RowSession, kind: str, se
             session.rows(statement)
         for made in range(version + 1, newest(session) + 1):
             check_difference(session, made)
+
+
+# The row plane knows no ids of rows that a transaction brought itself.
+@pytest.mark.parametrize("kind", [kind for kind in TABLES if kind != "tracked rows"])
+def test_a_row_that_is_packed_with_others_and_deleted_again(session: RowSession, kind: str) -> None:
+    """The other rows stay: no stream that follows the table meets a change."""
+    create(session, kind)
+    session.rows("INSERT INTO t VALUES (1, 'a', 1), (2, 'a', 2)")
+    for statement in (
+        "BEGIN",
+        "INSERT INTO t VALUES (9, 'a', 9)",
+        "OPTIMIZE t",
+        "DELETE FROM t WHERE id = 9",
+        "COMMIT",
+    ):
+        session.rows(statement)
+    assert newest(session) == 2
+    assert not any(feed(session, 2).values())
+    assert [row["id"] for row in session.rows("SELECT id FROM t ORDER BY id")] == [1, 2]
+    files = [one for one in actions_of(session, 2) if isinstance(one, Add | Remove)]
+    assert [one.data_change for one in files] == [False] * len(files)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_row_that_came_and_went_beside_a_delete(session: RowSession, first: bool) -> None:
+    """Whoever commits first, the other's deletion holds, and the feed tells of it alone."""
+    create(session, "vectors")
+    session.rows("INSERT INTO t VALUES (1, 'a', 1), (2, 'a', 2), (3, 'a', 3)")
+    other = RowSession(session.engine)
+    packing, deleting = (session, other) if first else (other, session)
+    for own in (packing, deleting):
+        own.rows("BEGIN")
+    deleting.rows("DELETE FROM t WHERE id = 2")
+    for statement in (
+        "INSERT INTO t VALUES (9, 'a', 9)",
+        "OPTIMIZE t",
+        "DELETE FROM t WHERE n = 9",
+    ):
+        packing.rows(statement)
+    winner, loser = (packing, deleting) if first else (deleting, packing)
+    winner.rows("COMMIT")
+    loser.rows("COMMIT")
+    told = [check_difference(session, version)["delete"] for version in (2, 3)]
+    assert sorted(map(len, told)) == [0, 1]
+    assert [row["id"] for row in session.rows("SELECT id FROM t ORDER BY id")] == [1, 3]

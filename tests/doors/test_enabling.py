@@ -115,7 +115,7 @@ def test_nobody_is_enabled_while_the_doors_are_taken_out(
 
         monkeypatch.setattr(enabled_sessions, "is_any", asked)
         txlake.disable(enabled)
-        beside.join()
+        beside.join(60)
         other.sql("CREATE TABLE t (id INT)")
         assert tables(second) == ["t"]
         txlake.disable(other)
@@ -159,7 +159,7 @@ def test_threads_append_at_once(enabled: SparkSession) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(60)
     assert failures == []
     assert rows(enabled.table("t")) == [(0,), (1,), (2,), (3,)]
 

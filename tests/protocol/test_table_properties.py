@@ -58,6 +58,12 @@ PROPERTIES: dict[str, tuple[object, str, str, object]] = {
         HOUR,
     ),
     "transaction_retention_ms": (None, "delta.setTransactionRetentionDuration", "1 day", DAY),
+    "drop_feature_log_retention_ms": (
+        DAY,
+        "delta.dropFeatureTruncateHistory.retentionDuration",
+        "2 days",
+        2 * DAY,
+    ),
     "enable_expired_log_cleanup": (True, "delta.enableExpiredLogCleanup", "false", False),
     "data_skipping_num_indexed_cols": (32, "delta.dataSkippingNumIndexedCols", "0", 0),
     "data_skipping_stats_columns": (

@@ -144,7 +144,8 @@ class SparkPlane:
         with self._lock:
             if self._spark is None:
                 return default
-            return self._spark.conf.get(key, default) or default
+            # Without a default of ours, which Spark would look at: settings have types.
+            return self._spark.conf.get(key, None) or default
 
     def table_defaults(self) -> Mapping[str, str]:
         with self._lock:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TypeVar
 
@@ -136,7 +136,7 @@ class FeedPlan:
     """How tasks read the changes of a table: `shown` are the columns that Spark expects."""
 
     own: Snapshot
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
     shown: T.StructType | None = None
 
     def parts(

@@ -16,15 +16,25 @@ from tests.pages import ROOT
 pytestmark = pytest.mark.timeout(1800)
 
 
-@pytest.mark.broad
-def test_the_demo_comes_to_its_end() -> None:
-    ran = subprocess.run(
+# Spark waits ten seconds for the Python of a stream to start, which beside other load isn't enough.
+TOO_LATE = "Python worker failed to connect back"
+
+
+def demo() -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, str(ROOT / "examples" / "demo.py")],
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "120"},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+@pytest.mark.broad
+def test_the_demo_comes_to_its_end() -> None:
+    ran = demo()
+    if TOO_LATE in ran.stderr:
+        ran = demo()
     assert ran.returncode == 0, ran.stderr[-4000:]
     shown = ran.stdout
     assert "\x1b" not in shown  # plain in a pipe

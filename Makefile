@@ -11,7 +11,7 @@ MINUTES ?= 30
 SEEDS ?= 10000
 # Of the differential machine in test-all: how many programs.
 PROGRAMS ?= 200
-# Of test-all: which third of the broad tests' files and of the other PySparks, 1/3 to 3/3; all without.
+# Of test-all: which sixth of the broad tests' files, with one of the other PySparks, 1/6 to 6/6; all without.
 SHARE ?=
 # Of interrupts: how many.
 COUNT ?= 10000
@@ -24,7 +24,7 @@ RESTORES ?= 10
 CATALOG ?= sqlite
 # The releases that the tests know beside the one in requirements.lock, and that one's client.
 SPARK_RELEASES := 4.0.5 4.1.4 4.3.0
-SPARK_OTHERS = $(if $(SHARE),$(word $(firstword $(subst /, ,$(SHARE))),$(SPARK_RELEASES)),$(SPARK_RELEASES))
+SPARK_OTHERS = $(if $(SHARE),$(word $(firstword $(subst /, ,$(SHARE))),$(SPARK_RELEASES) $(SPARK_RELEASES)),$(SPARK_RELEASES))
 SPARK_CLIENT := 4.2.0
 # The older ones leave sockets for the garbage collector to close.
 OTHERS_WARN := -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning

@@ -138,6 +138,7 @@ def test_the_page_of_sql_has_every_statement() -> None:
     assert {*shown, *_NOT_SHOWN} == set(_kinds(Statement))
 
 
+@pytest.mark.broad
 def test_the_page_of_sql_runs_as_written(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "incoming").mkdir()
     (tmp_path / "incoming" / "a.json").write_text(
@@ -156,6 +157,7 @@ def test_the_page_of_sql_runs_as_written(spark: SparkSession, tmp_path: Path) ->
         assert lake.read(str(tmp_path / "old_sales")).where("year = 2025").count() == 2
 
 
+@pytest.mark.broad
 def test_the_page_of_streams_runs_as_written(spark: SparkSession, tmp_path: Path) -> None:
     names: dict[str, object] = {}
     for program in blocks(page("docs/streams.md"), "python"):

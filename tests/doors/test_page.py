@@ -58,6 +58,7 @@ def _newest(lake: txlake.Lake) -> str:
     return moment.isoformat(sep=" ")
 
 
+@pytest.mark.broad
 def test_each_line_does_what_its_other_form_does(spark: SparkSession, tmp_path: Path) -> None:
     pairs = list(table(PAGE, "Delta Spark, and an enabled session"))
     assert len(pairs) > 20

@@ -16,6 +16,8 @@ from txlake.errors import InvalidRequest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.broad(keep=3)
+
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> str:

@@ -131,7 +131,7 @@ def beside(other: txlake.LakeSession, texts: list[str]) -> Iterator[None]:
         yield
 
 
-@pytest.mark.broad(keep=4)
+@pytest.mark.broad(keep=2)
 @pytest.mark.parametrize(
     ("case", "vectors"),
     [*((case, "true") for case in SEQUENCES), *((case, "false") for case in COPIED)],

@@ -45,7 +45,7 @@ def found_right(
         assert all(feature in str(refusal.value) for feature in variant.refused)
 
 
-@pytest.mark.broad(keep=1)
+@pytest.mark.broad
 @pytest.mark.parametrize("variant", AT_ONCE, ids=lambda variant: variant.name)
 def test_at_once_nothing_is_lost_or_doubled(
     variant: Variant, workers: dict[str, Worker], tmp_path: Path

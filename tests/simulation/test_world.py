@@ -84,6 +84,7 @@ def test_a_failure_is_made_small_and_replays(monkeypatch: pytest.MonkeyPatch) ->
     assert again.trace == smallest.trace
 
 
+@pytest.mark.broad
 def test_the_command_tells_what_happened(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seeds", "40", "--processes", "1"]) == 0
     said = capsys.readouterr().out

@@ -20,7 +20,8 @@ GATEWAY = re.compile(
 # for one read or write that no other thread sees; how many tasks run at once; how large Spark
 # thinks rows are; columns of its own for a plan that is kept; what a Column is made of, which one
 # of Connect doesn't show; whether two objects are one session; what Ctrl-C ends at the command
-# line; how the JVM logs; whether Spark was stopped; where the code of tasks goes.
+# line; how the JVM logs; whether Spark was stopped; where the code of tasks goes; which file system
+# a path without a scheme is of.
 ALLOWED = {
     'ours, theirs = (getattr(session, "_jsparkSession", None) for session in (one, other))',
     'column = getattr(getattr(expression, "column", None), "_jc", None)',
@@ -37,6 +38,7 @@ ALLOWED = {
     "log4j = classic._jvm.org.apache.logging.log4j",
     "return bool(context and context._gateway and context._active_spark_context is None)",
     "session = classic._jsparkSession.cloneSession()",
+    'found = classic._jsparkSession.sessionState().newHadoopConf().get("fs.defaultFS")',
 }
 
 

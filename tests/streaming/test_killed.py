@@ -33,9 +33,9 @@ def test_killed_at_every_step_of_a_micro_batch(tmp_path: Path, sink: str) -> Non
     assert len(steps) > 10
 
 
-@pytest.mark.broad(keep=1)
 @pytest.mark.parametrize(
-    ("on_spark", "kills"), [(False, 5), pytest.param(True, 2, marks=pytest.mark.timeout(1800))]
+    ("on_spark", "kills"),
+    [(False, 5), pytest.param(True, 2, marks=[pytest.mark.broad, pytest.mark.timeout(1800)])],
 )
 def test_killed_at_random(tmp_path: Path, on_spark: bool, kills: int) -> None:
     assert run(tmp_path, kills, 1, on_spark=on_spark).total() == kills

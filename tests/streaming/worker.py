@@ -2,20 +2,23 @@
 
 `python -m tests.streaming.worker PLACE [once]`: a path table into a path table, a table of the lake
 into another, and that one into two tables in one transaction a micro-batch. With `once` the queries
-end when they have read what is there; otherwise they go on until the process is killed.
+run one after another, and end when they have read what is there; otherwise they go on until the
+process is killed.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import txlake
 from tests.spark_session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
 
 PATH, PATH_SINK = "path_source", "path_sink"
 NAME, NAME_SINK = "events", "copies"
@@ -31,18 +34,25 @@ def work(tx: txlake.Transaction, batch: DataFrame) -> None:
     tx.write(batch.agg(F.count("*").alias("n")), COUNTS, "append")
 
 
+def started(lake: txlake.Lake, place: Path, trigger: Mapping[str, Any]) -> Iterator[StreamingQuery]:
+    """The queries, each started when it is asked for."""
+    for source, sink in ((str(place / PATH), str(place / PATH_SINK)), (NAME, NAME_SINK)):
+        frame = lake.read_stream(source, max_files_per_trigger=FILES)
+        folder = str(place / "checkpoints" / Path(sink).name)
+        yield lake.write_stream(frame, sink, checkpoint=folder, trigger=trigger)
+    frame = lake.read_stream(NAME, max_files_per_trigger=FILES)
+    folder = str(place / "checkpoints" / "work")
+    yield lake.foreach_batch(frame, work, checkpoint=folder, trigger=trigger)
+
+
 def main(place: Path, *, once: bool) -> None:
     """Runs the queries until they end."""
-    trigger = {"availableNow": True} if once else {"processingTime": "0 seconds"}
     with txlake.connect(str(place / "lake"), spark=spark_session()) as lake:
-        queries = []
-        for source, sink in ((str(place / PATH), str(place / PATH_SINK)), (NAME, NAME_SINK)):
-            frame = lake.read_stream(source, max_files_per_trigger=FILES)
-            folder = str(place / "checkpoints" / Path(sink).name)
-            queries.append(lake.write_stream(frame, sink, checkpoint=folder, trigger=trigger))
-        frame = lake.read_stream(NAME, max_files_per_trigger=FILES)
-        folder = str(place / "checkpoints" / "work")
-        queries.append(lake.foreach_batch(frame, work, checkpoint=folder, trigger=trigger))
+        if once:
+            for query in started(lake, place, {"availableNow": True}):
+                query.awaitTermination()
+            return
+        queries = list(started(lake, place, {"processingTime": "0 seconds"}))
         sys.stdout.write("started\n")
         sys.stdout.flush()
         for query in queries:

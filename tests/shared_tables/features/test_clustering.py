@@ -13,7 +13,7 @@ from tests.shared_tables.features.one_session import Peer, Peers
 from tests.shared_tables.features.test_written_by_delta import latest
 
 pytestmark = [
-    pytest.mark.broad(keep=1),
+    pytest.mark.broad,
     pytest.mark.no_interop("Delta Spark reads the newest version here"),
 ]
 

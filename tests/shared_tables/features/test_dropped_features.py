@@ -28,7 +28,7 @@ USED = {
 }
 
 
-@pytest.mark.broad(keep=1)
+@pytest.mark.broad
 @pytest.mark.parametrize("ours", [True, False], ids=["by txlake", "by Delta Spark"])
 @pytest.mark.parametrize("feature", USED)
 def test_what_is_dropped(feature: str, ours: bool, peers: Peers, tmp_path: Path) -> None:

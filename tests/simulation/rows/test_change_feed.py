@@ -190,7 +190,7 @@ class Program:
         return ["BEGIN", *chosen, "COMMIT"]
 
 
-@pytest.mark.broad(keep=8)
+@pytest.mark.broad(keep=4)
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("kind", TABLES)
 def test_the_feed_of_a_history(session: RowSession, kind: str, seed: int) -> None:
@@ -209,7 +209,7 @@ def test_the_feed_of_a_history(session: RowSession, kind: str, seed: int) -> Non
         known = now
 
 
-@pytest.mark.broad(keep=8)
+@pytest.mark.broad(keep=4)
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("kind", ["vectors", "partitions", "tracked rows"])
 def test_the_feed_after_a_rebase(session: RowSession, kind: str, seed: int) -> None:
@@ -239,7 +239,7 @@ def test_the_feed_after_a_rebase(session: RowSession, kind: str, seed: int) -> N
     assert rebased
 
 
-@pytest.mark.broad(keep=4)
+@pytest.mark.broad(keep=2)
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("kind", ["vectors", "copies", "copies in partitions"])
 def test_the_feed_where_all_rows_are_replaced(session: RowSession, kind: str, seed: int) -> None:

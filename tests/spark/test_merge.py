@@ -206,6 +206,12 @@ CASES = [
         [(0, 0), (1, 10), (2, 5), (7, 0)],
         target=((0, 1), (1, 1), (2, 2), (7, 0)),
     ),
+    Case(
+        "names without a side are the target's where its own rows alone are changed",
+        [(1, 10)],
+        "WHEN NOT MATCHED BY SOURCE AND k > 1 THEN UPDATE SET v = v + k",
+        [(1, 1), (2, 4)],
+    ),
 ]
 
 

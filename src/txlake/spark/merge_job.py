@@ -245,7 +245,8 @@ class MergeJob:
 
     def _given(self, frame: DataFrame, sides: tuple[_Side, ...]) -> DataFrame:
         """The rows that a clause takes: _CLAUSE, and each side's clauses' values."""
-        alone = [side for side in sides if sides != (side,) and self._needs_its_side_alone(side)]
+        joined = sides != (_Side.SOURCE,)
+        alone = [side for side in sides if joined and self._needs_its_side_alone(side)]
         for side in (*(side for side in sides if side not in alone), *alone):
             if side in alone:
                 frame = self._seen_from(frame, side)

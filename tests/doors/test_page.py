@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F
 
 import txlake
 from tests.lake.rows import rows
@@ -30,6 +31,7 @@ def ground(spark: SparkSession, lake: txlake.Lake, path: str) -> dict[str, Any]:
         "more": df.selectExpr("id", "day", "'x' AS note"),
         "view": "txlake_page",
         "DeltaTable": txlake.DeltaTable,
+        "F": F,
         "then": "",
         "checkpoint": f"{path} checkpoint",
     }

@@ -91,6 +91,14 @@ with txlake.connect(str(folder / "lake"), spark=spark) as lake:
     assert told == [(2, "update_postimage", 2, 9), (2, "update_preimage", 2, 2),
                     (3, "delete", 1, 1)], told
     assert lake.sql("SELECT * FROM table_changes('f', 1)").count() == 6
+    txlake.enable(spark, lake)
+    from pyspark.sql import functions as F
+    new = spark.createDataFrame([(3, 7), (8, 8)], "id LONG, n INT")
+    (new.alias("s").mergeInto("f", F.col("default.f.id") == F.col("s.id"))
+        .whenMatched(F.col("s.n") > 0).update({"f.n": new.n})
+        .whenNotMatched().insertAll().whenNotMatchedBySource(F.col("id") == 2).delete().merge())
+    assert sorted(map(tuple, spark.table("f").collect())) == [(3, 7), (8, 8)]
+    txlake.disable(spark)
 spark.stop()
 """
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
-from txlake.doors import reading, sql, streams, writing, writing_v2
+from txlake.doors import merging, reading, sql, streams, writing, writing_v2
 from txlake.doors.catalog import Cataloguing
 from txlake.doors.catalog_since_4_2 import CataloguingSince42
 from txlake.doors.door import Door, door_of
@@ -51,10 +51,10 @@ def enable(spark: SparkSession, lake: LakeSession) -> SparkSession:
     """Gives a Spark session to a lake: Spark's own doors lead to it from here on.
 
     `spark.sql`, `spark.table`, `spark.read`, `spark.readStream`, `df.write`, `df.writeTo`,
-    `df.writeStream` and `spark.catalog` know the lake's tables, and the formats `delta` and
-    `txlake`; `DeltaTable.forName(spark, ...)` finds the lake's names. What isn't the lake's goes to
-    Spark as before. It holds for every object that stands for this Spark session, and for
-    DataFrames that were made before, until `disable`.
+    `df.mergeInto`, `df.writeStream` and `spark.catalog` know the lake's tables, and the formats
+    `delta` and `txlake`; `DeltaTable.forName(spark, ...)` finds the lake's names. What isn't the
+    lake's goes to Spark as before. It holds for every object that stands for this Spark session,
+    and for DataFrames that were made before, until `disable`.
 
     Args:
         lake: a lake, or one of its sessions (`lake.session()`): whose current database and SQL
@@ -206,6 +206,12 @@ def _write_to(door: Door, frame: Any, plain: Callable[..., Any], table: str) -> 
     return writing_v2.writer_to(door, frame, plain(door.for_spark(table)), table)
 
 
+def _merge_into(
+    door: Door, frame: Any, plain: Callable[..., Any], table: str, condition: Any
+) -> Any:
+    return merging.merger(door, frame, plain, table, condition)
+
+
 def _read_stream(door: Door, spark: Any, plain: Any) -> Any:
     return streams.reader(door, plain)
 
@@ -224,5 +230,6 @@ _OF_SESSION: dict[str, Callable[..., Any]] = {
 _OF_FRAME: dict[str, Callable[..., Any]] = {
     "write": _write,
     "writeTo": _write_to,
+    "mergeInto": _merge_into,
     "writeStream": _write_stream,
 }

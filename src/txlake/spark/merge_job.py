@@ -30,6 +30,7 @@ from txlake.protocol.identity import is_identity
 from txlake.protocol.types import DataType, Field, Struct
 from txlake.spark import rows
 from txlake.spark.dml import assigned_value, null_of, resolve_assignments, value_types
+from txlake.spark.full_names import under_full_name
 from txlake.spark.identities import Generation, refuse_changed, refuse_given
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION
@@ -120,7 +121,7 @@ class MergeJob:
         self._source_names = _names("s", self._source_schema)
         self._target_names = _names("t", self._schema)
         self._source = self._as_source(source)
-        self._target = work.qualified(target, statement.target_alias).select(
+        self._target = self._as_target(target).select(
             "*", *[F.col(quote(name)).alias(own) for own, name in self._target_names.items()]
         )
         self._groups: dict[_Side, list[_Prepared]] = {}
@@ -129,6 +130,12 @@ class MergeJob:
             self._groups.setdefault(_side_of(clause), []).append(prepared)
         self.inserts = _Side.SOURCE in self._groups
         self.changes = not self.inserts or len(self._groups) > 1
+
+    def _as_target(self, frame: DataFrame) -> DataFrame:
+        name, owners = self.statement.target_alias, self.statement.target_owners
+        if name is None or not owners:
+            return self._work.qualified(frame, name)
+        return under_full_name(frame, (*owners, name))
 
     def _as_source(self, frame: DataFrame) -> DataFrame:
         if self._source_alias is not None:
@@ -282,7 +289,7 @@ class MergeJob:
         named = [F.col(hidden).alias(name) for hidden, name in own.items()]
         seen = frame.select(*kept, *named)
         if side is _Side.TARGET:
-            return self._work.qualified(seen, self.statement.target_alias)
+            return self._as_target(seen)
         return seen if self._source_alias is None else seen.alias(self._source_alias)
 
     # Values

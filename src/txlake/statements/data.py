@@ -204,11 +204,14 @@ class Merge:
     """MERGE INTO. Clauses in the order written; of one kind the first that holds is taken.
 
     Attributes:
+        target_owners: what may stand before `target_alias` in PySpark's columns: its database,
+            or its catalog and its database. In texts that is resolved already.
         source_alias: the name of the source in the expressions: its alias, or else its own name.
     """
 
     target: Table
     target_alias: str | None = None
+    target_owners: tuple[str, ...] = ()
     source: Source
     source_alias: str | None = None
     on: Expression

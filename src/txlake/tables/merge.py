@@ -170,6 +170,7 @@ class DeltaMergeBuilder:
             Merge(
                 target=target.table,
                 target_alias=target.alias,
+                target_owners=target.names[:-1],
                 source=NativeFrame(self._source),
                 on=self._condition,
                 clauses=tuple(map(self._resolved, self._clauses)),

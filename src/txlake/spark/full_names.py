@@ -1,0 +1,46 @@
+"""A frame under a name of several parts, by which its columns are found: `db.t.id`, not `t.id`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+
+from txlake.spark.spark_sessions import is_connect
+
+if TYPE_CHECKING:
+    from pyspark.sql.connect.client import SparkConnectClient
+    from pyspark.sql.connect.proto import Relation
+
+
+def under_full_name(frame: DataFrame, name: tuple[str, ...]) -> DataFrame:
+    """The rows, whose columns are found by the name's last part, its last two, and so on."""
+    *owners, last = name
+    if not owners:
+        return frame.alias(last)
+    if is_connect(frame.sparkSession):
+        return _of_connect(frame, owners, last)
+    classic: Any = frame
+    spark: Any = frame.sparkSession
+    catalyst = spark._jvm.org.apache.spark.sql.catalyst
+    identifier = catalyst.AliasIdentifier(last, classic._jseq(owners))
+    plan = classic._jdf.queryExecution().analyzed()
+    named = catalyst.plans.logical.SubqueryAlias(identifier, plan)
+    java = spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, named)
+    found: DataFrame = type(frame)(java, spark)
+    return found
+
+
+def _of_connect(frame: DataFrame, owners: list[str], last: str) -> DataFrame:
+    from pyspark.sql.connect.plan import SubqueryAlias
+
+    class Qualified(SubqueryAlias):
+        def plan(self, session: SparkConnectClient) -> Relation:
+            relation = super().plan(session)
+            relation.subquery_alias.qualifier.extend(owners)
+            return relation
+
+    remote: Any = frame
+    kind: Any = type(frame)
+    found: DataFrame = kind(Qualified(remote._plan, last), remote._session)
+    return found

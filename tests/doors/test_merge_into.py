@@ -74,6 +74,13 @@ def test_the_tables_name_stands_before_its_columns(
     assert rows(enabled.table("t")) == [(1, "x"), (2, "b"), (3, "c")]
 
 
+def test_rows_of_a_table_have_its_name(enabled: SparkSession, new: DataFrame) -> None:
+    new.write.saveAsTable("new")
+    on = col("t.id") == col("new.id")
+    enabled.table("new").mergeInto("t", on).whenMatched().delete().merge()
+    assert rows(enabled.table("t")) == [(2, "b"), (3, "c")]
+
+
 def test_a_table_at_a_path(enabled: SparkSession, new: DataFrame) -> None:
     place = enabled.sql("DESCRIBE DETAIL t").collect()[0]["location"]
     name = f"delta.`{place}`"

@@ -46,6 +46,20 @@ def test_a_temporary_view_comes_first_where_rows_are_read(enabled: SparkSession)
         enabled.catalog.dropTempView("t")
 
 
+def test_columns_are_found_by_the_tables_whole_name(enabled: SparkSession) -> None:
+    enabled.range(3).write.saveAsTable("t")
+    enabled.sql("CREATE VIEW seen AS SELECT id FROM t WHERE id > 0")
+    for name, least in (("t", 0), ("default.t", 0), ("seen", 1)):
+        short = name.rpartition(".")[2]
+        for column in (f"{short}.id", f"default.{short}.id", f"spark_catalog.default.{short}.id"):
+            found = enabled.table(name).where(F.col(column) < 2)
+            assert rows(found) == [(one,) for one in range(least, 2)]
+    old = enabled.read.option("versionAsOf", 0).table("t")
+    both = old.join(enabled.table("seen"), F.expr("t.id = seen.id")).select("t.id")
+    both.write.mode("append").saveAsTable("t")
+    assert enabled.table("t").count() == 5
+
+
 def test_tables_of_sparks_own_stand_beside_the_lakes(enabled: SparkSession, of_spark: str) -> None:
     enabled.range(3).write.saveAsTable("t")
     assert rows(enabled.sql("SELECT id FROM t UNION ALL SELECT id FROM plain WHERE id > 6")) == [

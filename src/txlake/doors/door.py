@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from txlake.errors import InvalidRequest, TxlakeError
 from txlake.session.session import Session
 from txlake.session.unknown_names import unknown_table
+from txlake.spark.full_names import under_full_name
 from txlake.spark.spark_sessions import default_file_system
 from txlake.sql import parse
 from txlake.statements import (
@@ -34,6 +35,7 @@ from txlake.tables.errors import refused
 from txlake.tables.spark_sessions import for_spark
 from txlake.views import view_named
 
+_SPARK_CATALOG = "spark_catalog"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
@@ -175,6 +177,13 @@ class Door:
                 "another name, or drop it first",
             )
 
+    def full_name(self, table: Table) -> tuple[str, str, str]:
+        """What Spark has before the columns of a lake's table: catalog, database, table."""
+        if not isinstance(table, TableName):
+            return _SPARK_CATALOG, "delta", table.location
+        owner, _ = self.session.engine.qualified(table, self.session.database)
+        return table.parts[0] if len(table.parts) > 2 else _SPARK_CATALOG, owner, table.name
+
     def unknown(self, table: TableName) -> InvalidRequest:
         """The error for a name that neither the lake nor Spark has."""
         session = self.session
@@ -191,8 +200,11 @@ class Door:
         if isinstance(table, TableName) and travel is None and self.is_planned(table):
             text = "SELECT * FROM " + ".".join(quoted(part, always=True) for part in table.parts)
             [query] = parse(text)
-            return self.session.execute(query)
-        return self.session.read(table, travel)
+            rows = self.session.execute(query)
+        else:
+            rows = self.session.read(table, travel)
+        # Programs say `t.id`, or `db.t.id`, of what they read by its name.
+        return under_full_name(rows, self.full_name(table))
 
     def carry_out(self, statement: Statement, *, user_metadata: str | None = None) -> None:
         """Carries a statement out whose answer nobody asks for."""

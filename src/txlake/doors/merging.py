@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 else:
     _Writer = object
 
-_SPARK_CATALOG = "spark_catalog"
-
 
 class Merging(_Writer):
     """A MERGE whose target is the lake's; made by `merger`."""
@@ -85,7 +83,7 @@ class Merging(_Writer):
                 raise refused(
                     "EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", f"{table} is a view, not a table"
                 )
-            names = _names(door, table)
+            names = door.full_name(table)
             builder = DeltaMergeBuilder(
                 Target(executor=door.session, table=table, alias=names[-1], names=names, scope=()),
                 self._lake_rows,
@@ -187,15 +185,6 @@ def merger(
         _lake_clauses=[],
         _lake_evolves=False,
     )
-
-
-def _names(door: Door, table: Table) -> tuple[str, ...]:
-    """The table's whole name as Spark has it: catalog, database, table."""
-    if not isinstance(table, TableName):
-        return _SPARK_CATALOG, "delta", table.location
-    catalog = table.parts[0] if len(table.parts) > 2 else _SPARK_CATALOG
-    owner, _ = door.session.engine.qualified(table, door.session.database)
-    return catalog, owner, table.name
 
 
 def _column(value: object, argument: str) -> NativeColumn:

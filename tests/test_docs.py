@@ -149,12 +149,16 @@ def test_the_page_of_sql_runs_as_written(spark: SparkSession, tmp_path: Path) ->
         (tmp_path / name).write_text("item;pieces\nplum;3\n")
     sales = spark.range(4).selectExpr("id", "CAST(2024 + id % 2 AS INT) AS year")
     sales.write.partitionBy("year").parquet(str(tmp_path / "old_sales"))
+    spark.sql("DROP TABLE IF EXISTS old_visits")
+    spark.range(3).write.format("parquet").saveAsTable("old_visits")
     with txlake.connect(str(tmp_path / "warehouse"), spark=spark) as lake:
         for text in blocks(page("docs/sql.md"), "sql"):
             lake.sql(text.replace("/data/", f"{tmp_path}/")).collect()
         assert lake.read("store").where("item = 'kiwi'").count() == 0  # restored to before it
         assert lake.read("events").where("who = 'me'").count() == 1
         assert lake.read(str(tmp_path / "old_sales")).where("year = 2025").count() == 2
+        assert lake.read("old_visits").count() == 3
+    spark.sql("DROP TABLE old_visits")
 
 
 @pytest.mark.broad

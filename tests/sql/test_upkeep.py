@@ -7,6 +7,7 @@ import pytest
 from tests.sql.parsing import name, one, refused, sql
 from txlake.statements import (
     AnalyzeTable,
+    ConvertTable,
     ConvertToDelta,
     DescribeDatabase,
     DescribeDetail,
@@ -97,6 +98,10 @@ V3 = TimeTravel(version=3)
                 statistics=False,
             ),
         ),
+        (
+            "CONVERT TO DELTA d.t NO STATISTICS PARTITIONED BY (a INT)",
+            ConvertTable(table=name("d.t"), partition_columns=(("a", "INT"),), statistics=False),
+        ),
         ("DESCRIBE HISTORY t", DescribeHistory(T)),
         ("DESC HISTORY delta.`/p` LIMIT 3", DescribeHistory(P, 3)),
         ("DESCRIBE HISTORY '/p'", DescribeHistory(P)),
@@ -163,7 +168,7 @@ def test_what_upkeep_and_inspection_say(text: str, statement: Statement) -> None
         ("RESTORE t TO VERSION AS OF x", "1:28", "a version is a whole number"),
         ("RESTORE t TO VERSION AS OF 3 x", "1:30", "expected the end"),
         ("GENERATE x t", "1:12", "expected FOR"),
-        ("CONVERT TO DELTA t", "1:18", "parquet.`place`"),
+        ("CONVERT TO DELTA delta.`/p`", "1:18", "parquet.`place`"),
         ("CONVERT TO DELTA orc.`/p`", "1:18", "parquet.`place`"),
         ("DESCRIBE HISTORY t LIMIT x", "1:26", "a number of versions"),
         ("DESCRIBE HISTORY t x", "1:20", "expected the end"),

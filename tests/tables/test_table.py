@@ -23,6 +23,7 @@ from txlake.statements import (
     AddFeature,
     Assignment,
     Clone,
+    ConvertTable,
     ConvertToDelta,
     Delete,
     DescribeDetail,
@@ -403,10 +404,17 @@ class TestConvert:
         DeltaTable.convertToDelta(ANY_SPARK, "delta.`/data/t`")
         assert recorder.statements == []
 
-    @pytest.mark.parametrize("identifier", ["iceberg.`/data/p`", "t", "db.t"])
-    def test_nothing_else(self, identifier: str, recorder: Recorder) -> None:
+    def test_a_table_of_sparks_own(self, recorder: Recorder) -> None:
+        table = DeltaTable.convertToDelta(ANY_SPARK, "db.t", "day date")
+        columns = (("day", "date"),)
+        assert recorder.only == ConvertTable(
+            table=TableName(("db", "t")), partition_columns=columns
+        )
+        assert repr(table) == "DeltaTable(db.t)"
+
+    def test_nothing_else(self, recorder: Recorder) -> None:
         with pytest.raises(UnsupportedOperationException, match="only folders of Parquet files"):
-            DeltaTable.convertToDelta(ANY_SPARK, identifier)
+            DeltaTable.convertToDelta(ANY_SPARK, "iceberg.`/data/p`")
 
     def test_bad_partition_columns(self, recorder: Recorder) -> None:
         with pytest.raises(ParseException):

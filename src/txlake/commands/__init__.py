@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from txlake.commands import (
     analyze,
+    convert_table,
     copy_into,
     data,
     databases,
@@ -29,6 +30,7 @@ _FAMILIES: tuple[Commands, ...] = (
     databases.COMMANDS,
     maintenance.COMMANDS,
     analyze.COMMANDS,
+    convert_table.COMMANDS,
     identity.COMMANDS,
     inspection.COMMANDS,
     explain_conflicts.COMMANDS,

@@ -7,7 +7,7 @@ Reads names and footers only, on the driver. Source: PROTOCOL.md, "Add File and 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -70,17 +70,46 @@ def convert(
         Unavailable: the store can't be reached.
     """
     place = store.url
-    partitions = _partition_fields(statement, place)
+    partitions = partition_fields(statement.partition_columns, place)
     listed = [found for found in store.list("") if not _is_hidden(found.path)]
     if not listed:
         raise InvalidRequest(f"{place}: there are no Parquet files to convert")
     values = [_partition_values(found.path, partitions, place, time_zone) for found in listed]
-    with ThreadPoolExecutor(_THREADS) as pool:
-        files = list(pool.map(lambda found: _read(store, found), listed))
+    files = read_files(store, listed)
     schema = _with_partitions(_merged(files, place), partitions)
     names = tuple(item.name for item in partitions)
     definition = new_table(schema, environment, table=place, partition_by=names)
+    return converted(
+        definition, files, values, schema, names, statistics=statement.statistics, source={}
+    )
+
+
+def read_files(store: Store, listed: Iterable[StoredObject]) -> list[ParquetFile]:
+    """The footers of files, in their order. Raises InvalidRequest for one that isn't Parquet."""
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(lambda found: _read(store, found), listed))
+
+
+def converted(
+    definition: tuple[Action, ...],
+    files: list[ParquetFile],
+    values: Sequence[Iterable[tuple[str, str | None]]],
+    schema: Struct,
+    partitions: tuple[str, ...],
+    *,
+    statistics: bool,
+    source: Mapping[str, object],
+) -> Change:
+    """The change that has these files.
+
+    Args:
+        definition: the table's protocol and metadata.
+        values: each file's partition values, serialised.
+        schema: of its columns the files have statistics.
+        source: what else the history is to say of where the files come from.
+    """
     properties = TableProperties()
+    shown = {item.name.lower() for item in schema} - {name.lower() for name in partitions}
     adds: list[Action] = [
         Add(
             path=encode_path(file.stored.path),
@@ -88,7 +117,7 @@ def convert(
             size=file.stored.size_bytes,
             modification_time=file.stored.modified_ms,
             data_change=True,
-            stats=_statistics(file, names, properties) if statement.statistics else None,
+            stats=_statistics(file, shown, properties) if statistics else None,
         )
         for file, texts in zip(files, values, strict=True)
     ]
@@ -96,8 +125,9 @@ def convert(
         operation="CONVERT",
         parameters={
             "numFiles": len(adds),
-            "partitionedBy": as_json(list(names)),
-            "collectStats": statement.statistics,
+            "partitionedBy": as_json(list(partitions)),
+            "collectStats": statistics,
+            **source,
             "sourceFormat": "parquet",
         },
         actions=(*definition, *adds),
@@ -116,10 +146,9 @@ def _is_hidden(path: str) -> bool:
     )
 
 
-def _partition_fields(statement: ConvertToDelta, place: str) -> tuple[Field, ...]:
-    fields = tuple(
-        stored_field(Field(name, parse_type(text))) for name, text in statement.partition_columns
-    )
+def partition_fields(columns: Iterable[tuple[str, str]], place: str) -> tuple[Field, ...]:
+    """The columns of PARTITIONED BY, given as names and types."""
+    fields = tuple(stored_field(Field(name, parse_type(text))) for name, text in columns)
     check_duplicates(Struct(fields), f"{place}: PARTITIONED BY")
     return fields
 
@@ -141,12 +170,15 @@ def _partition_values(
             "folders in their order, with types"
         )
     return [
-        (item.name, _normalised(text, item, path, place, time_zone))
+        (item.name, partition_value(text, item, path, place, time_zone))
         for item, (_, text) in zip(fields, found, strict=True)
     ]
 
 
-def _normalised(text: str | None, item: Field, path: str, place: str, time_zone: str) -> str | None:
+def partition_value(
+    text: str | None, item: Field, path: str, place: str, time_zone: str
+) -> str | None:
+    """A value as a folder's name says it, as the log says it. Raises InvalidRequest."""
     try:
         if text is not None and item.type == Primitive("timestamp"):
             wall = _wall_time(text)
@@ -185,16 +217,18 @@ def _with_partitions(schema: Struct, partitions: tuple[Field, ...]) -> Struct:
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class ParquetFile:
+    """A file, its footer, and its columns."""
+
     stored: StoredObject
     footer: pq.FileMetaData
     schema: Struct
 
 
-def _read(store: Store, stored: StoredObject) -> _File:
+def _read(store: Store, stored: StoredObject) -> ParquetFile:
     try:
         footer = read_footer(partial(store.get_range, stored.path), stored.size_bytes)
-        return _File(stored, footer, _schema_of(footer))
+        return ParquetFile(stored, footer, _schema_of(footer))
     except (pa.ArrowException, ValueError, KeyError, TypeError) as error:
         raise InvalidRequest(
             f"{store.url}/{encode_path(stored.path)} can't be converted, it isn't a Parquet file "
@@ -235,7 +269,7 @@ def _as_instants(data_type: pa.DataType) -> pa.DataType:
     return data_type
 
 
-def _merged(files: list[_File], place: str) -> Struct:
+def _merged(files: list[ParquetFile], place: str) -> Struct:
     merged = files[0].schema
     for file in files[1:]:
         if file.schema == merged:
@@ -271,17 +305,17 @@ def _check_same(found: DataType, merged: DataType, path: Path, file: str) -> Non
             )
 
 
-def _statistics(file: _File, partitions: tuple[str, ...], properties: TableProperties) -> str:
+def _statistics(file: ParquetFile, columns: Collection[str], properties: TableProperties) -> str:
+    """Those of the columns with these names, in lower case."""
     footer = file.footer
     if _leaf_count(file.schema) != footer.num_columns:
         return FileStatistics(num_records=footer.num_rows).to_json()
     # A footer doesn't say whether there are NaNs, which come after its maximum.
     uncertain = list(_fractions(file.schema, ()))
     found = statistics_of(footer, file.schema, (), properties, uncertain)
-    hidden = {name.lower() for name in partitions}
 
     def shown(bounds: Mapping[str, object]) -> dict[str, object]:
-        return {name: value for name, value in bounds.items() if name.lower() not in hidden}
+        return {name: value for name, value in bounds.items() if name.lower() in columns}
 
     return replace(
         found,

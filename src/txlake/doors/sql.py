@@ -26,6 +26,7 @@ from txlake.sql.markers import as_spark_binds
 from txlake.statements import (
     AlterView,
     Clone,
+    ConvertTable,
     CreateTable,
     CreateTableLike,
     CreateTemporaryView,
@@ -43,8 +44,16 @@ from txlake.tables.errors import ArgumentTypeRefused, TextRefused, refuse_text, 
 # What Spark itself does with a text and its arguments.
 Plain = Callable[..., DataFrame]
 _Arguments = Mapping[str, object] | Sequence[object] | None
-# Of what these name, there needn't be anything yet.
-_MAKING = (CreateTable, CreateTableLike, CreateView, CreateTemporaryView, Clone, UndropTable)
+# Of what these name, the lake needn't have anything yet.
+_MAKING = (
+    CreateTable,
+    CreateTableLike,
+    CreateView,
+    CreateTemporaryView,
+    Clone,
+    UndropTable,
+    ConvertTable,
+)
 
 
 @as_spark

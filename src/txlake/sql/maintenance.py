@@ -9,6 +9,7 @@ from txlake.sql.spark import spark_command
 from txlake.sql.tokens import Kind
 from txlake.statements import (
     AnalyzeTable,
+    ConvertTable,
     ConvertToDelta,
     Generate,
     Optimize,
@@ -16,7 +17,9 @@ from txlake.statements import (
     Reorg,
     Restore,
     SparkCommand,
+    TablePath,
     Vacuum,
+    is_place,
 )
 
 
@@ -106,19 +109,25 @@ def generate(cursor: Cursor) -> Generate:
     return Generate(table, mode)
 
 
-def convert(cursor: Cursor) -> ConvertToDelta:
-    """CONVERT TO DELTA parquet.`place` [NO STATISTICS] [PARTITIONED BY (column type, ...)]"""
+def convert(cursor: Cursor) -> ConvertToDelta | ConvertTable:
+    """CONVERT TO DELTA { t | parquet.`place` } [NO STATISTICS] [PARTITIONED BY (p type, ...)]"""
     cursor.expect("CONVERT", "TO", "DELTA")
     start = cursor.token
-    parts = cursor.path("parquet.`place`")
-    if len(parts) != 2 or parts[0].lower() != "parquet":
-        cursor.refuse("expected parquet.`place`: a folder of Parquet files", start)
+    table = cursor.table("parquet.`place`, or the name of a Parquet table")
+    if isinstance(table, TablePath):
+        cursor.refuse("expected parquet.`place`, a folder of Parquet files, or a name", start)
     statistics = not cursor.accept("NO", "STATISTICS")
     columns: tuple[tuple[str, str], ...] = ()
     if cursor.accept("PARTITIONED", "BY"):
         columns = cursor.enclosed(lambda: (cursor.name("a column"), data_type(cursor)))
     cursor.expect_end()
-    return ConvertToDelta(location=parts[1], partition_columns=columns, statistics=statistics)
+    if len(table.parts) == 2 and table.parts[0].lower() == "parquet":
+        return ConvertToDelta(location=table.name, partition_columns=columns, statistics=statistics)
+    if is_place(table.name):
+        cursor.refuse(
+            "only Parquet files are converted: expected parquet.`place`, or a name", start
+        )
+    return ConvertTable(table=table, partition_columns=columns, statistics=statistics)
 
 
 def analyze(cursor: Cursor) -> AnalyzeTable:

@@ -85,6 +85,7 @@ from txlake.statements.inspection import (
 )
 from txlake.statements.maintenance import (
     AnalyzeTable,
+    ConvertTable,
     ConvertToDelta,
     DescribeDetail,
     DescribeHistory,
@@ -188,6 +189,7 @@ __all__ = [
     "ComputedValues",
     "Constant",
     "ControlStatement",
+    "ConvertTable",
     "ConvertToDelta",
     "CopyInto",
     "CreateDatabase",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from txlake.statements.expressions import Expression, SqlText
-from txlake.statements.names import Table, TimeTravel
+from txlake.statements.names import Table, TableName, TimeTravel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +62,19 @@ class ConvertToDelta:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConvertTable:
+    """CONVERT TO DELTA t: a Parquet table of Spark's own catalog, which gets its name here.
+
+    Attributes:
+        partition_columns: as PARTITIONED BY says them; () leaves them to the catalog.
+    """
+
+    table: TableName
+    partition_columns: tuple[tuple[str, str], ...] = ()
+    statistics: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AnalyzeTable:
     """ANALYZE TABLE t COMPUTE [DELTA] STATISTICS [NOSCAN | FOR COLUMNS ... | FOR ALL COLUMNS].
 
@@ -105,6 +118,7 @@ MaintenanceStatement = (
     | Restore
     | Generate
     | ConvertToDelta
+    | ConvertTable
     | AnalyzeTable
     | RefreshTable
     | DescribeHistory

@@ -19,6 +19,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from txlake.errors import OutcomeUnknown
+from txlake.spark.catalog_tables import place_of
 from txlake.sql import sql_literal
 from txlake.statements import CreateMode, TableName, TablePath, quoted
 from txlake.storage.locations import canonical_url, local_path
@@ -75,7 +76,7 @@ def entry_of(spark: SparkSession, name: TableName) -> Entry | None:
     location = details.get("Location")
     if details.get("Type") == "VIEW" or not provider or not location:
         return Entry(None, None)
-    return Entry(provider.lower(), _place(location))
+    return Entry(provider.lower(), place_of(location))
 
 
 def create_named(
@@ -173,11 +174,3 @@ def _text(name: TableName) -> str:
 def _shown(location: str) -> str:
     """A path or URL of ours as the catalog takes it: unencoded, local ones absolute."""
     return local_path(canonical_url(location)) or unquote(location)
-
-
-def _place(text: str) -> str:
-    """A location as the catalog shows it, unencoded, as the path or URL that means the same."""
-    if text.startswith("file:"):
-        rest = text.removeprefix("file:")
-        return "/" + rest.lstrip("/")
-    return text.replace("%", "%25") if "://" in text else text

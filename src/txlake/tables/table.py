@@ -14,10 +14,12 @@ from pyspark.sql.types import StructType
 
 from txlake.errors import InvalidRequest
 from txlake.protocol.type_text import parse_columns, short_text
+from txlake.session import Session
 from txlake.sql.references import Scope
 from txlake.statements import (
     AddFeature,
     Clone,
+    ConvertTable,
     ConvertToDelta,
     CreateMode,
     Delete,
@@ -196,7 +198,8 @@ class DeltaTable:
         """Makes a folder of Parquet files a Delta table, in place.
 
         Args:
-            identifier: ``parquet.`/path` ``; a Delta table, ``delta.`/path` ``, stays as it is.
+            identifier: ``parquet.`/path` ``; in a lake also the name of a Parquet table of Spark's
+                own catalog. A Delta table, ``delta.`/path` ``, stays as it is.
             partitionSchema: the partition columns, as DDL (`"day date"`) or as a schema.
 
         Raises an AnalysisException for a folder without Parquet files, or whose files or folders
@@ -208,16 +211,21 @@ class DeltaTable:
         parts = column_path(checked(identifier, str, "identifier"))
         if len(parts) == 2 and parts[0].lower() == "delta":
             return cls.forPath(sparkSession, parts[1])
-        if len(parts) != 2 or parts[0].lower() != "parquet":
+        columns = _partition_columns(partitionSchema)
+        if len(parts) == 2 and parts[0].lower() == "parquet":
+            executor.execute(ConvertToDelta(location=parts[1], partition_columns=columns))
+            return cls(executor, TablePath(parts[1]))
+        executor = knowing_names(executor)
+        has_names = not isinstance(executor, Session) or executor.engine.warehouse is not None
+        if is_place(parts[-1]) or not has_names:
             raise unsupported(
                 "DELTA_MISSING_PROVIDER_FOR_CONVERT",
-                f"{identifier}: only folders of Parquet files are converted; expected "
-                "parquet.`/path`",
+                f"{identifier}: only folders of Parquet files are converted, and in a lake the "
+                "Parquet tables of Spark's own catalog; expected parquet.`/path`",
             )
-        executor.execute(
-            ConvertToDelta(location=parts[1], partition_columns=_partition_columns(partitionSchema))
-        )
-        return cls(executor, TablePath(parts[1]))
+        table = TableName(parts)
+        executor.execute(ConvertTable(table=table, partition_columns=columns))
+        return cls(executor, table)
 
     @as_delta_spark
     def clone(

@@ -145,6 +145,7 @@ def test_it_is_part_of_a_transaction(
             "old",
             "x.parquet hasn't column 'd', whose default value 5",
         ),
+        ("(s STRING COLLATE UTF8_LCASE) USING parquet", "old", "s has a collation"),
         ("(a INT) USING parquet TBLPROPERTIES ('delta.appendOnly' = 'x')", "old", "appendOnly"),
     ],
 )

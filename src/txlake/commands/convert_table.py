@@ -21,8 +21,9 @@ from txlake.conflict.locking import LockMode
 from txlake.ddl.environment import Environment
 from txlake.ddl.stored_expressions import CURRENT_DEFAULT
 from txlake.ddl.table_metadata import new_table
-from txlake.errors import InvalidRequest
+from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.ports import Store
+from txlake.protocol.collations import collated_columns
 from txlake.protocol.paths import encode_path
 from txlake.protocol.schema_change import as_table_schema
 from txlake.protocol.schema_rules import Path, column_text
@@ -81,12 +82,18 @@ def of_table(
         store: its folder.
 
     Raises as `convert.convert`; InvalidRequest also for PARTITIONED BY that isn't the catalog's,
-    and for a file whose columns aren't of the catalog's types.
+    and for a file whose columns aren't of the catalog's types; UnsupportedFeature for collations.
     """
     table = str(statement.table)
     schema = _with_defaults(
         as_table_schema(Struct(tuple(stored_field(item) for item in known.schema))), known.schema
     )
+    collated = collated_columns(known.schema)
+    if collated:
+        raise UnsupportedFeature(
+            f"{table}: {', '.join(collated)} has a collation, which txlake doesn't write; CREATE "
+            "TABLE ... AS SELECT makes a table of plain texts"
+        )
     partitions = tuple(_field(schema, name) for name in known.partition_by)
     asked = partition_fields(statement.partition_columns, table)
     if asked and _folded(asked) != _folded(partitions):

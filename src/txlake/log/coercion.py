@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo
 
 from txlake.errors import CorruptTable
 from txlake.log.predicate_nodes import LiteralValue, LocalTime, Operator
+from txlake.protocol.collations import collated_type
 from txlake.protocol.partition_values import PartitionScalar, parse_value
 from txlake.protocol.types import Field, Primitive
 
@@ -27,7 +28,6 @@ _INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _EXACT_IN_DOUBLE = 1 << 53
 _EXACT_IN_FLOAT = 1 << 24
 _WIDE = Context(prec=100)
-_COLLATIONS = "__COLLATIONS"
 _CHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 _ZONED = re.compile(r".*(?:Z|UTC|GMT|:\d+(?:\.\d+)?\s*[+-]\d{1,2}(?::?\d{2})?)", re.IGNORECASE)
 # Where a value between two steps leaves the comparison with the step below it.
@@ -45,7 +45,7 @@ def has_plain_text(item: Field) -> bool:
     if not isinstance(kind, Primitive) or not kind.is_string:
         return False
     declared = str(item.metadata.get(_CHAR_TYPE, kind.name)).lower()
-    return not (_COLLATIONS in item.metadata or declared.startswith(("char", "string collate")))
+    return collated_type(item) == Primitive("string") and not declared.startswith("char")
 
 
 def coerced(operator: Operator, value: LiteralValue, item: Field) -> Coerced | None:

@@ -16,6 +16,7 @@ from functools import lru_cache
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.nearest import did_you_mean, nearest
 from txlake.protocol.actions import Metadata, Protocol
+from txlake.protocol.collations import collated_columns
 from txlake.protocol.properties import (
     CONSTRAINT_PREFIX,
     FEATURE_PREFIX,
@@ -27,6 +28,7 @@ from txlake.protocol.type_widening import TYPE_CHANGES
 from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct, parse_schema
 
 _MODE = "delta.columnMapping.mode"
+_COLLATIONS = "collations"
 # What the numbered protocols imply: the feature, its least reader and writer version.
 _LEGACY: Mapping[str, tuple[int, int]] = {
     "appendOnly": (1, 2),
@@ -100,7 +102,8 @@ _KNOWN = (
     | WRITABLE
     | frozenset(_LEGACY)
     | {
-        "collations-preview",
+        _COLLATIONS,
+        f"{_COLLATIONS}-preview",
         "coordinatedCommits-preview",
         "icebergCompatV1",
         "icebergCompatV2",
@@ -149,6 +152,9 @@ def check_writable(protocol: Protocol, metadata: Metadata, *, table: str) -> Non
         for name in supported_features(protocol) - WRITABLE
         if _ACTIVE.get(name, _always)(schema, metadata.configuration)
     )
+    collated = collated_columns(schema)
+    if collated and not any(name.startswith(_COLLATIONS) for name in missing):
+        missing.append(f"{_COLLATIONS} (of {', '.join(collated)})")
     too_new = protocol.min_writer_version > 7
     if missing or too_new:
         raise UnsupportedFeature(

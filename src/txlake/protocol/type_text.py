@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass, replace
 
 from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.protocol.collations import collated_type
 from txlake.protocol.types import (
     Array,
     DataType,
@@ -313,10 +314,10 @@ def stored_field(item: Field) -> Field:
 
 
 def declared_type(item: Field) -> DataType:
-    """The type that the field was declared with: char and varchar included."""
+    """The type that the field was declared with: char, varchar and collations included."""
     text = item.metadata.get(CHAR_VARCHAR_TYPE)
     if not isinstance(text, str):
-        return item.type
+        return collated_type(item)
     try:
         return parse_type(text)
     except InvalidRequest:

@@ -7,7 +7,7 @@ decided before (`Snapshot.select`); how files become rows is `reading`'s busines
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -22,9 +22,12 @@ from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store
 from txlake.protocol.actions import Add
+from txlake.protocol.collations import collated_columns, collated_type
 from txlake.protocol.reach import Reach
+from txlake.protocol.schema_change import as_table_schema
 from txlake.protocol.statistics import FileStatistics
-from txlake.protocol.types import Primitive
+from txlake.protocol.type_text import sql_text
+from txlake.protocol.types import Field, Primitive, Struct
 from txlake.settings import Settings
 from txlake.spark.bounded_text import shown_metadata, shown_text
 from txlake.spark.conditions import harmless
@@ -217,6 +220,7 @@ def _materialized(snapshot: Snapshot) -> tuple[str, ...]:
 def _columns(scan: Scan) -> list[Column | str]:
     """What the rows have, from what the files have; by its name alone what needs no change."""
     columns: list[Column | str] = []
+    with_collation = collated_columns(scan.snapshot.schema)
     for item in scan.snapshot.schema:
         if item.type == Primitive("void"):
             columns.append(F.lit(None).cast("void").alias(item.name))
@@ -226,11 +230,14 @@ def _columns(scan: Scan) -> list[Column | str]:
         renamed = not isinstance(item.type, Primitive) and (
             spark_type(item.type) != spark_type(item.type, physical=True)
         )
-        if item.name == item.physical_name and not renamed and not metadata:
+        collated = item.name in with_collation
+        if item.name == item.physical_name and not renamed and not metadata and not collated:
             columns.append(physical)
             continue
         value = F.col(physical)
-        if renamed:
+        if collated:
+            value = value.cast(_collated_text(item))  # the same values, compared otherwise
+        elif renamed:
             value = value.cast(spark_type(item.type))
         columns.append(shown_text(value, item).alias(item.name, metadata=metadata))
     if scan.positions:
@@ -246,6 +253,12 @@ def _columns(scan: Scan) -> list[Column | str]:
             ),
         ]
     return columns
+
+
+def _collated_text(item: Field) -> str:
+    """The column's type with its collations, as a cast takes it."""
+    (plain,) = as_table_schema(Struct((replace(item, type=collated_type(item)),)))
+    return sql_text(plain.type)
 
 
 def _tracked(materialized: str | None, default: Column, name: str) -> Column:

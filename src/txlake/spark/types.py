@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from txlake.errors import UnsupportedFeature
+from txlake.protocol.collations import COLLATIONS
 from txlake.protocol.types import (
     Array,
     DataType,
@@ -25,7 +26,14 @@ from txlake.protocol.types import (
     type_from_json,
 )
 
-_HIDDEN_METADATA = ("delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT", "__CHAR_VARCHAR", "parquet.")
+_HIDDEN_METADATA = (
+    "delta.",
+    "CURRENT_DEFAULT",
+    "EXISTS_DEFAULT",
+    "__CHAR_VARCHAR",
+    "parquet.",
+    COLLATIONS,
+)
 _NUMERIC_RANK = {"byte": 0, "short": 1, "integer": 2, "long": 3, "float": 5, "double": 6}
 _INTEGER_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 _FLOATS = frozenset({"float", "double"})

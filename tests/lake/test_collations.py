@@ -1,0 +1,149 @@
+"""Tables whose texts have collations are read; other engines write them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import txlake
+from tests.lake.rows import query, rows
+from txlake.errors import UnsupportedFeature
+
+pytestmark = pytest.mark.no_interop("delta-rs knows no collations")
+
+
+def column(name: str, data_type: object = "string", **collations: str) -> dict[str, Any]:
+    metadata = {"__COLLATIONS": collations} if collations else {}
+    return {"name": name, "type": data_type, "nullable": True, "metadata": metadata}
+
+
+SCHEMA = {
+    "type": "struct",
+    "fields": [
+        column("id", "integer"),
+        column("s", s="spark.UTF8_LCASE"),
+        column("b", b="spark.UTF8_BINARY"),
+        column("p", p="spark.UTF8_LCASE"),
+    ],
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    """Two files, whose minima and maxima are in the order of bytes, in two partitions."""
+    folder = tmp_path / "collated"
+    actions: list[dict[str, Any]] = [
+        {
+            "protocol": {
+                "minReaderVersion": 1,
+                "minWriterVersion": 7,
+                "writerFeatures": ["collations-preview", "domainMetadata"],
+            }
+        },
+        {
+            "metaData": {
+                "id": "a", "format": {"provider": "parquet", "options": {}},
+                "schemaString": json.dumps(SCHEMA), "partitionColumns": ["p"],
+                "configuration": {}, "createdTime": 1,
+            }
+        },
+    ]  # fmt: skip
+    for number, (low, high, part) in enumerate(
+        (("Apple", "banana", "P"), ("apple", "cherry", "p"))
+    ):
+        name = f"p={part}/{number}.parquet"
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        table = pa.table(
+            {"id": pa.array([number, number + 10], pa.int32()), "s": [low, high], "b": [low, high]}
+        )
+        pq.write_table(table, folder / name)
+        bounds = {"s": low, "b": low}, {"s": high, "b": high}
+        stats = {
+            "numRecords": 2,
+            "minValues": bounds[0],
+            "maxValues": bounds[1],
+            "nullCount": {"s": 0, "b": 0},
+        }
+        actions.append(
+            {
+                "add": {
+                    "path": quote(name), "partitionValues": {"p": part}, "modificationTime": 1,
+                    "size": (folder / name).stat().st_size, "dataChange": True,
+                    "stats": json.dumps(stats),
+                }
+            }
+        )  # fmt: skip
+    (folder / "_delta_log").mkdir()
+    log = "\n".join(map(json.dumps, actions))
+    (folder / "_delta_log" / f"{0:020}.json").write_text(log)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("condition", "ids"),
+    [
+        ("s = 'APPLE'", [0, 1]),
+        ("s IN ('CHERRY', 'x')", [11]),
+        ("s > 'BANANA'", [11]),
+        ("s < 'B'", [0, 1]),
+        ("s <=> 'Banana'", [10]),
+        ("s LIKE 'CH%'", [11]),
+        ("startswith(s, 'CH')", [11]),
+        ("b = 'Apple'", [0]),
+        ("b < 'a'", [0]),
+        ("p = 'P'", [0, 1, 10, 11]),
+        ("p IN ('p')", [0, 1, 10, 11]),
+        ("p = 'q'", []),
+    ],
+)
+def test_no_file_is_left_out_that_has_rows(
+    condition: str, ids: list[int], place: str, lake: txlake.Lake
+) -> None:
+    found = lake.read(place, where=condition).select("id")
+    assert sorted(row[0] for row in found.collect()) == ids
+    asked = query(lake, f"SELECT id FROM delta.`{place}` WHERE {condition}")
+    assert sorted(asked, key=repr) == sorted([(one,) for one in ids], key=repr)
+    files = txlake.Log(place).snapshot().files(where=condition)
+    # By what has no collation files are left out as ever.
+    assert files.num_rows == (1 if condition.startswith("b") else 2)
+
+
+def test_types_are_shown_and_kept(place: str, lake: txlake.Lake) -> None:
+    schema = lake.read(place).schema
+    assert schema["s"].dataType.simpleString() == "string collate UTF8_LCASE"
+    assert schema["b"].dataType.simpleString() == "string"
+    assert schema["p"].dataType.simpleString() == "string collate UTF8_LCASE"
+    described = rows(lake.sql(f"DESCRIBE delta.`{place}`").limit(4).select("col_name", "data_type"))
+    assert ("s", "string collate UTF8_LCASE") in described
+    snapshot = txlake.Log(place).snapshot()
+    assert snapshot.schema == SCHEMA
+    assert snapshot.arrow_schema.field("s").type == pa.string()
+    assert (
+        query(
+            lake, f"SELECT lower(s), count(*) FROM delta.`{place}` GROUP BY s HAVING s = 'APPLE'"
+        )[0][1]
+        == 2
+    )
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO {} (id) VALUES (3)",
+        "UPDATE {} SET id = 3",
+        "DELETE FROM {} WHERE id = 1",
+        "OPTIMIZE {}",
+        "ALTER TABLE {} ADD COLUMN z INT",
+        "CREATE TABLE copied SHALLOW CLONE {}",
+    ],
+)
+def test_writing_is_refused_by_name(statement: str, place: str, lake: txlake.Lake) -> None:
+    with pytest.raises(UnsupportedFeature, match="collations"):
+        lake.sql(statement.format(f"delta.`{place}`"))
+    assert len(list(Path(place, "_delta_log").iterdir())) == 1

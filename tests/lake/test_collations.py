@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -14,6 +14,9 @@ import pytest
 import txlake
 from tests.lake.rows import query, rows
 from txlake.errors import UnsupportedFeature
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.no_interop("delta-rs knows no collations")
 
@@ -130,6 +133,19 @@ def test_types_are_shown_and_kept(place: str, lake: txlake.Lake) -> None:
         )[0][1]
         == 2
     )
+
+
+@pytest.mark.broad(keep=1)
+def test_streams_compare_alike(
+    place: str, lake: txlake.Lake, spark: SparkSession, tmp_path: Path
+) -> None:
+    frame = lake.read_stream(place).where("s = 'APPLE'")
+    once = {"availableNow": True}
+    stream = lake.write_stream(frame, "out", checkpoint=str(tmp_path / "c"), trigger=once)
+    stream.awaitTermination()
+    assert query(lake, "SELECT id, s FROM out") == [(0, "Apple"), (1, "apple")]
+    spark.dataSource.register(txlake.TxlakeDataSource)
+    assert spark.read.format("txlake").load(place).where("s = 'APPLE'").count() == 2
 
 
 @pytest.mark.parametrize(

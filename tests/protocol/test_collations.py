@@ -43,6 +43,8 @@ def field(name: str, data_type: DataType, **collations: str) -> Field:
 def test_the_type_that_is_shown(item: Field, text: str) -> None:
     assert short_text(collated_type(item)) == short_text(declared_type(item)) == text
     assert sql_text(collated_type(item)).count("COLLATE") == text.count("collate")
+    if item.type == STRING and "collate" in text:  # in the letters that Spark suggests
+        assert sql_text(collated_type(item)) == f"STRING COLLATE {text.rpartition(' ')[2]}"
     assert collated_columns(Struct((item,))) == ([item.name] if "collate" in text else [])
     assert has_plain_text(item) is (text == "string")
 

@@ -27,6 +27,17 @@ def collated_type(item: Field) -> DataType:
     return _collated(item.type, item.name, names)
 
 
+def with_collations(schema: Struct) -> Struct:
+    """The schema with `collated_type` of its columns."""
+    return Struct(tuple(replace(item, type=collated_type(item)) for item in schema))
+
+
+def collation_of(data_type: Primitive) -> str | None:
+    """The collation that `collated_type` tells of a text; None where there is none."""
+    name = data_type.name
+    return name[len(_COLLATED) :] if name.lower().startswith(_COLLATED) else None
+
+
 def collated_columns(schema: Struct) -> list[str]:
     """The columns that have a collation, or in which a text has one."""
     return [item.name for item in schema if _has_collation(collated_type(item))]
@@ -37,8 +48,8 @@ def _collated(data_type: DataType, path: str, names: Mapping[str, str]) -> DataT
         case Primitive(name):
             if name == "string" and path in names:
                 return _text(names[path])
-            is_collated = name.lower().startswith(_COLLATED)
-            return _text(name[len(_COLLATED) :]) if is_collated else data_type
+            own = collation_of(data_type)
+            return data_type if own is None else _text(own)
         case Array(element, _):
             return replace(data_type, element=_collated(element, f"{path}.element", names))
         case Map(key, value, _):
@@ -47,8 +58,8 @@ def _collated(data_type: DataType, path: str, names: Mapping[str, str]) -> DataT
                 key=_collated(key, f"{path}.key", names),
                 value=_collated(value, f"{path}.value", names),
             )
-        case Struct(fields):
-            return Struct(tuple(replace(item, type=collated_type(item)) for item in fields))
+        case Struct():
+            return with_collations(data_type)
 
 
 def _text(collation: str) -> Primitive:
@@ -60,8 +71,8 @@ def _text(collation: str) -> Primitive:
 
 def _has_collation(data_type: DataType) -> bool:
     match data_type:
-        case Primitive(name):
-            return name.startswith(_COLLATED)
+        case Primitive():
+            return collation_of(data_type) is not None
         case Array(element, _):
             return _has_collation(element)
         case Map(key, value, _):

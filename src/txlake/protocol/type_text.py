@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, replace
 
 from txlake.errors import InvalidRequest, UnsupportedFeature
-from txlake.protocol.collations import collated_type
+from txlake.protocol.collations import collated_type, collation_of
 from txlake.protocol.types import (
     Array,
     DataType,
@@ -272,7 +272,9 @@ def sql_text(data_type: DataType) -> str:
     """The type as a DDL statement writes it: `STRUCT<a: INT NOT NULL COMMENT 'x'>`."""
     match data_type:
         case Primitive():
-            return short_text(data_type).upper()
+            collation = collation_of(data_type)
+            text = short_text(data_type).upper()
+            return text if collation is None else f"STRING COLLATE {collation}"
         case Array(element, _):
             return f"ARRAY<{sql_text(element)}>"
         case Map(key, value, _):

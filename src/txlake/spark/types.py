@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from txlake.errors import UnsupportedFeature
-from txlake.protocol.collations import COLLATIONS
+from txlake.protocol.collations import COLLATIONS, collation_of
 from txlake.protocol.types import (
     Array,
     DataType,
@@ -52,7 +52,8 @@ def spark_type(data_type: DataType, *, physical: bool = False, ids: bool = False
     match data_type:
         case Primitive(name):
             if data_type.is_string:
-                return T.StringType()
+                collation = collation_of(data_type)
+                return T.StringType() if collation is None else T.StringType(collation)
             decimal = data_type.decimal
             if decimal is not None:
                 return T.DecimalType(*decimal)

@@ -22,6 +22,7 @@ from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol import paths
 from txlake.protocol.actions import Add, DeletionVector
+from txlake.protocol.collations import with_collations
 from txlake.protocol.deletion_vectors import decode_inline, slice_range
 from txlake.protocol.partition_values import parse_value
 from txlake.protocol.reach import Reach
@@ -37,7 +38,7 @@ _PARTITION_BYTES = 32 * 1024 * 1024
 
 def stream_schema(snapshot: Snapshot) -> T.StructType:
     """The columns that a stream of the table has."""
-    found = all_nullable(spark_schema(snapshot.schema))
+    found = all_nullable(spark_schema(with_collations(snapshot.schema)))
     assert isinstance(found, T.StructType)
     return found
 

@@ -16,6 +16,7 @@ from txlake.protocol.features import (
     check_readable,
     check_writable,
     column_mapping_mode,
+    materializes_partitions,
     protocol_for,
     supported_features,
 )
@@ -114,10 +115,6 @@ def test_empty_lists_on_a_numbered_protocol_do_no_harm() -> None:
             metadata(of={"type": "array", "elementType": "variant", "containsNull": True}),
         ),
         ("geospatial", metadata(of="geometry(OGC:CRS84)")),
-        (
-            "materializePartitionColumns",
-            metadata({"delta.enableMaterializePartitionColumnsFeature": "true"}),
-        ),
     ],
 )
 def test_what_we_dont_write_is_refused_only_where_it_is_in_use(
@@ -128,6 +125,20 @@ def test_what_we_dont_write_is_refused_only_where_it_is_in_use(
     check_writable(listed, PLAIN, table="t")
     with pytest.raises(UnsupportedFeature, match=feature):
         check_writable(listed, active, table="t")
+
+
+def test_files_hold_partition_columns_where_the_feature_is_listed_or_it_is_wished_for() -> None:
+    listed = protocol(1, 7, None, ["materializePartitionColumns"])
+    wish = "delta.writePartitionColumnsToParquet"
+    assert materializes_partitions(listed, {})
+    assert materializes_partitions(listed, {wish: "false"})
+    assert not materializes_partitions(protocol(1, 2), {})
+    assert materializes_partitions(protocol(1, 2), {wish: "true"})
+    # The property brings the feature; without it it says nothing.
+    by_property = {"delta.enableMaterializePartitionColumnsFeature": "true"}
+    assert not materializes_partitions(protocol(1, 7, None, []), by_property)
+    added = protocol_for(metadata(by_property), protocol(1, 2))
+    assert materializes_partitions(added, by_property)
 
 
 def test_an_old_protocol_implies_features_that_may_be_in_use(

@@ -30,6 +30,7 @@ from txlake.protocol.clustering import DOMAIN
 from txlake.protocol.column_mapping import all_fields, map_schema
 from txlake.protocol.features import (
     CATALOG_FEATURE,
+    MATERIALIZED_PARTITIONS,
     READABLE,
     protocol_for,
     protocol_of,
@@ -317,6 +318,7 @@ _CLEANERS: dict[str, Callable[[Snapshot], _Cleaned]] = {
         "delta.inCommitTimestampEnablementVersion",
         "delta.inCommitTimestampEnablementTimestamp",
     ),
+    MATERIALIZED_PARTITIONS: _without_properties("delta.enableMaterializePartitionColumnsFeature"),
     "rowTracking": _without_row_ids,
     "typeWidening": _without_widening,
     "typeWidening-preview": _without_widening,

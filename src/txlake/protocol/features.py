@@ -61,6 +61,9 @@ _READER_WRITER = frozenset(
 CATALOG_FEATURE = "txlakeCatalog"
 """The writer feature of a table whose versions a lake's catalog makes; others are not to write."""
 
+MATERIALIZED_PARTITIONS = "materializePartitionColumns"
+"""The writer feature of a table whose data files hold the partition columns too."""
+
 CATALOG_FEATURES = frozenset(
     {CATALOG_FEATURE, "catalogManaged", "catalogOwned", "catalogOwned-preview"}
 )
@@ -84,6 +87,7 @@ WRITABLE = frozenset(
         "identityColumns",
         "inCommitTimestamp",
         "invariants",
+        MATERIALIZED_PARTITIONS,
         "rowTracking",
         "timestampNtz",
         CATALOG_FEATURE,
@@ -105,7 +109,6 @@ _KNOWN = (
         "icebergCompatV1",
         "icebergCompatV2",
         "icebergCompatV3",
-        "materializePartitionColumns",
     }
 )
 _BY_FOLDED_NAME = {name.lower(): name for name in sorted(_KNOWN)}
@@ -161,6 +164,19 @@ def in_use(feature: str, metadata: Metadata) -> bool:
     """Whether the metadata uses a feature, listed or not; one that metadata doesn't show: yes."""
     schema = _schema_of(metadata.schema_string)
     return _ACTIVE.get(feature, _always)(schema, metadata.configuration)
+
+
+def materializes_partitions(protocol: Protocol, configuration: Mapping[str, str]) -> bool:
+    """Whether new data files hold the partition columns too, after their other columns.
+
+    The feature asks for it wherever it is listed; the property is a wish, which any writer may
+    grant. Readers take the values from the log in any case. Source: Delta's protocol RFC
+    "Materialize Partition Columns".
+    """
+    listed = supported_features(protocol)
+    return MATERIALIZED_PARTITIONS in listed or is_true(
+        configuration, "delta.writePartitionColumnsToParquet"
+    )
 
 
 def _check_consistent(protocol: Protocol, table: str) -> None:
@@ -389,7 +405,7 @@ _ACTIVE: Mapping[str, _Active] = {
     "identityColumns": _field_key("delta.identity.start", "delta.identity.step"),
     "inCommitTimestamp": _property("delta.enableInCommitTimestamps"),
     "invariants": _field_key("delta.invariants"),
-    "materializePartitionColumns": _property("delta.enableMaterializePartitionColumnsFeature"),
+    MATERIALIZED_PARTITIONS: _property("delta.enableMaterializePartitionColumnsFeature"),
     "rowTracking": _property("delta.enableRowTracking"),
     "timestampNtz": _type_named("timestamp_ntz"),
     "typeWidening": _widened,

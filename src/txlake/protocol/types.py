@@ -12,12 +12,14 @@ import re
 import reprlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
 from txlake.errors import CorruptTable
-from txlake.protocol.actions import Json, JsonObject
+
+if TYPE_CHECKING:  # tasks need types, and have no msgspec
+    from txlake.protocol.actions import Json, JsonObject
 
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 COLUMN_ID = "delta.columnMapping.id"

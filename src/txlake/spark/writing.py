@@ -251,7 +251,7 @@ def partition_fields(snapshot: Snapshot) -> list[Field]:
 
 
 def data_fields(snapshot: Snapshot) -> list[Field]:
-    """The columns that data files hold, in order."""
+    """The columns that rows bring to data files, in order: all but the partition columns."""
     return [
         item
         for item in snapshot.schema
@@ -279,7 +279,8 @@ def _arrow_schema(data: list[Field], tracked: list[str]) -> pa.Schema:
 
 
 def _task(target: Target, schema: pa.Schema, layout: write_task.Layout) -> write_task.WriteTask:
-    names = tuple(item.physical_name for item in partition_fields(target.snapshot))
+    partitions = partition_fields(target.snapshot)
+    names = tuple(item.physical_name for item in partitions)
     return write_task.WriteTask(
         schema=schema.serialize().to_pybytes(),
         layout=layout,
@@ -292,7 +293,18 @@ def _task(target: Target, schema: pa.Schema, layout: write_task.Layout) -> write
         rows_max=target.rows_max,
         kind="cdc" if target.as_changes else "part",
         tells_origins=target.tells_origins,
+        materialized=_materialized(target.snapshot),
     )
+
+
+def _materialized(snapshot: Snapshot) -> write_task.Materialized | None:
+    """The partition columns as files hold them; None where they don't."""
+    fields = partition_fields(snapshot)
+    if not fields or not snapshot.materializes_partitions:
+        return None
+    schema = pa.schema([parquet_field(item) for item in fields])
+    types = tuple(item.type for item in fields)
+    return write_task.Materialized(schema.serialize().to_pybytes(), types)
 
 
 def partition_text(value: Column, item: Field) -> Column:

@@ -292,6 +292,12 @@ def test_a_feature_of_files_that_comes_into_force() -> None:
         assert isinstance(outcome, Conflicted)
         assert outcome.evidence.rule == "feature_came_into_force"
         assert f"{name} into force" in outcome.finding
+    iceberg = metadata(delta__enableIcebergCompatV2="true")
+    used = Snapshot.empty("t").apply([listing(), iceberg, A, B], version=5, timestamp_ms=1)
+    of_iceberg = Context(base=used, metadata=used.metadata, protocol=used.protocol)
+    listed = winner(protocol=listing("columnMapping", "icebergCompatV2"))
+    assert isinstance(check(moved, listed, of_iceberg), Conflicted)
+    assert not isinstance(check(moved, listed, context), Conflicted)
     marked = ours(added=(msgspec.structs.replace(A, base_row_id=7),), removed=(gone(A),))
     told_again = ours(added=(A,), restated=frozenset({A.path}))
     for writing_none in (marked, told_again):

@@ -108,7 +108,7 @@ def test_empty_lists_on_a_numbered_protocol_do_no_harm() -> None:
     ("feature", "active"),
     [
         ("icebergCompatV1", metadata({"delta.enableIcebergCompatV1": "true"})),
-        ("icebergCompatV2", metadata({"delta.enableIcebergCompatV2": "TRUE"})),
+        ("icebergCompatV3", metadata({"delta.enableIcebergCompatV3": "TRUE"})),
         ("variantType", metadata(of="variant")),
         (
             "variantType",
@@ -139,6 +139,11 @@ def test_files_hold_partition_columns_where_the_feature_is_listed_or_it_is_wishe
     assert not materializes_partitions(protocol(1, 7, None, []), by_property)
     added = protocol_for(metadata(by_property), protocol(1, 2))
     assert materializes_partitions(added, by_property)
+    of_iceberg = protocol(2, 7, None, ["columnMapping", "icebergCompatV2"])
+    enabled = {"delta.enableIcebergCompatV2": "true"}
+    assert materializes_partitions(of_iceberg, enabled)
+    assert not materializes_partitions(of_iceberg, {})
+    assert not materializes_partitions(protocol(1, 2), enabled)
 
 
 def test_an_old_protocol_implies_features_that_may_be_in_use(

@@ -115,8 +115,8 @@ def test_what_properties_cannot_be() -> None:
     refused(SetProperties(T, (("delta.columnMapping.maxColumnId", "9"),)), start, "kept by")
     refused(UnsetProperties(T, ("none",)), start, "isn't set")
     assert not changed(UnsetProperties(T, ("none",), if_exists=True), start).actions
-    with pytest.raises(UnsupportedFeature, match=r"^t: .*icebergCompatV2"):
-        alter(SetProperties(T, (("delta.enableIcebergCompatV2", "true"),)), start, environment())
+    with pytest.raises(UnsupportedFeature, match=r"^t: .*icebergCompatV3"):
+        alter(SetProperties(T, (("delta.enableIcebergCompatV3", "true"),)), start, environment())
 
 
 def test_partition_columns_are_materialized_by_a_property_or_by_name_alone() -> None:

@@ -16,6 +16,7 @@ from txlake.errors import (
     ProtocolChangedException,
 )
 from txlake.protocol.features import (
+    ICEBERG,
     MATERIALIZED_PARTITIONS,
     in_use,
     supported_features,
@@ -32,7 +33,7 @@ _OF_ROWS = frozenset(
     }
 )
 # And those that every file written has to keep to.
-_OF_FILES = frozenset({MATERIALIZED_PARTITIONS})
+_OF_FILES = frozenset({ICEBERG, MATERIALIZED_PARTITIONS})
 _AGAIN = "Run the transaction again on the newest version."
 
 
@@ -101,16 +102,16 @@ def feature_came_into_force(
     if winner.protocol is None:
         return None
     added = supported_features(winner.protocol) - supported_features(context.protocol)
-    found = [name for name in added & _OF_FILES if footprint.writes_files]
-    if footprint.changes_data:
-        found += [name for name in added & _OF_ROWS if in_use(name, context.metadata)]
+    asking = _OF_ROWS if footprint.changes_data else frozenset[str]()
+    if footprint.writes_files:
+        asking |= _OF_FILES
+    found = [name for name in sorted(added & asking) if in_use(name, context.metadata)]
     if not found:
         return None
     return conflicted(
         ProtocolChangedException,
         feature_came_into_force.__name__,
-        f"put the table features {', '.join(sorted(found))} into force, which new files have to "
-        "keep to",
+        f"put the table features {', '.join(found)} into force, which new files have to keep to",
         footprint,
         winner,
         context,

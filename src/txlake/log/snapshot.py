@@ -32,6 +32,7 @@ from txlake.protocol.actions import (
 from txlake.protocol.column_mapping import schema_in_force
 from txlake.protocol.features import (
     column_mapping_mode,
+    is_iceberg_compatible,
     materializes_partitions,
     supported_features,
 )
@@ -144,6 +145,11 @@ class Snapshot:
     def materializes_partitions(self) -> bool:
         """Whether new data files hold the partition columns too."""
         return materializes_partitions(self.protocol, self.metadata.configuration)
+
+    @cached_property
+    def is_iceberg_compatible(self) -> bool:
+        """Whether writers keep the rules of icebergCompatV2."""
+        return is_iceberg_compatible(self.protocol, self.metadata.configuration)
 
     @cached_property
     def row_id_high_water_mark(self) -> int:

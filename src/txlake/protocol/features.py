@@ -61,6 +61,9 @@ _READER_WRITER = frozenset(
 CATALOG_FEATURE = "txlakeCatalog"
 """The writer feature of a table whose versions a lake's catalog makes; others are not to write."""
 
+ICEBERG = "icebergCompatV2"
+"""The writer feature of a table that keeps to what Iceberg's readers need."""
+
 MATERIALIZED_PARTITIONS = "materializePartitionColumns"
 """The writer feature of a table whose data files hold the partition columns too."""
 
@@ -84,6 +87,7 @@ WRITABLE = frozenset(
         "deletionVectors",
         "domainMetadata",
         "generatedColumns",
+        ICEBERG,
         "identityColumns",
         "inCommitTimestamp",
         "invariants",
@@ -107,7 +111,6 @@ _KNOWN = (
         "collations-preview",
         "coordinatedCommits-preview",
         "icebergCompatV1",
-        "icebergCompatV2",
         "icebergCompatV3",
     }
 )
@@ -118,7 +121,7 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "clustering": ("domainMetadata",),
     CATALOG_FEATURE: ("domainMetadata",),
     "icebergCompatV1": ("columnMapping",),
-    "icebergCompatV2": ("columnMapping",),
+    ICEBERG: ("columnMapping",),
     "icebergCompatV3": ("columnMapping", "rowTracking"),
     "variantShredding": ("variantType",),
 }
@@ -162,6 +165,8 @@ def check_writable(protocol: Protocol, metadata: Metadata, *, table: str) -> Non
 
 def in_use(feature: str, metadata: Metadata) -> bool:
     """Whether the metadata uses a feature, listed or not; one that metadata doesn't show: yes."""
+    if feature == MATERIALIZED_PARTITIONS:
+        return True  # its property only brings it
     schema = _schema_of(metadata.schema_string)
     return _ACTIVE.get(feature, _always)(schema, metadata.configuration)
 
@@ -171,12 +176,19 @@ def materializes_partitions(protocol: Protocol, configuration: Mapping[str, str]
 
     The feature asks for it wherever it is listed; the property is a wish, which any writer may
     grant. Readers take the values from the log in any case. Source: Delta's protocol RFC
-    "Materialize Partition Columns".
+    "Materialize Partition Columns"; PROTOCOL.md, "Iceberg Compatibility V2".
     """
-    listed = supported_features(protocol)
-    return MATERIALIZED_PARTITIONS in listed or is_true(
-        configuration, "delta.writePartitionColumnsToParquet"
+    return (
+        MATERIALIZED_PARTITIONS in supported_features(protocol)
+        or is_true(configuration, "delta.writePartitionColumnsToParquet")
+        or is_iceberg_compatible(protocol, configuration)
     )
+
+
+def is_iceberg_compatible(protocol: Protocol, configuration: Mapping[str, str]) -> bool:
+    """Whether icebergCompatV2 is in force, and its rules are to be kept."""
+    is_on = is_true(configuration, "delta.enableIcebergCompatV2")
+    return is_on and ICEBERG in supported_features(protocol)
 
 
 def _check_consistent(protocol: Protocol, table: str) -> None:
@@ -400,7 +412,7 @@ _ACTIVE: Mapping[str, _Active] = {
     "generatedColumns": _field_key("delta.generationExpression"),
     "geospatial": _type_named("geometry", "geography"),
     "icebergCompatV1": _property("delta.enableIcebergCompatV1"),
-    "icebergCompatV2": _property("delta.enableIcebergCompatV2"),
+    ICEBERG: _property("delta.enableIcebergCompatV2"),
     "icebergCompatV3": _property("delta.enableIcebergCompatV3"),
     "identityColumns": _field_key("delta.identity.start", "delta.identity.step"),
     "inCommitTimestamp": _property("delta.enableInCommitTimestamps"),

@@ -29,6 +29,7 @@ from txlake.ports import Store, System
 from txlake.protocol import paths
 from txlake.protocol.actions import Add
 from txlake.protocol.clustering import clustered_by
+from txlake.protocol.iceberg import VERSION_TAG
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.spark.memory_tables import check_reachable, landed, task_root
 from txlake.spark.reading import FILE, ROW
@@ -430,6 +431,7 @@ def add_of(
         modification_time=now_ms,
         data_change=target.data_change,
         stats=statistics.to_json(),
+        tags=dict(VERSION_TAG) if snapshot.is_iceberg_compatible else None,
     )
 
 

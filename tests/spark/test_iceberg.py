@@ -136,3 +136,39 @@ def test_rules_are_turned_on_once_vectors_are_gone(lake: txlake.Lake) -> None:
     lake.sql("ALTER TABLE t SET TBLPROPERTIES ('delta.enableIcebergCompatV2' = 'false')")
     lake.sql(insert(9))
     assert any(not one.tags for one in newest(lake).files.adds())
+
+
+def test_reorg_makes_a_table_and_all_of_its_files_keep_the_rules(lake: txlake.Lake) -> None:
+    lake.sql(f"CREATE TABLE t ({COLUMNS}) PARTITIONED BY (p)")
+    lake.sql(insert(0))
+    lake.sql("DELETE FROM t WHERE id = 1")
+    rows = sorted(map(tuple, lake.sql("SELECT id, p, l FROM t").collect()))
+    location = lake.sql("DESCRIBE DETAIL t").collect()[0]["location"]
+    folder = Path(str(location).removeprefix("file:"))
+    upgrade = "REORG TABLE t APPLY (UPGRADE UNIFORM (ICEBERG_COMPAT_VERSION = 2))"
+    before = newest(lake)
+    (row,) = lake.sql(upgrade).collect()
+    after = newest(lake)
+    assert after.version == before.version + 1
+    assert row["metrics"]["numFilesRemoved"] == len(before.files)
+    assert after.is_iceberg_compatible
+    assert not after.properties.enable_deletion_vectors
+    check_files(folder, after)
+    assert sorted(map(tuple, lake.sql("SELECT id, p, l FROM t").collect())) == rows
+    # Files that keep them already stay.
+    lake.sql(upgrade)
+    assert newest(lake).version == after.version
+    lake.sql(
+        "ALTER TABLE t SET TBLPROPERTIES ('delta.enableIcebergCompatV2' = 'false', "
+        "'delta.enableDeletionVectors' = 'true')"
+    )
+    lake.sql(insert(4))
+    lake.sql("DELETE FROM t WHERE id = 2")
+    kept = {add.path for add in after.files.adds()} & {
+        add.path for add in newest(lake).files.adds() if add.deletion_vector is None
+    }
+    lake.sql(upgrade)
+    check_files(folder, newest(lake))
+    assert kept
+    assert kept <= {add.path for add in newest(lake).files.adds()}
+    assert {row["id"] for row in lake.sql("SELECT id FROM t").collect()} == {0, 3, 4, 5, 6, 7}

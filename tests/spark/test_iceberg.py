@@ -91,6 +91,7 @@ def insert(start: int) -> str:
     )
 
 
+@pytest.mark.broad(keep=1)
 @pytest.mark.parametrize("mode", ["name", "id"])
 def test_files_hold_the_ids_and_the_partition_columns(lake: txlake.Lake, mode: str) -> None:
     lake.sql(

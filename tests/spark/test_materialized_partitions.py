@@ -86,6 +86,7 @@ def check_files(folder: Path, table: Snapshot) -> None:
             assert f'"{item.physical_name}"' not in (add.stats or "")
 
 
+@pytest.mark.broad(keep=1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_statement_writes_them(lake: txlake.Lake, kind: str) -> None:
     folder = created(lake, f"{FEATURE}, {KINDS[kind]}")

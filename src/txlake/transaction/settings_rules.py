@@ -7,16 +7,21 @@ change. Source: PROTOCOL.md, "Change Metadata", "Protocol Evolution", "Column Ma
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol import iceberg
-from txlake.protocol.actions import Metadata, Protocol
+from txlake.protocol.actions import Add, Metadata, Protocol
 from txlake.protocol.column_mapping import all_fields
-from txlake.protocol.features import ICEBERG, protocol_for, supported_features
+from txlake.protocol.features import (
+    ICEBERG,
+    MATERIALIZED_PARTITIONS,
+    protocol_for,
+    supported_features,
+)
 from txlake.protocol.mapping_change import (
     Mapping,
     check_mapped,
@@ -137,6 +142,32 @@ def _check_row_tracking(metadata: Metadata, previous: Metadata | None, table: st
     was_wrong = previous is not None and row_tracking.contradiction(previous.configuration)
     if wrong is not None and not was_wrong:
         raise InvalidRequest(f"{table}: {wrong}")
+
+
+def require_files_of_now(
+    before: Snapshot, after: Snapshot, kept: Iterable[Add], base: Snapshot
+) -> None:
+    """Refuses to ask more of files than those have that the same transaction wrote before.
+
+    `kept`: its files, of which those that `base` has too aren't new. Raises InvalidRequest.
+    """
+    asked = [
+        name
+        for name, was, will_be in (
+            (ICEBERG, before.is_iceberg_compatible, after.is_iceberg_compatible),
+            (
+                MATERIALIZED_PARTITIONS,
+                MATERIALIZED_PARTITIONS in before.features,
+                MATERIALIZED_PARTITIONS in after.features,
+            ),
+        )
+        if will_be and not was
+    ]
+    if asked and any(base.files.by_path(file.path) is None for file in kept):
+        raise InvalidRequest(
+            f"{after.table}: {', '.join(asked)} can't be turned on after files were written in the "
+            "same transaction: they would have to keep to it. Turn it on first, or COMMIT before"
+        )
 
 
 def protocol_to_set(

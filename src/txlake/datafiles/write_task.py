@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from txlake.datafiles import files
 from txlake.datafiles.origins import NO_FILE, pack_origins
 from txlake.datafiles.packed_positions import pack_positions
+from txlake.datafiles.parquet import renamed
 from txlake.protocol.paths import encode_path, partition_folder
 
 # One report row. kind: "file" (text: path as in the log, values: partition values as text, data:
@@ -292,7 +293,7 @@ class Output:
 
     def _data(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         # The same values by the names that the file has, inside of structs too.
-        columns = [_named(batch.column(i), wanted.type) for i, wanted in enumerate(self._schema)]
+        columns = [renamed(batch.column(i), wanted.type) for i, wanted in enumerate(self._schema)]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _open(self, values: tuple[str | None, ...]) -> _OpenFile:
@@ -319,10 +320,6 @@ class Output:
             self._file = None
         for path in self._paths:
             files.remove(f"{self._task.root}/{path}", self._task.options)
-
-
-def _named(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    return column if column.type.equals(wanted) else column.view(wanted)
 
 
 def run_ends(batch: pa.RecordBatch, indexes: tuple[int, ...]) -> list[int]:

@@ -24,6 +24,11 @@ COLUMN_ID = "delta.columnMapping.id"
 
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 _DEPTH_MAX = 100
+VARIANT = pa.struct(
+    [pa.field("value", pa.binary(), False), pa.field("metadata", pa.binary(), False)]
+)
+"""A variant as files hold it that isn't shredded."""
+
 _STRING_LIKE = re.compile(r"(char|varchar)\(\s*\d+\s*\)|string collate \S+", re.IGNORECASE)
 _ARROW_PRIMITIVES: Mapping[str, pa.DataType] = {
     "string": pa.string(),
@@ -39,9 +44,7 @@ _ARROW_PRIMITIVES: Mapping[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestamp_ntz": pa.timestamp("us"),
     "void": pa.null(),
-    "variant": pa.struct(
-        [pa.field("value", pa.binary(), False), pa.field("metadata", pa.binary(), False)]
-    ),
+    "variant": VARIANT,
 }
 
 
@@ -132,6 +135,26 @@ class Struct:
 
 
 DataType: TypeAlias = Primitive | Struct | Array | Map
+
+
+def leaf_types(data_type: DataType) -> Iterator[Primitive]:
+    """The types without parts inside a type, itself included."""
+    match data_type:
+        case Struct(fields):
+            for item in fields:
+                yield from leaf_types(item.type)
+        case Array(element, _):
+            yield from leaf_types(element)
+        case Map(key, value, _):
+            yield from leaf_types(key)
+            yield from leaf_types(value)
+        case Primitive():
+            yield data_type
+
+
+def has_variant(schema: Struct) -> bool:
+    """Whether a column is a variant, or has one inside."""
+    return any(leaf.name == "variant" for leaf in leaf_types(schema))
 
 
 def parse_schema(schema_string: str | None, *, file: str = "metaData") -> Struct:

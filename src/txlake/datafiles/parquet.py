@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from txlake.errors import CorruptTable, UnsupportedFeature
-from txlake.protocol.types import VARIANT
 
 _FIELD_ID = b"PARQUET:field_id"
 
@@ -236,7 +235,7 @@ def renamed(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     """The same values in a type that differs in the names of fields alone, struct by struct."""
     if not _requires(wanted):
         return array if array.type.equals(wanted) else array.view(wanted)
-    if wanted.equals(VARIANT):
+    if _is_variant(wanted):
         return as_type(array, wanted, by_id=False)
     if pa.types.is_struct(wanted):
         parts = [renamed(array.field(place), one.type) for place, one in enumerate(wanted)]
@@ -260,9 +259,16 @@ def _field(rows: pa.StructArray, wanted: pa.Field, by_id: bool) -> pa.Array:
 
 def _requires(wanted: pa.DataType) -> bool:
     """Whether a field inside may not be null: those of a variant."""
-    if wanted.equals(VARIANT):
+    if pa.types.is_map(wanted):
+        return _requires(wanted.key_type) or _requires(wanted.item_type)
+    if _is_variant(wanted):
         return True
     return any(_requires(wanted.field(place).type) for place in range(wanted.num_fields))
+
+
+def _is_variant(wanted: pa.DataType) -> bool:
+    """Whether a table's type is a variant, the one with fields that may not be null."""
+    return pa.types.is_struct(wanted) and any(not item.nullable for item in wanted)
 
 
 def _present(part: pa.Array, wanted: pa.Field, rows: pa.StructArray) -> pa.Array:

@@ -24,11 +24,6 @@ COLUMN_ID = "delta.columnMapping.id"
 
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 _DEPTH_MAX = 100
-VARIANT = pa.struct(
-    [pa.field("value", pa.binary(), False), pa.field("metadata", pa.binary(), False)]
-)
-"""A variant as files hold it that isn't shredded."""
-
 _STRING_LIKE = re.compile(r"(char|varchar)\(\s*\d+\s*\)|string collate \S+", re.IGNORECASE)
 _ARROW_PRIMITIVES: Mapping[str, pa.DataType] = {
     "string": pa.string(),
@@ -44,7 +39,9 @@ _ARROW_PRIMITIVES: Mapping[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestamp_ntz": pa.timestamp("us"),
     "void": pa.null(),
-    "variant": VARIANT,
+    "variant": pa.struct(
+        [pa.field("value", pa.binary(), False), pa.field("metadata", pa.binary(), False)]
+    ),
 }
 
 

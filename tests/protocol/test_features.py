@@ -109,12 +109,13 @@ def test_empty_lists_on_a_numbered_protocol_do_no_harm() -> None:
     [
         ("icebergCompatV1", metadata({"delta.enableIcebergCompatV1": "true"})),
         ("icebergCompatV3", metadata({"delta.enableIcebergCompatV3": "TRUE"})),
-        ("variantType", metadata(of="variant")),
-        (
-            "variantType",
-            metadata(of={"type": "array", "elementType": "variant", "containsNull": True}),
-        ),
         ("geospatial", metadata(of="geometry(OGC:CRS84)")),
+        (
+            "geospatial",
+            metadata(
+                of={"type": "array", "elementType": "geometry(OGC:CRS84)", "containsNull": True}
+            ),
+        ),
     ],
 )
 def test_what_we_dont_write_is_refused_only_where_it_is_in_use(
@@ -156,7 +157,9 @@ def test_an_old_protocol_implies_features_that_may_be_in_use(
         check_writable(protocol(1, 4), feed, table="t")
 
 
-@pytest.mark.parametrize("feature", ["catalogManaged", "variantType-preview", "collations-preview"])
+@pytest.mark.parametrize(
+    "feature", ["catalogManaged", "catalogOwned-preview", "collations-preview"]
+)
 def test_what_has_no_switch_is_always_in_use(feature: str) -> None:
     reads = [feature] if feature in READABLE else []
     with pytest.raises(UnsupportedFeature, match=feature):

@@ -234,7 +234,6 @@ def test_types_of_expressions_are_checked_where_spark_tells_them() -> None:
 @pytest.mark.parametrize(
     ("change", "feature"),
     [
-        ({"columns": specs("v variant, a int")}, "variantType"),
         (
             {
                 "properties": (

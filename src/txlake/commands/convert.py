@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from txlake.datafiles.footers import read_footer, statistics_of
+from txlake.datafiles.parquet import is_shredded
 from txlake.ddl.environment import Environment
 from txlake.ddl.operations import as_json
 from txlake.ddl.table_metadata import new_table
@@ -39,12 +40,14 @@ from txlake.protocol.types import (
     Primitive,
     Struct,
     from_arrow_schema,
+    has_variant,
     type_from_json,
 )
 from txlake.statements import ConvertToDelta
 from txlake.transaction.change import Change
 
 _THREADS = 16
+_SHREDDING = ("variantShredding",)
 # Spark's own schema of a file, with types that Parquet has no name for.
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 
@@ -79,7 +82,13 @@ def convert(
         files = list(pool.map(lambda found: _read(store, found), listed))
     schema = _with_partitions(_merged(files, place), partitions)
     names = tuple(item.name for item in partitions)
-    definition = new_table(schema, environment, table=place, partition_by=names)
+    definition = new_table(
+        schema,
+        environment,
+        table=place,
+        partition_by=names,
+        features=_SHREDDING if has_variant(schema) and any(map(_is_shredded, files)) else (),
+    )
     properties = TableProperties()
     adds: list[Action] = [
         Add(
@@ -103,6 +112,10 @@ def convert(
         actions=(*definition, *adds),
         metrics={"numConvertedFiles": len(adds)},
     )
+
+
+def _is_shredded(file: _File) -> bool:
+    return any(is_shredded(item.type) for item in file.footer.schema.to_arrow_schema())
 
 
 # --- names ---

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from txlake.datafiles import files
 from txlake.datafiles.origins import NO_FILE, pack_origins
 from txlake.datafiles.packed_positions import pack_positions
+from txlake.datafiles.parquet import renamed
 from txlake.protocol.partition_values import parse_value
 from txlake.protocol.paths import encode_path, partition_folder
 from txlake.protocol.types import DataType
@@ -320,7 +321,7 @@ class Output:
 
     def _data(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         # The same values by the names that the file has, inside of structs too.
-        columns = [_named(batch.column(i), wanted.type) for i, wanted in enumerate(self._schema)]
+        columns = [renamed(batch.column(i), wanted.type) for i, wanted in enumerate(self._schema)]
         columns += [pa.repeat(value, batch.num_rows) for _, value in self._constants]
         return pa.RecordBatch.from_arrays(columns, schema=self._in_file())
 
@@ -353,10 +354,6 @@ class Output:
             self._file = None
         for path in self._paths:
             files.remove(f"{self._task.root}/{path}", self._task.options)
-
-
-def _named(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    return column if column.type.equals(wanted) else column.view(wanted)
 
 
 def run_ends(batch: pa.RecordBatch, indexes: tuple[int, ...]) -> list[int]:

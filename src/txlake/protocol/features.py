@@ -24,7 +24,16 @@ from txlake.protocol.properties import (
     parsed,
 )
 from txlake.protocol.type_widening import TYPE_CHANGES
-from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct, parse_schema
+from txlake.protocol.types import (
+    Array,
+    DataType,
+    Field,
+    Map,
+    Primitive,
+    Struct,
+    leaf_types,
+    parse_schema,
+)
 
 _MODE = "delta.columnMapping.mode"
 # What the numbered protocols imply: the feature, its least reader and writer version.
@@ -72,6 +81,9 @@ CATALOG_FEATURES = frozenset(
 )
 """The features by which a catalog holds a table: they come and go with that alone."""
 
+SHREDDING = frozenset({"variantShredding", "variantShredding-preview"})
+"""The features of tables whose files may hold variants in columns of their own."""
+
 READABLE = _READER_WRITER
 """The reader features that txlake honours. Catalog-managed tables are read as published."""
 
@@ -99,6 +111,9 @@ WRITABLE = frozenset(
         "typeWidening-preview",
         "v2Checkpoint",
         "vacuumProtocolCheck",
+        *SHREDDING,
+        "variantType",
+        "variantType-preview",
     }
 )
 """The features of tables that txlake writes."""
@@ -374,7 +389,7 @@ def _field_key(*keys: str) -> _Active:
 
 def _type_named(*starts: str) -> _Active:
     def active(schema: Struct, configuration: Mapping[str, str]) -> bool:
-        return any(name.startswith(starts) for name in _primitives(schema))
+        return any(leaf.name.startswith(starts) for leaf in leaf_types(schema))
 
     return active
 
@@ -440,20 +455,6 @@ def _fields(data_type: DataType) -> Iterator[Field]:
             yield from _fields(value)
         case Primitive():
             return
-
-
-def _primitives(data_type: DataType) -> Iterator[str]:
-    match data_type:
-        case Primitive(name):
-            yield name
-        case Struct(fields):
-            for item in fields:
-                yield from _primitives(item.type)
-        case Array(element):
-            yield from _primitives(element)
-        case Map(key, value):
-            yield from _primitives(key)
-            yield from _primitives(value)
 
 
 def column_mapping_mode(protocol: Protocol, configuration: Mapping[str, str], *, table: str) -> str:

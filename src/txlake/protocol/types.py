@@ -136,6 +136,26 @@ class Struct:
 DataType: TypeAlias = Primitive | Struct | Array | Map
 
 
+def leaf_types(data_type: DataType) -> Iterator[Primitive]:
+    """The types without parts inside a type, itself included."""
+    match data_type:
+        case Struct(fields):
+            for item in fields:
+                yield from leaf_types(item.type)
+        case Array(element, _):
+            yield from leaf_types(element)
+        case Map(key, value, _):
+            yield from leaf_types(key)
+            yield from leaf_types(value)
+        case Primitive():
+            yield data_type
+
+
+def has_variant(schema: Struct) -> bool:
+    """Whether a column is a variant, or has one inside."""
+    return any(leaf.name == "variant" for leaf in leaf_types(schema))
+
+
 def parse_schema(schema_string: str | None, *, file: str = "metaData") -> Struct:
     """The schema from its JSON text; no text is an empty schema.
 

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from txlake.datafiles import write_task
 from txlake.datafiles.footers import statistics_of
 from txlake.datafiles.origins import Ordinals, Positions, unpack_origins
+from txlake.datafiles.parquet import renamed
 from txlake.datafiles.partition_texts import no_text, partition_texts
 from txlake.datafiles.sort_task import SortTask
 from txlake.datafiles.vectors import from_report
@@ -30,7 +31,7 @@ from txlake.protocol import paths
 from txlake.protocol.actions import Add
 from txlake.protocol.clustering import clustered_by
 from txlake.protocol.iceberg import VERSION_TAG
-from txlake.protocol.types import Field, Primitive, Struct
+from txlake.protocol.types import Field, Primitive, Struct, has_variant
 from txlake.spark.memory_tables import check_reachable, landed, task_root
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION
@@ -160,9 +161,11 @@ def write_frame(
         _arrow_schema(data, _tracked_names(snapshot, present)),
         write_task.Layout(partition=tuple(partition_indexes), **layout),
     )
-    if held:
+    # PySpark gives a process no NULL variants.
+    here = not has_variant(Struct(tuple(data)))
+    if held and here:
         return written(target, _run_here(task, _held(selected)))
-    if few_rows_max:
+    if few_rows_max and here:
         found = _held(selected.coalesce(1).limit(few_rows_max + 1))
         if found.num_rows <= few_rows_max:
             if few_rows is not None:
@@ -242,7 +245,7 @@ def moving_task(target: Target, tracked: tuple[str, ...]) -> write_task.WriteTas
 
 def _physical(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
     """The same values with the field names of the data files."""
-    return pa.chunked_array([chunk.view(wanted) for chunk in column.chunks], wanted)
+    return pa.chunked_array([renamed(chunk, wanted) for chunk in column.chunks], wanted)
 
 
 def partition_fields(snapshot: Snapshot) -> list[Field]:

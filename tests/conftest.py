@@ -170,7 +170,12 @@ def _reader() -> txlake.Lake:
 
 
 def _read_rows(table: Path, version: int) -> pa.Table:
-    return _reader().read(str(table), version=version).toArrow()
+    frame = _reader().read(str(table), version=version)
+    if "variant" in frame.schema.simpleString():
+        # `toArrow` fails where a variant is NULL.
+        batches = frame._collect_as_arrow()  # type: ignore[operator]
+        return pa.Table.from_batches(batches) if batches else frame.limit(0).toArrow()
+    return frame.toArrow()
 
 
 def _read_files(table: Path, version: int) -> list[str]:

@@ -262,22 +262,47 @@ IN_FORCE: dict[str, Metadata] = {
 }
 
 
+def listing(*names: str) -> Protocol:
+    return Protocol(
+        min_reader_version=3,
+        min_writer_version=7,
+        reader_features=tuple(name for name in names if name == "columnMapping"),
+        writer_features=names,
+    )
+
+
 @pytest.mark.parametrize("feature", IN_FORCE)
 def test_a_feature_of_rows_that_comes_into_force(feature: str) -> None:
-    def listing(*names: str) -> Protocol:
-        return Protocol(
-            min_reader_version=3,
-            min_writer_version=7,
-            reader_features=tuple(name for name in names if name == "columnMapping"),
-            writer_features=names,
-        )
-
     base = Snapshot.empty("t").apply([listing(), IN_FORCE[feature]], version=5, timestamp_ms=1)
     context = Context(base=base, metadata=base.metadata, protocol=base.protocol)
     outcome = check(ours(), winner(protocol=listing(feature)), context)
     assert isinstance(outcome, Conflicted)
     assert outcome.evidence.rule == "feature_came_into_force"
     assert feature in outcome.finding
+
+
+def test_a_feature_of_files_that_comes_into_force() -> None:
+    name = "materializePartitionColumns"
+    base = Snapshot.empty("t").apply([listing(), metadata(), A, B], version=5, timestamp_ms=1)
+    context = Context(base=base, metadata=base.metadata, protocol=base.protocol)
+    moved = ours(added=(add("ac", data_change=False),), removed=(gone(A, data_change=False),))
+    changes = ours(added=(), change_files=True)
+    for writing in (ours(), moved, changes):
+        outcome = check(writing, winner(protocol=listing(name)), context)
+        assert isinstance(outcome, Conflicted)
+        assert outcome.evidence.rule == "feature_came_into_force"
+        assert f"{name} into force" in outcome.finding
+    iceberg = metadata(delta__enableIcebergCompatV2="true")
+    used = Snapshot.empty("t").apply([listing(), iceberg, A, B], version=5, timestamp_ms=1)
+    of_iceberg = Context(base=used, metadata=used.metadata, protocol=used.protocol)
+    listed = winner(protocol=listing("columnMapping", "icebergCompatV2"))
+    assert isinstance(check(moved, listed, of_iceberg), Conflicted)
+    assert not isinstance(check(moved, listed, context), Conflicted)
+    marked = ours(added=(msgspec.structs.replace(A, base_row_id=7),), removed=(gone(A),))
+    told_again = ours(added=(A,), restated=frozenset({A.path}))
+    for writing_none in (marked, told_again):
+        outcome = check(writing_none, winner(protocol=listing(name)), context)
+        assert not isinstance(outcome, Conflicted)
 
 
 def test_a_file_listed_again_with_its_vector_brings_no_row() -> None:

@@ -13,6 +13,7 @@ from txlake.protocol.actions import Metadata
 
 Kind = object
 MAPPED: dict[str, Any] = {"delta__columnMapping__mode": "name"}
+ICEBERG: dict[str, Any] = {"delta__enableIcebergCompatV2": "true"}
 
 
 def column(name: str, kind: Kind, nullable: bool = True, **about: object) -> dict[str, object]:
@@ -111,6 +112,8 @@ FITS: dict[str, tuple[Metadata, Metadata]] = {
         of(column("id", "long", delta__invariants="x"), mine="1"),
     ),
     "nothing, where the schema can't be read": (UNREADABLE, UNREADABLE),
+    "Iceberg's rules before and after": (of(ID, **ICEBERG), of(ID, **ICEBERG, mine="1")),
+    "Iceberg's rules no more": (of(ID, **ICEBERG), PLAIN),
     "wider elements": (of(column("a", array("byte"))), of(column("a", array("short")))),
     "wider values": (of(column("m", mapping("byte"))), of(column("m", mapping("short")))),
 }
@@ -120,6 +123,7 @@ MISFITS: dict[str, tuple[Metadata, Metadata, str]] = {
         of(column("id", "long", **physical("c"))),
         "column id has another physical name",
     ),
+    "Iceberg's rules": (PLAIN, of(ID, **ICEBERG), "one that Iceberg's readers know"),
     "partitioned no more": (PLAIN, of(ID, by=()), "partitioned by other columns"),
     "partitioned by more": (PLAIN, of(ID, by=("p", "id")), "partitioned by other columns"),
     "a constraint": (PLAIN, of(ID, delta__constraints__c="id > 0"), "constraint c is new"),

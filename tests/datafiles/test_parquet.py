@@ -12,10 +12,18 @@ import pytest
 from txlake.datafiles import parquet
 from txlake.datafiles.decode_task import DecodeTask
 from txlake.datafiles.footers import statistics_of
-from txlake.datafiles.parquet import Columns, has_old_times, is_legacy, opened, rows_of
-from txlake.errors import CorruptTable
+from txlake.datafiles.parquet import (
+    Columns,
+    has_old_times,
+    is_legacy,
+    is_shredded,
+    opened,
+    renamed,
+    rows_of,
+)
+from txlake.errors import CorruptTable, UnsupportedFeature
 from txlake.protocol.table_properties import TableProperties
-from txlake.protocol.types import from_arrow_schema
+from txlake.protocol.types import Primitive, from_arrow_schema, to_arrow_type
 
 VERSION, DATES = b"org.apache.spark.version", b"org.apache.spark.legacyDateTime"
 OLD_DAY, NEW_DAY = date(1582, 10, 14), date(1582, 10, 15)
@@ -158,3 +166,74 @@ def test_bounds_of_old_times_are_no_statistics() -> None:
         found = statistics_of(footer, schema, (), TableProperties(), ())
         assert set(found.min_values) == set(found.max_values) == bounded
         assert found.null_count == {"day": 0, "at": 0}
+
+
+_VARIANT = to_arrow_type(Primitive("variant"))
+_ONE = {"value": b"\x0c\x01", "metadata": b"\x01\x00\x00"}
+
+
+def _with_null_parts(rows: list[object], data_type: pa.DataType) -> pa.Array:
+    """The rows as Spark gives them to a task: what is inside of a NULL variant is NULL too."""
+    loose = pa.struct([("value", pa.binary()), ("metadata", pa.binary())])
+    given = pa.array(rows, loose)
+    return pa.StructArray.from_arrays(given.flatten(), fields=list(data_type), mask=given.is_null())
+
+
+def test_null_variants_are_renamed_and_written() -> None:
+    array = _with_null_parts([_ONE, None, _ONE], _VARIANT)[1:]
+    wanted = pa.struct([pa.field("physical", _VARIANT)])
+    rows = pa.StructArray.from_arrays([array], fields=[pa.field("v", _VARIANT)])
+    lists = pa.ListArray.from_arrays([0, 2], array)
+    maps = pa.MapArray.from_arrays([0, 2], pa.array(["a", "b"]), array)
+    schema = pa.schema(
+        {
+            "plain": _VARIANT,
+            "struct": wanted,
+            "list": pa.list_(pa.field("element", _VARIANT)),
+            "map": pa.map_(pa.string(), pa.field("value", _VARIANT)),
+        }
+    )
+    columns = [[array], [rows], [lists, lists], [maps, maps]]
+    table = pa.Table.from_arrays(
+        [
+            pa.chunked_array([renamed(chunk, item.type) for chunk in chunks])
+            for chunks, item in zip(columns, schema, strict=True)
+        ],
+        schema=schema,
+    )
+    assert _read(_file(table), schema) == [
+        {
+            "plain": one,
+            "struct": {"physical": one},
+            "list": [None, _ONE],
+            "map": [("a", None), ("b", _ONE)],
+        }
+        for one in (None, _ONE)
+    ]
+
+
+def test_names_alone_change_without_a_copy() -> None:
+    rows = pa.array([{"a": 1}], pa.struct([("a", pa.int64())]))
+    assert renamed(rows, rows.type) is rows
+    assert renamed(rows, pa.struct([("b", pa.int64())])).to_pylist() == [{"b": 1}]
+
+
+def test_shredded_variants_are_never_read_in_part() -> None:
+    shredded = pa.struct(
+        [
+            pa.field("metadata", pa.binary(), False),
+            pa.field("value", pa.binary()),
+            pa.field("typed_value", pa.int64()),
+        ]
+    )
+    one = {"metadata": b"\x01\x00\x00", "value": None, "typed_value": 7}
+    rows = pa.table(
+        {"i": [1], "v": pa.array([one], shredded), "l": pa.array([[one]], pa.list_(shredded))}
+    )
+    file = _file(rows)
+    assert [is_shredded(item.type) for item in file.schema_arrow] == [False, True, True]
+    for name, wanted in (("v", _VARIANT), ("l", pa.list_(_VARIANT))):
+        with pytest.raises(UnsupportedFeature, match=f"column '{name}': it holds shredded"):
+            _read(file, pa.schema({name: wanted}))
+    assert _read(file, pa.schema({"i": pa.int64(), "w": pa.string()})) == [{"i": 1, "w": None}]
+    assert _read(file, pa.schema({"w": pa.string()})) == [{"w": None}]

@@ -191,3 +191,12 @@ def test_columns_found_by_field_ids_keep_their_statistics() -> None:
     before = {"numRecords": 5, "minValues": {"x": 0}, "maxValues": {"x": 9}, "nullCount": {"x": 1}}
     found = restated(footer(pa.table({"x": [1, 2]})), add(before), table)
     assert (found.num_records, found.min_values) == (2, {"x": 0})
+
+
+def test_the_nulls_of_a_variant_are_those_of_its_metadata() -> None:
+    variant = pa.struct(
+        [pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), False)]
+    )
+    rows = pa.table({"v": pa.array([{"metadata": b"", "value": b""}, None, None], variant)})
+    statistics = restated(footer(rows), add({"numRecords": 3}), snapshot("v variant"))
+    assert (statistics.null_count, statistics.min_values) == ({"v": 2}, {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from hypothesis import strategies as st
 from txlake.datafiles import write_task
 from txlake.datafiles.packed_positions import pack_positions, unpack_positions
 from txlake.datafiles.vectors import from_report
-from txlake.datafiles.write_task import Layout, WriteTask, run
+from txlake.datafiles.write_task import Layout, Materialized, WriteTask, run
+from txlake.protocol.types import Primitive
 
 SCHEMA = pa.schema([("v", pa.int32())])
 
@@ -76,6 +78,21 @@ def test_a_new_file_for_each_partition_and_limit(tmp_path: Path) -> None:
         (["a"], 2), (["a"], 1), (["b"], 1), ([None], 1)
     ]  # fmt: skip
     assert sorted(_files(tmp_path).values()) == [[1, 2], [3], [4], [5]]
+
+
+def test_partition_columns_are_held_in_files_where_they_are_materialized(tmp_path: Path) -> None:
+    day = pa.schema([pa.field("p-day", pa.date32(), metadata={"PARQUET:field_id": "7"})])
+    materialized = Materialized(day.serialize().to_pybytes(), (Primitive("date"),))
+    task = _task(tmp_path, Layout(data=1, partition=(1,)), materialized=materialized)
+    rows = _batch(v=pa.array([1, 2, 3], V), p=["2020-01-02", "2020-01-02", None])
+    files = [row for row in _run(task, rows) if row["kind"] == "file"]
+    assert [file["values"] for file in files] == [["2020-01-02"], [None]]
+    held = [pq.read_table(tmp_path / file["text"], partitioning=None) for file in files]
+    assert [one.to_pydict() for one in held] == [
+        {"v": [1, 2], "p-day": [datetime.date(2020, 1, 2)] * 2},
+        {"v": [3], "p-day": [None]},
+    ]
+    assert all(one.schema.field("p-day").metadata == {b"PARQUET:field_id": b"7"} for one in held)
 
 
 def test_only_rows_with_an_image_are_written(tmp_path: Path) -> None:

@@ -16,7 +16,15 @@ from tests.differential.schemas import Shape
 from tests.differential.steps import Step
 
 Aspect: TypeAlias = Literal[
-    "outcome", "answer", "rows", "other's rows", "schema", "definition", "history"
+    "outcome",
+    "answer",
+    "rows",
+    "other's rows",
+    "schema",
+    "definition",
+    "history",
+    "feed",
+    "other's feed",
 ]
 _SHOWN_MAX = 4
 _SIDE_MAX = 600

@@ -37,6 +37,9 @@ class Engine(Protocol):
     def call(self, step: Step, text: str, folder: str) -> None:
         """Makes a step's call; `text` is its query, filled in."""
 
+    def changes(self, folder: str, first: int, last: int) -> DataFrame:
+        """The change data feed of these versions of a table."""
+
     def forget(self) -> None:
         """A program is over: what is remembered of its tables goes."""
 
@@ -118,6 +121,10 @@ class DeltaSpark:
                     builder = self._clause(builder, clause)
                 builder.execute()
 
+    def changes(self, folder: str, first: int, last: int) -> DataFrame:
+        options = {"readChangeFeed": True, "startingVersion": first, "endingVersion": last}
+        return self._spark.read.format("delta").options(**options).load(folder)
+
     def forget(self) -> None:
         # Some hundred snapshots, with their plans, would fill the driver's memory.
         self._logs.clearCache()
@@ -195,6 +202,9 @@ class Txlake:
                 for clause in clauses:
                     builder = _clause(builder, clause)
                 builder.execute()
+
+    def changes(self, folder: str, first: int, last: int) -> DataFrame:
+        return self._lake.changes(folder, first, last)
 
     def forget(self) -> None:
         """Its caches are bounded."""

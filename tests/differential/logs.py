@@ -19,6 +19,7 @@ _OWN_PROPERTIES = (
 )
 _CONSTRAINT = "delta.constraints."
 _OWN_METADATA = ("delta.columnMapping.", "delta.identity.highWaterMark", "parquet.")
+FEED = "delta.enableChangeDataFeed"
 _METRICS = frozenset(
     {
         "numOutputRows",
@@ -43,6 +44,7 @@ class Commit:
     operation: str
     metrics: Mapping[str, str]
     is_empty: bool
+    has_feed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,8 @@ def read_log(folder: Path) -> Log | None:
             metadata = action.get("metaData", metadata)
         shown = _row_counts(info.get("operationMetrics", {}))
         is_empty = all(set(action) == {"commitInfo"} for action in actions)
-        commits.append(Commit(info.get("operation", "?"), shown, is_empty))
+        has_feed = metadata.get("configuration", {}).get(FEED) == "true"
+        commits.append(Commit(info.get("operation", "?"), shown, is_empty, has_feed))
     return Log(metadata, tuple(commits)) if commits else None
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _ERROR_CHARACTERS = 6000
 # After these a program goes on: the tables are still equal.
-_PASSING = ("answer", "history", "schema")
+_PASSING = ("answer", "history", "schema", "feed", "other's feed")
 
 
 @dataclass(slots=True)
@@ -175,6 +175,36 @@ class _Run:
                 comparing.history_of(delta, seen[0]), comparing.history_of(ours, seen[1])
             ),
         )
+        yield from self._feeds(folders, (delta, ours), seen)
+
+    def _feeds(
+        self, folders: Sequence[str], logs: tuple[Log, Log], seen: Sequence[int]
+    ) -> Iterator[tuple[Aspect, tuple[str, str] | None]]:
+        """What each engine reads of both feeds, of the versions that are new and have one."""
+        read: dict[tuple[int, int], Any] = {}
+        for owner, log in enumerate(logs):
+            new = log.commits[seen[owner] + 1 :]
+            if not all(one.has_feed for one in new):
+                return
+            for reader in (0, 1):
+                found = self._changes(reader, folders[owner], seen[owner] + 1, log.version)
+                read[reader, owner] = found
+        yield "feed", _rows_differ(*(_unversioned(read[place, place]) for place in (0, 1)))
+        for owner in (0, 1):
+            pair = _rows_differ(read[0, owner], read[1, owner])
+            yield (
+                "other's feed",
+                pair and (f"{pair[0]} of {'our' if owner else 'its'} table", pair[1]),
+            )
+
+    def _changes(self, reader: int, folder: str, first: int, last: int) -> Any:
+        if first > last:
+            return Counter[str](), None
+        try:
+            rows = self._engines[reader].changes(folder, first, last).drop("_commit_timestamp")
+            return comparing.row_texts(rows.collect()), None
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS]
 
     def _read(self, reader: int, folder: str) -> Any:
         try:
@@ -190,6 +220,16 @@ def _rows_differ(one: Any, other: Any) -> tuple[str, str] | None:
     if isinstance(one, str) or isinstance(other, str):
         return tuple(side if isinstance(side, str) else "read" for side in (one, other))  # type: ignore[return-value]
     return comparing.rows_differ(one[0], other[0])
+
+
+def _unversioned(found: Any) -> Any:
+    """The rows without the version, the last of their values."""
+    if isinstance(found, str):
+        return found
+    rows: Counter[str] = Counter()
+    for text, count in found[0].items():
+        rows[text.rpartition(", ")[0] + ")"] += count
+    return rows, None
 
 
 def _there(log: Log | None) -> str:

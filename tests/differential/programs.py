@@ -6,12 +6,14 @@ from collections.abc import Callable
 from random import Random
 
 from tests.differential import definitions, rows, schemas
+from tests.differential.logs import FEED
 from tests.differential.rows import Drawn
 from tests.differential.schemas import Shape
 from tests.differential.steps import Step
 
 STEPS_MAX = 10
 _STEPS_MIN = 5
+_WITH_FEED = 0.3
 _KINDS: dict[str, int] = {
     "insert": 22,
     "update": 12,
@@ -34,10 +36,14 @@ class Program:
     def __init__(self, seed: int, steps_max: int = STEPS_MAX) -> None:
         self._luck = Random(seed)
         self.length = min(self._luck.randint(_STEPS_MIN, STEPS_MAX), steps_max)
+        self._has_feed = Random(f"feed {seed}").random() < _WITH_FEED
 
     def first(self) -> Step:
         """The step that makes the table."""
-        return Step(0, "create", schemas.create(self._luck))
+        text = schemas.create(self._luck)
+        if self._has_feed:
+            text = f"{text[:-1]}, '{FEED}' = 'true')"
+        return Step(0, "create", text)
 
     def then(self, number: int, shape: Shape) -> Step:
         """The step with this number, for a table that is like that."""

@@ -15,6 +15,7 @@ import pytest
 from tests.delta_spark import delta_jars
 from tests.differential.comparing import Difference, row_texts, rows_differ
 from tests.differential.known import KNOWN
+from tests.differential.logs import FEED
 from tests.differential.machine import Machine
 from tests.differential.programs import Program
 from tests.differential.shrinking import shrunk
@@ -63,6 +64,14 @@ class Frame:
         return {"fields": [item]}
 
 
+class Feed(Frame):
+    """What it answers with for a change data feed."""
+
+    def drop(self, name: str) -> Any:
+        assert name == "_commit_timestamp"
+        return self
+
+
 @dataclass
 class Fake:
     """An engine whose tables are lists, and whose only statement adds a number.
@@ -70,6 +79,7 @@ class Fake:
     Attributes:
         shows: gives what it shows of the rows that there are.
         refused: the numbers that it doesn't take.
+        tells: gives what it tells of the rows that came.
     """
 
     name: str
@@ -78,6 +88,7 @@ class Fake:
     refused: tuple[int, ...] = ()
     property: str = "1"
     type: str = "integer"
+    tells: Callable[[list[int]], list[int]] = lambda rows: rows
     tables: dict[str, list[int]] = field(default_factory=dict)
 
     def frame(self, text: str) -> Any:
@@ -98,7 +109,7 @@ class Fake:
                 {"fields": [{"name": "n", "type": "integer", "nullable": True, "metadata": {}}]}
             ),
             "partitionColumns": [],
-            "configuration": {"p": self.property},
+            "configuration": {"p": self.property, FEED: "true"},
         }
         rows.append(number)
         metrics = {"numOutputRows": "1", "numOutputBytes": str(len(self.name))}
@@ -113,6 +124,10 @@ class Fake:
 
     def call(self, step: Step, text: str, folder: str) -> None:
         raise AssertionError(step)
+
+    def changes(self, folder: str, first: int, last: int) -> Any:
+        rows = json.loads((Path(folder) / "rows").read_text())[first : last + 1]
+        return Feed([(row, first + place) for place, row in enumerate(self.tells(rows))])
 
     def forget(self) -> None:
         self.tables.clear()
@@ -141,8 +156,9 @@ def test_equal_engines_differ_in_nothing(tmp_path: Path) -> None:
         (Fake("txlake", operation="MERGE"), "history"),
         (Fake("txlake", property="2"), "definition"),
         (Fake("txlake", type="long"), "schema"),
+        (Fake("txlake", tells=lambda rows: [] if 5 in rows else rows), "feed"),
     ],
-    ids=["a row lost", "a row doubled", "refused", "history", "property", "schema"],
+    ids=["a row lost", "a row doubled", "refused", "history", "property", "schema", "feed"],
 )
 def test_a_fault_is_found_and_made_small(tmp_path: Path, ours: Fake, aspect: str) -> None:
     first = differences(tmp_path, ours)[0]
@@ -167,6 +183,13 @@ def test_a_table_that_the_other_engine_reads_otherwise_is_found(tmp_path: Path) 
     blind.frame = frame  # type: ignore[method-assign]
     (first, *_) = machine.again(STEPS[:1]).differences
     assert first.aspect == "other's rows"
+
+
+def test_feeds_are_compared_without_their_versions(tmp_path: Path) -> None:
+    ours = Fake("txlake", tells=lambda rows: [row + 1 for row in rows])
+    found = differences(tmp_path, ours, STEPS[:1])
+    assert [one.aspect for one in found] == ["feed", "other's feed", "other's feed"]
+    assert found[0].delta == "1 rows, alone (0)"
 
 
 def test_rows_are_equal_to_the_bit_and_in_any_order() -> None:

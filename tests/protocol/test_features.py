@@ -16,6 +16,7 @@ from txlake.protocol.features import (
     check_readable,
     check_writable,
     column_mapping_mode,
+    materializes_partitions,
     protocol_for,
     supported_features,
 )
@@ -107,16 +108,13 @@ def test_empty_lists_on_a_numbered_protocol_do_no_harm() -> None:
     ("feature", "active"),
     [
         ("icebergCompatV1", metadata({"delta.enableIcebergCompatV1": "true"})),
-        ("icebergCompatV2", metadata({"delta.enableIcebergCompatV2": "TRUE"})),
-        ("variantType", metadata(of="variant")),
-        (
-            "variantType",
-            metadata(of={"type": "array", "elementType": "variant", "containsNull": True}),
-        ),
+        ("icebergCompatV3", metadata({"delta.enableIcebergCompatV3": "TRUE"})),
         ("geospatial", metadata(of="geometry(OGC:CRS84)")),
         (
-            "materializePartitionColumns",
-            metadata({"delta.enableMaterializePartitionColumnsFeature": "true"}),
+            "geospatial",
+            metadata(
+                of={"type": "array", "elementType": "geometry(OGC:CRS84)", "containsNull": True}
+            ),
         ),
     ],
 )
@@ -130,6 +128,25 @@ def test_what_we_dont_write_is_refused_only_where_it_is_in_use(
         check_writable(listed, active, table="t")
 
 
+def test_files_hold_partition_columns_where_the_feature_is_listed_or_it_is_wished_for() -> None:
+    listed = protocol(1, 7, None, ["materializePartitionColumns"])
+    wish = "delta.writePartitionColumnsToParquet"
+    assert materializes_partitions(listed, {})
+    assert materializes_partitions(listed, {wish: "false"})
+    assert not materializes_partitions(protocol(1, 2), {})
+    assert materializes_partitions(protocol(1, 2), {wish: "true"})
+    # The property brings the feature; without it it says nothing.
+    by_property = {"delta.enableMaterializePartitionColumnsFeature": "true"}
+    assert not materializes_partitions(protocol(1, 7, None, []), by_property)
+    added = protocol_for(metadata(by_property), protocol(1, 2))
+    assert materializes_partitions(added, by_property)
+    of_iceberg = protocol(2, 7, None, ["columnMapping", "icebergCompatV2"])
+    enabled = {"delta.enableIcebergCompatV2": "true"}
+    assert materializes_partitions(of_iceberg, enabled)
+    assert not materializes_partitions(of_iceberg, {})
+    assert not materializes_partitions(protocol(1, 2), enabled)
+
+
 def test_an_old_protocol_implies_features_that_may_be_in_use(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -140,7 +157,9 @@ def test_an_old_protocol_implies_features_that_may_be_in_use(
         check_writable(protocol(1, 4), feed, table="t")
 
 
-@pytest.mark.parametrize("feature", ["catalogManaged", "variantType-preview", "collations-preview"])
+@pytest.mark.parametrize(
+    "feature", ["catalogManaged", "catalogOwned-preview", "collations-preview"]
+)
 def test_what_has_no_switch_is_always_in_use(feature: str) -> None:
     reads = [feature] if feature in READABLE else []
     with pytest.raises(UnsupportedFeature, match=feature):

@@ -115,8 +115,23 @@ def test_what_properties_cannot_be() -> None:
     refused(SetProperties(T, (("delta.columnMapping.maxColumnId", "9"),)), start, "kept by")
     refused(UnsetProperties(T, ("none",)), start, "isn't set")
     assert not changed(UnsetProperties(T, ("none",), if_exists=True), start).actions
-    with pytest.raises(UnsupportedFeature, match=r"^t: .*icebergCompatV2"):
-        alter(SetProperties(T, (("delta.enableIcebergCompatV2", "true"),)), start, environment())
+    with pytest.raises(UnsupportedFeature, match=r"^t: .*icebergCompatV3"):
+        alter(SetProperties(T, (("delta.enableIcebergCompatV3", "true"),)), start, environment())
+
+
+def test_partition_columns_are_materialized_by_a_property_or_by_name_alone() -> None:
+    name, key = "materializePartitionColumns", "delta.enableMaterializePartitionColumnsFeature"
+    start = table("a int, p int", partition_by=("p",))
+    by_property = altered(SetProperties(T, ((key, "true"),)), start)
+    by_name = altered(SetProperties(T, ((f"delta.feature.{name}", "supported"),)), start)
+    assert not start.materializes_partitions
+    for now in (by_property, by_name):
+        assert name in now.features
+        assert now.materializes_partitions
+    assert altered(UnsetProperties(T, (key,)), by_property).materializes_partitions
+    dropped = altered(DropFeature(T, name), by_property)
+    assert not dropped.materializes_partitions
+    assert key not in dropped.metadata.configuration
 
 
 def test_a_statement_that_changes_nothing_has_no_actions() -> None:

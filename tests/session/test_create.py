@@ -234,8 +234,15 @@ def test_types_of_expressions_are_checked_where_spark_tells_them() -> None:
 @pytest.mark.parametrize(
     ("change", "feature"),
     [
-        ({"columns": specs("v variant, a int")}, "variantType"),
-        ({"properties": (("delta.enableIcebergCompatV2", "true"),)}, "icebergCompatV2"),
+        (
+            {
+                "properties": (
+                    ("delta.enableIcebergCompatV1", "true"),
+                    ("delta.columnMapping.mode", "name"),
+                )
+            },
+            "icebergCompatV1",
+        ),
     ],
 )
 def test_features_that_are_not_written_are_refused_by_name(

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 
-from tests.simulation import definitions, programs
+from tests.simulation import definitions, programs, streams
 from tests.simulation.feeds import FEED
 from tests.simulation.luck import OF_BUCKETS, OF_DISKS, OF_RECOVERIES, Luck, Misfortune
 from tests.simulation.programs import Plan
@@ -31,6 +31,9 @@ _PROPERTIES = (
 _KEPT_MS = (0, 1_000, 7 * 24 * 3_600_000)
 _WITH_IDENTITY = 0.15
 _WITH_FEED = 0.15
+_WITH_STREAM = 0.1
+# Whose checks know of no rows that were lost with a catalog.
+_OF_ONE_HISTORY = {definitions.KIND, streams.KIND}
 _OF_DATABASES = {
     Misfortune.REPLY_LOST,
     Misfortune.REPLY_UNANSWERED,
@@ -103,12 +106,16 @@ def shape_of(case: Case) -> Shape:
     tables = TABLES[: chance.randint(1, 3)] if has_catalog else TABLES[:1]
     kinds = (*programs.OF_LAKES, definitions.definitions) if has_catalog else programs.KINDS
     kind = chance.choice(kinds)
+    if has_catalog and random.Random(f"stream {case.seed}").random() < _WITH_STREAM:
+        kind = streams.streams
     plan = kind(chance, tables)
     possible = _EVERYWHERE | (OF_DISKS if is_disk else OF_BUCKETS)
     if has_catalog:
         possible |= _OF_DATABASES | OF_LAKES
-        if plan.kind == definitions.KIND:  # whose auditor knows of one history
+        if plan.kind in _OF_ONE_HISTORY:
             possible -= OF_RECOVERIES
+    if plan.kind == streams.KIND:  # a stream may have read what the power takes back
+        possible -= {Misfortune.POWER_LOSS}
     if Luck(case.seed, possible).kinds & OF_RECOVERIES:
         # So that there is somebody before, beside and after the recovery.
         more = [kind(chance, tables).clients for _ in range(2)]

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from tests.simulation.history import Doubt, Record, Step, Told
 from tests.simulation.luck import Misfortune
 from tests.simulation.process import WAREHOUSE, Interrupted, Process, patiently
-from tests.simulation.programs import Program
+from tests.simulation.programs import MICRO_BATCH, Program
 from tests.simulation.rows import RowSession
-from tests.simulation.statements import Select, Statement
+from tests.simulation.statements import Insert, Rows, Select, Statement
 from tests.simulation.stores import ROOT
 from txlake.conflict.levels import Level
 from txlake.errors import Conflict, CorruptTable, InvalidRequest, OutcomeUnknown, Unavailable
@@ -68,7 +68,7 @@ class Client:
             while attempt < attempts:
                 name = f"{self.name}.{number}.{attempt} {program.name}"
                 record = Record(id="", client=name, level=self._level)
-                told = _Attempt(self._world, session, program, record).run()
+                told = _Attempt(self._world, process, session, program, record).run()
                 self._world.note(process, name, told.value, record.error[:200])
                 is_over = told is not Told.CONFLICT and told is not Told.UNAVAILABLE
                 if any(advice in record.error for advice in _ADVICE):
@@ -78,6 +78,18 @@ class Client:
                 if is_over:
                     break
                 attempt += 1
+
+    def end_stream(self, process: Process) -> None:
+        """Runs micro-batches until there is nothing left to read. Raises Doubt when one fails."""
+        assert process.engine is not None
+        session = NotedSession(process.engine, level=self._level)
+        is_left, number = True, 0
+        while is_left:
+            record = Record(id="", client=f"{self.name}.{number}", level=self._level)
+            attempt = _Attempt(self._world, process, session, MICRO_BATCH, record)
+            if attempt.run() is not Told.COMMITTED:
+                raise Doubt(f"the stream can't go on: {record.error}")
+            is_left, number = attempt.has_read, number + 1
 
     def _reconnected(self, process: Process, session: NotedSession) -> NotedSession:
         """A session of the lake as it is now, after a while."""
@@ -92,15 +104,22 @@ class _Attempt:
     """One transaction; the `Runner` of its program."""
 
     def __init__(
-        self, world: World, session: NotedSession, program: Program, record: Record
+        self,
+        world: World,
+        process: Process,
+        session: NotedSession,
+        program: Program,
+        record: Record,
     ) -> None:
         self._world = world
-        self._session = session
+        self._process = process
+        self.session = self._session = session
         self._program = program
         self._record = record
         self._names = world.names()
         self._open: Transaction | None = None
         self._era = 0
+        self.has_read = False  # whether there was a micro-batch to run
 
     @property
     def tag(self) -> str:
@@ -170,6 +189,25 @@ class _Attempt:
 
     def detach(self, name: str) -> None:
         detach(self._session, name)
+
+    def micro_batch(self) -> None:
+        query, process = self._world.query, self._process
+        assert query is not None
+        self.has_read = query.micro_batch(process, self)
+
+    def begun(self) -> Transaction:
+        self._open = self._session.begin()
+        self._begun()
+        return self._open
+
+    def inserted(self, table: str, rows: Rows) -> None:
+        self._record.steps.append(Step(Insert(table, rows)))
+
+    def ended(self) -> None:
+        assert self._open is not None
+        self._note_pins(self._open)
+        self._open.commit()
+        self._open = None
 
     def run(self) -> Told:
         record, world = self._record, self._world

@@ -72,6 +72,10 @@ class Runner(Protocol):
         """Makes a table of the lake a path table."""
         ...
 
+    def micro_batch(self) -> None:
+        """Runs the stream's next micro-batch, or the one that was begun and not ended."""
+        ...
+
 
 Body = Callable[[Runner], None]
 
@@ -93,6 +97,9 @@ class Program:
     attempts: int = 2
 
 
+MICRO_BATCH = Program("micro-batch", lambda runner: runner.micro_batch(), attempts=1)
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The programs of one run.
@@ -103,6 +110,7 @@ class Plan:
         level: of those that ask for none in particular.
         check: raises Doubt unless the rows at the end are right, given what stands.
         may_be_refused: whether a statement may find its table gone, or another one.
+        streams_into: the tables that the stream writes, where there is one.
     """
 
     kind: str
@@ -111,6 +119,7 @@ class Plan:
     level: Level
     check: Callable[[State, Sequence[Record]], None]
     may_be_refused: bool = False
+    streams_into: tuple[str, ...] = ()
 
 
 def unchecked(state: State, records: Sequence[Record]) -> None:
@@ -268,7 +277,7 @@ def scans(chance: random.Random, tables: Sequence[str]) -> Plan:
         if kind < 0.35:
             return Program("scan", scan)
         if kind < 0.55:
-            return _upkeep(chance, tables)
+            return upkeep(chance, tables)
         return _anything(chance, tables)
 
     clients = _clients(chance, one_program)
@@ -282,7 +291,7 @@ def compactors(chance: random.Random, tables: Sequence[str]) -> Plan:
     def one_program() -> Program:
         kind = chance.random()
         if kind < 0.4:
-            return _upkeep(chance, tables)
+            return upkeep(chance, tables)
         table, key = chance.choice(tables), chance.randrange(4)
         where = Where((key,))
 
@@ -307,7 +316,7 @@ def anything(chance: random.Random, tables: Sequence[str]) -> Plan:
     def one_program() -> Program:
         if chance.random() < 0.07:
             return Program("kill", lambda runner: runner.kill(), outside=True)
-        return _upkeep(chance, tables) if chance.random() < 0.1 else _anything(chance, tables)
+        return upkeep(chance, tables) if chance.random() < 0.1 else _anything(chance, tables)
 
     return Plan("anything", initial, _clients(chance, one_program), any_level(chance), unchecked)
 
@@ -323,7 +332,7 @@ def vacuums(chance: random.Random, tables: Sequence[str]) -> Plan:
             statement = Upkeep(table, "VACUUM {} RETAIN 0 HOURS")
             return Program("vacuum", lambda runner: _do(runner, statement), outside=True)
         if kind < 0.4:
-            return _upkeep(chance, tables)
+            return upkeep(chance, tables)
         return _anything(chance, tables)
 
     clients = _clients(chance, one_program)
@@ -395,7 +404,7 @@ def ages(chance: random.Random, tables: Sequence[str]) -> Plan:
         if kind < 0.45:
             statement = Upkeep(chance.choice(tables), "VACUUM {}")
             return Program("vacuum", lambda runner: _do(runner, statement), outside=True)
-        return _upkeep(chance, tables) if kind < 0.6 else _anything(chance, tables)
+        return upkeep(chance, tables) if kind < 0.6 else _anything(chance, tables)
 
     clients = [*_clients(chance, one_program), *_clients(chance, one_program)]
     return Plan("ages", initial, clients, any_level(chance), unchecked, may_be_refused=True)
@@ -422,7 +431,8 @@ def _do(runner: Runner, statement: Statement) -> None:
     runner.do(statement)
 
 
-def _upkeep(chance: random.Random, tables: Sequence[str]) -> Program:
+def upkeep(chance: random.Random, tables: Sequence[str]) -> Program:
+    """A statement that changes no row of one of the tables."""
     statement = Upkeep(
         chance.choice(tables),
         chance.choice(["OPTIMIZE {}", "OPTIMIZE {} ZORDER BY (v)", "REORG TABLE {} APPLY (PURGE)"]),

@@ -23,14 +23,16 @@ from txlake.catalog.commits import CommitLedger
 from txlake.catalog.database import Database
 from txlake.catalog.fence import Fence
 from txlake.commands import maintenance
-from txlake.conflict import rules_of_rows
+from txlake.conflict import rules_of_rows, rules_of_settings
 from txlake.conflict.concurrent_commit import ConcurrentCommit, summarise
 from txlake.conflict.rules import RULES_AFTER_SELECTS
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Ledger, PutOutcome, TableCommit
-from txlake.protocol.actions import Action, Metadata, encode_actions
+from txlake.protocol.actions import Action, Add, Metadata, encode_actions
 from txlake.protocol.file_names import commit_path
 from txlake.session.transaction import Transaction
+from txlake.streaming import source
+from txlake.streaming.progress import Progress
 from txlake.transaction import change_feed, publication, rebase, vacuum
 from txlake.transaction.catalog_managed import CatalogManagedFiles
 from txlake.transaction.in_commit_time import commit_time
@@ -163,6 +165,21 @@ def rows_deleted_untold(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(change_feed, "deleted", lambda *_: BitMap64())
 
 
+def batches_never_done(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Progress, "is_done", lambda *_: False)
+
+
+def batches_signed_by_two(patch: pytest.MonkeyPatch) -> None:
+    _without_rule(patch, rules_of_settings.app_id_advanced)
+
+
+def compactions_read_as_new(patch: pytest.MonkeyPatch) -> None:
+    def added(_table: str, _version: int, actions: Sequence[Action], _: object) -> list[Add]:
+        return [one for one in actions if isinstance(one, Add)]
+
+    patch.setattr(source, "new_files", added)
+
+
 def no_fence(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Fence, "check", lambda *_, **__: None)
     patch.setattr(Fence, "check_epoch", lambda *_: None)
@@ -197,6 +214,9 @@ def any_file_will_do(patch: pytest.MonkeyPatch) -> None:
         (marks_left_behind, WITH_IDENTITIES, True),
         (rows_deleted_untold, WITH_FEED, True),
         (rows_deleted_untold, WITH_FEED, False),
+        (batches_never_done, {"streams"}, True),
+        (batches_signed_by_two, {"streams"}, True),
+        (compactions_read_as_new, {"streams"}, True),
     ],
 )
 def test_a_guard_that_is_off_is_found(

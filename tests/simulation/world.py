@@ -33,6 +33,7 @@ from tests.simulation.rows import RowSession
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.statements import COLUMNS, IDENTITY, Insert, Select, State
 from tests.simulation.stores import ROOT, Storage
+from tests.simulation.streams import Query
 from tests.simulation.threads import simulated_threads
 from txlake.catalog import Catalog
 from txlake.membership.attachment import attach
@@ -126,6 +127,8 @@ class World:
         self.records: list[Record] = []
         self._taken: list[tuple[int, str, int]] = []  # when, of which table, from which version on
         self.disasters: Disasters | None = None
+        into = self.plan.streams_into
+        self.query = Query(into) if into else None
         self.processes: list[Process] = []
         self.crashes = 0
         self.step_ms = 0  # by how much the clocks were set
@@ -266,6 +269,8 @@ class World:
         if self.plan.kind == definitions.KIND:
             self._judge_names()
             return
+        if self.query is not None:
+            self.alone_in(self._end_stream)
         if self.disasters is not None:
             self.disasters.settle()
         final = self._read_all()
@@ -402,6 +407,10 @@ class World:
         self.storage.ghosts.clear()
         self.storage.is_seen_late = False
         self.scheduler.now_ms += _SETTLED_MS
+
+    def _end_stream(self, process: Process) -> None:
+        process.open()
+        Client(self, "stream", (), self.plan.level).end_stream(process)
 
     def _read_all(self) -> State:
         """All rows as a new process reads them, after it wrote to each table once."""

@@ -56,6 +56,10 @@ V3 = TimeTravel(version=3)
         ("OPTIMIZE t ZORDER BY a, b", Optimize(table=T, zorder_by=("a", "b"))),
         ("REORG TABLE t APPLY (PURGE)", Reorg(table=T)),
         ("REORG TABLE t WHERE p = 1 APPLY (PURGE)", Reorg(table=T, where=sql("p = 1"))),
+        (
+            "REORG TABLE t APPLY (UPGRADE UNIFORM (ICEBERG_COMPAT_VERSION = 2))",
+            Reorg(table=T, for_iceberg=True),
+        ),
         ("VACUUM t", Vacuum(table=T)),
         ("VACUUM '/p' DRY RUN", Vacuum(table=P, dry_run=True)),
         (
@@ -150,7 +154,13 @@ def test_what_upkeep_and_inspection_say(text: str, statement: Statement) -> None
         ("OPTIMIZE t x", "1:12", "expected FULL, WHERE"),
         ("OPTIMIZE t WHERE", "1:17", "expected a condition"),
         ("OPTIMIZE t ZORDER (a)", "1:19", "expected BY"),
-        ("REORG TABLE t APPLY (UPGRADE UNIFORM (a = 1))", "1:22", "not known"),
+        ("REORG TABLE t APPLY (UPGRADE UNIFORM (a = 1))", "1:39", "expected ICEBERG_COMPAT"),
+        (
+            "REORG TABLE t APPLY (UPGRADE UNIFORM (ICEBERG_COMPAT_VERSION = 3))",
+            "1:64",
+            "ICEBERG_COMPAT_VERSION = 2 is the one",
+        ),
+        ("REORG TABLE t WHERE p = 1 APPLY (UPGRADE UNIFORM", "1:34", "expected PURGE"),
         ("ANALYZE TABLES COMPUTE STATISTICS", "1:9", "takes one table"),
         ("ANALYZE TABLE t PARTITION (a) COMPUTE STATISTICS", "1:17", "leave PARTITION out"),
         ("ANALYZE TABLE t COMPUTE STATISTICS FOR COLUMN a", "1:36", "expected NOSCAN"),

@@ -90,6 +90,21 @@ def test_the_first_batch_makes_the_table_and_each_counts_once(
     }
 
 
+def test_files_hold_partition_columns_where_the_table_asks_for_it(
+    tmp_path: Path, checkpoint: Path
+) -> None:
+    place = tmp_path / "t"
+    with txlake.connect(str(tmp_path / "lake")) as lake:
+        lake.sql(
+            f"CREATE TABLE delta.`{place}` (id INT, p STRING) PARTITIONED BY (p) "
+            "TBLPROPERTIES ('delta.feature.materializePartitionColumns' = 'supported')"
+        )
+    Stream(place, checkpoint).batch(0, rows(1, 2))
+    paths = txlake.Log(place).snapshot().files()["path"].to_pylist()
+    held = [pq.read_table(place / path, partitioning=None).to_pylist() for path in paths]
+    assert sorted(held, key=str) == [[{"id": 1, "p": "p1"}], [{"id": 2, "p": "p0"}]]
+
+
 def test_complete_mode_replaces_every_row(tmp_path: Path, checkpoint: Path) -> None:
     stream = Stream(tmp_path / "t", checkpoint)
     stream.batch(0, rows(1, 2), overwrite=True)

@@ -24,7 +24,7 @@ from txlake.errors import (
     SerializableIsolationViolation,
 )
 from txlake.log.predicates import bind, parse_predicate
-from txlake.protocol.actions import Action, DomainMetadata, Remove, Txn
+from txlake.protocol.actions import Action, DomainMetadata, Metadata, Remove, Txn
 from txlake.transaction.table_transaction import TableTransaction
 
 
@@ -144,6 +144,33 @@ def test_a_refused_statement_stages_nothing() -> None:
         stage(transaction, add("b"), gone("missing"))
     assert paths(transaction) == ["a"]
     assert not transaction.has_changes
+
+
+FOR_ICEBERG = metadata({"delta.enableIcebergCompatV2": "true", "delta.columnMapping.mode": "name"})
+WITH_PARTITIONS = metadata({"delta.enableMaterializePartitionColumnsFeature": "true"})
+
+
+@pytest.mark.parametrize("settings", [FOR_ICEBERG, WITH_PARTITIONS])
+def test_no_more_is_asked_of_files_than_they_had_when_they_were_written(settings: Metadata) -> None:
+    table = LogOf().create(add("a"))
+    counted = '{"numRecords": 9}'
+    late = begin(table)
+    stage(late, add("b", stats=counted))
+    with pytest.raises(InvalidRequest, match="can't be turned on after files were written in the"):
+        stage(late, settings, operation="SET TBLPROPERTIES")
+    assert late.view.metadata == late.base.metadata
+    # Not where they come after it, go with it, or were there already.
+    early = begin(table)
+    stage(early, settings, operation="SET TBLPROPERTIES")
+    stage(early, add("b", stats=counted))
+    stage(early, replace(settings, description="x"), operation="SET TBLPROPERTIES")
+    rewriting = begin(table)
+    stage(rewriting, add("b", stats=counted))
+    gone_again = gone("b")
+    stage(rewriting, settings, gone_again, add("c", stats=counted), operation="REORG")
+    relisted = begin(table)
+    stage(relisted, replace(add("a"), stats=counted))
+    stage(relisted, settings, operation="SET TBLPROPERTIES")
 
 
 def test_several_statements_are_one_commit() -> None:

@@ -103,12 +103,36 @@ LISTS_NO_APPEND_ONLY = table(
     protocol=Protocol(min_reader_version=1, min_writer_version=7, writer_features=()),
 )
 MAPPED = {"delta.columnMapping.mode": "name"}
+FOR_ICEBERG = metadata({**MAPPED, "delta.enableIcebergCompatV2": "true"})
+BROKEN_ICEBERG = metadata({"delta.enableIcebergCompatV2": "true"})
+WITH_ICEBERG = msgspec.structs.replace(
+    FULL, writer_features=(*(FULL.writer_features or ()), "icebergCompatV2")
+)
+ICEBERG = table(FOR_ICEBERG, A, protocol=WITH_ICEBERG)
 MAPS = Protocol(min_reader_version=2, min_writer_version=5)
 BOTH = {"delta.enableRowTracking": "true", "delta.rowTrackingSuspended": "true"}
 MARK_AT_7 = DomainMetadata(
     domain="delta.rowTracking", configuration='{"rowIdHighWaterMark":7}', removed=False
 )
 REFUSED: dict[str, tuple[str, Snapshot, Sequence[Action], str]] = {
+    "a file without its number of rows, for Iceberg": (
+        "iceberg_is_kept",
+        ICEBERG,
+        [add("b", stats="{}")],
+        "file 'b': icebergCompatV2 needs numRecords",
+    ),
+    "a file of a table that breaks Iceberg's rules": (
+        "iceberg_is_kept",
+        table(BROKEN_ICEBERG, A, protocol=WITH_ICEBERG),
+        [add("b", stats='{"numRecords": 9}')],
+        "icebergCompatV2 needs mapped columns, found 'delta.columnMapping.mode' = 'none'",
+    ),
+    "Iceberg's rules on vectors": (
+        "iceberg_is_kept",
+        table(metadata(MAPPED), A_DV, protocol=WITH_ICEBERG),
+        [FOR_ICEBERG],
+        r"goes without deletion vectors, and 1 files have one.*APPLY \(PURGE\)",
+    ),
     "row ids that are relied upon and not assigned": (
         "settings_are_understood",
         table(metadata(BOTH), A),
@@ -317,6 +341,22 @@ FINE: dict[str, tuple[Snapshot, Sequence[Action]]] = {
         [msgspec.structs.replace(A, stats='{"numRecords": 9, "nullCount": {"dropped": 0}}')],
     ),
     "a row id where nobody hands them out": (NO_FEATURES, [add("b", base_row_id=5)]),
+    "a file of a table that Iceberg's readers know": (
+        ICEBERG,
+        [add("b", stats='{"numRecords": 9}')],
+    ),
+    "vectors that go as Iceberg's rules come": (
+        table(metadata(MAPPED), A_DV, protocol=WITH_ICEBERG),
+        [A_DV.removed(timestamp_ms=1), FOR_ICEBERG],
+    ),
+    "an old vector that Iceberg's rules found": (
+        table(FOR_ICEBERG, A_DV, protocol=WITH_ICEBERG),
+        [msgspec.structs.replace(A_DV, base_row_id=-1)],
+    ),
+    "settings of a table that breaks Iceberg's rules": (
+        table(BROKEN_ICEBERG, A, protocol=WITH_ICEBERG),
+        [metadata({**BROKEN_ICEBERG.configuration, "mine": "x"})],
+    ),
     "a row id that was handed out": (
         table(metadata(), A, MARK_AT_7),
         [add("b", base_row_id=7)],
@@ -368,6 +408,11 @@ def test_what_is_written_by_txlake_alone(action: Action) -> None:
 @pytest.mark.parametrize("operation", ["RESTORE", "CLONE"])
 def test_an_old_vector_comes_back_where_they_are_off(operation: str) -> None:
     validated([GONE, A_DV], PLAIN, operation=operation)
+
+
+def test_no_old_vector_comes_back_where_icebergs_rules_are_kept() -> None:
+    with pytest.raises(InvalidRequest, match="file 'a': it has a deletion vector, and iceberg"):
+        validated([GONE, A_DV], ICEBERG, operation="RESTORE")
 
 
 def test_a_table_that_cant_be_written() -> None:

@@ -318,3 +318,12 @@ def test_conflicts_are_found(t: txlake.Lake) -> None:
     with pytest.raises(ConcurrentAppendException):
         both("DELETE FROM t WHERE p = 1", "INSERT INTO t SELECT id + 300, 1, 'd' FROM t")
     assert ids(t, "v = 'c'") == [60]
+
+
+def test_variants(lake: txlake.Lake) -> None:
+    lake.sql("CREATE TABLE t (id INT, v VARIANT)")
+    lake.sql("INSERT INTO t SELECT id, parse_json(IF(id = 0, NULL, string(id))) FROM range(4)")
+    lake.sql("UPDATE t SET v = parse_json('[]') WHERE variant_get(v, '$', 'int') = 1")
+    lake.sql("OPTIMIZE t")
+    found = lake.sql("SELECT to_json(v) FROM t ORDER BY id").collect()
+    assert [row[0] for row in found] == [None, "[]", "2", "3"]

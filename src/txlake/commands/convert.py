@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from txlake.datafiles.footers import read_footer, statistics_of
+from txlake.datafiles.parquet import is_shredded
 from txlake.ddl.environment import Environment
 from txlake.ddl.operations import as_json
 from txlake.ddl.table_metadata import new_table
@@ -39,12 +40,14 @@ from txlake.protocol.types import (
     Primitive,
     Struct,
     from_arrow_schema,
+    has_variant,
     type_from_json,
 )
 from txlake.statements import ConvertToDelta
 from txlake.transaction.change import Change
 
 _THREADS = 16
+_SHREDDING = ("variantShredding",)
 # Spark's own schema of a file, with types that Parquet has no name for.
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 
@@ -78,7 +81,13 @@ def convert(
     files = read_files(store, listed)
     schema = _with_partitions(_merged(files, place), partitions)
     names = tuple(item.name for item in partitions)
-    definition = new_table(schema, environment, table=place, partition_by=names)
+    definition = new_table(
+        schema,
+        environment,
+        table=place,
+        partition_by=names,
+        features=features_of(schema, files),
+    )
     return converted(
         definition, files, values, schema, names, statistics=statement.statistics, source={}
     )
@@ -88,6 +97,14 @@ def read_files(store: Store, listed: Iterable[StoredObject]) -> list[ParquetFile
     """The footers of files, in their order. Raises InvalidRequest for one that isn't Parquet."""
     with ThreadPoolExecutor(_THREADS) as pool:
         return list(pool.map(lambda found: _read(store, found), listed))
+
+
+def features_of(schema: Struct, files: Iterable[ParquetFile]) -> tuple[str, ...]:
+    """The features that files ask for, which the schema doesn't tell of."""
+    if not has_variant(schema):
+        return ()
+    fields = (item for file in files for item in file.footer.schema.to_arrow_schema())
+    return _SHREDDING if any(is_shredded(item.type) for item in fields) else ()
 
 
 def converted(

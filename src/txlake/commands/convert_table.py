@@ -12,6 +12,7 @@ from dataclasses import replace
 from txlake.commands.convert import (
     ParquetFile,
     converted,
+    features_of,
     partition_fields,
     partition_value,
     read_files,
@@ -129,6 +130,7 @@ def of_table(
             partition_by=names,
             properties=known.properties,
             description=known.comment,
+            features=features_of(schema, files),
         )
     except InvalidRequest as error:
         raise InvalidRequest(f"{error}; it is so in Spark's catalog: change it there") from error

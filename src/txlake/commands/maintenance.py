@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 
 from txlake.commands import convert as converted
 from txlake.commands import generate as generated
+from txlake.commands.iceberg import for_iceberg
 from txlake.commands.restore import restore
 from txlake.commands.tables import environment_of
 from txlake.conflict.locking import LockMode
@@ -205,10 +206,16 @@ def _clustering(context: Context, statement: Optimize, table: Snapshot) -> Clust
 
 
 def reorg(context: Context, statement: Reorg) -> Optimized:
-    """REORG TABLE ... APPLY (PURGE)."""
+    """REORG TABLE ... APPLY.
+
+    Raises InvalidRequest for a table that can't have icebergCompatV2, which is to have it.
+    """
     handle = context.require(statement.table)
     work = context.work(handle)
-    change = work.compact(statement.where, purge=True)
+    if statement.for_iceberg:
+        change = for_iceberg(work, environment_of(context, handle))
+    else:
+        change = work.compact(statement.where, purge=True)
     context.transaction.stage(handle, change)
     return Optimized(handle, _considered(work, statement.where), change)
 
@@ -309,7 +316,11 @@ def refresh(context: Context, statement: RefreshTable) -> None:
 COMMANDS = dict(
     (
         command(Optimize, optimize, its_table(LockMode.IX)),
-        command(Reorg, reorg, its_table(LockMode.IX)),
+        command(
+            Reorg,
+            reorg,
+            lambda one: [(one.table, LockMode.SCH_M if one.for_iceberg else LockMode.IX)],
+        ),
         command(Vacuum, giving_rows(vacuum_table), its_table(LockMode.IX), is_alone=True),
         command(Restore, giving_counts(restore_table), its_table(LockMode.SCH_M)),
         command(Generate, giving_nothing(generate), its_table(LockMode.SCH_S)),

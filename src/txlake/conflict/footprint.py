@@ -157,6 +157,12 @@ class Footprint:
         )
 
     @property
+    def writes_files(self) -> bool:
+        """Whether it brings data files that the version read doesn't have, or change data."""
+        known = self.restated | self.removed_by_path.keys()
+        return self.change_files or any(path not in known for path in self.added_by_path)
+
+    @property
     def read_anything(self) -> bool:
         """Whether any row of this table was read."""
         return bool(self.reads or self.read_files)

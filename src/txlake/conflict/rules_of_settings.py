@@ -15,7 +15,12 @@ from txlake.errors import (
     MetadataChangedException,
     ProtocolChangedException,
 )
-from txlake.protocol.features import in_use, supported_features
+from txlake.protocol.features import (
+    ICEBERG,
+    MATERIALIZED_PARTITIONS,
+    in_use,
+    supported_features,
+)
 
 # Features that every row written has to keep to, as soon as they are listed.
 _OF_ROWS = frozenset(
@@ -27,6 +32,8 @@ _OF_ROWS = frozenset(
         "invariants",
     }
 )
+# And those that every file written has to keep to.
+_OF_FILES = frozenset({ICEBERG, MATERIALIZED_PARTITIONS})
 _AGAIN = "Run the transaction again on the newest version."
 
 
@@ -88,17 +95,23 @@ def features_dropped(
 def feature_came_into_force(
     footprint: Footprint, winner: ConcurrentCommit, context: Context
 ) -> Conflicted | None:
-    """A winner listed a feature that asks something of rows, and the metadata uses it already."""
-    if winner.protocol is None or not footprint.changes_data:
+    """A winner listed a feature that asks something of rows, and the metadata uses it already.
+
+    Or one that asks something of files, and files are written.
+    """
+    if winner.protocol is None:
         return None
     added = supported_features(winner.protocol) - supported_features(context.protocol)
-    found = [name for name in sorted(added & _OF_ROWS) if in_use(name, context.metadata)]
+    asking = _OF_ROWS if footprint.changes_data else frozenset[str]()
+    if footprint.writes_files:
+        asking |= _OF_FILES
+    found = [name for name in sorted(added & asking) if in_use(name, context.metadata)]
     if not found:
         return None
     return conflicted(
         ProtocolChangedException,
         feature_came_into_force.__name__,
-        f"put the table features {', '.join(found)} into force, which rows have to keep to",
+        f"put the table features {', '.join(found)} into force, which new files have to keep to",
         footprint,
         winner,
         context,

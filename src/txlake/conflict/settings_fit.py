@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from txlake.errors import CorruptTable
 from txlake.protocol.actions import Metadata
+from txlake.protocol.iceberg import is_on
 from txlake.protocol.mapping_change import schema_asked_for
 from txlake.protocol.properties import CONSTRAINT_PREFIX
 from txlake.protocol.type_text import CHAR_VARCHAR_TYPE
@@ -33,6 +34,8 @@ def misfit(before: Metadata, after: Metadata) -> str | None:
         return "its schema can't be read"
     if _partitioning(old, before) != _partitioning(new, after):
         return "the table is partitioned by other columns"
+    if is_on(after) and not is_on(before):
+        return "the table is to be one that Iceberg's readers know"
     constraint = next(_new_constraints(before.configuration, after.configuration), None)
     if constraint is not None:
         return f"constraint {constraint} is new"

@@ -17,7 +17,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from txlake.datafiles.files import open_file
-from txlake.datafiles.parquet import OLD_TIMES, Columns, has_old_times, opened, reading, rows_of
+from txlake.datafiles.parquet import (
+    OLD_TIMES,
+    SHREDDED,
+    Columns,
+    has_old_times,
+    is_shredded,
+    opened,
+    reading,
+    rows_of,
+)
 from txlake.datafiles.stored_vectors import StoredVector
 from txlake.datafiles.write_task import Output, WriteTask, report, report_row
 
@@ -50,8 +59,6 @@ BINS = pa.schema(
 
 _GATHERED_ROWS = 65_536
 _GATHERED_BYTES = 32 * 1024 * 1024
-_SHREDDED = "typed_value"
-_VARIANT = {"value", "metadata"}
 
 
 @dataclass(frozen=True)
@@ -127,14 +134,14 @@ class _Source:
         deleted = self._task.deleted(self._file["vector"])
         with open_file(url, self._task.options) as source, reading(url):
             file = opened(source)
-            self._columns.find(file)
             self.kept_because = self._obstacle(file)
             if self.kept_because is None:
+                self._columns.find(file)
                 yield from self._live(file, deleted)
 
     def _obstacle(self, file: pq.ParquetFile) -> str | None:
-        if any(_is_shredded(item.type) for item in file.schema_arrow):
-            return "it holds shredded variants"
+        if any(is_shredded(item.type) for item in file.schema_arrow):
+            return SHREDDED
         return OLD_TIMES if has_old_times(file) else None
 
     def _live(self, file: pq.ParquetFile, deleted: np.ndarray) -> Iterator[pa.RecordBatch]:
@@ -188,17 +195,3 @@ def _live_places(deleted: np.ndarray, start: int, count: int) -> pa.Array | None
     live = np.ones(count, dtype=bool)
     live[deleted - start] = False
     return pa.array(live)
-
-
-def _is_shredded(data_type: pa.DataType) -> bool:
-    """Whether a type has a variant inside whose values stand in columns of their own."""
-    if isinstance(data_type, pa.ExtensionType):
-        return _is_shredded(data_type.storage_type)
-    names = {item.name for item in _parts(data_type)}
-    if pa.types.is_struct(data_type) and _SHREDDED in names and names & _VARIANT:
-        return True
-    return any(_is_shredded(item.type) for item in _parts(data_type))
-
-
-def _parts(data_type: pa.DataType) -> list[pa.Field]:
-    return [data_type.field(place) for place in range(data_type.num_fields)]

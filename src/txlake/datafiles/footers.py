@@ -186,8 +186,8 @@ def _leaves_of(
         case Map(key, value, _):
             yield from _leaves_of(key, None, logical)
             yield from _leaves_of(value, None, logical)
-        case Primitive("variant"):
+        case Primitive("variant"):  # its value, and its metadata, which tells where it is null
             yield None, logical, data_type
-            yield None, logical, data_type
+            yield path, logical, data_type
         case _:
             yield path, logical, data_type

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from txlake.errors import CorruptTable
+from txlake.errors import CorruptTable, UnsupportedFeature
 
 _FIELD_ID = b"PARQUET:field_id"
 
@@ -79,6 +79,9 @@ class Columns:
             # A file without any of the columns has rows all the same.
             self.names = [name for name in self.sources if name is not None] or found.names[:1]
             self._found = found
+        for name in self.sources:
+            if name is not None and is_shredded(found.field(name).type):
+                raise UnsupportedFeature(f"column {name!r}: {SHREDDED}")
         if self._exact:
             self._check(found, old=is_legacy(file.metadata.metadata))
 
@@ -130,6 +133,20 @@ def rows_of(
         yield columns.of(batch)
     if count != expected:
         raise ValueError(f"expected {expected} rows, found {count}")
+
+
+SHREDDED = "it holds shredded variants, which only Spark's own reader puts together"
+
+
+def is_shredded(data_type: pa.DataType) -> bool:
+    """Whether a type has a variant inside whose values stand in columns of their own."""
+    if isinstance(data_type, pa.ExtensionType):
+        return is_shredded(data_type.storage_type)
+    parts = [data_type.field(place) for place in range(data_type.num_fields)]
+    names = {item.name for item in parts}
+    if pa.types.is_struct(data_type) and "typed_value" in names and names & {"value", "metadata"}:
+        return True
+    return any(is_shredded(item.type) for item in parts)
 
 
 OLD_TIMES = "it holds times before 1900 in the calendar of old Spark versions"
@@ -214,6 +231,24 @@ def as_type(array: pa.Array, wanted: pa.DataType, by_id: bool) -> pa.Array:
     return array.cast(wanted, safe=not pa.types.is_string(wanted))
 
 
+def renamed(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """The same values in a type that differs in the names of fields alone, struct by struct."""
+    if not _requires(wanted):
+        return array if array.type.equals(wanted) else array.view(wanted)
+    if _is_variant(wanted):
+        return as_type(array, wanted, by_id=False)
+    if pa.types.is_struct(wanted):
+        parts = [renamed(array.field(place), one.type) for place, one in enumerate(wanted)]
+        return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=array.is_null())
+    if pa.types.is_map(wanted):
+        entries = pa.StructArray.from_arrays(
+            [renamed(array.keys, wanted.key_type), renamed(array.items, wanted.item_type)],
+            fields=[wanted.key_field, wanted.item_field],
+        )
+        return _with_child(array, wanted, entries)
+    return _with_child(array, wanted, renamed(array.values, wanted.value_type))
+
+
 def _field(rows: pa.StructArray, wanted: pa.Field, by_id: bool) -> pa.Array:
     """The field of the rows that a wanted field means, in its type; nulls when there is none."""
     place = place_of(list(rows.type), wanted, by_id)
@@ -224,8 +259,16 @@ def _field(rows: pa.StructArray, wanted: pa.Field, by_id: bool) -> pa.Array:
 
 def _requires(wanted: pa.DataType) -> bool:
     """Whether a field inside may not be null: those of a variant."""
-    parts = (wanted.field(place) for place in range(wanted.num_fields))
-    return any(not item.nullable or _requires(item.type) for item in parts)
+    if pa.types.is_map(wanted):
+        return _requires(wanted.key_type) or _requires(wanted.item_type)
+    if _is_variant(wanted):
+        return True
+    return any(_requires(wanted.field(place).type) for place in range(wanted.num_fields))
+
+
+def _is_variant(wanted: pa.DataType) -> bool:
+    """Whether a table's type is a variant, the one with fields that may not be null."""
+    return pa.types.is_struct(wanted) and any(not item.nullable for item in wanted)
 
 
 def _present(part: pa.Array, wanted: pa.Field, rows: pa.StructArray) -> pa.Array:

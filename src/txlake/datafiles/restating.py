@@ -82,7 +82,8 @@ def restated(footer: pq.FileMetaData, add: Add, snapshot: Snapshot) -> FileStati
     for path, logical, data_type in leaves(columns):
         if path is None or logical not in wanted:
             continue
-        place = places.get(_folded(path))
+        told_by = (*path, "metadata") if data_type == Primitive("variant") else path
+        place = places.get(_folded(told_by))
         found = None if place is None else chunk_bounds(footer, place)
         null_count = None if found is None else found.null_count
         low, high = _at(before.min_values, path), _at(before.max_values, path)

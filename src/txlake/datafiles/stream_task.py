@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from txlake.datafiles.files import open_file
 from txlake.datafiles.live_rows import is_among
-from txlake.datafiles.parquet import Columns, opened, reading, rows_of
+from txlake.datafiles.parquet import Columns, opened, reading, renamed, rows_of
 from txlake.datafiles.stored_vectors import StoredVector
 from txlake.errors import CorruptTable
 
@@ -99,8 +99,7 @@ class StreamTask:
                 array = pa.repeat(value, batch.num_rows)
             else:
                 array = batch.column(source)
-            if not array.type.equals(item.type):
-                array = array.view(item.type)  # the same values by other names of fields
+            array = renamed(array, item.type)
             if place in self.padded:
                 array = pc.utf8_rpad(array, self.padded[place], " ")
             arrays.append(array)

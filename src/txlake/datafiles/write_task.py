@@ -17,7 +17,10 @@ import pyarrow.parquet as pq
 from txlake.datafiles import files
 from txlake.datafiles.origins import NO_FILE, pack_origins
 from txlake.datafiles.packed_positions import pack_positions
+from txlake.datafiles.parquet import renamed
+from txlake.protocol.partition_values import parse_value
 from txlake.protocol.paths import encode_path, partition_folder
+from txlake.protocol.types import DataType
 
 # One report row. kind: "file" (text: path as in the log, values: partition values as text, data:
 # Parquet footer, key: size in bytes, count: rows, names: paths, joined by NAME_END, of columns that
@@ -63,7 +66,7 @@ _DICTIONARY_BYTES_MAX = 700_000
 class Layout:
     """Where a batch's control columns stand: indexes of columns, None when absent.
 
-    `partition`: indexes of the partition values as text (not written to the file).
+    `partition`: indexes of the partition values as text.
     """
 
     data: int
@@ -77,17 +80,39 @@ class Layout:
 
 
 @dataclass(frozen=True)
+class Materialized:
+    """The partition columns, where files hold them too.
+
+    Attributes:
+        schema: their fields in the files, serialised Arrow, in the order of the values.
+        types: their types in the table.
+    """
+
+    schema: bytes
+    types: tuple[DataType, ...]
+
+    def columns(self, key: tuple[str | None, ...]) -> list[tuple[pa.Field, pa.Scalar]]:
+        """The columns of a file of the partition whose values have these texts."""
+        fields = pa.ipc.read_schema(pa.py_buffer(self.schema))
+        return [
+            (item, pa.scalar(parse_value(text, data_type), item.type))
+            for item, text, data_type in zip(fields, key, self.types, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
 class WriteTask:
     """Everything that a task must know.
 
     Attributes:
-        schema: the Parquet schema, serialised Arrow.
+        schema: the columns that rows bring to a file, as Parquet has them, serialised Arrow.
         root: the table's encoded URL; `options` are those of its store.
         folder_of: names a partition's folder, encoded; see `folder_of`.
         row_group_rows, row_group_bytes: a row group ends at the first of them, in memory.
         rows_max: the most rows in one file; None for no limit.
         kind: what the names of the files begin with.
         tells_origins: whether it reports which rows each row of its files was made of.
+        materialized: the columns that files have after those of the rows; None for none.
     """
 
     schema: bytes
@@ -102,6 +127,7 @@ class WriteTask:
     rows_max: int | None = None
     kind: str = "part"
     tells_origins: bool = False
+    materialized: Materialized | None = None
 
     def __call__(
         self, batches: Iterator[pa.RecordBatch], partition: int, attempt: int
@@ -257,6 +283,7 @@ class Output:
         self._name = name
         self._schema = pa.ipc.read_schema(pa.py_buffer(task.schema))
         self._key: tuple[str | None, ...] | None = None
+        self._constants: list[tuple[pa.Field, pa.Scalar]] = []
         self._file: _OpenFile | None = None
         self._written: list[dict[str, object]] = []
         self._paths: list[str] = []
@@ -280,6 +307,8 @@ class Output:
         while batch.num_rows:
             if self._file is None:
                 self._key = key
+                if self._task.materialized is not None:
+                    self._constants = self._task.materialized.columns(key)
                 self._file = self._open(key)
             room = batch.num_rows if rows_max is None else rows_max - self._file.rows
             part = batch.slice(0, room)
@@ -292,15 +321,21 @@ class Output:
 
     def _data(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         # The same values by the names that the file has, inside of structs too.
-        columns = [_named(batch.column(i), wanted.type) for i, wanted in enumerate(self._schema)]
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        columns = [renamed(batch.column(i), wanted.type) for i, wanted in enumerate(self._schema)]
+        columns += [pa.repeat(value, batch.num_rows) for _, value in self._constants]
+        return pa.RecordBatch.from_arrays(columns, schema=self._in_file())
+
+    def _in_file(self) -> pa.Schema:
+        if not self._constants:
+            return self._schema
+        return pa.schema([*self._schema, *(item for item, _ in self._constants)])
 
     def _open(self, values: tuple[str | None, ...]) -> _OpenFile:
         folder = self._task.folder_of(values)
         name = f"{self._name}.c{len(self._paths):03d}.{self._task.compression}.parquet"
         path = f"{folder}/{name}" if folder else name
         self._paths.append(path)
-        return _OpenFile(self._task, self._schema, path, list(values))
+        return _OpenFile(self._task, self._in_file(), path, list(values))
 
     def _close_file(self) -> None:
         if self._file is not None:
@@ -319,10 +354,6 @@ class Output:
             self._file = None
         for path in self._paths:
             files.remove(f"{self._task.root}/{path}", self._task.options)
-
-
-def _named(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    return column if column.type.equals(wanted) else column.view(wanted)
 
 
 def run_ends(batch: pa.RecordBatch, indexes: tuple[int, ...]) -> list[int]:

@@ -30,6 +30,8 @@ from txlake.protocol.clustering import DOMAIN
 from txlake.protocol.column_mapping import all_fields, map_schema
 from txlake.protocol.features import (
     CATALOG_FEATURE,
+    ICEBERG,
+    MATERIALIZED_PARTITIONS,
     READABLE,
     protocol_for,
     protocol_of,
@@ -45,7 +47,7 @@ from txlake.transaction.checkpoint_protection import FEATURE as PROTECTION
 # Features that others stand on.
 _DEPENDENTS = {
     "domainMetadata": ("clustering", "rowTracking", CATALOG_FEATURE),
-    "columnMapping": ("icebergCompatV1", "icebergCompatV2", "icebergCompatV3"),
+    "columnMapping": ("icebergCompatV1", ICEBERG, "icebergCompatV3"),
     "rowTracking": ("icebergCompatV3",),
 }
 
@@ -180,6 +182,10 @@ _WHY_NOT = {
     "appendOnly": "every Delta table may have it",
     "invariants": "every Delta table may have it",
     CATALOG_FEATURE: "the lake's catalog holds the table until it is detached",
+    ICEBERG: (
+        "Delta Lake has no way to drop it; ALTER TABLE ... SET TBLPROPERTIES ("
+        "'delta.enableIcebergCompatV2' = 'false') ends its rules"
+    ),
 }
 
 
@@ -317,6 +323,7 @@ _CLEANERS: dict[str, Callable[[Snapshot], _Cleaned]] = {
         "delta.inCommitTimestampEnablementVersion",
         "delta.inCommitTimestampEnablementTimestamp",
     ),
+    MATERIALIZED_PARTITIONS: _without_properties("delta.enableMaterializePartitionColumnsFeature"),
     "rowTracking": _without_row_ids,
     "typeWidening": _without_widening,
     "typeWidening-preview": _without_widening,

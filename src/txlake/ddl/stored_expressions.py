@@ -14,7 +14,7 @@ from sqlglot.errors import SqlglotError
 
 from txlake.errors import InvalidRequest
 from txlake.protocol.schema_rules import Path, column_text
-from txlake.protocol.types import Field, Struct
+from txlake.protocol.types import Field, Struct, has_variant
 from txlake.sql.dialect import DIALECT
 
 GENERATION = "delta.generationExpression"
@@ -121,6 +121,11 @@ def check_constraint(name: str, text: str, schema: Struct) -> None:
 def check_generation(column: Field, text: str, schema: Struct) -> None:
     """Checks a generated column's expression over the other columns. Raises InvalidRequest."""
     where = f"generated column {column.name} ({text})"
+    if has_variant(Struct((column,))):
+        raise InvalidRequest(
+            f"{where}: its values can't be variants; generate what is taken out of one, as "
+            "variant_get(v, '$.a', 'int')"
+        )
     _check_expression(text, where)
     _check_known(text, where, schema)
     for path in columns_in(text) or ():

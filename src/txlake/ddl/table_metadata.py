@@ -23,6 +23,7 @@ from txlake.protocol.column_mapping import (
     all_fields,
 )
 from txlake.protocol.features import check_writable, protocol_for
+from txlake.protocol.iceberg import ENABLE as ICEBERG_COMPATIBLE
 from txlake.protocol.identity import is_identity
 from txlake.protocol.properties import (
     CONSTRAINT_PREFIX,
@@ -157,7 +158,12 @@ def new_table(
         raise InvalidRequest(
             f"{table}: a clustered table can't be replaced by a partitioned one; drop it first"
         )
-    if defaults and DELETION_VECTORS not in configuration and _leaves_defaults(configuration):
+    if (
+        defaults
+        and DELETION_VECTORS not in configuration
+        and _leaves_defaults(configuration)
+        and not is_true(configuration, ICEBERG_COMPATIBLE)
+    ):
         configuration[DELETION_VECTORS] = "true"
     if defaults and existing is not None:
         configuration = {**row_tracking.kept(existing.metadata.configuration), **configuration}

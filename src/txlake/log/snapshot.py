@@ -30,7 +30,12 @@ from txlake.protocol.actions import (
     Txn,
 )
 from txlake.protocol.column_mapping import schema_in_force
-from txlake.protocol.features import column_mapping_mode, supported_features
+from txlake.protocol.features import (
+    column_mapping_mode,
+    is_iceberg_compatible,
+    materializes_partitions,
+    supported_features,
+)
 from txlake.protocol.properties import is_true
 from txlake.protocol.table_properties import TableProperties
 from txlake.protocol.types import Struct, to_arrow_schema
@@ -135,6 +140,16 @@ class Snapshot:
     def features(self) -> frozenset[str]:
         """The table features of the protocol, explicit or implied by its versions."""
         return supported_features(self.protocol)
+
+    @cached_property
+    def materializes_partitions(self) -> bool:
+        """Whether new data files hold the partition columns too."""
+        return materializes_partitions(self.protocol, self.metadata.configuration)
+
+    @cached_property
+    def is_iceberg_compatible(self) -> bool:
+        """Whether writers keep the rules of icebergCompatV2."""
+        return is_iceberg_compatible(self.protocol, self.metadata.configuration)
 
     @cached_property
     def row_id_high_water_mark(self) -> int:

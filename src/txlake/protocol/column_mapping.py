@@ -122,6 +122,56 @@ def assign_column_ids(
     return map_schema(schema, assign), highest
 
 
+def nested_ids(item: Field) -> dict[str, int]:
+    """The ids of what is inside of a column's lists and maps, by `nested_keys`."""
+    given = item.metadata.get(NESTED_IDS)
+    if not isinstance(given, dict):
+        return {}
+    return {str(key): value for key, value in given.items() if type(value) is int}
+
+
+def nested_keys(item: Field) -> Iterator[str]:
+    """What is inside of a column's lists and maps: `col.element`, `col.key`, `col.value.element`.
+
+    Fields of structs in them have their own. Source: PROTOCOL.md, "Iceberg Compatibility V2".
+    """
+    yield from _nested(item.type, item.physical_name)
+
+
+def _nested(data_type: DataType, path: str) -> Iterator[str]:
+    match data_type:
+        case Array(element, _):
+            parts = {f"{path}.element": element}
+        case Map(key, value, _):
+            parts = {f"{path}.key": key, f"{path}.value": value}
+        case _:
+            return
+    for inner, part in parts.items():
+        yield inner
+        yield from _nested(part, inner)
+
+
+def assign_nested_ids(schema: Struct, max_id: int) -> tuple[Struct, int]:
+    """Gives ids to what is inside of lists and maps, where it has none; `max_id` was the highest.
+
+    Returns the schema and the new highest id.
+    """
+    highest = max(max_id, max_column_id(schema))
+
+    def assign(item: Field) -> Field:
+        nonlocal highest
+        ids = nested_ids(item)
+        for key in nested_keys(item):
+            if key not in ids:
+                highest += 1
+                ids[key] = highest
+        if ids == nested_ids(item):
+            return item
+        return replace(item, metadata={**item.metadata, NESTED_IDS: ids})
+
+    return map_schema(schema, assign), highest
+
+
 def without_column_ids(schema: Struct) -> Struct:
     """The schema without ids and physical names."""
 

@@ -25,7 +25,16 @@ from txlake.protocol.properties import (
     parsed,
 )
 from txlake.protocol.type_widening import TYPE_CHANGES
-from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct, parse_schema
+from txlake.protocol.types import (
+    Array,
+    DataType,
+    Field,
+    Map,
+    Primitive,
+    Struct,
+    leaf_types,
+    parse_schema,
+)
 
 _MODE = "delta.columnMapping.mode"
 _COLLATIONS = "collations"
@@ -63,10 +72,19 @@ _READER_WRITER = frozenset(
 CATALOG_FEATURE = "txlakeCatalog"
 """The writer feature of a table whose versions a lake's catalog makes; others are not to write."""
 
+ICEBERG = "icebergCompatV2"
+"""The writer feature of a table that keeps to what Iceberg's readers need."""
+
+MATERIALIZED_PARTITIONS = "materializePartitionColumns"
+"""The writer feature of a table whose data files hold the partition columns too."""
+
 CATALOG_FEATURES = frozenset(
     {CATALOG_FEATURE, "catalogManaged", "catalogOwned", "catalogOwned-preview"}
 )
 """The features by which a catalog holds a table: they come and go with that alone."""
+
+SHREDDING = frozenset({"variantShredding", "variantShredding-preview"})
+"""The features of tables whose files may hold variants in columns of their own."""
 
 READABLE = _READER_WRITER
 """The reader features that txlake honours. Catalog-managed tables are read as published."""
@@ -83,9 +101,11 @@ WRITABLE = frozenset(
         "deletionVectors",
         "domainMetadata",
         "generatedColumns",
+        ICEBERG,
         "identityColumns",
         "inCommitTimestamp",
         "invariants",
+        MATERIALIZED_PARTITIONS,
         "rowTracking",
         "timestampNtz",
         CATALOG_FEATURE,
@@ -93,6 +113,9 @@ WRITABLE = frozenset(
         "typeWidening-preview",
         "v2Checkpoint",
         "vacuumProtocolCheck",
+        *SHREDDING,
+        "variantType",
+        "variantType-preview",
     }
 )
 """The features of tables that txlake writes."""
@@ -106,9 +129,7 @@ _KNOWN = (
         f"{_COLLATIONS}-preview",
         "coordinatedCommits-preview",
         "icebergCompatV1",
-        "icebergCompatV2",
         "icebergCompatV3",
-        "materializePartitionColumns",
     }
 )
 _BY_FOLDED_NAME = {name.lower(): name for name in sorted(_KNOWN)}
@@ -118,7 +139,7 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "clustering": ("domainMetadata",),
     CATALOG_FEATURE: ("domainMetadata",),
     "icebergCompatV1": ("columnMapping",),
-    "icebergCompatV2": ("columnMapping",),
+    ICEBERG: ("columnMapping",),
     "icebergCompatV3": ("columnMapping", "rowTracking"),
     "variantShredding": ("variantType",),
 }
@@ -165,8 +186,30 @@ def check_writable(protocol: Protocol, metadata: Metadata, *, table: str) -> Non
 
 def in_use(feature: str, metadata: Metadata) -> bool:
     """Whether the metadata uses a feature, listed or not; one that metadata doesn't show: yes."""
+    if feature == MATERIALIZED_PARTITIONS:
+        return True  # its property only brings it
     schema = _schema_of(metadata.schema_string)
     return _ACTIVE.get(feature, _always)(schema, metadata.configuration)
+
+
+def materializes_partitions(protocol: Protocol, configuration: Mapping[str, str]) -> bool:
+    """Whether new data files hold the partition columns too, after their other columns.
+
+    The feature asks for it wherever it is listed; the property is a wish, which any writer may
+    grant. Readers take the values from the log in any case. Source: Delta's protocol RFC
+    "Materialize Partition Columns"; PROTOCOL.md, "Iceberg Compatibility V2".
+    """
+    return (
+        MATERIALIZED_PARTITIONS in supported_features(protocol)
+        or is_true(configuration, "delta.writePartitionColumnsToParquet")
+        or is_iceberg_compatible(protocol, configuration)
+    )
+
+
+def is_iceberg_compatible(protocol: Protocol, configuration: Mapping[str, str]) -> bool:
+    """Whether icebergCompatV2 is in force, and its rules are to be kept."""
+    is_on = is_true(configuration, "delta.enableIcebergCompatV2")
+    return is_on and ICEBERG in supported_features(protocol)
 
 
 def _check_consistent(protocol: Protocol, table: str) -> None:
@@ -352,7 +395,7 @@ def _field_key(*keys: str) -> _Active:
 
 def _type_named(*starts: str) -> _Active:
     def active(schema: Struct, configuration: Mapping[str, str]) -> bool:
-        return any(name.startswith(starts) for name in _primitives(schema))
+        return any(leaf.name.startswith(starts) for leaf in leaf_types(schema))
 
     return active
 
@@ -390,12 +433,12 @@ _ACTIVE: Mapping[str, _Active] = {
     "generatedColumns": _field_key("delta.generationExpression"),
     "geospatial": _type_named("geometry", "geography"),
     "icebergCompatV1": _property("delta.enableIcebergCompatV1"),
-    "icebergCompatV2": _property("delta.enableIcebergCompatV2"),
+    ICEBERG: _property("delta.enableIcebergCompatV2"),
     "icebergCompatV3": _property("delta.enableIcebergCompatV3"),
     "identityColumns": _field_key("delta.identity.start", "delta.identity.step"),
     "inCommitTimestamp": _property("delta.enableInCommitTimestamps"),
     "invariants": _field_key("delta.invariants"),
-    "materializePartitionColumns": _property("delta.enableMaterializePartitionColumnsFeature"),
+    MATERIALIZED_PARTITIONS: _property("delta.enableMaterializePartitionColumnsFeature"),
     "rowTracking": _property("delta.enableRowTracking"),
     "timestampNtz": _type_named("timestamp_ntz"),
     "typeWidening": _widened,
@@ -418,20 +461,6 @@ def _fields(data_type: DataType) -> Iterator[Field]:
             yield from _fields(value)
         case Primitive():
             return
-
-
-def _primitives(data_type: DataType) -> Iterator[str]:
-    match data_type:
-        case Primitive(name):
-            yield name
-        case Struct(fields):
-            for item in fields:
-                yield from _primitives(item.type)
-        case Array(element):
-            yield from _primitives(element)
-        case Map(key, value):
-            yield from _primitives(key)
-            yield from _primitives(value)
 
 
 def column_mapping_mode(protocol: Protocol, configuration: Mapping[str, str], *, table: str) -> str:

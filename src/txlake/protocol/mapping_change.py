@@ -18,8 +18,10 @@ from txlake.protocol.actions import Metadata
 from txlake.protocol.column_mapping import (
     MAX_ID_PROPERTY,
     MODE_PROPERTY,
+    NESTED_IDS,
     all_fields,
     assign_column_ids,
+    assign_nested_ids,
     schema_in_force,
     without_column_ids,
 )
@@ -111,6 +113,34 @@ def with_mapping_back(
     if mode_of(metadata) in (None, "none"):
         return _with_highest(metadata, _max_id(before) or 0)
     return _mapped(metadata, before, new_id, keep_names=True, table=table)
+
+
+def with_nested_ids(metadata: Metadata, *, table: str) -> Metadata:
+    """The metadata with ids for what is inside of lists and maps, as Iceberg's readers need them.
+
+    Raises InvalidRequest where it isn't known which ids are free.
+    """
+    if mode_of(metadata) in (None, "none"):
+        return metadata
+    schema = parse_schema(metadata.schema_string)
+    before = _max_id(metadata)
+    numbered, highest = assign_nested_ids(schema, before or 0)
+    if numbered == schema:
+        return metadata
+    if before is None:
+        raise _unknown_ids(metadata, table)
+    return msgspec.structs.replace(
+        _with_schema(metadata, numbered),
+        configuration={**metadata.configuration, MAX_ID_PROPERTY: str(highest)},
+    )
+
+
+def _unknown_ids(before: Metadata, table: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"{table}: {MAX_ID_PROPERTY!r}: expected a whole number, found "
+        f"{before.configuration[MAX_ID_PROPERTY]!r}: which ids new columns can have isn't "
+        "known; write the rows to a new table"
+    )
 
 
 def _same_columns(metadata: Metadata, before: Metadata) -> bool:
@@ -207,7 +237,7 @@ def _inherited_field(item: Field, known: Field | None) -> Field:
     if known is None:
         return item
     if COLUMN_ID not in item.metadata and PHYSICAL_NAME not in item.metadata:
-        kept = (COLUMN_ID, PHYSICAL_NAME)
+        kept = (COLUMN_ID, PHYSICAL_NAME, NESTED_IDS)
         given = {key: known.metadata[key] for key in kept if key in known.metadata}
         item = replace(item, metadata={**item.metadata, **given})
     same = item.physical_name == known.physical_name
@@ -228,11 +258,7 @@ def _mapped(
     if highest is None:
         if is_whole:
             return metadata
-        raise InvalidRequest(
-            f"{table}: {MAX_ID_PROPERTY!r}: expected a whole number, found "
-            f"{before.configuration[MAX_ID_PROPERTY]!r}: which ids new columns can have isn't "
-            "known; write the rows to a new table"
-        )
+        raise _unknown_ids(before, table)
     return _assigned(metadata, highest, new_id, keep_names=keep_names)
 
 

@@ -12,12 +12,14 @@ import re
 import reprlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
 from txlake.errors import CorruptTable
-from txlake.protocol.actions import Json, JsonObject
+
+if TYPE_CHECKING:  # tasks need types, and have no msgspec
+    from txlake.protocol.actions import Json, JsonObject
 
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 COLUMN_ID = "delta.columnMapping.id"
@@ -132,6 +134,26 @@ class Struct:
 
 
 DataType: TypeAlias = Primitive | Struct | Array | Map
+
+
+def leaf_types(data_type: DataType) -> Iterator[Primitive]:
+    """The types without parts inside a type, itself included."""
+    match data_type:
+        case Struct(fields):
+            for item in fields:
+                yield from leaf_types(item.type)
+        case Array(element, _):
+            yield from leaf_types(element)
+        case Map(key, value, _):
+            yield from leaf_types(key)
+            yield from leaf_types(value)
+        case Primitive():
+            yield data_type
+
+
+def has_variant(schema: Struct) -> bool:
+    """Whether a column is a variant, or has one inside."""
+    return any(leaf.name == "variant" for leaf in leaf_types(schema))
 
 
 def parse_schema(schema_string: str | None, *, file: str = "metaData") -> Struct:

@@ -24,10 +24,12 @@ from txlake.log.files import adds_of
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Add
 from txlake.protocol.clustering import as_clustered
+from txlake.protocol.features import SHREDDING
 from txlake.protocol.paths import decode_path
 from txlake.protocol.sources import SOURCES_TAG, Source, sources_text
 from txlake.spark.log_columns import broadcast_bytes, held_vector, stored_vector
 from txlake.spark.memory_tables import task_url
+from txlake.spark.moving import moved, target_bytes
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import add_rows
 from txlake.spark.shipping import travelling
@@ -56,9 +58,9 @@ class Bin:
 def compact(work: TableAccess, where: Expression | None = None, *, purge: bool = False) -> Change:
     """`TableData.compact`.
 
-    A file that can't be taken over exactly stays as it is, with a warning in the log: one with
-    dates before 1582 or times before 1900 in the calendar of old Spark versions, or with shredded
-    variants.
+    Spark moves the rows where files may hold shredded variants, pyarrow elsewhere. A file that
+    pyarrow can't take over exactly stays as it is, with a warning in the log: one with dates before
+    1582 or times before 1900 in the calendar of old Spark versions.
     """
     done = _rewrite(work, chosen(work, where, purge=purge))
     return compacting(work, where, done.sources, done.outputs, purge=purge)
@@ -98,11 +100,6 @@ def rewriting(work: TableAccess, files: pa.Table, outputs: tuple[Add, ...]) -> C
     """The change by which these files become others with the same rows, in no recorded order."""
     parameters = {**partitions_chosen(None), "zOrderBy": [], "auto": False}
     return rewritten(work, "REORG", parameters, tuple(adds_of(files)), outputs)
-
-
-def target_bytes(work: TableAccess) -> int:
-    """The size that new files are to have."""
-    return work.snapshot.properties.target_file_size or work.settings.target_file_bytes
 
 
 def pack(candidates: list[Add], target_bytes: int) -> Iterator[Bin]:
@@ -157,6 +154,9 @@ def _rewrite(work: TableAccess, bins: list[Bin]) -> _Rewritten:
     """
     if not bins:
         return _Rewritten()
+    if work.snapshot.features & SHREDDING:
+        sources = tuple(add for one in bins for add in one.files)
+        return _Rewritten(sources, moved(work, sources, len(bins)))
     files = dict(enumerate(add for one in bins for add in one.files))
     target = work.target(data_change=False)
     shipped = (

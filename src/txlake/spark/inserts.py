@@ -238,9 +238,8 @@ def _few_rows(frame: DataFrame, snapshot: Snapshot) -> list[pa.Table] | None:
 
     None where they are many. What Spark takes for little may be: a bounded part is read in vain.
     """
-    if frame.columns != list(snapshot.schema.names) or not all(
-        isinstance(item.type, Primitive) for item in snapshot.schema
-    ):
+    plain = all(isinstance(item.type, Primitive) for item in snapshot.schema)
+    if frame.columns != list(snapshot.schema.names) or not plain:
         return None
     if not _is_small(frame):
         return None

@@ -25,7 +25,7 @@ from txlake.datafiles.footers import read_footer
 from txlake.datafiles.write_task import COMPRESSION, INSERT
 from txlake.errors import InvalidRequest
 from txlake.ports import Store, StoredObject
-from txlake.protocol.types import Array, DataType, Field, Map, Primitive, Struct
+from txlake.protocol.types import Field, Primitive, Struct, leaf_types
 from txlake.spark.spark_sessions import dataset_in, is_connect, session_with
 from txlake.spark.types import quote, spark_type
 from txlake.spark.writing import (
@@ -81,7 +81,7 @@ def suits(frame: DataFrame, target: Target) -> bool:
     """
     snapshot = target.snapshot
     data = data_fields(snapshot)
-    leaves = [leaf for item in data for leaf in _leaves(item.type)]
+    leaves = list(leaf_types(Struct(tuple(data))))
     return (
         (folder := local_path(target.store.url)) is not None
         and folder.isprintable()
@@ -93,20 +93,6 @@ def suits(frame: DataFrame, target: Target) -> bool:
         and set(frame.columns) <= {*snapshot.schema.names, VIOLATION, VIOLATION_ROW}
         and _suits_session(frame.sparkSession, Primitive("timestamp") in leaves)
     )
-
-
-def _leaves(data_type: DataType) -> Iterator[Primitive]:
-    match data_type:
-        case Struct(fields):
-            for item in fields:
-                yield from _leaves(item.type)
-        case Array(element, _):
-            yield from _leaves(element)
-        case Map(key, value, _):
-            yield from _leaves(key)
-            yield from _leaves(value)
-        case Primitive():
-            yield data_type
 
 
 def is_plain(leaf: Primitive) -> bool:

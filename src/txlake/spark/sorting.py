@@ -1,21 +1,17 @@
 """OPTIMIZE that sorts: rows move to files in which near ones are together; no row changes.
 
-Owns Z-ordering and liquid clustering. Where the rows are not too many, each output says which of
-them it got, so that deletions made meanwhile are carried over; beyond, writers and the rewrite
-exclude each other file by file. Which files are clustered is `log.cubes`' choice.
+Owns Z-ordering and liquid clustering: what the rows are sorted by. Which files are clustered is
+`log.cubes`' choice.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-import msgspec
 import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from txlake.datafiles.vectors import write_vectors
 from txlake.datafiles.write_task import ROW_GROUP_ROWS
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.cubes import Clustering
@@ -24,18 +20,15 @@ from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.protocol.actions import Add
 from txlake.protocol.clustering import Cube, in_cube
 from txlake.protocol.schema_rules import Path, column_text
-from txlake.protocol.sources import SOURCES_TAG, Source, sources_text
 from txlake.protocol.types import DataType, Primitive, Struct
-from txlake.spark.compact import partitions_chosen, rewritten, target_bytes
+from txlake.spark.compact import partitions_chosen, rewritten
 from txlake.spark.curves import dimension, hilbert_place, z_place
 from txlake.spark.hilbert import DIMENSIONS_MAX
-from txlake.spark.reading import FILE, ROW
-from txlake.spark.scan import add_rows
+from txlake.spark.moving import counted, moved, target_bytes
 from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import quote
 from txlake.spark.whole_partitions import files_of_partitions
-from txlake.spark.writing import Piece, Written, write_frame
 from txlake.statements import Expression
 from txlake.transaction.change import Change
 
@@ -109,33 +102,11 @@ def _sorted(
     """
     if not files:
         return ()
-    table = files_table(files)
-    count = _counted(files)
-    # Without deletion vectors no deletion can be carried.
-    told = work.uses_vectors and count is not None and count <= work.settings.told_rows_max
     number = max(1, sum(add.size for add in files) // max(1, target_bytes(work)))
-    in_a_group = number == 1 and told and count is not None and count <= ROW_GROUP_ROWS
-    place = F.lit(0) if in_a_group else _place(work, table, columns, on_hilbert_curve)
-    partition = [F.col(quote(name)) for name in work.snapshot.partition_columns]
-    # Rows of one place are told apart by where they stood, so that they can go to several files.
-    order = [*partition, F.col(_PLACE), F.col(FILE), F.col(ROW)]
-    rows = work.scan(table, positions=True).withColumn(_PLACE, place)
-    rows = rows.repartitionByRange(int(number), *order).sortWithinPartitions(*order).drop(_PLACE)
-    if not told:
-        rows = rows.drop(FILE, ROW)
-    target = work.target(data_change=False)
-    return with_pieces(work, files, write_frame(rows, target, keep_order=True, tell_pieces=told))
-
-
-def _counted(files: Iterable[Add]) -> int | None:
-    """How many live rows the files have; None where a file's statistics don't tell."""
-    count = 0
-    for add in files:
-        rows = add_rows(add)
-        if rows is None:
-            return None
-        count += rows
-    return count
+    count = counted(work, files)
+    in_a_group = number == 1 and count is not None and count <= ROW_GROUP_ROWS
+    place = None if in_a_group else _place(work, files_table(files), columns, on_hilbert_curve)
+    return moved(work, files, int(number), place)
 
 
 def _place(
@@ -166,31 +137,3 @@ def _type_of(snapshot: Snapshot, path: Path) -> DataType:
             )
         here = item.type
     return here
-
-
-def with_pieces(work: TableAccess, files: Sequence[Add], done: Written) -> tuple[Add, ...]:
-    """The new files, tagged with the rows that they hold where that is known and not too long."""
-    pieces = [piece for add in done.adds for piece in done.pieces.get(add.path, ())]
-    if not pieces or len(pieces) > _TOLD_PIECES_MAX:
-        return done.adds
-    of_file = Counter(one.ordinal for one in pieces)
-    parts = [one for one in pieces if of_file[one.ordinal] > 1]
-    vectors = write_vectors(work.store, work.system, [one.positions for one in parts])
-    ids = {id(one): vector.unique_id for one, vector in zip(parts, vectors, strict=True)}
-
-    def source(one: Piece) -> Source:
-        path, vector_id = files[one.ordinal].key
-        return Source(
-            path=path,
-            vector_id=vector_id,
-            first=0,
-            rows=len(one.positions),
-            positions_id=ids.get(id(one)),
-        )
-
-    return tuple(_tagged(add, map(source, done.pieces[add.path])) for add in done.adds)
-
-
-def _tagged(add: Add, sources: Iterable[Source]) -> Add:
-    tags = {**(add.tags or {}), SOURCES_TAG: sources_text(sources)}
-    return msgspec.structs.replace(add, tags=tags)

@@ -6,6 +6,7 @@ Owns `StructType` conversions and ANSI store assignment; knows nothing of files.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from pyspark.sql import types as T
 
 from txlake.errors import UnsupportedFeature
 from txlake.protocol.collations import COLLATIONS, collation_of
+from txlake.protocol.column_mapping import nested_ids
 from txlake.protocol.types import (
     Array,
     DataType,
@@ -121,18 +123,29 @@ def parquet_field(item: Field) -> pa.Field:
 
     All of it is nullable: the log's schema says what may be null.
     """
-    metadata = None if item.column_id is None else {"PARQUET:field_id": str(item.column_id)}
-    return pa.field(item.physical_name, _parquet_type(item.type), True, metadata)
+    inner = _parquet_type(item.type, item.physical_name, nested_ids(item))
+    return pa.field(item.physical_name, inner, True, _with_id(item.column_id))
 
 
-def _parquet_type(data_type: DataType) -> pa.DataType:
+def _with_id(identity: int | None) -> dict[str, str] | None:
+    return None if identity is None else {"PARQUET:field_id": str(identity)}
+
+
+def _parquet_type(data_type: DataType, path: str, ids: Mapping[str, int]) -> pa.DataType:
+    """The type at a path, see `nested_keys`; what is in lists and maps has these ids."""
+
+    def part(name: str, inner: DataType, *, nullable: bool = True) -> pa.Field:
+        place = f"{path}.{name}"
+        found = _parquet_type(inner, place, ids)
+        return pa.field(name, found, nullable, _with_id(ids.get(place)))
+
     match data_type:
         case Struct(fields):
             return pa.struct([parquet_field(item) for item in fields])
         case Array(element, _):
-            return pa.list_(pa.field("element", _parquet_type(element)))
+            return pa.list_(part("element", element))
         case Map(key, value, _):
-            return pa.map_(_parquet_type(key), pa.field("value", _parquet_type(value)))
+            return pa.map_(part("key", key, nullable=False), part("value", value))
         case _:
             return to_arrow_type(data_type)
 

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from txlake.datafiles import write_task
 from txlake.datafiles.footers import statistics_of
 from txlake.datafiles.origins import Ordinals, Positions, unpack_origins
+from txlake.datafiles.parquet import renamed
 from txlake.datafiles.partition_texts import no_text, partition_texts
 from txlake.datafiles.sort_task import SortTask
 from txlake.datafiles.vectors import from_report
@@ -29,7 +30,8 @@ from txlake.ports import Store, System
 from txlake.protocol import paths
 from txlake.protocol.actions import Add
 from txlake.protocol.clustering import clustered_by
-from txlake.protocol.types import Field, Primitive, Struct
+from txlake.protocol.iceberg import VERSION_TAG
+from txlake.protocol.types import Field, Primitive, Struct, has_variant
 from txlake.spark.memory_tables import check_reachable, landed, task_root
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION
@@ -159,9 +161,11 @@ def write_frame(
         _arrow_schema(data, _tracked_names(snapshot, present)),
         write_task.Layout(partition=tuple(partition_indexes), **layout),
     )
-    if held:
+    # PySpark gives a process no NULL variants.
+    here = not has_variant(Struct(tuple(data)))
+    if held and here:
         return written(target, _run_here(task, _held(selected)))
-    if few_rows_max:
+    if few_rows_max and here:
         found = _held(selected.coalesce(1).limit(few_rows_max + 1))
         if found.num_rows <= few_rows_max:
             if few_rows is not None:
@@ -241,7 +245,7 @@ def moving_task(target: Target, tracked: tuple[str, ...]) -> write_task.WriteTas
 
 def _physical(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
     """The same values with the field names of the data files."""
-    return pa.chunked_array([chunk.view(wanted) for chunk in column.chunks], wanted)
+    return pa.chunked_array([renamed(chunk, wanted) for chunk in column.chunks], wanted)
 
 
 def partition_fields(snapshot: Snapshot) -> list[Field]:
@@ -251,7 +255,7 @@ def partition_fields(snapshot: Snapshot) -> list[Field]:
 
 
 def data_fields(snapshot: Snapshot) -> list[Field]:
-    """The columns that data files hold, in order."""
+    """The columns that rows bring to data files, in order: all but the partition columns."""
     return [
         item
         for item in snapshot.schema
@@ -279,7 +283,8 @@ def _arrow_schema(data: list[Field], tracked: list[str]) -> pa.Schema:
 
 
 def _task(target: Target, schema: pa.Schema, layout: write_task.Layout) -> write_task.WriteTask:
-    names = tuple(item.physical_name for item in partition_fields(target.snapshot))
+    partitions = partition_fields(target.snapshot)
+    names = tuple(item.physical_name for item in partitions)
     return write_task.WriteTask(
         schema=schema.serialize().to_pybytes(),
         layout=layout,
@@ -292,7 +297,18 @@ def _task(target: Target, schema: pa.Schema, layout: write_task.Layout) -> write
         rows_max=target.rows_max,
         kind="cdc" if target.as_changes else "part",
         tells_origins=target.tells_origins,
+        materialized=_materialized(target.snapshot),
     )
+
+
+def _materialized(snapshot: Snapshot) -> write_task.Materialized | None:
+    """The partition columns as files hold them; None where they don't."""
+    fields = partition_fields(snapshot)
+    if not fields or not snapshot.materializes_partitions:
+        return None
+    schema = pa.schema([parquet_field(item) for item in fields])
+    types = tuple(item.type for item in fields)
+    return write_task.Materialized(schema.serialize().to_pybytes(), types)
 
 
 def partition_text(value: Column, item: Field) -> Column:
@@ -418,6 +434,7 @@ def add_of(
         modification_time=now_ms,
         data_change=target.data_change,
         stats=statistics.to_json(),
+        tags=dict(VERSION_TAG) if snapshot.is_iceberg_compatible else None,
     )
 
 

@@ -45,15 +45,21 @@ def optimize(cursor: Cursor) -> Optimize:
 
 
 def reorg(cursor: Cursor) -> Reorg:
-    """REORG TABLE t [WHERE condition] APPLY (PURGE)"""
+    """REORG TABLE t { [WHERE condition] APPLY (PURGE) | APPLY (UPGRADE UNIFORM (...)) }"""
     cursor.expect("REORG", "TABLE")
     table = cursor.table_or_place()
     where = None
     if cursor.accept("WHERE"):
         where = expression(cursor, scope_of(table, None), ["APPLY"], what="a condition")
     cursor.expect("APPLY", "(")
-    if cursor.at("UPGRADE"):
-        cursor.refuse("REORG ... APPLY (UPGRADE UNIFORM) is not known: APPLY (PURGE) is")
+    if where is None and cursor.accept("UPGRADE"):
+        cursor.expect("UNIFORM", "(", "ICEBERG_COMPAT_VERSION", "=")
+        if cursor.token.text != "2":
+            cursor.refuse("ICEBERG_COMPAT_VERSION = 2 is the one that is written here")
+        cursor.advance()
+        cursor.expect(")", ")")
+        cursor.expect_end()
+        return Reorg(table=table, for_iceberg=True)
     cursor.expect("PURGE", ")")
     cursor.expect_end()
     return Reorg(table=table, where=where)

@@ -20,10 +20,15 @@ class Optimize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reorg:
-    """REORG TABLE t [WHERE partitions] APPLY (PURGE): deleted rows leave the files."""
+    """REORG TABLE t [WHERE partitions] APPLY (PURGE): deleted rows leave the files.
+
+    With `for_iceberg` APPLY (UPGRADE UNIFORM (ICEBERG_COMPAT_VERSION = 2)), without a condition:
+    the table gets icebergCompatV2, and all its files keep to it.
+    """
 
     table: Table
     where: Expression | None = None
+    for_iceberg: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

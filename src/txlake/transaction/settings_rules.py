@@ -7,21 +7,28 @@ change. Source: PROTOCOL.md, "Change Metadata", "Protocol Evolution", "Column Ma
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.snapshot import Snapshot
-from txlake.protocol.actions import Metadata, Protocol
+from txlake.protocol import iceberg
+from txlake.protocol.actions import Add, Metadata, Protocol
 from txlake.protocol.column_mapping import all_fields
-from txlake.protocol.features import protocol_for, supported_features
+from txlake.protocol.features import (
+    ICEBERG,
+    MATERIALIZED_PARTITIONS,
+    protocol_for,
+    supported_features,
+)
 from txlake.protocol.mapping_change import (
     Mapping,
     check_mapped,
     mode_of,
     with_mapping,
     with_mapping_back,
+    with_nested_ids,
 )
 from txlake.protocol.properties import is_understood, not_understood, stored_configuration
 from txlake.protocol.schema_rules import validate_schema
@@ -51,6 +58,7 @@ def whole_metadata(
     _check_values(metadata, previous, table)
     configuration = stored_configuration(metadata.configuration)
     changed = msgspec.structs.replace(metadata, configuration=configuration)
+    changed = iceberg.with_settings(changed, previous, new=before is None or replaces)
     _check_schema(changed, None if replaces else previous, table)
     if brings_back:
         assert previous is not None, "an earlier version is the same table's"
@@ -58,7 +66,10 @@ def whole_metadata(
     else:
         mapping = None if before is None else Mapping(_mode_in_force(before), before.metadata)
         changed = with_mapping(changed, mapping, new_id, replaces=replaces, table=table)
+    if iceberg.is_on(changed):
+        changed = with_nested_ids(changed, table=table)
     _check_mapping(changed, previous, table)
+    _check_iceberg(changed, before, table)
     changed = row_tracking.with_columns(changed, iter(new_id, None))
     _check_row_tracking(changed, previous, table)
     return metadata if changed == metadata else changed
@@ -111,12 +122,52 @@ def _check_mapping(metadata: Metadata, previous: Metadata | None, table: str) ->
         check_mapped(parse_schema(metadata.schema_string), table=table)
 
 
+def _check_iceberg(metadata: Metadata, before: Snapshot | None, table: str) -> None:
+    """What is wrong already only keeps files from being written."""
+    previous = None if before is None else before.metadata
+    wrong = None
+    if iceberg.is_on(metadata):
+        wrong = iceberg.violation(metadata, previous)
+        if previous is not None and iceberg.is_on(previous):
+            wrong = None if wrong == iceberg.violation(previous) else wrong
+    elif before is not None and ICEBERG in before.features:
+        wrong = iceberg.new_widening(metadata, before.metadata)
+    if wrong is not None:
+        raise InvalidRequest(f"{table}: {wrong}")
+
+
 def _check_row_tracking(metadata: Metadata, previous: Metadata | None, table: str) -> None:
     """A contradiction that is there already only keeps files from being written."""
     wrong = row_tracking.contradiction(metadata.configuration)
     was_wrong = previous is not None and row_tracking.contradiction(previous.configuration)
     if wrong is not None and not was_wrong:
         raise InvalidRequest(f"{table}: {wrong}")
+
+
+def require_files_of_now(
+    before: Snapshot, after: Snapshot, kept: Iterable[Add], base: Snapshot
+) -> None:
+    """Refuses to ask more of files than those have that the same transaction wrote before.
+
+    `kept`: its files, of which those that `base` has too aren't new. Raises InvalidRequest.
+    """
+    asked = [
+        name
+        for name, was, will_be in (
+            (ICEBERG, before.is_iceberg_compatible, after.is_iceberg_compatible),
+            (
+                MATERIALIZED_PARTITIONS,
+                MATERIALIZED_PARTITIONS in before.features,
+                MATERIALIZED_PARTITIONS in after.features,
+            ),
+        )
+        if will_be and not was
+    ]
+    if asked and any(base.files.by_path(file.path) is None for file in kept):
+        raise InvalidRequest(
+            f"{after.table}: {', '.join(asked)} can't be turned on after files were written in the "
+            "same transaction: they would have to keep to it. Turn it on first, or COMMIT before"
+        )
 
 
 def protocol_to_set(

@@ -31,6 +31,7 @@ from txlake.transaction.net_changes import ChangedRows, CountRows, net_changes
 from txlake.transaction.path_commit import commit
 from txlake.transaction.rebase import Committed, Proposal
 from txlake.transaction.row_origins import Origins, Told
+from txlake.transaction.settings_rules import require_files_of_now
 from txlake.transaction.table_log import TableLog
 from txlake.transaction.validation import completed, validated
 
@@ -280,6 +281,8 @@ class TableTransaction:
             untold=self._now.untold,
         )
         view = self._seen(then)
+        kept = (add for key, add in staged.added.items() if key in self._now.staged.added)
+        require_files_of_now(self._view, view, kept, self.base)
         if has_feed(view):
             then = self._with_origins(then, whole, origins or {})
         self._now, self._view = then, view

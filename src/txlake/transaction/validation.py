@@ -17,6 +17,7 @@ from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.files import canonical_key
 from txlake.log.snapshot import Snapshot
 from txlake.ports import System
+from txlake.protocol import iceberg
 from txlake.protocol.actions import (
     Action,
     Add,
@@ -331,6 +332,43 @@ def vectors_allowed(request: _Request) -> None:
             )
 
 
+def iceberg_is_kept(request: _Request) -> None:
+    """What Iceberg's readers need: the metadata, no deletion vectors, and files' numbers of rows.
+
+    Source: PROTOCOL.md, "Writer Requirements for IcebergCompatV2".
+    """
+    before, after = request.before, request.after
+    if not after.is_iceberg_compatible:
+        return
+    if not before.is_iceberg_compatible:
+        removed = {file.key for file in request.removed}
+        marked = [
+            file
+            for file in before.files.adds()
+            if file.deletion_vector is not None and file.key not in removed
+        ]
+        if marked:
+            raise request.refuse(
+                f"icebergCompatV2 goes without deletion vectors, and {len(marked)} files have one; "
+                "set 'delta.enableDeletionVectors' to 'false' and run REORG TABLE ... APPLY "
+                "(PURGE) first [DELTA_ICEBERG_COMPAT_VIOLATION.DELETION_VECTORS_NOT_PURGED]"
+            )
+    if not request.added:
+        return
+    wrong = iceberg.violation(after.metadata)
+    if wrong is not None:
+        raise request.refuse(wrong)
+    for file in request.added:
+        if _statistics(request, file).num_records is None:
+            raise request.refuse_file(
+                file, "icebergCompatV2 needs numRecords in its statistics, and they don't state it"
+            )
+        if file.deletion_vector is not None and file.key not in before.files:
+            raise request.refuse_file(
+                file, "it has a deletion vector, and icebergCompatV2 goes without; rewrite the file"
+            )
+
+
 def statistics_fit(request: _Request) -> None:
     """Statistics are a JSON object, and those of a new file are of the table's columns."""
     if not request.added:
@@ -461,6 +499,7 @@ RULES: tuple[Rule, ...] = (
     partition_values_fit,
     append_only,
     vectors_allowed,
+    iceberg_is_kept,
     statistics_fit,
     not_null,
     row_ids_are_ours,

@@ -119,7 +119,11 @@ RECIPES = (
     ),
     Recipe(
         features=("icebergCompatV2",),
-        properties=("delta.enableIcebergCompatV2=true", "delta.columnMapping.mode=name"),
+        columns="id BIGINT, k BIGINT, s ARRAY<ARRAY<BIGINT>>",
+        clause="PARTITIONED BY (k)",
+        properties=("delta.enableIcebergCompatV2=true",),
+        value="array(array(id))",
+        shown="to_json(s)",
     ),
     Recipe(
         features=("icebergCompatV3",),

@@ -25,8 +25,9 @@ FEATURES: Mapping[str, str] = {
     "column mapping by id": "delta.columnMapping.mode=id",
     "v2 checkpoints": "delta.checkpointPolicy=v2",
     "in-commit timestamps": "delta.enableInCommitTimestamps=true",
+    "Iceberg's rules": "delta.enableIcebergCompatV2=true",
 }
-TOGETHER = [name for name in FEATURES if name != "column mapping by name"]
+TOGETHER = [name for name in FEATURES if name not in ("column mapping by name", "Iceberg's rules")]
 MERGE = (
     "MERGE INTO {t} t USING (SELECT * FROM VALUES {rows} AS r(id, k, s)) u ON t.id = u.id "
     "WHEN MATCHED AND u.s = 'gone' THEN DELETE WHEN MATCHED THEN UPDATE SET k = u.k "

@@ -30,7 +30,7 @@ from txlake.protocol.actions import Add, Cdc
 from txlake.protocol.clustering import Cube, in_cube
 from txlake.protocol.identity import IdentityColumn
 from txlake.spark import compact as compacting
-from txlake.spark import dml, inserts, local_rows, sorting
+from txlake.spark import dml, inserts, local_rows, moving, sorting
 from txlake.spark.change_files import with_change_type
 from txlake.spark.deletions import delete_positions, remove_files
 from txlake.spark.identities import Generation, generating, refuse_changed, refuse_given
@@ -354,4 +354,4 @@ def _sorted(work: RowAccess, files: Sequence[Add], columns: Sequence[str]) -> tu
                 for one in groups
                 for ordinal, members_of_file in groupby(one, key=itemgetter(0))
             )
-    return sorting.with_pieces(work, files, Written(adds=tuple(adds), pieces=pieces))
+    return moving.with_pieces(work, files, Written(adds=tuple(adds), pieces=pieces))

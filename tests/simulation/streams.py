@@ -1,0 +1,217 @@
+"""A stream from one table of a lake into another, or into two in one transaction a micro-batch.
+
+Owns the query as Spark's MicroBatchExecution runs it: a batch's end is logged before the batch, its
+commit after it, and what was logged without a commit is run again. The source and the sinks are
+txlake's own; the checkpoint outlives every process, and more than one may run the query at a time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from tests.simulation.history import Doubt, Record
+from tests.simulation.process import Process
+from tests.simulation.programs import MICRO_BATCH, Plan, Program, Runner, any_level, upkeep
+from tests.simulation.rows.files import live_rows
+from tests.simulation.statements import Insert, Row, Rows, State
+from txlake.errors import InvalidRequest
+from txlake.lake.streams import BatchWork, TableSink
+from txlake.protocol.actions import Add
+from txlake.session.engine import Engine
+from txlake.session.session import Session
+from txlake.session.transaction import Transaction
+from txlake.statements import NativeFrame, TableName, Write
+from txlake.streaming.offsets import Offset
+from txlake.streaming.options import source_options
+from txlake.streaming.source import Source
+
+KIND = "streams"
+SOURCE, SINK, COUNTS = "a", "b", "c"
+_FILES = 2
+
+
+class Batch(Protocol):
+    """The client that runs a micro-batch."""
+
+    @property
+    def session(self) -> Session:
+        """Its session."""
+        ...
+
+    def begun(self) -> Transaction:
+        """A transaction that is recorded."""
+        ...
+
+    def inserted(self, table: str, rows: Rows) -> None:
+        """Records what the transaction writes."""
+        ...
+
+    def ended(self) -> None:
+        """Commits it."""
+        ...
+
+
+@dataclass
+class Query:
+    """A query by its checkpoint.
+
+    Attributes:
+        into: the tables that it writes.
+        offsets, commits: by micro-batch, as Spark's folders of these names.
+    """
+
+    into: tuple[str, ...]
+    id: str = "stream"
+    offsets: dict[int, Offset] = field(default_factory=dict)
+    commits: set[int] = field(default_factory=set)
+
+    def micro_batch(self, process: Process, client: Batch) -> bool:
+        """Runs the batch that is due; whether there was one."""
+        engine = client.session.engine
+        handle = engine.find(TableName((SOURCE,)), "default")
+        assert handle is not None
+        own = handle.log.latest()
+        source = Source(handle.log, own, source_options({"maxFilesPerTrigger": _FILES}))
+        number = max(self.offsets, default=-1)
+        begin = self._before(number, source)
+        if number >= 0 and number in self.commits:
+            begin = self.offsets[number]
+        if number < 0 or number in self.commits:
+            end = source.latest(begin, limited=True)
+            if end == begin:
+                return False
+            number += 1
+            process.step("put", f"checkpoint/offsets/{number}")
+            if self.offsets.setdefault(number, end) is not end:
+                raise InvalidRequest("another process runs the query")
+            process.step("put done", f"checkpoint/offsets/{number}")
+        rows = _rows(engine, handle, own, source.files(begin, self.offsets[number]))
+        self._sink(client, _table(rows), number)
+        process.step("put", f"checkpoint/commits/{number}")
+        self.commits.add(number)
+        process.step("put done", f"checkpoint/commits/{number}")
+        return True
+
+    def _before(self, number: int, source: Source) -> Offset:
+        """Where a batch begins that is run again, or where the query does."""
+        first = source.initial()  # Spark asks each time, and the table has gone on meanwhile
+        return self.offsets[number - 1] if number > 0 else first
+
+    def _sink(self, client: Batch, rows: pa.Table, number: int) -> None:
+        batch: Any = rows
+        if len(self.into) == 1:
+            sink = TableSink(table=SINK, checkpoint="", output_mode="append")
+            sink.commit(_Sinking(client, rows), self.id, number, batch)
+        else:
+            BatchWork(work=_work, checkpoint="").commit(_Sinking(client), self.id, number, batch)
+
+
+def _work(tx: _Transaction, batch: pa.Table) -> None:
+    """A micro-batch into two tables."""
+    tx.append(SINK, batch)
+    tx.append(COUNTS, _table([(0, batch.num_rows, "rows of a batch")]))
+
+
+class _Transaction:
+    """What a batch's work gets."""
+
+    def __init__(self, client: Batch, held: Transaction) -> None:
+        self._client = client
+        self._transaction = held
+        self._session = client.session
+
+    def _held(self) -> Transaction:
+        return self._transaction
+
+    def append(self, name: str, rows: pa.Table) -> None:
+        """Appends, and records it."""
+        written: Any = rows
+        statement = Write(table=TableName((name,)), source=NativeFrame(written), mode="append")
+        self._client.inserted(name, _as_rows(rows))
+        self._session.carry_out(self._transaction, statement)
+
+
+class _Sinking:
+    """`BatchSession`: one attempt, which is recorded; `rows` are those that a table gets."""
+
+    def __init__(self, client: Batch, rows: pa.Table | None = None) -> None:
+        self._client = client
+        self._rows = rows
+        self._session = client.session
+
+    def run(
+        self, work: Callable[[Any], object], isolation: str | None = None, attempts: int = 1
+    ) -> None:
+        """Runs the work and commits it."""
+        held = self._client.begun()
+        work(_Transaction(self._client, held))
+        # Another process may have committed the batch since this one looked.
+        if self._rows is not None and held.changed():
+            self._client.inserted(SINK, _as_rows(self._rows))
+        self._client.ended()
+
+
+def _rows(engine: Engine, handle: Any, own: Any, adds: Sequence[Add]) -> list[Row]:
+    work: Any = engine.plane.table(
+        own, handle.store, system=engine.system, name=None, allowed=lambda: ()
+    )
+    names = own.schema.names
+    places = [names.index(name) for name in ("k", "v", "tag")]
+    found = (row for add in adds for _, row in live_rows(work, add))
+    return [(row[places[0]], row[places[1]], row[places[2]]) for row in found]
+
+
+def _table(rows: Sequence[Row]) -> pa.Table:
+    k, v, tag = zip(*rows, strict=True) if rows else ((), (), ())
+    types = (pa.int32(), pa.int32(), pa.string())
+    arrays = [pa.array(values, one) for values, one in zip((k, v, tag), types, strict=True)]
+    return pa.Table.from_arrays(arrays, names=["k", "v", "tag"])
+
+
+def _as_rows(table: pa.Table) -> Rows:
+    return tuple(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def streams(chance: random.Random, tables: Sequence[str]) -> Plan:
+    """Rows are added to a table and its files packed; a query copies each row once."""
+    into = (SINK, COUNTS) if chance.random() < 0.5 else (SINK,)
+    rows: Rows = tuple((n, 1, f"first{n}") for n in range(chance.randint(0, 2)))
+    initial: State = {SOURCE: rows, **dict.fromkeys(into, ())}
+
+    def add() -> Program:
+        count = chance.randint(1, 2)
+
+        def body(runner: Runner) -> None:
+            new = tuple((n, 1, f"{runner.tag}-{n}") for n in range(count))
+            runner.do(Insert(SOURCE, new))
+
+        return Program("add", body, alone=chance.random() < 0.6)
+
+    def change() -> Program:
+        return upkeep(chance, (SOURCE, SINK)) if chance.random() < 0.3 else add()
+
+    def stream() -> list[Program]:
+        return [MICRO_BATCH] * chance.randint(3, 6)
+
+    def check(state: State, records: Sequence[Record]) -> None:
+        expected, found = Counter(state[SOURCE]), Counter(state[SINK])
+        if expected != found:
+            raise Doubt(
+                f"the stream lost {sorted((expected - found).elements())}, and gave twice "
+                f"{sorted((found - expected).elements())}"
+            )
+        if COUNTS in state and sum(row[1] for row in state[COUNTS]) != expected.total():
+            raise Doubt(f"the batches counted {state[COUNTS]}, and there are {expected.total()}")
+
+    clients = [[change() for _ in range(chance.randint(2, 5))] for _ in range(chance.randint(1, 2))]
+    clients += [stream() for _ in range(chance.randint(1, 2))]
+    chance.shuffle(clients)
+    return Plan(
+        KIND, initial, clients, any_level(chance), check, may_be_refused=True, streams_into=into
+    )

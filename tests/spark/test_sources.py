@@ -21,16 +21,17 @@ GATEWAY = re.compile(
 # thinks rows are; columns of its own for a plan that is kept; what a Column is made of, which one
 # of Connect doesn't show; whether two objects are one session; what Ctrl-C ends at the command
 # line; how the JVM logs; whether Spark was stopped; where the code of tasks goes; which file system
-# a path without a scheme is of.
+# a path without a scheme is of; names of several parts.
 ALLOWED = {
     'ours, theirs = (getattr(session, "_jsparkSession", None) for session in (one, other))',
     'column = getattr(getattr(expression, "column", None), "_jc", None)',
+    "catalyst = classic._jvm.org.apache.spark.sql.catalyst",
     "context = spark.sparkContext",
     "context = None if connect else spark.sparkContext",
     "cores = spark.sparkContext.defaultParallelism",
     "engine.spark.sparkContext.cancelAllJobs()",
     "from py4j.java_gateway import JavaObject",
-    "return spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan)",
+    "return classic._jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan)",
     "plan = java._jdf.queryExecution().analyzed()",
     "renamed = frame._jdf.toDF(self.names)",
     "plan = frame._jdf.queryExecution().optimizedPlan()",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
-from txlake.spark.spark_sessions import is_connect
+from txlake.spark.spark_sessions import dataset_of, is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.client import SparkConnectClient
@@ -20,14 +20,14 @@ def under_full_name(frame: DataFrame, name: tuple[str, ...]) -> DataFrame:
         return frame.alias(last)
     if is_connect(frame.sparkSession):
         return _of_connect(frame, owners, last)
-    classic: Any = frame
-    spark: Any = frame.sparkSession
-    catalyst = spark._jvm.org.apache.spark.sql.catalyst
-    identifier = catalyst.AliasIdentifier(last, classic._jseq(owners))
-    plan = classic._jdf.queryExecution().analyzed()
+    java: Any = frame
+    classic: Any = frame.sparkSession
+    catalyst = classic._jvm.org.apache.spark.sql.catalyst
+    identifier = catalyst.AliasIdentifier(last, java._jseq(owners))
+    plan = java._jdf.queryExecution().analyzed()
+    session = classic._jsparkSession
     named = catalyst.plans.logical.SubqueryAlias(identifier, plan)
-    java = spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, named)
-    found: DataFrame = type(frame)(java, spark)
+    found: DataFrame = type(frame)(dataset_of(classic, session, named), classic)
     return found
 
 

@@ -76,7 +76,13 @@ def dataset_in(frame: DataFrame, session: JavaObject) -> JavaObject:
     java: Any = frame
     spark: Any = frame.sparkSession
     plan = java._jdf.queryExecution().analyzed()
-    return spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan)
+    return dataset_of(spark, session, plan)
+
+
+def dataset_of(spark: SparkSession, session: JavaObject, plan: JavaObject) -> JavaObject:
+    """A plan as a Dataset of a session of the JVM."""
+    classic: Any = spark
+    return classic._jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan)
 
 
 def context_class() -> type[SparkContext] | None:

@@ -15,7 +15,6 @@ import tempfile
 from pathlib import Path
 
 LEFT_OUT = {
-    "change_data_feed": "reads the change data feed as a stream, which txlake refuses",
     "streaming": "rewrites files with dataChange=false, which txlake refuses",
     "image_storage": "downloads pictures",
     "missing_delta_storage_jar": "expects that a JAR is missing; txlake has none",

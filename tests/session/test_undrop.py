@@ -87,6 +87,19 @@ def columns(lake: Offline, location: str) -> list[str]:
     return [field.name for field in lake.at(location).log.latest().schema.fields]
 
 
+@pytest.mark.parametrize("knows_it", [True, False])
+def test_a_table_whose_files_were_removed_is_dropped(
+    lake: Offline, lakes: Lakes, caplog: pytest.LogCaptureFixture, knows_it: bool
+) -> None:
+    location = f"{lake.place}-elsewhere"
+    lake.run(f"CREATE TABLE u (id INT) LOCATION '{location}'; COMMENT ON TABLE u IS 'x'")
+    lake.at(location).store.delete(lake.files(location))
+    dropping = lake if knows_it else lakes.process()
+    dropping.run("DROP TABLE u")
+    assert "its log isn't told that it was dropped" in caplog.text
+    assert "default.u" not in lake.tables()
+
+
 # --- what comes back ------------------------------------------------------------------------------
 
 

@@ -57,6 +57,7 @@ def take_out(transaction: Transaction, handle: Handle, *, stays: bool, kept_ms: 
         return
     if stays:
         try:
+            handle.log.require_published()  # its files may have been removed before its name
             actions = detaching(transaction.open(handle).view)
         except CorruptTable as error:
             _logger.warning("%s: its log isn't told that it was dropped: %s", handle.name, error)

@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -23,7 +24,7 @@ from txlake.log.predicates import bind, parse_predicate
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, DeletionVector, DomainMetadata, Metadata, Protocol, Remove
 
-SCHEMA = {
+SCHEMA: dict[str, Any] = {
     "type": "struct",
     "fields": [
         {"name": "id", "type": "long", "nullable": True, "metadata": {}},
@@ -231,6 +232,18 @@ IN_1 = add("w", "1", (1, 10))
 IN_2 = add("w2", "2", (11, 20))
 SETTINGS = metadata(user="x")
 
+
+def of_identity(mark: int, **configuration: str) -> Metadata:
+    """The metadata of a table whose id is an identity column."""
+    about = {"start": 1, "step": 1, "allowExplicitInsert": False, "highWaterMark": mark}
+    first, other = SCHEMA["fields"]
+    named = {f"delta.identity.{key}": value for key, value in about.items()}
+    fields = [{**first, "metadata": named}, other]
+    return metadata({"type": "struct", "fields": fields}, **configuration)
+
+
+IDENTITY = EMPTY.apply([PROTOCOL, of_identity(1), A], version=5, timestamp_ms=1_000)
+
 CASES: tuple[Case, ...] = (
     # nothing to commit, nothing to fear
     case("a read-only transaction", ours(added=(), reads=(WHOLE,)), winner(metadata=SETTINGS)),
@@ -303,6 +316,19 @@ CASES: tuple[Case, ...] = (
         "a winner turns deletion vectors on and we change metadata",
         ours(metadata=SETTINGS),
         winner(metadata=metadata(delta__enableDeletionVectors="true")),
+        all_levels="metadata_changed",
+    ),
+    case(
+        "a winner moves an identity mark and we change metadata",
+        ours(metadata=of_identity(1, owner="me")),
+        winner(metadata=of_identity(7)),
+        base=IDENTITY,
+    ),
+    case(
+        "a winner moves an identity mark, and we drew values and change metadata",
+        ours(metadata=of_identity(1, owner="me"), generated_identity=True),
+        winner(metadata=of_identity(7)),
+        base=IDENTITY,
         all_levels="metadata_changed",
     ),
     case(

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import txlake
-from txlake.errors import InvalidRequest, MetadataChangedException
+from txlake.errors import Conflict, InvalidRequest, MetadataChangedException
 from txlake.protocol.identity import marks_of
 from txlake.protocol.types import parse_schema
 
@@ -210,6 +210,35 @@ def test_who_gives_no_values_tolerates_those_who_do(row_lake: txlake.Lake, table
     deleting.sql(f"DELETE FROM {table} WHERE id = 2")
     deleting.commit()
     assert rows(row_lake, table) == [(1, "A"), (3, "c")]
+
+
+def test_who_changes_the_table_tolerates_those_who_give_values(
+    row_lake: txlake.Lake, table: str
+) -> None:
+    insert(row_lake, "a", table=table)
+    changing = row_lake.begin()
+    changing.sql(f"SELECT count(*) FROM {table}").collect()
+    insert(row_lake, "b", "c", table=table)
+    changing.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('team' = 'ours')")
+    changing.sql(f"ALTER TABLE {table} ADD COLUMN more INT")
+    changing.commit()
+    assert marks(row_lake, table) == {"id": 3}
+    insert(row_lake, "d", table=table)
+    assert ids(row_lake, table) == [1, 2, 3, 4]
+    [shown] = row_lake.sql(f"SELECT * FROM {table} WHERE id = 4").collect()
+    assert tuple(shown) == (4, "d", None)
+    [team] = row_lake.sql(f"SHOW TBLPROPERTIES {table} ('team')").collect()
+    assert team["value"] == "ours"
+
+
+def test_who_replaces_the_table_does_not_tolerate_them(row_lake: txlake.Lake, table: str) -> None:
+    replacing = row_lake.begin()
+    replacing.sql(f"SELECT count(*) FROM {table}").collect()
+    insert(row_lake, "a", table=table)
+    replacing.sql(f"CREATE OR REPLACE TABLE {table} ({COLUMNS})")
+    with pytest.raises(Conflict):
+        replacing.commit()
+    assert rows(row_lake, table) == [(1, "a")]
 
 
 def test_a_value_that_was_rolled_back_is_not_given_again(row_lake: txlake.Lake) -> None:

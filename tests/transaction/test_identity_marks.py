@@ -131,3 +131,39 @@ def test_who_gives_none_goes_on_with_the_mark_of_others(table: LogOf) -> None:
     inserted(table, "b", 5)
     assert transaction.commit().rebased_over == (2,)
     assert mark(table) == 5
+
+
+def test_a_change_of_metadata_goes_on_over_marks(table: LogOf) -> None:
+    changing = begin(table)
+    changing.stage([of_identity(more="set")], operation="SET TBLPROPERTIES")
+    inserted(table, "a", 3)
+    inserted(table, "b", 5)
+    assert changing.commit().rebased_over == (1, 2)
+    newest = table.open().latest()
+    assert newest.metadata.configuration["more"] == "set"
+    assert mark(table) == 5
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        pytest.param(of_identity(3, more="other"), id="more than a mark"),
+        pytest.param(msgspec.structs.replace(of_identity(3), description="new"), id="a comment"),
+    ],
+)
+def test_a_change_of_metadata_does_not_go_on_over_more(table: LogOf, theirs: Metadata) -> None:
+    changing, other = begin(table), begin(table)
+    changing.stage([of_identity(more="set")], operation="SET TBLPROPERTIES")
+    other.stage([theirs], operation="SET TBLPROPERTIES")
+    other.commit()
+    with pytest.raises(MetadataChangedException):
+        changing.commit()
+
+
+def test_who_gave_values_and_changed_the_metadata_does_not_go_on(table: LogOf) -> None:
+    changing = begin(table)
+    insert(changing, "a", 3)
+    changing.stage([of_identity(more="set")], operation="SET TBLPROPERTIES")
+    inserted(table, "b", 3)
+    with pytest.raises(MetadataChangedException):
+        changing.commit()

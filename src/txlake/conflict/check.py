@@ -7,6 +7,7 @@ answer is a value; who called decides what to do with it. Source: DESIGN section
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.conflict.context import Context
@@ -14,6 +15,7 @@ from txlake.conflict.evidence import Conflicted, Fine, Outcome, Rebased
 from txlake.conflict.footprint import Footprint, ReadKind
 from txlake.conflict.rules import RULES, Rule
 from txlake.conflict.rules_of_rows import select_not_true
+from txlake.conflict.rules_of_settings import rebased_metadata
 from txlake.protocol.features import check_writable
 
 
@@ -102,6 +104,7 @@ def _rebase(
         adopted.append(f"the protocol of version {winner.version}")
     if winner.metadata is not None and winner.metadata != context.metadata:
         adopted.append(f"the metadata of version {winner.version}")
+        footprint = replace(footprint, metadata=rebased_metadata(footprint, winner, context))
     met = context.reconciled(footprint, winner)
     if met is not None and met.carried:
         footprint = met.footprint

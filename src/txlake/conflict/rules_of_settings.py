@@ -5,7 +5,7 @@ Protocol, metadata, domains and application ids. Source: DESIGN section 4, rules
 
 from __future__ import annotations
 
-from txlake.conflict.adoption import is_harmless
+from txlake.conflict.adoption import is_harmless, over_marks
 from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.conflict.context import Context
 from txlake.conflict.evidence import Conflicted, conflicted
@@ -15,6 +15,7 @@ from txlake.errors import (
     MetadataChangedException,
     ProtocolChangedException,
 )
+from txlake.protocol.actions import Metadata
 from txlake.protocol.features import (
     ICEBERG,
     MATERIALIZED_PARTITIONS,
@@ -147,6 +148,8 @@ def metadata_changed(
     if winner.metadata is None:
         return None
     if footprint.metadata is not None:
+        if rebased_metadata(footprint, winner, context) is not None:
+            return None
         finding = "changed the table's metadata, which this transaction changes too"
     else:
         protocol = winner.protocol or context.protocol
@@ -167,6 +170,18 @@ def metadata_changed(
         context,
         advice="Run the transaction again: it then sees the table's new metadata.",
     )
+
+
+def rebased_metadata(
+    footprint: Footprint, winner: ConcurrentCommit, context: Context
+) -> Metadata | None:
+    """The metadata that the transaction sets, after a winner's; None where both can't stand."""
+    ours, theirs = footprint.metadata, winner.metadata
+    if ours is None or theirs is None:
+        return ours
+    if footprint.generated_identity:
+        return None
+    return over_marks(ours, context.metadata, theirs, context.table)
 
 
 def domain_changed(

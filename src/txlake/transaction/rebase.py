@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar, assert_never
+from typing import assert_never
 
 import msgspec
 
@@ -28,7 +28,7 @@ from txlake.errors import InvalidRequest
 from txlake.log.files import canonical_path
 from txlake.log.snapshot import Snapshot
 from txlake.ports import System
-from txlake.protocol.actions import Action, Add, Cdc, Metadata, Protocol, Remove
+from txlake.protocol.actions import Action, Add, Cdc, Metadata, Remove
 from txlake.protocol.identity import metadata_with_marks
 from txlake.settings import RetrySettings
 from txlake.transaction.checkpoint_protection import with_protection
@@ -47,7 +47,6 @@ from txlake.transaction.table_log import TableLog
 _logger = logging.getLogger(__name__)
 # By which Delta Spark knows a commit whose metadata tolerates those of others.
 _MARKS_ALONE = "delta.identity.schemaUpdate"
-_Setting = TypeVar("_Setting", Metadata, Protocol)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +161,7 @@ class Rebase:
         Raises the Conflict, and CorruptTable naming a winner that lacks the time that it has to
         carry, unless times aren't carried any more after the proposal.
         """
-        after = self._set(Metadata) or latest.metadata
+        after = self.footprint.metadata or latest.metadata
         if not self.footprint.is_empty and is_enabled(after.configuration):
             check_times(winners, self.state)
         outcome = check_all(self.footprint, winners, self._context, RULES_AFTER_SELECTS)
@@ -189,8 +188,8 @@ class Rebase:
         previous, about = self.state, self.proposal.about
         version = previous.version + 1
         now_ms = self.log.system.now_ms()
-        metadata = self._with_marks(self._set(Metadata) or previous.metadata)
-        protocol = self._set(Protocol) or previous.protocol
+        metadata = self._with_marks(self.footprint.metadata or previous.metadata)
+        protocol = self.footprint.protocol or previous.protocol
         time_ms = commit_time(previous, metadata, now_ms)
         actions = [
             with_provenance(
@@ -200,7 +199,7 @@ class Rebase:
             else action
             for action in self._net_actions()
         ]
-        if self._set(Metadata) is None and metadata is not previous.metadata:
+        if self.footprint.metadata is None and metadata is not previous.metadata:
             actions.insert(0, metadata)
         numbered = assign(actions, previous, version, protocol=protocol, metadata=metadata)
         tags = dict(preserved_tag(self.footprint, self.proposal.base, metadata))
@@ -252,10 +251,6 @@ class Rebase:
             for file in footprint.added
         )
         return replace(footprint, added=added, unwritten={})
-
-    def _set(self, kind: type[_Setting]) -> _Setting | None:
-        found = [action for action in self.proposal.actions if isinstance(action, kind)]
-        return found[-1] if found else None
 
 
 def check_reads(log: TableLog, proposal: Proposal) -> None:

@@ -228,7 +228,7 @@ def test_who_changes_the_table_tolerates_those_who_give_values(
     [shown] = row_lake.sql(f"SELECT * FROM {table} WHERE id = 4").collect()
     assert tuple(shown) == (4, "d", None)
     [team] = row_lake.sql(f"SHOW TBLPROPERTIES {table} ('team')").collect()
-    assert team["value"] == "ours"
+    assert team[1] == "ours"
 
 
 def test_who_replaces_the_table_does_not_tolerate_them(row_lake: txlake.Lake, table: str) -> None:

@@ -21,6 +21,8 @@ from sqlalchemy.engine import make_url
 import txlake
 from bench.stage import NotHere
 from txlake.catalog import Catalog, TableEntry
+from txlake.catalog.admission import Asked, Entrant, Seen
+from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.log.predicates import bind, parse_predicate
 from txlake.protocol.actions import Add
 from txlake.settings import Settings
@@ -93,24 +95,35 @@ def staged_lake(
 
 @dataclass(slots=True)
 class StagedTransaction:
-    """What a session does with data that is staged: pins an instant, commits on all tables."""
+    """What a session does with data that is staged: it is admitted, and commits on all tables."""
 
     lake: StagedLake
-    id: str = field(init=False)
+    id: str = field(default_factory=SYSTEM.new_id)
     parts: dict[str, TableTransaction] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.id = self.lake.begin()
-
     def append(self, logs: Sequence[TableLog], files: Sequence[Add], where: str = "") -> None:
-        """Stages the files on each table; with `where` what they hang on there is noted as read."""
-        sequence = self.lake.catalog.ledger.sequence()
+        """Begins, and stages the files on each table.
+
+        With `where` what they hang on there is noted as read.
+        """
+        versions = self._admitted([log.name for log in logs])
         for log in logs:
-            part = TableTransaction(log, log.at_sequence(sequence))
+            part = TableTransaction(log, log.snapshot(versions[log.name]))
             if where:
                 part.read(bind(parse_predicate(where), part.base.schema), where)
             part.stage(files, operation="WRITE", parameters={"mode": "Append"})
             self.parts[log.name] = part
+
+    def _admitted(self, names: Sequence[str]) -> Mapping[str, int]:
+        """The tables' versions at the newest instant, locked as an INSERT locks them."""
+        admission = self.lake.catalog.admissions.admit(
+            Entrant(id=self.id, session_id=self.lake.session, is_new=True, pins=True),
+            Asked(names=frozenset(("default", name) for name in names)),
+            _locks,
+            timeout_ms=-1,
+        )
+        seen = admission.seen
+        return {entry.name: seen.versions[entry.id] for entry in seen.tables.values()}
 
     def commit(self) -> CommittedTogether:
         """Commits, published as far as it can be."""
@@ -126,6 +139,29 @@ class StagedTransaction:
         except BaseException:
             catalog.transactions.end(self.id)
             raise
+
+
+def _locks(seen: Seen) -> list[LockRequest]:
+    entries = sorted(seen.tables.values(), key=lambda entry: entry.number)
+    databases = dict.fromkeys(entry.database_number for entry in entries)
+    return [
+        *(
+            LockRequest(
+                resource=Resource(type=ResourceType.DATABASE, database=number, entity=number),
+                mode=LockMode.S,
+            )
+            for number in databases
+        ),
+        *(lock_on(entry) for entry in entries),
+    ]
+
+
+def lock_on(entry: TableEntry) -> LockRequest:
+    """The lock of a statement that adds rows to a table."""
+    resource = Resource(
+        type=ResourceType.OBJECT, database=entry.database_number, entity=entry.number
+    )
+    return LockRequest(resource=resource, mode=LockMode.IX)
 
 
 def data_file(key: str) -> Add:

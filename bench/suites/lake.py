@@ -20,9 +20,8 @@ import pyarrow as pa
 
 import txlake
 from bench.engines.spark import Txlake
-from bench.sources.lakes import ROW, StagedLake, StagedTransaction, data_file, staged_lake
+from bench.sources.lakes import ROW, StagedLake, StagedTransaction, data_file, lock_on, staged_lake
 from bench.stage import Stage
-from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.errors import Unavailable
 from txlake.ports import Moved, Ratification, Ratified, TableCommit
 from txlake.protocol.file_names import commit_path
@@ -171,15 +170,7 @@ def two_locks(stage: Stage, number: int) -> float:
     """
     took = []
     with staged_lake(stage.scratch / f"locks {number}", "SQLite", 2) as lake:
-        wanted = [
-            LockRequest(
-                resource=Resource(
-                    type=ResourceType.OBJECT, database=entry.database_number, entity=entry.number
-                ),
-                mode=LockMode.IX,
-            )
-            for entry in lake.tables
-        ]
+        wanted = [lock_on(entry) for entry in lake.tables]
         locks = lake.catalog.locks
         for _ in range(stage.sizes.transactions // 10):
             transaction_id = lake.begin()

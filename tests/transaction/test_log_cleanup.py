@@ -17,7 +17,7 @@ from txlake.protocol.file_names import (
 )
 from txlake.settings import Settings
 from txlake.transaction.checkpointing import maybe_checkpoint, write_checkpoint
-from txlake.transaction.log_cleanup import clean_log
+from txlake.transaction.log_cleanup import clean_log, clean_log_once
 
 _MONTH = 30 * DAY
 
@@ -97,6 +97,24 @@ def test_a_later_checkpoint_that_can_not_be_read_keeps_nothing() -> None:
     table.store.put(log_path(ClassicCheckpoint(15)), b"PAR1garbage")
     table.clock.time_ms = START + 45 * DAY
     assert commit_path(9) in clean_log(table.open(), retention_ms=_MONTH)
+
+
+def test_one_log_is_cleaned_once_for_each_midnight() -> None:
+    table = _a_commit_a_day(20, (5, 10, 15))
+    table.clock.time_ms = START + 41 * DAY + 2 * HOUR
+    log = table.open()
+    clean_log_once(log, retention_ms=_MONTH)
+    assert commit_path(9) not in table.paths
+    listings = len(table.store.sweeps)
+    table.clock.time_ms += 20 * HOUR
+    clean_log_once(log, retention_ms=_MONTH)
+    assert len(table.store.sweeps) == listings
+    clean_log_once(log, retention_ms=_MONTH - 5 * DAY)
+    assert commit_path(14) not in table.paths
+    listings = len(table.store.sweeps)
+    table.clock.time_ms += 4 * HOUR
+    clean_log_once(log, retention_ms=_MONTH - 5 * DAY)
+    assert len(table.store.sweeps) == listings + 1
 
 
 def test_leftovers_of_killed_writers_go_a_day_later() -> None:

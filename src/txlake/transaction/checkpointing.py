@@ -30,7 +30,7 @@ from txlake.protocol.file_names import (
     log_path,
 )
 from txlake.protocol.last_checkpoint import Hint, read_hint, write_hint
-from txlake.transaction.log_cleanup import clean_log
+from txlake.transaction.log_cleanup import clean_log_once
 from txlake.transaction.log_reading import facts_of
 from txlake.transaction.table_log import TableLog
 
@@ -78,7 +78,7 @@ def maybe_checkpoint(log: TableLog, snapshot: Snapshot) -> bool:
         return False
     try:
         if properties.enable_expired_log_cleanup:
-            clean_log(log, retention_ms=properties.log_retention_ms)
+            clean_log_once(log, retention_ms=properties.log_retention_ms)
     except Exception as error:
         _log.warning("%s: the log was not cleaned up: %s", log.name, error)
     return True

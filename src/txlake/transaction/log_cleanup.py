@@ -35,14 +35,26 @@ _log = logging.getLogger(__name__)
 _DAY_MS = 86_400_000
 
 
+def clean_log_once(log: TableLog, *, retention_ms: int) -> None:
+    """As `clean_log`, unless this log was cleaned up to the same midnight before.
+
+    What open transactions kept then is deleted a day later, or by another process.
+    """
+    now = log.system.now_ms()
+    until = (begun(now - retention_ms, _DAY_MS), midnight(now))
+    if log.cleaned_until != until:
+        clean_log(log, retention_ms=retention_ms)
+        log.cleaned_until = until
+
+
 def clean_log(log: TableLog, *, retention_ms: int, unit_ms: int = _DAY_MS) -> list[str]:
     """Deletes the log files older than the retention that no kept version needs; their paths.
 
     The cut is at the beginning of a unit of time: at midnight UTC, so that a day's checkpoints do
-    the work once, unless it is given. Nothing is deleted
-    when no whole, readable checkpoint stands at or before the oldest version to keep. Of a catalog
-    table what its open transactions read, and are checked against, is kept, however old. What
-    writers that were killed left half-written goes too, a day later.
+    the work once, unless it is given. Nothing is deleted when no whole, readable checkpoint stands
+    at or before the oldest version to keep. Of a catalog table what its open transactions read, and
+    are checked against, is kept, however old. What writers that were killed left half-written goes
+    too, a day later.
     """
     objects = list(log.store.list(LOG_FOLDER))
     listing = Listing.of((item.path, item.size_bytes, item.modified_ms) for item in objects)

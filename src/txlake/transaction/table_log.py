@@ -90,6 +90,7 @@ class TableLog:
         self._turns = Turns(system)
         self.governed = governed
         self.elsewhere = elsewhere
+        self.cleaned_until: tuple[int, int] | None = None  # the cut and the day of the clean-up
         self._governed: CatalogManagedFiles | None = None
         if governed is not None:
             self._governed = CatalogManagedFiles(store, governed, self.name, self._turns.is_taken)

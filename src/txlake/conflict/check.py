@@ -104,7 +104,9 @@ def _rebase(
         adopted.append(f"the protocol of version {winner.version}")
     if winner.metadata is not None and winner.metadata != context.metadata:
         adopted.append(f"the metadata of version {winner.version}")
-        footprint = replace(footprint, metadata=rebased_metadata(footprint, winner, context))
+        footprint = replace(
+            footprint, metadata=rebased_metadata(footprint, winner.metadata, context)
+        )
     met = context.reconciled(footprint, winner)
     if met is not None and met.carried:
         footprint = met.footprint

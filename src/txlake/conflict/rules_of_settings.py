@@ -148,7 +148,7 @@ def metadata_changed(
     if winner.metadata is None:
         return None
     if footprint.metadata is not None:
-        if rebased_metadata(footprint, winner, context) is not None:
+        if rebased_metadata(footprint, winner.metadata, context) is not None:
             return None
         finding = "changed the table's metadata, which this transaction changes too"
     else:
@@ -172,14 +172,10 @@ def metadata_changed(
     )
 
 
-def rebased_metadata(
-    footprint: Footprint, winner: ConcurrentCommit, context: Context
-) -> Metadata | None:
+def rebased_metadata(footprint: Footprint, theirs: Metadata, context: Context) -> Metadata | None:
     """The metadata that the transaction sets, after a winner's; None where both can't stand."""
-    ours, theirs = footprint.metadata, winner.metadata
-    if ours is None or theirs is None:
-        return ours
-    if footprint.generated_identity:
+    ours = footprint.metadata
+    if ours is None or footprint.generated_identity:
         return None
     return over_marks(ours, context.metadata, theirs, context.table)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import random
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -194,6 +195,67 @@ def test_what_is_not_exact_is_left_to_spark(tmp_path: Path, spark: SparkSession)
     assert t.rows() == [(1, "7", Decimal("1.3"))]
     with pytest.raises(InvalidRequest, match="column 'i' is integer, which can't hold the value"):
         t.append(pa.table({"i": [2**40]}))
+
+
+def _some(kind: pa.DataType) -> pa.ChunkedArray:
+    """Values of a type, those among them at which conversions differ."""
+    dice = random.Random(7)
+    few = [0, 1, -1, 2, 7, 100, -128]
+    match str(kind):
+        case "int8" | "int16" | "int32" | "int64":
+            values: list[Any] = [*few, 2 ** (kind.bit_width - 1) - 1, -(2 ** (kind.bit_width - 1))]
+        case "float" | "double":
+            halves = [0.125, 0.135, 1.005, 2.675, -0.005, 0.1, 1e15, 1e-7, 99999.995]
+            values = [*few, *halves, *(dice.uniform(-1e6, 1e6) for _ in range(100))]
+        case "date32[day]":
+            values = [datetime.date(2024, 6, 1), datetime.date(1900, 1, 1)]
+        case _:
+            assert isinstance(kind, pa.Decimal128Type)
+            scale = Decimal(1).scaleb(-kind.scale)
+            wide = 10 ** min(kind.precision, 17) - 1
+            values = [dice.randint(-wide, wide) * scale for _ in range(200)]
+            values += [one * scale for one in few if abs(one) <= wide]
+            values.append(Decimal("0.70").quantize(scale))
+    return pa.chunked_array([pa.array([*values, None], kind)])
+
+
+SOURCES = (
+    *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.date32()),
+    *(pa.decimal128(2, 2), pa.decimal128(9, 3), pa.decimal128(38, 18)),
+)
+TARGETS = (
+    *("BYTE", "SHORT", "INT", "LONG", "FLOAT", "DOUBLE", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ"),
+    *("DECIMAL(4, 2)", "DECIMAL(20, 0)", "DECIMAL(38, 18)", "STRING", "BOOLEAN"),
+)
+
+
+@pytest.mark.no_interop("no table is written")
+@pytest.mark.parametrize("source", SOURCES, ids=str)
+def test_what_is_done_without_spark_is_what_spark_does(
+    tmp_path: Path, spark: SparkSession, source: pa.DataType
+) -> None:
+    """One value at a time, as one of them that isn't exact leaves all to Spark."""
+    values = _some(source)
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/Los_Angeles")
+    try:
+        frame = spark.createDataFrame(pa.table({"v": values}))
+        for number, kind in enumerate(TARGETS):
+            t = table(tmp_path / f"t{number}", spark, f"v {kind}")
+            fitted = []
+            for place in range(len(values)):
+                rows = pa.table({"v": values.slice(place, 1)})
+                try:
+                    fitted.append(local_rows.fit_by_name(rows, t.snapshot))
+                except InvalidRequest:
+                    fitted.append(None)
+            if any(one is not None for one in fitted[:-1]):
+                cast = frame.selectExpr(f"try_cast(v AS {kind}) AS v").toArrow()["v"]
+                for place, one in enumerate(fitted):
+                    if one is not None:
+                        assert str(one["v"][0]) == str(cast[place]), (values[place], kind)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(before))
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DecimalType, StructType
 
 import txlake
 from txlake.errors import InvalidRequest, UnsupportedFeature
@@ -20,12 +21,14 @@ from txlake.streaming.staged import Staged
 from txlake.streaming.writer import stream_writer
 
 QUERY = "0000-1111"
-_TYPES = {
+_TYPES: dict[str, Any] = {
     "INT": "integer",
     "BIGINT": "long",
     "STRING": "string",
     "TIMESTAMP": "timestamp",
     "BINARY": "binary",
+    "DOUBLE": "double",
+    "DECIMAL(3,2)": DecimalType(3, 2),
 }
 
 
@@ -148,6 +151,23 @@ def test_columns_go_by_name_and_narrower_numbers_fit(tmp_path: Path, checkpoint:
     stream.batch(1, pa.table({"id": pa.array([8], pa.int64())}), "id BIGINT")
     assert ids(tmp_path / "t") == [7, 8]
     assert log.snapshot().arrow_schema.names == ["id", "p"]
+
+
+def test_decimals_become_the_nearest_doubles(tmp_path: Path, checkpoint: Path) -> None:
+    with txlake.connect(str(tmp_path / "lake")) as lake:
+        lake.write(pa.table({"v": pa.array([], pa.float64())}), str(tmp_path / "t"))
+    given = [Decimal(n).scaleb(-2) for n in range(1000)]
+    stream = Stream(tmp_path / "t", checkpoint)
+    stream.batch(0, pa.table({"v": pa.array(given, pa.decimal128(3, 2))}), "v DECIMAL(3,2)")
+    [path] = txlake.Log(tmp_path / "t").snapshot().files()["path"].to_pylist()
+    assert pq.read_table(tmp_path / "t" / path)["v"].to_pylist() == [float(one) for one in given]
+
+
+def test_a_double_in_a_decimal_column_is_refused(tmp_path: Path, checkpoint: Path) -> None:
+    with txlake.connect(str(tmp_path / "lake")) as lake:
+        lake.write(pa.table({"v": pa.array([], pa.decimal128(9, 2))}), str(tmp_path / "t"))
+    with pytest.raises(InvalidRequest, match=re.escape("the rows' is double; cast it")):
+        Stream(tmp_path / "t", checkpoint).stage(pa.table({"v": [1.005]}), "v DOUBLE")
 
 
 @pytest.mark.parametrize(

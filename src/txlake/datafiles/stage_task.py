@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txlake.datafiles.conversion import converted
 from txlake.datafiles.partition_texts import partition_texts
 from txlake.datafiles.write_task import WriteTask, run
 from txlake.errors import InvalidRequest
@@ -101,7 +102,7 @@ class StageTask:
         if array.type.equals(item.type):
             return array
         try:
-            return array.cast(item.type, safe=True)
+            return converted(array, item.type)
         except pa.ArrowException as error:
             raise InvalidRequest(
                 f"{self.table}: column {column.name!r} can't hold a value: {error}; cast it in "

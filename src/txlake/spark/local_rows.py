@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txlake.datafiles.conversion import converted, is_alike
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.types import Field, Primitive, Struct, from_arrow_schema, to_arrow_type
@@ -23,9 +24,6 @@ from txlake.statements import Constant, Default, Values
 
 if TYPE_CHECKING:
     import polars
-
-
-_FLOATS = frozenset({"float", "double"})
 
 
 def as_arrow(frame: object) -> pa.Table | None:
@@ -174,27 +172,12 @@ def _fit(
         return column if column.type.equals(wanted) else column.cast(wanted)
     if not isinstance(source.type, Primitive) or not isinstance(target.type, Primitive):
         return None
-    if not _is_cast_alike(source.type, target.type):
+    if not is_alike(column.type, wanted):
         return None
-    if source.type.decimal is not None and target.type.name in _FLOATS:
-        column = column.cast(pa.string())  # Arrow itself doesn't give the nearest number
     try:
-        return column.cast(wanted, safe=True)
+        return converted(column, wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
-
-
-def _is_cast_alike(source: Primitive, target: Primitive) -> bool:
-    """Whether Arrow and Spark make the same of every value that Arrow casts.
-
-    Arrow rounds a float to a decimal by its binary value, Spark by the shortest text that is it;
-    and a date begins at midnight of the session's time zone.
-    """
-    if target.is_string or source.name in {"timestamp", "timestamp_ntz"}:
-        return False
-    if source.name == "date" and target.name == "timestamp":
-        return False
-    return not (source.name in _FLOATS and target.decimal is not None)
 
 
 def _refuse_nulls(column: pa.ChunkedArray, item: Field, snapshot: Snapshot) -> None:

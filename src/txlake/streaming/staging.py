@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from txlake.datafiles.conversion import is_alike
 from txlake.datafiles.stage_task import StagedColumn, StageTask
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
@@ -124,8 +125,8 @@ def _require_fit(source: Field, target: Field, snapshot: Snapshot) -> None:
     numbers = (
         isinstance(source.type, Primitive)
         and isinstance(target.type, Primitive)
-        and not target.type.is_string
-        and source.type.name not in {"timestamp", "timestamp_ntz", "date"}
+        and source.type.name != "date"
+        and is_alike(to_arrow_type(source.type), to_arrow_type(target.type))
         and can_store(source.type, target.type)
         and not reads_text(source.type, target.type)
         and not is_converted(source.type, target.type)

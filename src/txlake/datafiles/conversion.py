@@ -1,0 +1,33 @@
+"""Values in a column's type, where Arrow makes of them what Spark makes of them.
+
+Owns which conversions those are. Tasks run it, so it needs pyarrow alone.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import pyarrow as pa
+
+_Values = TypeVar("_Values", pa.Array, pa.ChunkedArray)
+
+
+def is_alike(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether `converted` and Spark make the same of every value that `converted` takes.
+
+    Arrow rounds a float to a decimal by its binary value, Spark by the shortest text that is it;
+    a date begins at midnight of the session's time zone, which is unknown here.
+    """
+    t = pa.types
+    if t.is_string(target) or t.is_timestamp(source):
+        return bool(t.is_null(source))
+    if t.is_timestamp(target) and target.tz is not None:
+        return not t.is_date(source)
+    return not (t.is_floating(source) and t.is_decimal(target))
+
+
+def converted(values: _Values, target: pa.DataType) -> _Values:
+    """The values in a type, see `is_alike`. Raises ArrowException where one isn't exact there."""
+    if pa.types.is_decimal(values.type) and pa.types.is_floating(target):
+        values = values.cast(pa.string())  # Arrow's own cast doesn't give the nearest number
+    return values.cast(target, safe=True)

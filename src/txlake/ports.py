@@ -72,6 +72,13 @@ class Store(Protocol):
         """Creates the object unless it exists; durable when CREATED is returned."""
         ...
 
+    def put_unsynced(self, path: str, data: bytes) -> None:
+        """Creates the object unless it exists; after a power cut it may be gone, or empty.
+
+        For what nothing hangs on: it costs less than `put_if_absent`.
+        """
+        ...
+
     def delete(self, paths: Iterable[str]) -> None:
         """Deletes the objects; those already gone are no error.
 

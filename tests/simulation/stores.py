@@ -34,6 +34,7 @@ class Item:
     Attributes:
         is_durable: a power cut can't bring back what was there `before`.
         seen_ms: since when it is listed.
+        is_synced: a power cut that leaves it leaves its bytes too.
     """
 
     data: bytes
@@ -41,6 +42,7 @@ class Item:
     is_durable: bool = True
     seen_ms: float = 0.0
     before: Item | None = None
+    is_synced: bool = True
 
 
 class Storage:
@@ -96,9 +98,12 @@ class Storage:
     def lose_power(self, happens: Callable[[], bool]) -> None:
         """What wasn't durable may be gone, and deletions undone."""
         for key in [key for key, item in self.items.items() if not item.is_durable]:
-            before = self.items[key].before
+            item = self.items[key]
+            before = item.before
             if not happens():
-                self.items[key] = replace(self.items[key], is_durable=True, before=None)
+                data = item.data if item.is_synced or not happens() else b""
+                self.items[key] = replace(item, data=data, is_durable=True, before=None)
+                self.ever[key] = data
             elif before is None:
                 self.remove(key)
                 del self.ghosts[key], self.ever[key]
@@ -206,6 +211,16 @@ class SimulatedStore:
             outcome = PutOutcome.UNKNOWN
         self._process.step("created", key)
         return outcome
+
+    def put_unsynced(self, path: str, data: bytes) -> None:
+        if not self._storage.is_disk:
+            self.put_if_absent(path, data)
+            return
+        key = self._request("create", path)
+        self._write_aside(key)
+        if key not in self._storage.items:
+            item = self._item(data, is_durable=False)
+            self._storage.write(key, replace(item, is_synced=False))
 
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:

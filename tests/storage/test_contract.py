@@ -58,7 +58,7 @@ def test_empty(store: Store) -> None:
     store.delete([])
 
 
-@pytest.mark.parametrize("put", ["put", "put_if_absent"])
+@pytest.mark.parametrize("put", ["put", "put_if_absent", "put_unsynced"])
 def test_what_was_put_is_there(store: Store, put: str) -> None:
     data = bytes(range(256)) * 1000
     before = datetime.now(UTC).timestamp() * 1000
@@ -101,6 +101,12 @@ def test_put_if_absent_does_not_replace(store: Store) -> None:
     store.delete(["x"])
     assert store.put_if_absent("x", b"third") is PutOutcome.CREATED
     assert store.get("x") == b"third"
+
+
+def test_put_unsynced_does_not_replace(store: Store) -> None:
+    store.put_unsynced("x", b"first")
+    store.put_unsynced("x", b"second")
+    assert store.get("x") == b"first"
 
 
 def test_ranges(store: Store) -> None:

@@ -210,6 +210,9 @@ def test_the_order_of_syncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert store.put_if_absent("log/1", b"x") is PutOutcome.CREATED
     assert recorder.calls == ["sync temporary", "link t/log/1", "sync t/log", "unlink temporary"]
     recorder.calls.clear()
+    store.put_unsynced("log/0.crc", b"x")
+    assert recorder.calls == ["link t/log/0.crc", "unlink temporary"]
+    recorder.calls.clear()
     monkeypatch.setattr(os, "unlink", recorder._unlink)  # finds nothing after a rename
     store.put("log/1", b"y")
     assert recorder.calls == ["sync temporary", "replace t/log/1", "sync t/log"]

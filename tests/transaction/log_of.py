@@ -120,6 +120,9 @@ class FakeStore:
         self.put(path, data)
         return PutOutcome.CREATED
 
+    def put_unsynced(self, path: str, data: bytes) -> None:
+        self.put_if_absent(path, data)
+
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:
             self._request("delete", path)

@@ -113,6 +113,11 @@ class LocalStore:
                 return PutOutcome.UNKNOWN  # it is visible, but may not outlive a power cut
             return PutOutcome.CREATED
 
+    def put_unsynced(self, path: str, data: bytes) -> None:
+        file = self._file(path)
+        with _translating("write", file), _temporary(file, data, is_synced=False) as temporary:
+            _publish(temporary, file)
+
     def delete(self, paths: Iterable[str]) -> None:
         outside = functools.cache(self._is_outside)
         for path in paths:
@@ -231,15 +236,16 @@ def _listed(
 
 
 @contextmanager
-def _temporary(file: str, data: bytes) -> Iterator[str]:
-    """A durable, hidden file with `data` beside `file`, gone afterwards. Makes the folders."""
+def _temporary(file: str, data: bytes, *, is_synced: bool = True) -> Iterator[str]:
+    """A hidden file with `data` beside `file`, gone afterwards. Makes the folders."""
     temporary, descriptor = _create_beside(file)
     try:
         try:
             rest = memoryview(data)
             while rest:
                 rest = rest[os.write(descriptor, rest) :]
-            os.fsync(descriptor)
+            if is_synced:
+                os.fsync(descriptor)
         finally:
             os.close(descriptor)
         yield temporary

@@ -183,6 +183,15 @@ class BucketStore:
 
         return self._call("write", path, work)
 
+    def put_unsynced(self, path: str, data: bytes) -> None:
+        key = self._key(path)
+
+        def work() -> None:
+            with suppress(AlreadyExistsError):
+                obstore.put(self._backend.patient, key, data, mode="create", use_multipart=False)
+
+        self._call("write", path, work)
+
     def delete(self, paths: Iterable[str]) -> None:
         rest = iter(paths)
         while batch := list(islice(rest, _DELETE_BATCH)):

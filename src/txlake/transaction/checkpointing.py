@@ -58,7 +58,7 @@ def write_checksum(log: TableLog, snapshot: Snapshot, *, txn_id: str | None = No
             in_commit_timestamp_ms=snapshot.in_commit_timestamp_ms,
             txn_id=txn_id,
         )
-        log.store.put_if_absent(checksum_path(snapshot.version), data)
+        log.store.put_unsynced(checksum_path(snapshot.version), data)
     except Exception as error:
         _log.warning("%s: no checksum at version %d: %s", log.name, snapshot.version, error)
 

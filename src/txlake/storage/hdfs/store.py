@@ -166,6 +166,9 @@ class HdfsStore:
         # Gateways answer the same when the hidden file is gone: a request that came twice.
         return PutOutcome.UNKNOWN if self.head(path) is None else PutOutcome.EXISTS
 
+    def put_unsynced(self, path: str, data: bytes) -> None:
+        self.put_if_absent(path, data)
+
     def delete(self, paths: Iterable[str]) -> None:
         files = [(path, self._file(path)) for path in paths]
         with ThreadPoolExecutor(_DELETERS) as pool:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from txlake.datafiles.conversion import converted
 from txlake.datafiles.partition_texts import partition_texts
 from txlake.datafiles.write_task import WriteTask, run
 from txlake.errors import InvalidRequest
+from txlake.log.conversion import converted
 from txlake.protocol.types import Field
 
 _SORTED_BYTES = 64 * 1024 * 1024

@@ -79,20 +79,21 @@ _UNSTABLE = (
 )
 
 
-class _NotLiteral(Exception):
+class NotLiteral(Exception):
     """The expression is no literal that is modelled."""
 
 
 def parsed(text: str, aliases: Iterable[str]) -> Predicate:
     """What `predicates.parse_predicate` promises."""
     try:
-        return _Reader(aliases).predicate(_condition(text))
+        return Reader(aliases).predicate(condition_of(text))
     except RecursionError as error:
         raise InvalidRequest(f"a condition that is nested too deeply: {text:.80}...") from error
 
 
 @lru_cache(maxsize=256)
-def _condition(text: str) -> exp.Expression:
+def condition_of(text: str) -> exp.Expression:
+    """The text as sqlglot parses it. Raises InvalidRequest where it isn't one expression."""
     dialect = Databricks()
     try:
         found = dialect.parser().parse_into(exp.Condition, dialect.tokenize(text), text)
@@ -115,7 +116,7 @@ def _explained(text: str, error: ParseError) -> str:
     return f"not a condition: {text!r}"
 
 
-class _Reader:
+class Reader:
     """Reads one condition; knows the qualifiers that mean the table itself."""
 
     def __init__(self, aliases: Iterable[str]) -> None:
@@ -140,17 +141,17 @@ class _Reader:
                 return Always(None)
         try:
             return self._simple(node)
-        except _NotLiteral:
+        except NotLiteral:
             return self._opaque(node)
 
     def _simple(self, node: exp.Expression) -> Predicate:
-        _check_plain(node)
+        check_plain(node)
         operator = _OPERATORS.get(type(node))
         if operator is not None:
             return self._comparison(node, operator)
         match node:
             case exp.Column() | exp.Dot():
-                return Comparison(self._column(node), Operator.EQUAL, True)
+                return Comparison(self.column(node), Operator.EQUAL, True)
             case exp.Is():
                 return self._is(node)
             case exp.In():
@@ -161,15 +162,15 @@ class _Reader:
                 like = self._like(node)
                 return Not(like) if node.args.get("negate") else like
             case exp.StartsWith():
-                prefix = _literal(node.expression)
+                prefix = literal_of(node.expression)
                 if isinstance(prefix, str):
-                    return StartsWith(self._column(node.this), prefix)
+                    return StartsWith(self.column(node.this), prefix)
             case exp.Anonymous() if len(node.expressions) == 1:
                 name = str(node.this).lower()
                 if name in ("isnull", "isnotnull"):
-                    test = IsNull(self._column(node.expressions[0]))
+                    test = IsNull(self.column(node.expressions[0]))
                     return test if name == "isnull" else Not(test)
-        raise _NotLiteral
+        raise NotLiteral
 
     def _comparison(self, node: exp.Expression, operator: Operator) -> Predicate:
         left, right = _bare(node.this), _bare(node.expression)
@@ -177,30 +178,30 @@ class _Reader:
             left, right = right, left
             operator = _MIRRORED.get(operator, operator)
         if not isinstance(left, exp.Column | exp.Dot):
-            return _constant(_literal(right), operator, _literal(left))
-        return _compared(self._column(left), operator, _literal(right))
+            return _constant(literal_of(right), operator, literal_of(left))
+        return _compared(self.column(left), operator, literal_of(right))
 
     def _is(self, node: exp.Is) -> Predicate:
-        column, value = self._column(node.this), _literal(node.expression)
+        column, value = self.column(node.this), literal_of(node.expression)
         if value is None:
             return IsNull(column)
         if isinstance(value, bool):
             return Comparison(column, Operator.SAME, value)
-        raise _NotLiteral
+        raise NotLiteral
 
     def _in(self, node: exp.In) -> Predicate:
-        column = self._column(node.this)
-        values = [_literal(item) for item in node.expressions]
+        column = self.column(node.this)
+        values = [literal_of(item) for item in node.expressions]
         if not values:
-            raise _NotLiteral
+            raise NotLiteral
         known = tuple(value for value in values if value is not None)
         if len(known) == len(values):
             return In(column, known)
         return Or((In(column, known), Always(None))) if known else Always(None)
 
     def _between(self, node: exp.Between) -> Predicate:
-        column = self._column(node.this)
-        low, high = _literal(node.args["low"]), _literal(node.args["high"])
+        column = self.column(node.this)
+        low, high = literal_of(node.args["low"]), literal_of(node.args["high"])
         return And(
             (
                 _compared(column, Operator.GREATER_OR_EQUAL, low),
@@ -209,9 +210,9 @@ class _Reader:
         )
 
     def _like(self, node: exp.Like) -> Predicate:
-        column, pattern = self._column(node.this), _literal(node.expression)
+        column, pattern = self.column(node.this), literal_of(node.expression)
         if not isinstance(pattern, str) or "\\" in pattern:
-            raise _NotLiteral
+            raise NotLiteral
         prefix = re.split("[%_]", pattern, maxsplit=1)[0]
         if prefix == pattern:
             # As texts: for a column of another type the first part stays opaque.
@@ -221,7 +222,8 @@ class _Reader:
             return starts
         return And((starts, Opaque(f"... LIKE {pattern!r}", frozenset({column}), True)))
 
-    def _column(self, node: exp.Expression) -> ColumnPath:
+    def column(self, node: exp.Expression) -> ColumnPath:
+        """The column's path without a qualifier. Raises NotLiteral for anything else."""
         parts = _parts(_bare(node))
         folded = tuple(part.lower() for part in parts)
         for qualifier in self._qualifiers:
@@ -233,9 +235,9 @@ class _Reader:
     def _opaque(self, node: exp.Expression) -> Opaque:
         unstable = node.find(*_UNSTABLE) is not None
         try:
-            found = frozenset(self._column(column) for column in node.find_all(exp.Column))
+            found = frozenset(self.column(column) for column in node.find_all(exp.Column))
             columns = None if node.find(exp.Query, exp.Lambda, exp.Star) else found
-        except _NotLiteral:
+        except NotLiteral:
             columns = None
         return Opaque(node.sql(dialect=Databricks), columns, not unstable)
 
@@ -249,12 +251,13 @@ def _operands(chain: exp.Connector) -> Iterable[exp.Expression]:
 _PARTS = frozenset({"this", "expression", "expressions", "low", "high", "to"})
 
 
-def _check_plain(node: exp.Expression) -> None:
+def check_plain(node: exp.Expression) -> None:
+    """Raises NotLiteral for a node with more than is modelled."""
     known = _PARTS | {"negate"} if isinstance(node, exp.Like) else _PARTS
     if isinstance(node, exp.Column):
         known |= {"table", "db", "catalog"}
     if any(value for name, value in node.args.items() if name not in known):
-        raise _NotLiteral
+        raise NotLiteral
 
 
 def _bare(node: exp.Expression) -> exp.Expression:
@@ -269,7 +272,7 @@ def _parts(node: exp.Expression) -> ColumnPath:
             return tuple(part.name for part in node.parts)
         case exp.Dot(this=inner, expression=exp.Identifier() as last):
             return (*_parts(inner), last.name)
-    raise _NotLiteral
+    raise NotLiteral
 
 
 def _compared(column: ColumnPath, operator: Operator, value: LiteralValue) -> Predicate:
@@ -282,12 +285,12 @@ def _constant(left: LiteralValue, operator: Operator, right: LiteralValue) -> Pr
     """A comparison of two literals of one plain kind, such as `1 = 1`."""
     plain = isinstance(left, int | str) and type(left) is type(right)
     if not plain or operator not in (Operator.EQUAL, Operator.NOT_EQUAL, Operator.SAME):
-        raise _NotLiteral
+        raise NotLiteral
     return Always((left == right) != (operator is Operator.NOT_EQUAL))
 
 
-def _literal(node: exp.Expression) -> LiteralValue:
-    """The value of a literal. Raises _NotLiteral for anything else."""
+def literal_of(node: exp.Expression) -> LiteralValue:
+    """The value of a literal. Raises NotLiteral for anything else."""
     match _bare(node):
         case exp.Literal() as literal:
             return str(literal.this) if literal.is_string else _number(str(literal.this))
@@ -298,7 +301,7 @@ def _literal(node: exp.Expression) -> LiteralValue:
         case exp.Null():
             return None
         case exp.Neg() as negative:
-            value = _literal(negative.this)
+            value = literal_of(negative.this)
             if isinstance(value, Decimal):
                 return value.copy_negate()  # a minus sign would round to 28 digits
             if isinstance(value, int | float) and not isinstance(value, bool):
@@ -306,18 +309,18 @@ def _literal(node: exp.Expression) -> LiteralValue:
         case exp.HexString() as text:
             return _hex(str(text.this))
         case exp.TryCast():
-            raise _NotLiteral
+            raise NotLiteral
         case exp.Cast() as made:
-            _check_plain(made)
-            return _cast(_literal(made.this), made.to)
-    raise _NotLiteral
+            check_plain(made)
+            return _cast(literal_of(made.this), made.to)
+    raise NotLiteral
 
 
 def _hex(digits: str) -> bytes:
     try:
         return bytes.fromhex(digits.zfill(len(digits) + len(digits) % 2))
     except ValueError as error:
-        raise _NotLiteral from error
+        raise NotLiteral from error
 
 
 def _number(text: str) -> int | float | Decimal:
@@ -351,14 +354,14 @@ def _cast(value: LiteralValue, to: exp.DataType) -> LiteralValue:
 
 
 def _fail() -> LiteralValue:
-    raise _NotLiteral
+    raise NotLiteral
 
 
 def _as_integer(value: LiteralValue, bits: int) -> LiteralValue:
     if isinstance(value, str) and re.fullmatch(r"[+-]?\d+", value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise _NotLiteral
+        raise NotLiteral
     return value if -(1 << bits - 1) <= value < 1 << bits - 1 else _fail()
 
 
@@ -366,8 +369,8 @@ def _as_decimal(value: LiteralValue, to: exp.DataType) -> LiteralValue:
     sizes = [int(item.name) for item in to.expressions]
     precision, scale = (*sizes, 0)[:2] if sizes else (10, 0)
     if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
-        raise _NotLiteral
+        raise NotLiteral
     try:
         return parse_value(str(value), Primitive(f"decimal({precision},{scale})"))
     except CorruptTable as error:
-        raise _NotLiteral from error
+        raise NotLiteral from error

@@ -26,7 +26,7 @@ from txlake.log.skipping import has_opaque, rows_may_match, rows_must_match
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add
 from txlake.protocol.partition_values import parse_column
-from txlake.protocol.types import Field, Primitive
+from txlake.protocol.types import Field, Primitive, to_arrow_type
 from txlake.spark.bounded_text import is_padded
 from txlake.spark.native_writer import is_plain
 from txlake.spark.reading import FILE, ROW
@@ -98,12 +98,13 @@ def find(
     return Candidates(positions=positions, certain=certain)
 
 
-def rows_at(
+def held_rows(
     work: TableAccess, files: pa.Table, positions: Mapping[int, np.ndarray]
-) -> DataFrame | None:
-    """The rows at these positions, with them, as `TableAccess.scan` gives them; None as above."""
-    if not positions:
-        return work.scan(files.slice(0, 0), positions=True)
+) -> pa.Table | None:
+    """The rows at these positions, as `TableAccess.scan` gives them, positions included.
+
+    None as `find`.
+    """
     snapshot = work.snapshot
     data = data_fields(snapshot)
     partitions = len(snapshot.partition_columns)
@@ -111,22 +112,39 @@ def rows_at(
         return None
     if any(map(is_padded, snapshot.schema)):
         return None
-    fields = [
-        T.StructField(item.name, spark_type(item.type), True, visible_metadata(item))
-        for item in snapshot.schema
-    ]
-    fields += [T.StructField(name, T.LongType()) for name in _extra_names(work)]
+    names = [*snapshot.schema.names, *_extra_names(work)]
     adds = adds_of(files)
     try:
         parts = [
-            _rows_of_file(work, ordinal, adds[ordinal], wanted, [item.name for item in fields])
+            _rows_of_file(work, ordinal, adds[ordinal], wanted, names)
             for ordinal, wanted in positions.items()
         ]
     except (pa.ArrowException, OSError, ValueError):
         return None
-    held = pa.concat_tables(parts)
-    if held.nbytes > _HELD_BYTES_MAX:
+    held = pa.concat_tables(parts) if parts else _no_rows(snapshot, names)
+    return held if held.nbytes <= _HELD_BYTES_MAX else None
+
+
+def _no_rows(snapshot: Snapshot, names: Sequence[str]) -> pa.Table:
+    fields = [(item.name, to_arrow_type(item.type)) for item in snapshot.schema]
+    fields += [(name, pa.int64()) for name in names[len(fields) :]]
+    return pa.schema(fields).empty_table()
+
+
+def rows_at(
+    work: TableAccess, files: pa.Table, positions: Mapping[int, np.ndarray]
+) -> DataFrame | None:
+    """As `held_rows`, given to Spark."""
+    if not positions:
+        return work.scan(files.slice(0, 0), positions=True)
+    held = held_rows(work, files, positions)
+    if held is None:
         return None
+    fields = [
+        T.StructField(item.name, spark_type(item.type), True, visible_metadata(item))
+        for item in work.snapshot.schema
+    ]
+    fields += [T.StructField(name, T.LongType()) for name in _extra_names(work)]
     return work.spark.createDataFrame(held, T.StructType(fields))
 
 

@@ -28,6 +28,7 @@ from txlake.protocol.types import DataType, Field, Primitive, Struct
 from txlake.spark import candidates, rows
 from txlake.spark.deletions import Deletions, delete_positions, remove_files
 from txlake.spark.identities import refuse_changed
+from txlake.spark.images import Assigned, write_images
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION, add_rows, selected
 from txlake.spark.spark_errors import translating
@@ -183,19 +184,23 @@ def update(
     written = Written()
     if files.num_rows:
         found = _candidates(work, files, read.predicate)
-        values = (one.value for one in assignments if not isinstance(one.value, Default))
-        expressions = [*values, *(() if condition is None else (condition,))]
-        held = _held(work, files, found, expressions)
-        if held is None:
-            scanned = work.scan(files, positions=True, where=read.predicate)
+        here = None if found is None else write_images(work, files, found, resolved, alias)
+        if here is not None:
+            written = here
         else:
-            scanned = held
-        frame = _where(work, scanned, condition, alias)
-        images = updated(work, frame, resolved, carried=(FILE, ROW))
-        checked = rows.checked(images, work.snapshot, given=set(resolved))
-        written = write_frame(
-            checked, work.target(), few_rows_max=few_rows_max(files), held=held is not None
-        )
+            values = (one.value for one in assignments if not isinstance(one.value, Default))
+            expressions = [*values, *(() if condition is None else (condition,))]
+            held = _held(work, files, found, expressions)
+            if held is None:
+                scanned = work.scan(files, positions=True, where=read.predicate)
+            else:
+                scanned = held
+            frame = _where(work, scanned, condition, alias)
+            images = updated(work, frame, resolved, carried=(FILE, ROW))
+            checked = rows.checked(images, work.snapshot, given=set(resolved))
+            written = write_frame(
+                checked, work.target(), few_rows_max=few_rows_max(files), held=held is not None
+            )
     else:
         # What no row could take is refused whatever rows there are; this plans, and runs nothing.
         frame = _where(work, work.scan(files, positions=True), condition, alias)
@@ -247,9 +252,6 @@ def _where(
 ) -> DataFrame:
     named = work.qualified(frame, alias)
     return named if condition is None else named.where(work.column_of(condition))
-
-
-Assigned = dict[str, list[tuple[tuple[str, ...], Expression | Default]]]
 
 
 def resolve_assignments(

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from txlake.datafiles.conversion import converted, is_alike
 from txlake.errors import InvalidRequest
+from txlake.log.conversion import converted, is_alike
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.types import Field, Primitive, Struct, from_arrow_schema, to_arrow_type
 from txlake.spark import rows
@@ -148,18 +148,22 @@ def fit_by_name(table: pa.Table, snapshot: Snapshot) -> pa.Table | None:
         if found is None:
             array = pa.chunked_array([pa.nulls(table.num_rows, to_arrow_type(item.type))])
         else:
-            fitted = _fit(table.column(found.name), found, item, snapshot)
-            if fitted is None:
+            stored = fitted(table.column(found.name), found, item, snapshot)
+            if stored is None:
                 return None
-            array = fitted
+            array = stored
         _refuse_nulls(array, item, snapshot)
         arrays.append(array)
     return pa.Table.from_arrays(arrays, names=list(snapshot.schema.names))
 
 
-def _fit(
+def fitted(
     column: pa.ChunkedArray, source: Field, target: Field, snapshot: Snapshot
 ) -> pa.ChunkedArray | None:
+    """The values in the column's type; None where Spark must do it.
+
+    Raises InvalidRequest for a type that can't be stored there.
+    """
     if reads_text(source.type, target.type) or is_converted(source.type, target.type):
         return None
     if not can_store(source.type, target.type):

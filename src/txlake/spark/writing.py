@@ -131,48 +131,26 @@ def write_frame(
     Raises InvalidRequest with the row when one violates a constraint; nothing stays written.
     """
     check_reachable(frame.sparkSession, target.store)
-    snapshot = target.snapshot
-    present = set(frame.columns)
-    partitions = partition_fields(snapshot) if images else []
-    data = data_fields(snapshot) if images else []
-    columns: list[Column | str] = [quote(item.name) for item in data]
-    columns += [
-        control for control, name in _tracking(snapshot) if name is not None and control in present
-    ]
-    layout: dict[str, int] = {"data": len(columns)}
-    partition_indexes = []
-    for item in partitions:
-        partition_indexes.append(len(columns))
-        columns.append(partition_text(F.col(quote(item.name)), item))
-    for key, name in (
-        ("action", ACTION),
-        ("file", FILE),
-        ("row", ROW),
-        ("source", SOURCE_ROW),
-        ("violation", VIOLATION),
-        ("violation_row", VIOLATION_ROW),
-    ):
-        if name in present:
-            layout[key] = len(columns)
-            columns.append(name)
+    given = _Columns.of(target.snapshot, frame.columns, images=images)
+    columns: list[Column | str] = [quote(item.name) for item in given.data]
+    columns += given.tracked
+    columns += [partition_text(F.col(quote(item.name)), item) for item in given.partitions]
+    columns += given.controls.values()
     selected = frame.select(*columns).toDF(*(f"__c{place}" for place in range(len(columns))))
-    task = _task(
-        target,
-        _arrow_schema(data, _tracked_names(snapshot, present)),
-        write_task.Layout(partition=tuple(partition_indexes), **layout),
-    )
+    task = given.task(target)
     # PySpark gives a process no NULL variants.
-    here = not has_variant(Struct(tuple(data)))
+    here = not has_variant(Struct(given.data))
     if held and here:
         return written(target, _run_here(task, _held(selected)))
     if few_rows_max and here:
         found = _held(selected.coalesce(1).limit(few_rows_max + 1))
         if found.num_rows <= few_rows_max:
             if few_rows is not None:
-                found = _changed(found, [item.name for item in data], few_rows)
+                found = _changed(found, [item.name for item in given.data], few_rows)
             return written(target, _run_here(task, found))
-    if partitions and not keep_order:
-        selected = selected.sortWithinPartitions(*[f"__c{index}" for index in partition_indexes])
+    if given.partitions and not keep_order:
+        keys = [f"__c{index}" for index in task.layout.partition]
+        selected = selected.sortWithinPartitions(*keys)
     run = travelling(frame.sparkSession, SortTask(task) if tell_pieces else task)
     reports = selected.mapInArrow(run, write_task.REPORT_SCHEMA).collect()
     return written(target, (row.asDict() for row in reports))
@@ -200,29 +178,76 @@ def _changed(
 
 
 def write_arrow(table: pa.Table, target: Target) -> Written:
-    """Writes rows that the driver holds, without Spark; columns as the table's logical schema."""
-    snapshot = target.snapshot
-    data = data_fields(snapshot)
-    partitions = partition_fields(snapshot)
-    schema = _arrow_schema(data, [])
-    arrays = [
-        _physical(table.column(item.name), wanted.type)
-        for item, wanted in zip(data, schema, strict=True)
+    """Writes rows that the driver holds, without Spark; columns as `write_frame` gets them."""
+    given = _Columns.of(target.snapshot, table.column_names)
+    task = given.task(target)
+    arrays = [_physical(table.column(item.name), parquet_field(item).type) for item in given.data]
+    arrays += [table.column(name) for name in given.tracked]
+    arrays += [
+        partition_texts(table.column(item.name).combine_chunks(), item) for item in given.partitions
     ]
-    names = list(schema.names)
-    for position, item in enumerate(partitions):
-        arrays.append(partition_texts(table.column(item.name).combine_chunks(), item))
-        names.append(f"__p{position}")
-    rows = pa.Table.from_arrays(arrays, names=names)
-    return written(target, _run_here(task_for(target), rows))
+    arrays += [table.column(name) for name in given.controls.values()]
+    rows = pa.Table.from_arrays(arrays, [f"__c{place}" for place in range(len(arrays))])
+    return written(target, _run_here(task, rows))
 
 
 def task_for(target: Target) -> write_task.WriteTask:
     """A task that gets the table's data columns, then the texts of its partition columns."""
-    data = data_fields(target.snapshot)
-    indexes = tuple(range(len(data), len(data) + len(partition_fields(target.snapshot))))
-    layout = write_task.Layout(data=len(data), partition=indexes)
-    return _task(target, _arrow_schema(data, []), layout)
+    return _Columns.of(target.snapshot, ()).task(target)
+
+
+_CONTROLS: Mapping[str, str] = {
+    "action": ACTION,
+    "file": FILE,
+    "row": ROW,
+    "source": SOURCE_ROW,
+    "violation": VIOLATION,
+    "violation_row": VIOLATION_ROW,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Columns:
+    """What a task is given, in this order.
+
+    Attributes:
+        data: columns of the table that files hold.
+        tracked: control columns of row tracking, which the table's files have columns for.
+        names: those columns.
+        partitions: partition columns, as texts.
+        controls: by what `write_task.Layout` calls them.
+    """
+
+    data: tuple[Field, ...]
+    tracked: tuple[str, ...]
+    names: tuple[str, ...]
+    partitions: tuple[Field, ...]
+    controls: Mapping[str, str]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, present: Collection[str], *, images: bool = True) -> _Columns:
+        """Of rows with these columns; without `images` they are no rows of the table's."""
+        tracked = {
+            control: name
+            for control, name in _tracking(snapshot)
+            if name is not None and control in present
+        }
+        return cls(
+            data=tuple(data_fields(snapshot)) if images else (),
+            tracked=tuple(tracked),
+            names=tuple(tracked.values()),
+            partitions=tuple(partition_fields(snapshot)) if images else (),
+            controls={key: name for key, name in _CONTROLS.items() if name in present},
+        )
+
+    def task(self, target: Target) -> write_task.WriteTask:
+        """The task that gets them."""
+        first = len(self.data) + len(self.tracked)
+        partition = tuple(range(first, first + len(self.partitions)))
+        after = first + len(self.partitions)
+        places = {key: after + place for place, key in enumerate(self.controls)}
+        layout = write_task.Layout(data=first, partition=partition, **places)
+        return _task(target, _arrow_schema(list(self.data), list(self.names)), layout)
 
 
 def _run_here(task: write_task.WriteTask, rows: pa.Table) -> list[dict[str, object]]:
@@ -269,12 +294,6 @@ def _tracking(snapshot: Snapshot) -> tuple[tuple[str, str | None], ...]:
         (ROW_ID, properties.materialized_row_id_column),
         (ROW_VERSION, properties.materialized_row_commit_version_column),
     )
-
-
-def _tracked_names(snapshot: Snapshot, present: Iterable[str]) -> list[str]:
-    return [
-        name for control, name in _tracking(snapshot) if name is not None and control in present
-    ]
 
 
 def _arrow_schema(data: list[Field], tracked: list[str]) -> pa.Schema:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from txlake.datafiles.conversion import is_alike
 from txlake.datafiles.stage_task import StagedColumn, StageTask
 from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.log.conversion import is_alike
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.features import check_writable
 from txlake.protocol.identity import is_identity

@@ -1,0 +1,185 @@
+"""Values that are computed from one row, as far as they are computed here as Spark computes them.
+
+Owns which those are: literals, columns, the signs and `+ - * /` of whole numbers and doubles, and
+`||` of texts. Whatever isn't modelled, and whatever Spark would fail at or do by its settings (an
+overflow, a division by zero), is None, and Spark's to compute. The SQL is in `value_parser`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txlake.errors import InvalidRequest
+from txlake.log.conversion import converted
+from txlake.log.predicate_nodes import LiteralValue
+from txlake.protocol.types import Struct
+
+_LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
+_INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
+_DECIMAL_DIGITS = 38
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant."""
+
+    value: LiteralValue
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnValue:
+    """A column of the row, by its name in the text."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Negated:
+    """`-part`."""
+
+    part: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """`left operator right`, the operator being one of `+ - * / ||`."""
+
+    operator: str
+    left: Value
+    right: Value
+
+
+Value: TypeAlias = Literal | ColumnValue | Negated | Operation
+
+
+class _NotHere(Exception):
+    """It is Spark's to compute."""
+
+
+def parse_value(text: str, *, aliases: Collection[str] = ()) -> Value | None:
+    """The value of a SQL expression; None where it isn't modelled.
+
+    `aliases` as in `predicates.parse_predicate`.
+    """
+    from txlake.log import value_parser
+
+    try:
+        return value_parser.parsed(text, aliases)
+    except InvalidRequest:
+        return None  # Spark says what is wrong with it
+
+
+def computed(value: Value, rows: pa.Table, schema: Struct) -> pa.ChunkedArray | None:
+    """The value for each of the rows, which have the schema's columns by logical name.
+
+    Its Arrow type is that of the value's type in Spark.
+    """
+    try:
+        return _Rows(rows, schema).computed(value)
+    except (_NotHere, pa.ArrowException):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    rows: pa.Table
+    schema: Struct
+
+    def computed(self, value: Value) -> pa.ChunkedArray:
+        match value:
+            case Literal(constant):
+                scalar = _scalar(constant)
+                return pa.chunked_array([pa.repeat(scalar, self.rows.num_rows)], scalar.type)
+            case ColumnValue(name):
+                item = self.schema.find(name)
+                if item is None:
+                    raise _NotHere
+                return self.rows.column(item.name)
+            case Negated(part):
+                return _negated(self.computed(part))
+            case Operation(operator, left, right):
+                return _operated(operator, self.computed(left), self.computed(right))
+
+
+def _scalar(value: LiteralValue) -> pa.Scalar:
+    match value:
+        case None:
+            return pa.scalar(None, pa.null())
+        case bool() | float() | str():
+            return pa.scalar(value)
+        case int() if _INT_MIN <= value <= _INT_MAX:
+            return pa.scalar(value, pa.int32())
+        case int() if _LONG_MIN <= value <= _LONG_MAX:
+            return pa.scalar(value, pa.int64())
+        case Decimal():
+            return _decimal(value)
+        case date() if not isinstance(value, datetime):
+            return pa.scalar(value, pa.date32())
+    raise _NotHere
+
+
+def _decimal(value: Decimal) -> pa.Scalar:
+    """As Spark types a decimal literal: as many digits as are written."""
+    _, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int), "a literal is a number"
+    scale = max(0, -exponent)
+    precision = max(len(digits) + max(exponent, 0), scale)
+    if precision > _DECIMAL_DIGITS:
+        raise _NotHere
+    return pa.scalar(value, pa.decimal128(precision, scale))
+
+
+def _negated(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_signed_integer(values.type):
+        return pc.negate_checked(values)
+    if pa.types.is_float64(values.type):
+        return pc.negate(values)
+    raise _NotHere
+
+
+def _operated(operator: str, left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
+    if operator == "||":
+        if not (pa.types.is_string(left.type) and pa.types.is_string(right.type)):
+            raise _NotHere
+        return pc.binary_join_element_wise(left, right, "")
+    wide = _wider(left.type, right.type, divides=operator == "/")
+    left, right = _widened(left, wide), _widened(right, wide)
+    match operator:
+        case "+":
+            return pc.add_checked(left, right)
+        case "-":
+            return pc.subtract_checked(left, right)
+        case "*":
+            return pc.multiply_checked(left, right)
+    assert operator == "/", operator
+    if pc.any(pc.equal(right, 0.0)).as_py():
+        raise _NotHere  # an error or null, by Spark's settings
+    return pc.divide(left, right)
+
+
+def _wider(left: pa.DataType, right: pa.DataType, *, divides: bool) -> pa.DataType:
+    """The type in which Spark computes with both."""
+    if pa.types.is_signed_integer(left) and pa.types.is_signed_integer(right):
+        return pa.float64() if divides else max(left, right, key=lambda one: one.bit_width)
+    if pa.float64() in (left, right) and all(map(_is_number, (left, right))):
+        return pa.float64()
+    raise _NotHere
+
+
+def _is_number(data_type: pa.DataType) -> bool:
+    t = pa.types
+    tests = (t.is_signed_integer, t.is_float64, t.is_decimal)
+    return any(test(data_type) for test in tests)
+
+
+def _widened(values: pa.ChunkedArray, wide: pa.DataType) -> pa.ChunkedArray:
+    if pa.types.is_integer(values.type) and pa.types.is_floating(wide):
+        return values.cast(wide, safe=False)  # the nearest double, as in Java
+    return converted(values, wide)

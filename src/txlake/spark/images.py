@@ -1,0 +1,80 @@
+"""New images of few rows, made by this process, without a Spark job.
+
+Owns when it may: it finds the rows, and computes their values as Spark would compute them. Source
+of what is computed: `log.values`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from txlake.log.values import Value, computed, parse_value
+from txlake.protocol.types import Field, from_arrow_type
+from txlake.spark import rows
+from txlake.spark.candidates import Candidates, held_rows
+from txlake.spark.local_rows import fitted
+from txlake.spark.scan import ROW_VERSION
+from txlake.spark.table_access import TableAccess
+from txlake.spark.writing import Written, write_arrow
+from txlake.statements import Default, Expression, SqlText
+
+Assigned = dict[str, list[tuple[tuple[str, ...], Expression | Default]]]
+"""By column, each value with its path inside the column."""
+
+
+def write_images(
+    work: TableAccess,
+    files: pa.Table,
+    found: Candidates,
+    assigned: Assigned,
+    alias: str | None,
+) -> Written | None:
+    """Writes the rows found with their new values; None where Spark has to compute them.
+
+    Raises InvalidRequest for a value whose type the column can't store.
+    """
+    if not found.certain or rows.has_rules(work.snapshot):
+        return None
+    values = _values(work, assigned, alias)
+    if values is None:
+        return None
+    held = held_rows(work, files, found.positions)
+    if held is None:
+        return None
+    images = _images(work, held, values)
+    return None if images is None else write_arrow(images, work.target())
+
+
+def _values(work: TableAccess, assigned: Assigned, alias: str | None) -> Mapping[str, Value] | None:
+    aliases = tuple(name for name in (alias, work.name) if name is not None)
+    values = {}
+    for name, entries in assigned.items():
+        [(path, expression), *more] = entries
+        if path or more or not isinstance(expression, SqlText) or expression.references:
+            return None
+        value = parse_value(expression.rewritten(lambda _: None), aliases=aliases)
+        if value is None:
+            return None
+        values[name] = value
+    return values
+
+
+def _images(work: TableAccess, held: pa.Table, values: Mapping[str, Value]) -> pa.Table | None:
+    snapshot = work.snapshot
+    columns = dict(zip(held.column_names, held.columns, strict=True))
+    for name, value in values.items():
+        item = snapshot.schema.find(name)
+        assert item is not None, "it was resolved"
+        made = computed(value, held, snapshot.schema)
+        if made is None:
+            return None
+        source = Field(name, from_arrow_type(made.type))
+        stored = fitted(made, source, item, snapshot)
+        if stored is None or (stored.null_count and not item.nullable):
+            return None
+        columns[item.name] = stored
+    if ROW_VERSION in columns:
+        columns[ROW_VERSION] = pa.chunked_array([pa.nulls(held.num_rows, pa.int64())])
+    return pa.table(columns)

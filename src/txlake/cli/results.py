@@ -7,9 +7,14 @@ dictionary, a map a list of pairs unless its keys are texts.
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from txlake.protocol.type_text import short_text
+from txlake.protocol.types import Array, DataType, Map, Primitive, Struct, type_to_json
+from txlake.views.describe import Rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -61,6 +66,37 @@ def collected(frame: DataFrame, rows_max: int | None = None) -> Result:
     if rows_max is None or len(rows) <= rows_max:
         return Result(columns=columns, rows=rows, total=len(rows))
     return Result(columns=columns, rows=rows[:rows_max], total=frame.count())
+
+
+def held(answer: Rows, rows_max: int | None = None) -> Result:
+    """The rows of an answer that Spark had nothing to do with, at most `rows_max`."""
+    types = [item.type for item in answer.schema]
+    named = _columns([(item.name, short_text(item.type)) for item in answer.schema])
+    columns = tuple(
+        replace(one, json=json.dumps(type_to_json(kind))) for one, kind in zip(named, types)
+    )
+    taken = answer.rows if rows_max is None else answer.rows[:rows_max]
+    return Result(
+        columns=columns,
+        rows=[tuple(map(_plain_held, row, types)) for row in taken],
+        total=len(answer.rows),
+    )
+
+
+def _plain_held(value: object, kind: DataType) -> object:
+    """As `_plain`, of what `Rows` has."""
+    match kind, value:
+        case Array(element, _), list():
+            return [_plain_held(one, element) for one in value]
+        case Struct(fields), tuple():
+            return {item.name: _plain_held(one, item.type) for item, one in zip(fields, value)}
+        case Map(key, of, _), dict():
+            pairs = [(_plain_held(name, key), _plain_held(one, of)) for name, one in value.items()]
+            if isinstance(key, Primitive) and key.is_string:
+                return dict(pairs)
+            return [{"key": name, "value": one} for name, one in pairs]
+        case _:
+            return value
 
 
 def listed(columns: Mapping[str, str], rows: Sequence[Mapping[str, object]]) -> Result:

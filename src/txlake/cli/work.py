@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from txlake.cli.background import Background
-from txlake.cli.results import Result, collected
+from txlake.cli.results import Result, collected, held
 from txlake.errors import TxlakeError
+from txlake.views.describe import Rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -71,11 +72,12 @@ class LakeWorker:
 
     def run(self, text: str, rows_max: int | None) -> Result:
         from txlake.cli.progress import progress
+        from txlake.session.command import AsRows
 
         with progress(text):
-            return self.shown(lambda: self._lake.sql(text), rows_max)
+            return self.shown(lambda: self._lake._answered(text, None, AsRows()), rows_max)
 
-    def shown(self, ask: Callable[[], DataFrame], rows_max: int | None = None) -> Result:
+    def shown(self, ask: Callable[[], DataFrame | Rows], rows_max: int | None = None) -> Result:
         """The rows that a call of the lake answers with; a failure fails the open transaction."""
         return self._background.do(lambda: self._shown(ask, rows_max))
 
@@ -89,13 +91,15 @@ class LakeWorker:
         elif engine.plane.is_started:
             engine.spark.sparkContext.cancelAllJobs()
 
-    def _shown(self, ask: Callable[[], DataFrame], rows_max: int | None) -> Result:
+    def _shown(self, ask: Callable[[], DataFrame | Rows], rows_max: int | None) -> Result:
         from txlake.spark.spark_errors import spark_errors
 
-        frame = ask()
+        answer = ask()
+        if isinstance(answer, Rows):
+            return held(answer, rows_max)
         try:
             with spark_errors():
-                return collected(frame, rows_max)
+                return collected(answer, rows_max)
         except BaseException as error:
             self._session.fail(error)
             raise

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from functools import partial
 from urllib.parse import unquote
 
-from pyspark.sql import DataFrame
-
 from txlake.commands import convert as converted
 from txlake.commands import generate as generated
 from txlake.commands.iceberg import for_iceberg
@@ -26,7 +24,7 @@ from txlake.protocol.paths import absolute_url, is_absolute
 from txlake.protocol.schema_rules import column_text
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.catalog_access import registered
-from txlake.session.command import command, giving_counts, giving_nothing, giving_rows, its_table
+from txlake.session.command import R, command, giving_counts, giving_nothing, giving_rows, its_table
 from txlake.session.context import Context
 from txlake.session.engine import Handle
 from txlake.statements import (
@@ -42,7 +40,7 @@ from txlake.statements import (
 )
 from txlake.storage import local_path
 from txlake.transaction.change import Change
-from txlake.transaction.data_plane import DataPlane, TableData
+from txlake.transaction.data_plane import AnswerRows, TableData
 from txlake.transaction.vacuum import OthersOpen, plan_vacuum, vacuum
 from txlake.views.describe import Rows
 
@@ -110,7 +108,7 @@ class Optimized:
         self._change = change
         self._plan = plan
 
-    def __call__(self, plane: DataPlane) -> DataFrame:
+    def __call__(self, by: AnswerRows[R], /) -> R:
         """One row: the table's place and the metrics, named as Delta names them."""
         added = [one for one in self._change.actions if isinstance(one, Add)]
         removed = [one for one in self._change.actions if isinstance(one, Remove)]
@@ -128,7 +126,7 @@ class Optimized:
             self._considered - len(removed),
             not (self._plan or self._change.parameters.get("zOrderBy")),
         )
-        return plane.frame(_OPTIMIZED, [(self._place, metrics)])
+        return by.frame(_OPTIMIZED, [(self._place, metrics)])
 
     def _zordered(self, removed: Sequence[Remove], partitions: int) -> tuple[object, ...] | None:
         """Each partition is one cube, made anew from all of its files."""

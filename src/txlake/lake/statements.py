@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from txlake.errors import InvalidRequest
 from txlake.lake.times import timestamp_text
 from txlake.log.snapshot import Snapshot
+from txlake.session.command import R
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction as Held
 from txlake.session.unknown_names import unknown_table
@@ -31,6 +32,7 @@ from txlake.statements import (
     table_of,
 )
 from txlake.tables import DeltaTable
+from txlake.transaction.data_plane import AnswerRows
 
 if TYPE_CHECKING:
     import datetime
@@ -54,10 +56,7 @@ class Statements:
         """A method is called; a session warns where a transaction's own was probably meant."""
 
     def _run(self, statement: Statement) -> DataFrame:
-        held = self._held()
-        if held is None:
-            return self._session.execute(statement)
-        return self._session.execute_in(held, statement)
+        return self._session.execute_in(self._held_or_current(), statement)
 
     @contextmanager
     def _asked(self) -> Iterator[None]:
@@ -84,15 +83,28 @@ class Statements:
         transaction raises also as `Transaction.commit`.
         """
         self._beside("sql")
+        return self._answered(text, args, self._session.engine.plane)
+
+    def _answered(
+        self,
+        text: str,
+        args: Mapping[str, object] | Sequence[object] | None,
+        by: AnswerRows[R],
+    ) -> R | DataFrame:
+        """The answer of SQL's last statement; what no query gives is made `by` this."""
         with self._asked():
             statements = parse(text, args)
             if not statements:
                 raise InvalidRequest("expected a SQL statement, found no text")
-        result = None
+        result: R | DataFrame | None = None
         for statement in statements:
-            result = self._run(statement)
+            result = self._session.answer_in(self._held_or_current(), statement)(by)
         assert result is not None
         return result
+
+    def _held_or_current(self) -> Held | None:
+        held = self._held()
+        return self._session.current if held is None else held
 
     def read(
         self,

@@ -6,8 +6,10 @@ Owns binding to a schema and the questions that are asked of a predicate. The no
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from datetime import datetime
 from decimal import Decimal
+from typing import TypeAlias
 
 from txlake.errors import InvalidRequest
 from txlake.log.coercion import around, at_zone, coerced, has_plain_text, is_canonical
@@ -46,13 +48,19 @@ __all__ = [
     "Or",
     "Predicate",
     "StartsWith",
+    "Zone",
     "bind",
     "columns_of",
     "conjuncts",
     "is_deterministic",
+    "may_depend_on_zone",
     "parse_predicate",
     "to_text",
 ]
+
+
+Zone: TypeAlias = str | Callable[[], str] | None
+"""A time zone, or what gives it; None where it isn't known."""
 
 
 def parse_predicate(text: str, *, aliases: Collection[str] = ()) -> Predicate:
@@ -69,13 +77,13 @@ def parse_predicate(text: str, *, aliases: Collection[str] = ()) -> Predicate:
     return predicate_parser.parsed(text, aliases)
 
 
-def bind(predicate: Predicate, schema: Struct, *, time_zone: str | None = None) -> Predicate:
+def bind(predicate: Predicate, schema: Struct, *, time_zone: Zone = None) -> Predicate:
     """The same predicate with columns and literals as the schema has them.
 
     Columns get the schema's spelling, literals the column's type; a comparison that no literal of
     the column's type can express becomes `Opaque`. `time_zone` is the session's, in which a
-    timestamp without a zone is meant; when it isn't known, such a comparison is only narrowed to
-    what holds in every zone.
+    timestamp without a zone is meant, and is asked for only where there is one; when it isn't
+    known, such a comparison is only narrowed to what holds in every zone.
 
     Raises InvalidRequest naming a column that isn't there, and those that are.
     """
@@ -131,7 +139,7 @@ def _comparison(
     operator: Operator,
     value: LiteralValue,
     item: Field,
-    time_zone: str | None,
+    time_zone: Zone,
 ) -> Predicate:
     asked = Operator(operator)
     result = coerced(asked, value, item)
@@ -142,7 +150,8 @@ def _comparison(
         return Always(False)  # `<=>` is never unknown, not for a null either
     if not isinstance(typed, LocalTime):
         return Comparison(column, operator, typed)
-    instant = None if time_zone is None else at_zone(typed, time_zone)
+    zone = time_zone() if callable(time_zone) else time_zone
+    instant = None if zone is None else at_zone(typed, zone)
     if instant is not None:
         return Comparison(column, operator, instant)
     return _in_any_zone(column, operator, typed)
@@ -169,7 +178,7 @@ def _in_any_zone(column: ColumnPath, operator: Operator, local: LocalTime) -> Pr
 
 
 def _membership(
-    column: ColumnPath, values: tuple[LiteralValue, ...], item: Field, time_zone: str | None
+    column: ColumnPath, values: tuple[LiteralValue, ...], item: Field, time_zone: Zone
 ) -> Predicate:
     # IN finds one type for the column and all values, so one of another kind changes all.
     parts = [_comparison(column, Operator.EQUAL, value, item, time_zone) for value in values]
@@ -239,6 +248,24 @@ def is_deterministic(predicate: Predicate) -> bool:
     which only the text is known.
     """
     return all(not isinstance(leaf, Opaque) or leaf.deterministic for leaf in _leaves(predicate))
+
+
+def may_depend_on_zone(predicate: Predicate) -> bool:
+    """Whether the session's time zone may have to do with which rows a bound predicate matches."""
+    return any(
+        isinstance(leaf, Opaque) or any(isinstance(one, datetime) for one in _literals(leaf))
+        for leaf in _leaves(predicate)
+    )
+
+
+def _literals(leaf: Predicate) -> tuple[LiteralValue, ...]:
+    match leaf:
+        case Comparison(_, _, value):
+            return (value,)
+        case In(_, values):
+            return values
+        case _:
+            return ()
 
 
 _SQL_OPERATOR = {operator: operator.value for operator in Operator}

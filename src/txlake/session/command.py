@@ -15,15 +15,22 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from pyspark.sql import DataFrame
 
 from txlake.conflict.locking import LockMode, combined
+from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.context import Context
 from txlake.statements import Statement, Table, TableName
 from txlake.statements.text_references import references_of
-from txlake.transaction.data_plane import DataPlane
+from txlake.transaction.data_plane import AnswerRows
 from txlake.views.describe import Rows
 
-Answer: TypeAlias = Callable[[DataPlane], DataFrame]
 TableLock: TypeAlias = tuple[Table, LockMode]
 S = TypeVar("S")
+R = TypeVar("R")
+
+
+class Answer(Protocol):
+    """What a statement answers: a query's DataFrame, or rows as who is given makes them."""
+
+    def __call__(self, by: AnswerRows[R], /) -> R | DataFrame: ...
 
 
 class NamesTable(Protocol):
@@ -111,12 +118,29 @@ def _folded(table: Table) -> Table:
     return table
 
 
+class AsRows:
+    """Makes the rows of answers without Spark."""
+
+    def frame(self, schema: Struct, rows: Sequence[tuple[object, ...]]) -> Rows:
+        """Rows of a given schema."""
+        return Rows(schema=schema, rows=rows)
+
+    def counts(self, counts: Mapping[str, int]) -> Rows:
+        """One row of counts."""
+        columns = tuple(Field(name, Primitive("long")) for name in counts)
+        return Rows(schema=Struct(columns), rows=[tuple(counts.values())])
+
+    def nothing(self) -> Rows:
+        """No rows, no columns."""
+        return Rows(schema=Struct(()), rows=())
+
+
 # What a handler gives becomes the answer.
 
 
-def nothing(plane: DataPlane) -> DataFrame:
+def nothing(by: AnswerRows[R], /) -> R:
     """The answer of statements without a result."""
-    return plane.nothing()
+    return by.nothing()
 
 
 def giving_counts(
@@ -126,7 +150,7 @@ def giving_counts(
 
     def run(context: Context, statement: S) -> Answer:
         counts = handler(context, statement)
-        return (lambda plane: plane.counts(counts)) if counts else nothing
+        return (lambda by: by.counts(counts)) if counts else nothing
 
     return run
 
@@ -136,7 +160,7 @@ def giving_rows(handler: Callable[[Context, S], Rows]) -> Callable[[Context, S],
 
     def run(context: Context, statement: S) -> Answer:
         rows = handler(context, statement)
-        return lambda plane: plane.frame(rows.schema, rows.rows)
+        return lambda by: by.frame(rows.schema, rows.rows)
 
     return run
 

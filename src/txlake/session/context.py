@@ -483,7 +483,7 @@ class Context:
         """The condition over a table's columns; None where it isn't understood that far."""
         try:
             predicate = parse_predicate(text, aliases=names)
-            return bind(predicate, schema, time_zone=self.zone())
+            return bind(predicate, schema, time_zone=self.zone)
         except InvalidRequest:
             return None
 

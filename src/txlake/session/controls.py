@@ -147,7 +147,7 @@ def _show_isolation(turn: Turn, _: ShowIsolation) -> Answer:
 
 
 def _answer(rows: Rows) -> Answer:
-    return lambda plane: plane.frame(rows.schema, rows.rows)
+    return lambda by: by.frame(rows.schema, rows.rows)
 
 
 def _kill(turn: Turn, statement: Kill) -> Answer:
@@ -188,8 +188,7 @@ def _execute_immediate(turn: Turn, statement: ExecuteImmediate) -> Answer:
         assert isinstance(found, Select)
         ground.assign(statement.into, found.query)
         return nothing
-    frame = turn.session.execute_in(turn.transaction, found)
-    return lambda _: frame
+    return turn.session.answer_in(turn.transaction, found)
 
 
 CONTROLS: Mapping[type[Any], Control] = {

@@ -125,13 +125,17 @@ class Session:
 
     def execute_in(self, transaction: Transaction | None, statement: Statement) -> DataFrame:
         """Carries out a statement in the transaction given; None for one of its own."""
+        return self.answer_in(transaction, statement)(self.engine.plane)
+
+    def answer_in(self, transaction: Transaction | None, statement: Statement) -> Answer:
+        """As `execute_in`; the answer becomes rows when it is asked for them."""
         control = CONTROLS.get(type(statement))
         if control is None:
-            return self.carry_out(transaction, statement)(self.engine.plane)
+            return self.carry_out(transaction, statement)
         if transaction is not None and transaction is not self._current:
             transaction.require_active()
         try:
-            return control(Turn(self, transaction), statement)(self.engine.plane)
+            return control(Turn(self, transaction), statement)
         except InvalidRequest as error:
             if transaction is not None:
                 self._failed(transaction, error)
@@ -235,7 +239,8 @@ class Session:
             condition=condition,
             columns=None if columns is None else tuple(columns),
         )
-        return self.carry_out(transaction or self._current, statement)(self.engine.plane)
+        answer = self.carry_out(transaction or self._current, statement)
+        return answer(self.engine.plane)
 
     def _reading(
         self, table: Table, transaction: Transaction | None

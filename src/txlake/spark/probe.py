@@ -45,7 +45,7 @@ class SparkProbe:
         if work is None:
             return None
         try:
-            if work.time_zone != condition.zone:  # it was set since the statement ran
+            if condition.zone not in (None, work.time_zone):  # it was set since the statement ran
                 return None
             with spark_errors():
                 found = _matches(work, condition, rows, others)

@@ -27,6 +27,7 @@ from txlake.log.predicates import (
     bind,
     columns_of,
     is_deterministic,
+    may_depend_on_zone,
     parse_predicate,
 )
 from txlake.log.snapshot import Snapshot
@@ -211,7 +212,7 @@ class TableAccess:
 
     def bound(self, predicate: Predicate) -> Predicate:
         """The predicate over the table's columns. Raises InvalidRequest for an unknown one."""
-        return bind(predicate, self.snapshot.schema, time_zone=self.time_zone)
+        return bind(predicate, self.snapshot.schema, time_zone=lambda: self.time_zone)
 
     @property
     def time_zone(self) -> str:
@@ -233,7 +234,10 @@ class TableAccess:
         self, predicate: Predicate, expression: Expression, alias: str | None
     ) -> Condition | None:
         is_of_the_row = self.by_row(predicate) or _is_of_the_row(expression)
-        return Condition(expression, alias, self.time_zone) if is_of_the_row else None
+        if not is_of_the_row:
+            return None
+        zone = self.time_zone if may_depend_on_zone(predicate) else None
+        return Condition(expression, alias, zone)
 
     def by_row(self, predicate: Predicate) -> bool:
         fields = (self.snapshot.schema.find(column[0]) for column in columns_of(predicate))

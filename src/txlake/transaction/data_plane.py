@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 from pyroaring import BitMap64
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData
     from pyspark.sql import Column, DataFrame, SparkSession
 
+RowsOfAnswer_co = TypeVar("RowsOfAnswer_co", covariant=True)
+
 Rows: TypeAlias = "DataFrame | pa.Table | Values | ComputedValues"
 """Rows that are written: a query's, a caller's own, an INSERT's."""
 EvolveSchema: TypeAlias = Callable[[Struct], tuple[Action, ...]]
@@ -56,12 +58,12 @@ class Condition:
     """A statement's condition on a table's rows, and the alias by which it names the table.
 
     Attributes:
-        zone: the time zone in which it was evaluated.
+        zone: the time zone in which it was evaluated; None: it depends on none.
     """
 
     expression: Expression
     alias: str | None
-    zone: str
+    zone: str | None
 
 
 class TableData(Protocol):
@@ -240,7 +242,20 @@ class TableData(Protocol):
         """Rewrites the plan's files as cubes, their rows clustered by the clustering columns."""
 
 
-class DataPlane(Protocol):
+class AnswerRows(Protocol[RowsOfAnswer_co]):
+    """Makes the rows of answers that no query gives."""
+
+    def frame(self, schema: Struct, rows: Sequence[tuple[object, ...]]) -> RowsOfAnswer_co:
+        """Rows of a given schema."""
+
+    def counts(self, counts: Mapping[str, int]) -> RowsOfAnswer_co:
+        """One row of counts, named as Databricks names them."""
+
+    def nothing(self) -> RowsOfAnswer_co:
+        """What statements without a result answer: no rows, no columns."""
+
+
+class DataPlane(AnswerRows["DataFrame"], Protocol):
     """Who reads and writes rows for the sessions of one engine; they may share it."""
 
     @property
@@ -317,14 +332,5 @@ class DataPlane(Protocol):
     def held(self, frame: object) -> DataFrame | pa.Table:
         """The rows of a caller's frame. Raises InvalidRequest where it is none."""
 
-    def frame(self, schema: Struct, rows: Sequence[tuple[object, ...]]) -> DataFrame:
-        """Rows of a given schema."""
-
     def schema_of(self, rows: DataFrame | pa.Table) -> Struct:
         """The Delta schema of rows."""
-
-    def counts(self, counts: Mapping[str, int]) -> DataFrame:
-        """One row of counts, named as Databricks names them."""
-
-    def nothing(self) -> DataFrame:
-        """What statements without a result answer: no rows, no columns."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 import json
 import warnings
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 
 import pandas as pd
@@ -19,14 +21,18 @@ from tests.cli.fakes import FakeSystem
 from txlake.cli import lakes
 from txlake.cli.app import app
 from txlake.cli.output import JsonLines
-from txlake.cli.results import Column, Result, collected
+from txlake.cli.results import Column, Result, collected, held
 from txlake.cli.scripts import Runner
 from txlake.cli.work import LakeWorker, Standing
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.errors import ConcurrentAppendException, Evidence, InvalidRequest
 from txlake.lake.lake import Lake, LakeSession, open_session
+from txlake.protocol.types import Array, Field, Map, Primitive, Struct
+from txlake.session.command import AsRows
+from txlake.spark.types import spark_schema
 from txlake.sql import script
 from txlake.views import VIEWS
+from txlake.views.describe import Rows
 
 
 @pytest.fixture
@@ -91,6 +97,65 @@ def test_a_long_result_is_cut_and_counted(spark: SparkSession) -> None:
     assert collected(frame, 10).total == len(collected(frame, 10).rows) == 10
     assert len(collected(frame).rows) == 10
     assert collected(frame.select()) == Result(columns=(), rows=(), total=0)
+
+
+WITHOUT_SPARK = """
+CREATE DATABASE shop;
+CREATE TABLE shop.t (id INT, n BIGINT, at TIMESTAMP, name STRING);
+INSERT INTO shop.t VALUES (1, 1, NULL, 'a'), (2, 2, TIMESTAMP'2026-01-31 12:00:00Z', 'b');
+UPDATE shop.t SET n = n + 1, name = name || '!' WHERE id = 1;
+DELETE FROM shop.t WHERE id = 2 AND name LIKE 'b%';
+BEGIN; INSERT INTO shop.t VALUES (3, 3, NULL, 'c'); UPDATE shop.t SET n = 0 WHERE id = 3; COMMIT;
+BEGIN; DELETE FROM shop.t; ROLLBACK;
+ALTER TABLE shop.t ADD COLUMN more INT;
+SET TRANSACTION ISOLATION LEVEL SNAPSHOT;
+SHOW DATABASES; SHOW TABLES IN shop; DESCRIBE shop.t; DESCRIBE DETAIL shop.t;
+DESCRIBE HISTORY shop.t; SHOW TBLPROPERTIES shop.t; SHOW CREATE TABLE shop.t;
+USE shop; TRUNCATE TABLE t; DROP TABLE t; SHOW TABLES DROPPED; UNDROP TABLE t
+"""
+
+
+def test_what_asks_for_no_query_starts_no_spark(warehouse: str, spark: SparkSession) -> None:
+    def no_spark() -> SparkSession:
+        raise AssertionError("Spark was started")
+
+    with Lake(open_session(warehouse, make_spark=no_spark)) as opened:
+        worker = worker_on(opened)
+        told = {piece.text: worker.run(piece.text, None) for piece in script(WITHOUT_SPARK)}
+        assert not opened._session.engine.plane.is_started
+    assert [row for text, one in told.items() if "UPDATE" in text for row in one.rows] == [
+        (1,),
+        (1,),
+    ]
+    assert told["DESCRIBE shop.t"].rows[1] == ("n", "bigint", None)
+    with Lake(open_session(warehouse, make_spark=lambda: spark)) as opened:
+        session = opened._session
+        for text in ("SHOW DATABASES", "DESCRIBE DETAIL shop.t", "DESCRIBE HISTORY shop.t"):
+            worker = worker_on(opened)
+            assert worker.run(text, None) == collected(opened.sql(text)), text
+        assert session.engine.plane.is_started
+
+
+def test_rows_that_no_query_gave_are_as_plain_as_others(spark: SparkSession) -> None:
+    point = Struct((Field("x", Primitive("long")),))
+    schema = Struct(
+        (
+            Field("p", point),
+            Field("l", Array(point, True)),
+            Field("m", Map(Primitive("string"), point, True)),
+            Field("k", Map(Primitive("long"), Primitive("string"), True)),
+            Field("k", Primitive("decimal(5,2)")),
+            Field("at", Primitive("timestamp")),
+        )
+    )
+    at = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
+    row = ((1,), [(2,), None], {"a": (3,)}, {4: "b"}, Decimal("1.50"), at)
+    rows = [row, (None,) * 6, row]
+    answer = Rows(schema=schema, rows=rows)
+    frame = spark.createDataFrame(rows, spark_schema(schema))
+    assert held(answer) == collected(frame)
+    assert held(answer, 2) == collected(frame, 2)
+    assert held(AsRows().nothing()) == collected(frame.select())
 
 
 def test_a_session_as_the_command_line_sees_it(lake: Lake) -> None:

@@ -71,16 +71,21 @@ def collected(frame: DataFrame, rows_max: int | None = None) -> Result:
 def held(answer: Rows, rows_max: int | None = None) -> Result:
     """The rows of an answer that Spark had nothing to do with, at most `rows_max`."""
     types = [item.type for item in answer.schema]
+    if not types:
+        return Result(columns=(), rows=(), total=0)
     named = _columns([(item.name, short_text(item.type)) for item in answer.schema])
-    columns = tuple(
-        replace(one, json=json.dumps(type_to_json(kind))) for one, kind in zip(named, types)
-    )
+    columns = tuple(replace(one, json=_json_of(kind)) for one, kind in zip(named, types))
     taken = answer.rows if rows_max is None else answer.rows[:rows_max]
     return Result(
         columns=columns,
         rows=[tuple(map(_plain_held, row, types)) for row in taken],
         total=len(answer.rows),
     )
+
+
+def _json_of(kind: DataType) -> str:
+    """As Spark writes it."""
+    return json.dumps(type_to_json(kind), separators=(",", ":"), sort_keys=True)
 
 
 def _plain_held(value: object, kind: DataType) -> object:

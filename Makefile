@@ -90,8 +90,9 @@ check: setup-python ## format, lint, types, and the layers
 	$(PYTHON) -m mypy
 	.venv/bin/lint-imports --cache-dir .cache/import-linter
 
-bench: setup ## txlake beside the other engines, and docs/benchmarks.md's table: seventy-five minutes
+bench: setup ## txlake beside the other engines, and docs/benchmarks.md's table: eighty minutes
 	@tools/delta_jars.sh
+	@tools/ducklake_venv.sh
 	@$(PYTHON) -m bench --page $(BENCH_ARGS)
 
 .PHONY: sim

@@ -30,6 +30,7 @@ text { font: 11px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f232
 .spark { fill: #b6bec7; }
 .delta-spark { fill: #6e7f91; }
 .delta-rs { fill: #d59f3c; }
+.ducklake { fill: #b9772b; }
 .txlake { fill: #0b7a6b; }
 .limit { stroke: #b42318; stroke-width: 1.5; }
 .axis { stroke: #d1d9e0; }
@@ -40,6 +41,7 @@ text { font: 11px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f232
   .spark { fill: #59636e; }
   .delta-spark { fill: #8b9bad; }
   .delta-rs { fill: #e3b04b; }
+  .ducklake { fill: #f0913a; }
   .txlake { fill: #2dc4ae; }
   .limit { stroke: #ff7b72; }
   .axis { stroke: #3d444d; }

@@ -6,13 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bench.stage import Stage
-from bench.suites import contention, lake, logs, rows, tpch
+from bench.suites import contention, lake, logs, rows, tpch, transactions
 
 SPARK, DELTA, RS, TXLAKE = "spark", "delta-spark", "delta-rs", "txlake"
+DUCKLAKE = "ducklake"
 ALL = (SPARK, DELTA, RS, TXLAKE)
 TABLES = (DELTA, RS, TXLAKE)
 LOGS = (RS, TXLAKE)
 ALONE = (TXLAKE,)
+LAKES = (DUCKLAKE, TXLAKE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +186,32 @@ WORKS = (
         lake.beside_short_ones, 1, ALONE, Target(6.0, None), unit="attempts",
     ),
     Work(
-        "two-rows", "lake", "rows", "transaction: append 1 row to 2 tables, median",
+        "two-frames", "lake", "rows", "transaction: write 1 row to 2 tables, median",
         lake.two_rows, 1, ALONE, Target(40.0, None), unit="ms",
     ),
     Work(
-        "order", "lake", "sql", "BEGIN; INSERT 1 row; UPDATE 1 row; COMMIT, median",
+        "order-spark", "lake", "sql", "same in a Spark session, median",
         lake.order_by_sql, 1, ALONE, Target(40.0, None), unit="ms",
+    ),
+    Work(
+        "two-rows", "transactions", "one", "BEGIN; INSERT 1 row into each of 2 tables; COMMIT",
+        transactions.one_writer(transactions.two_rows), 1, LAKES, Target(1.0, DUCKLAKE), unit="ms",
+    ),
+    Work(
+        "order", "transactions", "one", "BEGIN; INSERT 1 row; UPDATE 1 row; COMMIT",
+        transactions.one_writer(transactions.an_order), 1, LAKES, Target(2.0, DUCKLAKE), unit="ms",
+    ),
+    *(
+        Work(
+            f"race-{count}-{database.lower()}{'-same' if same else ''}", "transactions", "race",
+            f"{count} processes UPDATE {'the same row' if same else 'own rows'} of 2 tables, "
+            f"{database}: each committed",
+            transactions.race(count, database, same_rows=same), 1, LAKES, Target(1.0, DUCKLAKE),
+            unit="ms", warms_up=False,
+        )
+        for count in (4, 16)
+        for database in ("SQLite", "PostgreSQL")
+        for same in (False, True)
     ),
 )  # fmt: skip
 

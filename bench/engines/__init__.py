@@ -21,6 +21,10 @@ def _delta_spark(scratch: Path) -> Engine:
     return DeltaSpark(scratch)
 
 
+def _ducklake(scratch: Path) -> Engine:
+    raise NotImplementedError("DuckLake is asked for transactions alone: engines/transactions.py")
+
+
 def _txlake(scratch: Path) -> Engine:
     from bench.engines.spark import Txlake
 
@@ -31,6 +35,7 @@ ENGINES: dict[str, Callable[[Path], Engine]] = {
     "spark": _raw_spark,
     "delta-spark": _delta_spark,
     "delta-rs": DeltaRs,
+    "ducklake": _ducklake,
     "txlake": _txlake,
 }
 """By name, in the order of the table's columns; each is given an empty folder of its own."""
@@ -39,5 +44,6 @@ TITLES = {
     "spark": "raw Spark",
     "delta-spark": "Delta Spark",
     "delta-rs": "delta-rs",
+    "ducklake": "DuckLake",
     "txlake": "txlake",
 }

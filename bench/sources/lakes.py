@@ -78,7 +78,7 @@ def staged_lake(
     """
     settings = settings or Settings()
     folder.mkdir(parents=True)
-    url = f"sqlite:///{folder / 'catalog.db'}" if database == "SQLite" else _new_postgresql()
+    url = f"sqlite:///{folder / 'catalog.db'}" if database == "SQLite" else new_postgresql()
     place = str(folder / "lake")
     with txlake.connect(place, catalog=url, settings=settings) as lake, lake.transaction() as tx:
         for number in range(tables):
@@ -178,14 +178,19 @@ def data_file(key: str) -> Add:
     )
 
 
-def _new_postgresql() -> str:
-    """The URL of an empty schema on a server of this process. Raises NotHere without one."""
+def new_postgresql(*, of_libpq: bool = False) -> str:
+    """The URL of an empty schema on a server of this process, or the name of a new database.
+
+    The name is as DuckLake takes it, `postgres:dbname=...`. Raises NotHere without a server.
+    """
     server = _postgresql()
     name = f"lake_{SYSTEM.new_id().replace('-', '')}"
     engine = sa.create_engine(server, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
-        connection.exec_driver_sql(f"CREATE SCHEMA {name}")
+        connection.exec_driver_sql(f"CREATE {'DATABASE' if of_libpq else 'SCHEMA'} {name}")
     engine.dispose()
+    if of_libpq:
+        return f"postgres:dbname={name} host={server.query['host']} user={server.username}"
     url = server.update_query_dict({"options": f"-csearch_path={name}"})
     return url.render_as_string(hide_password=False)
 

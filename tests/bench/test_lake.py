@@ -9,10 +9,12 @@ import pytest
 
 from bench import worker
 from bench.__main__ import make_data
+from bench.engines import transactions
 from bench.registry import WORKS
 from bench.results import Machine, Results, SuiteRun, lines
 from bench.sizes import WARM_UP
-from bench.stage import NotHere, WrongAnswer
+from bench.stage import NotHere, Stage, WrongAnswer, engine_maker
+from bench.suites import transactions as transactions_suite
 from bench.worker import Measured, Task, measure
 
 pytestmark = [
@@ -55,8 +57,8 @@ def test_a_transaction_of_rows_is_measured_without_spark(
 ) -> None:
     monkeypatch.setattr("txlake.lake.lake.local_spark", lambda: pytest.fail("Spark was started"))
     monkeypatch.setattr("bench.suites.lake.MEDIAN_PART", 64)
-    measured = run(monkeypatch, tmp_path, "rows", "two-rows")
-    assert measured.samples["two-rows"] == [measured.details["two rows: p50 ms"]]
+    measured = run(monkeypatch, tmp_path, "rows", "two-frames")
+    assert measured.samples["two-frames"] == [measured.details["two rows: p50 ms"]]
 
 
 def test_a_version_that_is_missing_fails_the_bench(
@@ -100,3 +102,23 @@ def test_what_was_left_out_has_no_row() -> None:
         details={},
     )
     assert [line.work.name for line in lines(Results({"lake": suite}))] == ["lock-two"]
+
+
+def test_transactions_are_measured_beside_ducklake(tmp_path: Path) -> None:
+    """Without Spark but for the sums; DuckLake only where its environment is."""
+    told = {}
+    for engine in ("ducklake", "txlake"):
+        if engine == "ducklake" and not transactions.PYTHON.exists():
+            continue
+        stage = Stage(engine, engine_maker(engine, tmp_path), FEW, tmp_path, tmp_path / engine)
+        stage.scratch.mkdir()
+        race = transactions_suite.race(2, "SQLite", same_rows=True)
+        told[engine] = (
+            transactions_suite.one_writer(transactions_suite.an_order)(stage, 0),
+            race(stage, 0),
+        )
+        name = "2 processes, SQLite, same rows"
+        done = stage.details[f"{name}: committed"] + stage.details[f"{name}: aborted"]
+        assert done == 2 * transactions_suite.EACH
+        assert stage.details[f"{name}: committed"] > 0
+    assert all(value > 0 for values in told.values() for value in values)

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from tests.where import standalone
 
@@ -116,25 +116,10 @@ def _cluster(scratch: Path) -> Started:
 
 
 def _connect(scratch: Path) -> Started:
-    server = subprocess.Popen(
-        [_server_python(), str(_SERVER), *(f"{k}={v}" for k, v in settings(scratch).items())],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={
-            **{name: value for name, value in os.environ.items() if name != "SPARK_REMOTE"},
-            "PYSPARK_PYTHON": _server_python(),
-            "PYTHONPATH": str(without_txlake(scratch)),
-        },
-        cwd=scratch,
-    )
-    assert server.stdin is not None
-    assert server.stdout is not None
-    port = server.stdout.readline().strip()
-    assert port.isdigit(), f"the Spark Connect server didn't start: {port}"
+    server, url = connect_server(scratch)
     from pyspark.sql import SparkSession
 
-    spark = SparkSession.builder.remote(f"sc://127.0.0.1:{port}").getOrCreate()
+    spark = SparkSession.builder.remote(url).getOrCreate()
 
     def end() -> None:
         if server.poll() is None:
@@ -142,6 +127,29 @@ def _connect(scratch: Path) -> Started:
         server.communicate(timeout=60)  # the end of its input is the end of the server
 
     return spark, end
+
+
+def connect_server(scratch: Path, log: IO[str] | None = None) -> tuple[subprocess.Popen[str], str]:
+    """A Spark Connect server and its URL; with a log it is in a process group of its own."""
+    server = subprocess.Popen(
+        [_server_python(), str(_SERVER), *(f"{k}={v}" for k, v in settings(scratch).items())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        text=True,
+        env={
+            **{name: value for name, value in os.environ.items() if name != "SPARK_REMOTE"},
+            "PYSPARK_PYTHON": _server_python(),
+            "PYTHONPATH": str(without_txlake(scratch)),
+        },
+        cwd=scratch,
+        start_new_session=log is not None,
+    )
+    assert server.stdin is not None
+    assert server.stdout is not None
+    port = server.stdout.readline().strip()
+    assert port.isdigit(), f"the Spark Connect server didn't start: {port}"
+    return server, f"sc://127.0.0.1:{port}"
 
 
 def _server_python() -> str:

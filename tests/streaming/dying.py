@@ -22,7 +22,7 @@ import pyarrow as pa
 import txlake
 from tests.lake.dying import Steps, forked
 from tests.streaming import engine
-from tests.streaming.killed import KEYS, check_sink
+from tests.streaming.checks import KEYS, check_sink
 from tests.streaming.worker import NAME, PATH, PATH_SINK
 from txlake.storage.local import LocalStore
 

@@ -11,8 +11,10 @@ import pytest
 
 import txlake
 from tests.pages import ROOT
+from tests.streaming.checks import check_counts, check_rows
 from tests.streaming.engine import SINKS
-from tests.streaming.killed import check_counts, check_rows, run
+from tests.streaming.killed import run
+from tests.streaming.lives import Classic, Connect, Rows
 
 pytestmark = pytest.mark.no_interop("the check reads the tables' files itself")
 
@@ -33,12 +35,19 @@ def test_killed_at_every_step_of_a_micro_batch(tmp_path: Path, sink: str) -> Non
     assert len(steps) > 10
 
 
+WITH_SPARK = [pytest.mark.broad, pytest.mark.timeout(1800)]
+
+
 @pytest.mark.parametrize(
-    ("on_spark", "kills"),
-    [(False, 5), pytest.param(True, 2, marks=[pytest.mark.broad, pytest.mark.timeout(1800)])],
+    ("kind", "kills"),
+    [
+        (Rows, 5),
+        pytest.param(Classic, 2, marks=WITH_SPARK),
+        pytest.param(Connect, 2, marks=WITH_SPARK),
+    ],
 )
-def test_killed_at_random(tmp_path: Path, on_spark: bool, kills: int) -> None:
-    assert run(tmp_path, kills, 1, on_spark=on_spark).total() == kills
+def test_killed_at_random(tmp_path: Path, kind: type[Classic], kills: int) -> None:
+    assert run(tmp_path, kills, 1, kind).total() == kills
 
 
 def table(place: Path, *commits: list[int]) -> Path:

@@ -1,9 +1,9 @@
 """The process that is killed: three queries at once over the tables of a place.
 
-`python -m tests.streaming.worker PLACE [once]`: a path table into a path table, a table of the lake
-into another, and that one into two tables in one transaction a micro-batch. With `once` the queries
-run one after another, and end when they have read what is there; otherwise they go on until the
-process is killed.
+`python -m tests.streaming.worker PLACE [sc://...] [once]`: a path table into a path table, a table
+of the lake into another, and that one into two tables in one transaction a micro-batch; with a URL
+on that Spark Connect server. With `once` the queries run one after another, and end when they have
+read what is there; otherwise they go on until the process is killed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import txlake
 from tests.spark_session import spark_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 PATH, PATH_SINK = "path_source", "path_sink"
@@ -45,9 +45,17 @@ def started(lake: txlake.Lake, place: Path, trigger: Mapping[str, Any]) -> Itera
     yield lake.foreach_batch(frame, work, checkpoint=folder, trigger=trigger)
 
 
-def main(place: Path, *, once: bool) -> None:
+def client(url: str) -> SparkSession:
+    """A session of a Spark Connect server."""
+    from pyspark.sql import SparkSession
+
+    return SparkSession.builder.remote(url).getOrCreate()
+
+
+def main(place: Path, url: str | None, *, once: bool) -> None:
     """Runs the queries until they end."""
-    with txlake.connect(str(place / "lake"), spark=spark_session()) as lake:
+    spark = spark_session() if url is None else client(url)
+    with txlake.connect(str(place / "lake"), spark=spark) as lake:
         if once:
             for query in started(lake, place, {"availableNow": True}):
                 query.awaitTermination()
@@ -60,4 +68,6 @@ def main(place: Path, *, once: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), once="once" in sys.argv[2:])
+    given = sys.argv[2:]
+    urls = [one for one in given if one.startswith("sc://")]
+    main(Path(sys.argv[1]), urls[0] if urls else None, once="once" in given)

@@ -28,8 +28,9 @@ SPARK_OTHERS = $(if $(SHARE),$(word $(firstword $(subst /, ,$(SHARE))),$(SPARK_R
 SPARK_CLIENT := 4.2.0
 # The older ones leave sockets for the garbage collector to close.
 OTHERS_WARN := -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning
-# Tests marked `everywhere`; the short suite; what differs by PySpark and pandas.
+# Tests marked `everywhere`; those of Connect alone; the short suite; what differs by PySpark and pandas.
 EVERYWHERE := tests/where tests/lake/test_buckets.py
+ON_CONNECT := tests/streaming/test_killed.py
 SHORT := tests/where
 BY_VERSION := $(SHORT) tests/spark/test_local_rows.py tests/spark/test_many_vectors.py
 # Tests without Spark, those of the catalog on SQLite (a few start a PostgreSQL of their own), and not
@@ -69,7 +70,7 @@ test-rest: peers ## the tests that are marked broad
 	@$(PYTHON) -m pytest $(IN_PROCESSES) --part rest $(if $(SHARE),--share $(SHARE)) $(PYTEST_ARGS)
 
 test-connect: setup ## those for every Spark, on a Spark Connect server; the client without Java too
-	@$(PYTHON) -m pytest --spark=connect $(EVERYWHERE)
+	@$(PYTHON) -m pytest --spark=connect $(EVERYWHERE) $(ON_CONNECT)
 	@tools/pyspark_venv.sh pyspark-client $(SPARK_CLIENT)
 	@.cache/pyspark-client-$(SPARK_CLIENT)/bin/python -m pytest --spark=connect $(SHORT) \
 		-k "kinds or change or merge or users"
@@ -142,10 +143,12 @@ disasters: setup-python ## processes are killed and frozen, catalogs put back: K
 		--restores $(RESTORES) --catalog $(CATALOG) --seed $(or $(SEED),1)
 
 .PHONY: streams
-streams: setup ## processes of streams are killed: KILLS=300, and a tenth of that on Spark
+streams: setup ## processes of streams are killed: KILLS=300, a tenth of that on Spark, and on Spark Connect
 	@PYTHONPATH=src:. $(PYTHON) -m tests.streaming.killed --rows --kills $(KILLS) --seed $(or $(SEED),1)
-	@PYTHONPATH=src:. $(PYTHON) -m tests.streaming.killed --kills $$(( $(KILLS) / 10 )) \
-		--seed $(or $(SEED),1)
+	@for on in "" --connect; do \
+		PYTHONPATH=src:. $(PYTHON) -m tests.streaming.killed $$on --kills $$(( $(KILLS) / 10 )) \
+			--seed $(or $(SEED),1) || exit 1; \
+	done
 
 .PHONY: guards
 guards: setup-python ## the list of guards as the code is now, and tests for those that are new

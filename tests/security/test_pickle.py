@@ -20,8 +20,11 @@ from txlake.datafiles.files import open_file
 SOURCES = Path(str(txlake.__file__)).parent
 FORBIDDEN_MODULES = {"pickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__"}
-# Code of ours on its way to Spark's tasks, never the other way.
-ALLOWED = {"spark/shipping.py": {"cloudpickle", "compile", "marshal"}}
+# Code of ours on its way to Spark's processes, never the other way.
+ALLOWED = {
+    "spark/loading.py": {"marshal"},
+    "spark/shipping.py": {"cloudpickle", "compile", "marshal"},
+}
 
 
 def _used(tree: ast.AST) -> Iterator[str]:

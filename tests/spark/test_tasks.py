@@ -17,6 +17,7 @@ import pytest
 import txlake
 from txlake.datafiles import write_task
 from txlake.datafiles.write_task import Layout, WriteTask
+from txlake.spark import shipping
 from txlake.spark.shipping import SHIPPED, code_archive, pickled
 
 SOURCES = Path(str(txlake.__file__)).parent
@@ -73,6 +74,15 @@ def test_tasks_need_no_txlake_where_they_run(tmp_path: Path) -> None:
         "[[False, True, True, False]]",
         "[[{'v': 1, 'w': None, 'f': 4, 'r': 0}, {'v': 2, 'w': None, 'f': 4, 'r': 1}]]",
     ]
+
+
+def test_one_name_of_an_archive_has_one_content() -> None:
+    """A Spark Connect server has one folder for the files of all clients, by their names."""
+    files = [Path(str(shipping.__file__))]
+    archives = [shipping._archive(files, compiled=compiled) for compiled in (False, True, False)]
+    (package, plain), (other_package, compiled), (_, again) = archives
+    assert package == other_package
+    assert plain.name == again.name != compiled.name
 
 
 def test_what_tasks_import_is_in_the_archive() -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from tests.spark_session import connect_server
 from tests.streaming.engine import SINKS
-from tests.streaming.processes import END_S, end_group, members, what_runs
+from tests.streaming.processes import END_S, end_session, members, what_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ _ANSWER_S = 6.0
 
 
 class Classic:
-    """The queries' own process, with Spark's JVM and its Python processes in its group.
+    """The queries' own process, with Spark's JVM and its Python processes in its session.
 
     Attributes:
         longest_s: a life is at most so long, from the start of the queries on.
@@ -80,7 +80,7 @@ class Classic:
 
     def end(self) -> None:
         """What is left of this life ends."""
-        end_group(self._queries)
+        end_session(self._queries)
 
     def finish(self) -> None:
         """The queries read what is left, and end."""
@@ -123,6 +123,9 @@ class Classic:
         """Kills a process; what is left may do something wrong for a moment."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(victim, signal.SIGKILL)
+        self._linger(dice)
+
+    def _linger(self, dice: random.Random) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._queries.wait(timeout=dice.uniform(0, _ANSWER_S))
 
@@ -164,30 +167,27 @@ class Connect(Classic):
             os.killpg(self._queries.pid, signal.SIGKILL)
             return "client"
         if chosen < 0.9:
-            spared = (self._server.pid, *members(self._queries.pid))
-            found = {one: what_runs(one) for one in members(self._server.pid) if one not in spared}
-            victims = [one for one, name in found.items() if name not in ("", "java")]
-            if victims:
+            found = {one: what_runs(one) for one in members(self._server.pid)}
+            spared = ("", "java", what_runs(self._server.pid))
+            if victims := [one for one, name in found.items() if name not in spared]:
                 victim = dice.choice(victims)
                 self._kill_one(victim, dice)
                 return found[victim]
         os.killpg(self._server.pid, signal.SIGKILL)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._queries.wait(timeout=dice.uniform(0, _ANSWER_S))
+        self._linger(dice)
+        self.close()
         return "server"
 
     def close(self) -> None:
         """Ends the server."""
         if self._server is not None:
-            end_group(self._server)
+            end_session(self._server)
             self._server = None
 
     def _start(self, *arguments: str) -> None:
-        if self._server is not None and self._server.poll() is not None:
-            assert self._server.poll() == -signal.SIGKILL, "the server ended by itself"
-            self.close()
         if self._server is None:
             scratch = Path(tempfile.mkdtemp(prefix="server-", dir=self.place))
             with (self.place / "server.log").open("a") as log:
                 self._server, self._url = connect_server(scratch, log)
+        assert self._server.poll() is None, "the server ended by itself"
         super()._start(self._url, *arguments)

@@ -1,4 +1,4 @@
-"""Process groups that tests start and kill."""
+"""Sessions of processes that tests start and kill: a leader and all that came of it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ END_S = 900.0
 """How long a process may take to end."""
 
 
-def members(group: int) -> list[int]:
-    """The processes of a group that are alive."""
+def members(session: int) -> list[int]:
+    """The processes of a session that are alive, those too that made a group of their own."""
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
@@ -22,7 +22,7 @@ def members(group: int) -> list[int]:
                 fields = (folder / "stat").read_text().rpartition(")")[2].split()
             except OSError:
                 continue
-            if int(fields[2]) == group and fields[0] != "Z":
+            if int(fields[3]) == session and fields[0] != "Z":
                 found.append(int(folder.name))
     return sorted(found)
 
@@ -31,19 +31,21 @@ def what_runs(process: int) -> str:
     """The Python module that a process runs, or the name of its program; "" when it is gone."""
     folder = Path(f"/proc/{process}")
     try:
-        arguments = (folder / "cmdline").read_text().split("\0")
-        if "-m" in arguments:
-            return arguments[arguments.index("-m") + 1].rpartition(".")[2]
+        arguments = (folder / "cmdline").read_text().rstrip("\0").split("\0")
+        if "-m" in arguments:  # with what it runs for as the last: pyspark.daemon pyspark.worker
+            return arguments[-1].rpartition(".")[2]
         return (folder / "comm").read_text().strip()
     except OSError:
         return ""
 
 
-def end_group(process: subprocess.Popen[str]) -> None:
-    """Kills the group of a process, and returns when none of it is left."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.communicate(timeout=END_S)
+def end_session(process: subprocess.Popen[str]) -> None:
+    """Kills the processes of the session that a process leads, and returns when none is left."""
     deadline = time.monotonic() + 30
-    while members(process.pid) and time.monotonic() < deadline:
+    while left := members(process.pid):
+        for one in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(one, signal.SIGKILL)
+        assert time.monotonic() < deadline, f"{left} can't be killed"
         time.sleep(0.05)
+    process.communicate(timeout=END_S)

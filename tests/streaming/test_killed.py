@@ -15,6 +15,7 @@ from tests.streaming.checks import check_counts, check_rows
 from tests.streaming.engine import SINKS
 from tests.streaming.killed import run
 from tests.streaming.lives import Classic, Connect, Rows
+from tests.where.marks import on_connect
 
 pytestmark = pytest.mark.no_interop("the check reads the tables' files itself")
 
@@ -43,7 +44,7 @@ WITH_SPARK = [pytest.mark.broad, pytest.mark.timeout(1800)]
     [
         (Rows, 5),
         pytest.param(Classic, 2, marks=WITH_SPARK),
-        pytest.param(Connect, 2, marks=WITH_SPARK),
+        pytest.param(Connect, 2, marks=[*WITH_SPARK, on_connect]),
     ],
 )
 def test_killed_at_random(tmp_path: Path, kind: type[Classic], kills: int) -> None:

@@ -6,3 +6,4 @@ import pytest
 
 everywhere = pytest.mark.runs_on("local", "cluster", "connect")
 on_a_cluster = pytest.mark.runs_on("cluster")
+on_connect = pytest.mark.runs_on("connect")

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
 
 import txlake
 from tests.lake.rows import query
-from tests.where.marks import everywhere
+from tests.where.marks import everywhere, on_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.broad(keep=2), everywhere]
 NOW = {"availableNow": True}
+LEAVES = """\
+import sys
+import txlake
+from pyspark.sql import SparkSession
+url, warehouse, checkpoint = sys.argv[1:]
+lake = txlake.connect(warehouse, spark=SparkSession.builder.remote(url).getOrCreate())
+lake.write_stream(lake.read_stream("t"), "copy", checkpoint=checkpoint)
+"""
 
 
 @pytest.fixture
@@ -52,3 +63,24 @@ def test_a_micro_batch_is_one_transaction_over_two_tables(
         lake.sql("INSERT INTO t VALUES (4, 'b')")
     assert query(lake, "SELECT * FROM rows") == [(1, "a"), (2, "b"), (4, "b")]
     assert query(lake, "SELECT * FROM counts") == [("a", 1), ("b", 1), ("b", 1)]
+
+
+@on_connect
+def test_a_query_goes_on_when_its_client_ended(
+    lake: txlake.Lake, tmp_path: Path, spark: SparkSession
+) -> None:
+    client: Any = spark.client
+    lake.sql("CREATE TABLE copy (id INT, p STRING)")
+    checkpoint = str(tmp_path / "checkpoint")
+    given = [f"sc://{client._builder.endpoint}", str(tmp_path / "lake"), checkpoint]
+    subprocess.run([sys.executable, "-c", LEAVES, *given], check=True)
+    lake.sql("INSERT INTO t VALUES (4, 'd')")
+    rows = [(1, "a"), (2, "b"), (4, "d")]
+    deadline = time.monotonic() + 120
+    while query(lake, "SELECT * FROM copy") != rows:
+        assert time.monotonic() < deadline, "the query doesn't go on"
+        time.sleep(0.5)
+    # Who starts it again ends the other run.
+    stream = lake.read_stream("t")
+    lake.write_stream(stream, "copy", checkpoint=checkpoint, trigger=NOW).awaitTermination()
+    assert query(lake, "SELECT * FROM copy") == rows

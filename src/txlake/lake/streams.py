@@ -23,13 +23,14 @@ from txlake.lake.statements import Statements, named_table, one_of
 from txlake.protocol.actions import Txn
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction as Held
+from txlake.spark.loading import loader
 from txlake.spark.marks import plan_of
 from txlake.spark.shipping import whole_package
 from txlake.spark.spark_sessions import is_connect
 from txlake.statements import NativeFrame, StreamBatch, Table, TableName, Write
 from txlake.statements.names import quoted
 from txlake.storage import canonical_url
-from txlake.streaming.data_source import LAKE_FORMAT, loader, register
+from txlake.streaming.data_source import LAKE_FORMAT, register
 from txlake.streaming.feed import require_feed
 from txlake.streaming.marks import may_read, stream_mark
 from txlake.streaming.options import Place, camel_options, place_options, source_options

@@ -108,8 +108,8 @@ def _whole_archive() -> tuple[str, Path]:
 def _archive(files: Sequence[Path], *, compiled: bool) -> tuple[str, Path]:
     sources = {str(path.relative_to(_SOURCES)): path.read_text("utf-8") for path in files}
     package = f"txlake_{hashlib.sha256(repr(sources).encode()).hexdigest()[:16]}"
-    archive = temporary_folder("txlake-code-") / f"{package}.zip"
-    with ZipFile(archive, "w") as made:
+    data = io.BytesIO()
+    with ZipFile(data, "w") as made:
         # Without a time of their own: one content is one archive.
         made.writestr(ZipInfo(f"{package}/__init__.py"), "")
         for name, text in sources.items():
@@ -118,8 +118,13 @@ def _archive(files: Sequence[Path], *, compiled: bool) -> tuple[str, Path]:
             made.writestr(ZipInfo(place), renamed, compress_type=ZIP_DEFLATED)
             if compiled:
                 code = marshal.dumps(compile(renamed, place, "exec", dont_inherit=True))
-                data = importlib.util.MAGIC_NUMBER + _UNCHECKED + code
-                made.writestr(ZipInfo(f"{place}c"), data, compress_type=ZIP_DEFLATED)
+                content = importlib.util.MAGIC_NUMBER + _UNCHECKED + code
+                made.writestr(ZipInfo(f"{place}c"), content, compress_type=ZIP_DEFLATED)
+    # All clients of a Spark Connect server put their files into one folder of it, where a name has
+    # one content. What is compiled differs by Python's release, and a little from run to run.
+    digest = hashlib.sha256(data.getvalue()).hexdigest()[:16]
+    archive = temporary_folder("txlake-code-") / f"{package}-{digest}.zip"
+    archive.write_bytes(data.getvalue())
     return package, archive
 
 

@@ -1,0 +1,89 @@
+"""How a process of Spark's without txlake imports the package that was made of it.
+
+What is here goes there by value: nested functions, which hold plain values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from txlake.spark.shipping import Package
+
+
+def loader(package: Package, *, carries: bool = False) -> Callable[[str], Any]:
+    """Gives a module of the package by its name, also in a process that has no txlake.
+
+    Some processes that Spark runs beside its driver aren't told what was sent to it. They find the
+    archive where it was made, as long as the process lives that made it. On a Spark Connect server,
+    which may be another machine and outlives its clients, it has to be carried along (`carries`).
+    """
+    name, archive = package.name, package.archive
+    install = _installing(name, Path(archive).read_bytes()) if carries else None
+
+    # Of plain values alone, so that it can go anywhere by value.
+    def module(place: str) -> Any:  # noqa: ANN401 - the caller knows the module
+        import sys
+        from importlib import import_module
+        from importlib.util import find_spec
+
+        if find_spec(name) is None:
+            if install is None:
+                sys.path.insert(0, archive)
+            else:
+                install()
+        return import_module(f"{name}.{place}")
+
+    return module
+
+
+def _installing(name: str, data: bytes) -> Callable[[], None]:
+    """Lets a process import a package from the bytes of its archive, without a file.
+
+    Python imports from archives that are files. Processes of Spark's are killed as a rule, so that
+    nobody would remove theirs.
+    """
+
+    # By value too.
+    def install() -> None:
+        import importlib.util
+        import io
+        import marshal
+        import sys
+        from importlib.abc import InspectLoader
+        from zipfile import ZipFile
+
+        archive = ZipFile(io.BytesIO(data))
+        files = frozenset(archive.namelist())
+
+        class Archive(InspectLoader):
+            def find_spec(self, fullname: str, path: object, target: object = None) -> Any:  # noqa: ANN401
+                file = self.file_of(fullname)
+                if file not in files:
+                    return None
+                spec = importlib.util.spec_from_loader(fullname, self, origin=f"{name}.zip/{file}")
+                assert spec is not None
+                spec.has_location = True
+                return spec
+
+            def file_of(self, fullname: str) -> str:
+                place = fullname.replace(".", "/")
+                return f"{place}/__init__.py" if self.is_package(fullname) else f"{place}.py"
+
+            def is_package(self, fullname: str) -> bool:
+                return f"{fullname.replace('.', '/')}/__init__.py" in files
+
+            def get_source(self, fullname: str) -> str:
+                return archive.read(self.file_of(fullname)).decode()
+
+            def get_code(self, fullname: str) -> Any:  # noqa: ANN401
+                compiled = f"{self.file_of(fullname)}c"
+                found = archive.read(compiled) if compiled in files else b""
+                if found[:4] == importlib.util.MAGIC_NUMBER:
+                    return marshal.loads(found[16:])
+                return self.source_to_code(self.get_source(fullname), compiled[:-1])
+
+        sys.meta_path.append(Archive())
+
+    return install

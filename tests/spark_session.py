@@ -32,6 +32,8 @@ KINDS = ("local", "cluster", "connect")
 KIND = "TXLAKE_TEST_SPARK"
 _ROOT = Path(__file__).resolve().parent.parent
 _SERVER = _ROOT / "tests" / "where" / "connect_server.py"
+# What PySpark sets in the process of a client; a server that inherits it takes itself for one.
+_CLIENT = {"SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"}
 # Python runs it at its start, wherever it is first on the path: a machine without txlake.
 _WITHOUT_TXLAKE = """\
 import sys
@@ -138,7 +140,7 @@ def connect_server(scratch: Path, log: IO[str] | None = None) -> tuple[subproces
         stderr=log,
         text=True,
         env={
-            **{name: value for name, value in os.environ.items() if name != "SPARK_REMOTE"},
+            **{name: value for name, value in os.environ.items() if name not in _CLIENT},
             "PYSPARK_PYTHON": _server_python(),
             "PYTHONPATH": str(without_txlake(scratch)),
         },

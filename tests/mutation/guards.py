@@ -26,6 +26,7 @@ MODULES = {
         "granularity",
         "levels",
         "locking",
+        "metadata_updates",
         "positions",
         "reconcile",
         "rules",

@@ -13,6 +13,7 @@ from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.conflict.context import Context
 from txlake.conflict.evidence import Conflicted, Fine, Outcome, Rebased
 from txlake.conflict.footprint import Footprint, ReadKind
+from txlake.conflict.metadata_updates import Clash
 from txlake.conflict.rules import RULES, Rule
 from txlake.conflict.rules_of_rows import select_not_true
 from txlake.conflict.rules_of_settings import rebased_metadata
@@ -104,9 +105,8 @@ def _rebase(
         adopted.append(f"the protocol of version {winner.version}")
     if winner.metadata is not None and winner.metadata != context.metadata:
         adopted.append(f"the metadata of version {winner.version}")
-        footprint = replace(
-            footprint, metadata=rebased_metadata(footprint, winner.metadata, context)
-        )
+        ours = rebased_metadata(footprint, winner.metadata, context)
+        footprint = replace(footprint, metadata=None if isinstance(ours, Clash) else ours)
     met = context.reconciled(footprint, winner)
     if met is not None and met.carried:
         footprint = met.footprint

@@ -163,6 +163,15 @@ class Footprint:
         return self.change_files or any(path not in known for path in self.added_by_path)
 
     @property
+    def only_defines(self) -> bool:
+        """Whether it changes what the table is and no file, and no row that it read matters.
+
+        Rows that a guard looked at don't count: they are as they were, whatever the metadata says.
+        """
+        reads_rows = self.read_files or any(read.kind is not ReadKind.GUARD for read in self.reads)
+        return not (self.added or self.removed or self.change_files or reads_rows)
+
+    @property
     def read_anything(self) -> bool:
         """Whether any row of this table was read."""
         return bool(self.reads or self.read_files)

@@ -124,6 +124,7 @@ def files_of_old_settings(
         return None
     changes = context.changes_of(winner)
     files = (*changes.added, *changes.maybe_added)
+    # A change that follows the winner's is the same updates, and fits or doesn't as it did before.
     reason = misfit(context.metadata, footprint.metadata) if files else None
     if reason is None:
         return None

@@ -5,11 +5,12 @@ Protocol, metadata, domains and application ids. Source: DESIGN section 4, rules
 
 from __future__ import annotations
 
-from txlake.conflict.adoption import is_harmless, over_marks
+from txlake.conflict.adoption import is_harmless, moves_marks_alone
 from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.conflict.context import Context
 from txlake.conflict.evidence import Conflicted, conflicted
 from txlake.conflict.footprint import Footprint
+from txlake.conflict.metadata_updates import Clash, followed
 from txlake.errors import (
     ConcurrentTransactionException,
     MetadataChangedException,
@@ -20,6 +21,7 @@ from txlake.protocol.features import (
     ICEBERG,
     MATERIALIZED_PARTITIONS,
     in_use,
+    protocol_for,
     supported_features,
 )
 
@@ -148,9 +150,10 @@ def metadata_changed(
     if winner.metadata is None:
         return None
     if footprint.metadata is not None:
-        if rebased_metadata(footprint, winner.metadata, context) is not None:
+        outcome = rebased_metadata(footprint, winner.metadata, context)
+        if not isinstance(outcome, Clash):
             return None
-        finding = "changed the table's metadata, which this transaction changes too"
+        finding = f"changed {outcome.part}, which this transaction changes too, or depends on"
     else:
         protocol = winner.protocol or context.protocol
         if is_harmless(
@@ -172,12 +175,27 @@ def metadata_changed(
     )
 
 
-def rebased_metadata(footprint: Footprint, theirs: Metadata, context: Context) -> Metadata | None:
-    """The metadata that the transaction sets, after a winner's; None where both can't stand."""
-    ours = footprint.metadata
-    if ours is None or footprint.generated_identity:
-        return None
-    return over_marks(ours, context.metadata, theirs, context.table)
+def rebased_metadata(
+    footprint: Footprint, theirs: Metadata, context: Context
+) -> Metadata | Clash | None:
+    """The metadata that the transaction sets, after a winner's; None where it sets none.
+
+    One that read rows or changes files follows marks of identity columns alone, and not when it
+    drew values by them: what it wrote was written under the metadata that it read.
+    """
+    ours, base = footprint.metadata, context.metadata
+    if ours is None or theirs == base:
+        return ours
+    if not footprint.only_defines and not moves_marks_alone(base, theirs):
+        return Clash("the table's metadata")
+    if footprint.generated_identity:
+        return Clash("the marks of identity columns")
+    found = followed(ours, base, theirs, context.table)
+    if isinstance(found, Clash) or footprint.protocol is None:
+        return found
+    if protocol_for(found, footprint.protocol) != footprint.protocol:
+        return Clash("what needs table features that this transaction drops: its metadata")
+    return found
 
 
 def domain_changed(

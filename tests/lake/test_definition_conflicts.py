@@ -88,6 +88,22 @@ def test_by_place(row_lake: txlake.Lake, tmp_path: Path, name: str) -> None:
     assert definition(row_lake, table) == serially(row_lake, theirs, ours, other)
 
 
+@pytest.mark.parametrize("drops", ["DROP COLUMN v", "REPLACE COLUMNS (id INT, w INT)"])
+def test_a_column_is_not_dropped_that_the_table_is_clustered_by_since(
+    row_lake: txlake.Lake, tmp_path: Path, drops: str
+) -> None:
+    table = f"delta.`{tmp_path / 'placed'}`"
+    row_lake.sql(
+        f"CREATE TABLE {table} (id INT, v INT, w INT) CLUSTER BY (id) "
+        "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+    )
+    ours, theirs = f"ALTER TABLE {table} {drops}", f"ALTER TABLE {table} CLUSTER BY (v)"
+    with pytest.raises(MetadataChangedException, match=r"delta\.clustering"):
+        together(row_lake, ours, theirs, table)
+    moved = f"ALTER TABLE {table} REPLACE COLUMNS (id INT, w INT, v INT)"
+    together(row_lake, moved, f"ALTER TABLE {table} CLUSTER BY (w)", table)
+
+
 @pytest.mark.parametrize("name", ["two properties", "one property"])
 def test_in_a_lake(row_lake: txlake.Lake, name: str) -> None:
     """Locks keep two ALTERs apart; a transaction whose instant lies before the other's meets it."""

@@ -347,6 +347,8 @@ class Transaction:
                 takes_all=read.takes_all,
                 condition=read.condition,
             )
+        for domain in change.read_domains:
+            table.read_domain(domain)
         if not change.actions:
             return
         self._require_writable(handle, change.operation)

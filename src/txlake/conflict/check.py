@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.conflict.context import Context
-from txlake.conflict.evidence import Conflicted, Fine, Outcome, Rebased
+from txlake.conflict.evidence import Conflicted, Fine, Outcome, Rebased, conflicted
 from txlake.conflict.footprint import Footprint, ReadKind
 from txlake.conflict.metadata_updates import Clash
 from txlake.conflict.rules import RULES, Rule
@@ -36,7 +36,7 @@ def check(
     for rule in rules:
         found = rule(kept, winner, context)
         if found is not None:
-            return found
+            return conflicted(found, rule.__name__, kept, winner, context)
     return _rebase(kept, winner, context, given_up=len(footprint.restated - kept.restated))
 
 
@@ -56,7 +56,7 @@ def check_selects(
         _check_supported(winner, context)
         found = select_not_true(footprint, winner, context)
         if found is not None:
-            return found
+            return conflicted(found, select_not_true.__name__, footprint, winner, context)
         context = context.after(winner)
     return None
 

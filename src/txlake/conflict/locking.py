@@ -156,12 +156,6 @@ def blockers(request: Queued, among: Iterable[Queued]) -> list[Queued]:
     return sorted(found, key=lambda other: other.id)
 
 
-def grantable(requests: Collection[Queued]) -> list[Queued]:
-    """The waiting requests that may be granted now, all of them together, in that order."""
-    waiting = [one for one in requests if one.status in (LockStatus.WAIT, LockStatus.CONVERT)]
-    return [one for one in sorted(waiting, key=_place) if not blockers(one, requests)]
-
-
 def waits_for(requests: Collection[Queued]) -> dict[Owner, dict[Owner, Queued]]:
     """Who waits for whom: by waiting owner, the owners waited for, and the request that waits."""
     by_resource: dict[Resource, list[Queued]] = {}

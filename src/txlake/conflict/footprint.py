@@ -48,8 +48,8 @@ class Read:
         files: whether the files that may match are read too. Without, only rows that a winner adds
             count against it (a dynamic partition overwrite, which removes all it finds anyway).
         takes_all: whether the transaction takes away every row that the predicate matches.
-        is_assumed: whether nobody said it: the transaction takes rows away, and may have looked at
-            any row before.
+        is_assumed: whether it wasn't declared: the transaction takes rows away, and may have looked
+            at any row before.
         condition: what the data plane evaluates where rows are looked at; nothing to the rules.
     """
 

@@ -140,8 +140,8 @@ def blockers(request: Queued, among: Iterable[Queued]) -> list[Queued]:
     """The requests that one which isn't granted has to wait for, in the order of asking.
 
     Those are others' locks that it isn't compatible with, and the requests of that kind which come
-    before it in the queue: conversions first, each in the order asked. So nobody passes a request
-    that he would then hold up, and whom he doesn't hold up he needn't wait for.
+    before it in the queue: conversions first, each in the order asked. So no request
+    overtakes one that it would then block.
     """
     place = _place(request)
     found = [

@@ -82,8 +82,8 @@ class _Property(Generic[_T]):
 class TableProperties:
     """The properties of one table, typed, with defaults for those that aren't set.
 
-    Each is read when it is asked for, so that a value that makes no sense is in nobody's way who
-    doesn't need it. One that only tunes gives way to the default; for any other the attribute
+    Each is parsed when it is read, so that a malformed value fails only what needs it. One that
+    only tunes falls back to the default; for any other the attribute
     raises CorruptTable, which names the table, the key, what was expected, and how to mend it.
 
     Durations in milliseconds, sizes in bytes. `isolation_level` is `serializable`,

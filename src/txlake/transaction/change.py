@@ -51,7 +51,7 @@ class Change:
         brings_back: the metadata is that of an earlier version, and the table's files are that
             version's afterwards.
         unmaps: the metadata maps columns no more, all files are rewritten with the columns' own
-            names, and nobody may add one meanwhile, which `reads` has to say.
+            names, and no other transaction may add one meanwhile, which `reads` has to say.
     """
 
     operation: str

@@ -1,4 +1,4 @@
-"""The README is true: its program runs, its tables say what the code does."""
+"""The README and its reference are true: the program runs, tables say what the code does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from txlake.errors import SerializableIsolationViolation
 from txlake.protocol.features import READABLE, WRITABLE
 
 README = page("README.md")
-OUTCOMES = {cells[0]: cells[1:] for cells in table(README, "yours, and the one that commits first")}
+MATRIX = table(page("docs/isolation.md"), "yours, and the one that commits first")
+OUTCOMES = {cells[0]: cells[1:] for cells in MATRIX}
 SELECT = "select and insert elsewhere, insert of selected rows"
 COMPACTION = "compaction, blind insert"
 
@@ -83,7 +84,7 @@ def test_a_compaction_is_as_said(lake: txlake.Lake, level: str, cell: str) -> No
 
 def test_features_are_read_and_written_as_said() -> None:
     said: set[str] = set()
-    for cell, read, written in table(README, "table feature"):
+    for cell, read, written in table(page("docs/what-is-supported.md"), "table feature"):
         assert read == "yes"
         for name in codes(cell):
             said.add(name)

@@ -125,7 +125,7 @@ class System(Protocol):
         ...
 
     def monotonic_ms(self) -> float:
-        """Milliseconds of a clock that nobody sets, the same for all processes of the machine."""
+        """Milliseconds of a monotonic clock, the same for all processes of the machine."""
         ...
 
 
@@ -341,7 +341,7 @@ class Ledger(Protocol):
         """Notes which versions are published, by table id.
 
         The caller has written their files, or compared them with what was ratified. Versions that
-        don't follow those noted before are not noted: nobody vouches for the ones between.
+        don't follow those noted before are not noted: those between may not be published.
         """
         ...
 

@@ -41,8 +41,9 @@ class Settings:
         allow_outside_paths: folders, as paths or URLs, in which files may lie that a table's log
             names beside those in the table's own folder and, for a table of a lake, in the lake's;
             `"*"` allows every place. Where another's log is read, that is whose files it may name.
-        lease_ms: a session that the catalog hears nothing of for this long is ended by whoever
-            notices, with its transactions and locks; on a server after half as long again.
+        lease_ms: a session that the catalog hears nothing of for this long is ended by the first
+            process that notices, with its transactions and locks; on a server after half as long
+            again.
         tables_cached: of how many tables a lake keeps the newest state in memory, those that were
             used last; what a transaction uses stays as long as that does.
         commits_kept: of how many of the lake's newest transactions the catalog remembers the

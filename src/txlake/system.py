@@ -39,7 +39,7 @@ class System:
             time.sleep(duration_ms / 1000)
 
     def monotonic_ms(self) -> float:
-        """Milliseconds of a clock that nobody sets, the same for all processes of the machine.
+        """Milliseconds of a monotonic clock, the same for all processes of the machine.
 
         It stands still while the machine is suspended, and starts anew with the machine.
         """

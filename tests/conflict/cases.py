@@ -231,6 +231,10 @@ CONSTRAINED = EMPTY.apply(
 IN_1 = add("w", "1", (1, 10))
 IN_2 = add("w2", "2", (11, 20))
 SETTINGS = metadata(user="x")
+WITH_X = {
+    **SCHEMA,
+    "fields": [*SCHEMA["fields"], {"name": "x", "type": "long", "nullable": True, "metadata": {}}],
+}
 
 
 def of_identity(mark: int, **configuration: str) -> Metadata:
@@ -317,6 +321,96 @@ CASES: tuple[Case, ...] = (
         ours(metadata=SETTINGS),
         winner(metadata=metadata(delta__enableDeletionVectors="true")),
         all_levels="metadata_changed",
+    ),
+    case(
+        "a winner turns deletion vectors on and we set a domain",
+        ours(added=(), domains=(domain("mine"),)),
+        winner(metadata=metadata(delta__enableDeletionVectors="true")),
+    ),
+    case(
+        "both set properties, and we add rows",
+        ours(metadata=SETTINGS),
+        winner(metadata=metadata(other="x")),
+        all_levels="metadata_changed",
+    ),
+    case(
+        "both set properties",
+        ours(added=(), metadata=SETTINGS),
+        winner(metadata=metadata(other="x")),
+    ),
+    case(
+        "both set properties, one of them twice",
+        ours(added=(), metadata=SETTINGS),
+        winner(metadata=metadata(other="x")),
+        winner(7, metadata=metadata(other="x", user="y")),
+        all_levels="metadata_changed",
+    ),
+    case(
+        "both set properties, and a guard looked at the rows",
+        ours(added=(), metadata=SETTINGS, reads=(read(kind=ReadKind.GUARD),)),
+        winner(metadata=metadata(other="x")),
+    ),
+    case(
+        "both set properties, and we read rows",
+        ours(added=(), metadata=SETTINGS, reads=(WHOLE,)),
+        winner(metadata=metadata(other="x")),
+        all_levels="metadata_changed",
+    ),
+    case(
+        "both set properties, and we read files",
+        ours(added=(), metadata=SETTINGS, read_files=frozenset({"a"})),
+        winner(metadata=metadata(other="x")),
+        all_levels="metadata_changed",
+    ),
+    case(
+        "both set properties, and we remove a file",
+        ours(added=(), metadata=SETTINGS, removed=(gone(A),)),
+        winner(metadata=metadata(other="x")),
+        all_levels="metadata_changed",
+    ),
+    case(
+        "both set properties, and we write change data",
+        ours(added=(), metadata=SETTINGS, change_files=True),
+        winner(metadata=metadata(other="x")),
+        all_levels="metadata_changed",
+    ),
+    case(
+        "a property beside the properties, of a feature that we drop with its property",
+        ours(added=(), protocol=FEWER, metadata=SETTINGS),
+        winner(metadata=metadata(delta__enableRowTracking="true")),
+        all_levels="metadata_changed",
+    ),
+    case(
+        "one property, and we drop a feature",
+        ours(added=(), protocol=FEWER, metadata=SETTINGS),
+        winner(metadata=metadata(user="y")),
+        all_levels="metadata_changed",
+    ),
+    case(
+        "a winner says the metadata again, and we change it and add rows",
+        ours(metadata=SETTINGS),
+        winner(metadata=metadata()),
+    ),
+    case(
+        "a property beside the dropping of a feature",
+        ours(added=(), protocol=FEWER, metadata=SETTINGS),
+        winner(metadata=metadata(other="x")),
+    ),
+    case(
+        "a winner adds a column and rows with it, and we a constraint",
+        ours(added=(), metadata=metadata(delta__constraints__c="id > 0")),
+        winner(metadata=metadata(WITH_X), added=(IN_1,)),
+        all_levels="files_of_old_settings",
+    ),
+    case(
+        "a winner adds a column and rows with it, and we a property",
+        ours(added=(), metadata=SETTINGS),
+        winner(metadata=metadata(WITH_X), added=(IN_1,)),
+    ),
+    case(
+        "a winner adds a constraint and rows that keep to it, and we a property",
+        ours(added=(), metadata=SETTINGS),
+        winner(metadata=metadata(delta__constraints__c="id > 0"), added=(IN_1,)),
     ),
     case(
         "a winner moves an identity mark and we change metadata",

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.conflict.cases import PROTOCOL, metadata
-from txlake.conflict.adoption import is_harmless, moves_marks_alone, over_marks
+from txlake.conflict.adoption import is_harmless, moves_marks_alone
 from txlake.protocol.actions import Metadata, Protocol
 
 NAMES = {
@@ -215,32 +215,3 @@ def test_marks_alone_move() -> None:
     assert not moves_marks_alone(identity(1), told)
     set_too = msgspec.structs.replace(identity(2), configuration={"a": "b"})
     assert not moves_marks_alone(identity(1), set_too)
-
-
-def counting(mark: int) -> Metadata:
-    return identity(mark, **{"delta.identity.allowExplicitInsert": False})
-
-
-def test_a_mark_is_taken_into_what_was_changed() -> None:
-    ours = of_columns(columns_of(counting(3)), owner="me")
-    found = over_marks(ours, counting(3), counting(7), "t")
-    assert found is not None
-    assert found.configuration == {"owner": "me"}
-    assert columns_of(found) == columns_of(counting(7))
-    assert over_marks(ours, counting(3), counting(3), "t") == ours
-
-
-def test_a_column_that_was_dropped_needs_no_mark() -> None:
-    dropped = of_columns(columns_of(counting(3))[1:])
-    assert over_marks(dropped, counting(3), counting(7), "t") == dropped
-
-
-def test_a_mark_is_not_taken_into_another_table() -> None:
-    replaced = msgspec.structs.replace(counting(3), id="another")
-    assert over_marks(replaced, counting(3), counting(7), "t") is None
-
-
-def test_what_can_not_be_followed_is_not_taken_over() -> None:
-    bad = msgspec.structs.replace(counting(7), schema_string="{")
-    assert over_marks(counting(3), counting(3), bad, "t") is None
-    assert over_marks(counting(3), counting(3), with_column(), "t") is None

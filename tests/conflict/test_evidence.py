@@ -9,7 +9,7 @@ import pytest
 
 from tests.conflict.cases import IN_1, TABLE, A, add, gone, ours, winner
 from txlake.conflict.context import Context
-from txlake.conflict.evidence import conflicted, is_futile, message_of
+from txlake.conflict.evidence import Finding, conflicted, is_futile, message_of
 from txlake.errors import ConcurrentAppendException, Conflict, Evidence
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, Remove
@@ -26,14 +26,11 @@ def unpartitioned() -> Context:
 def message(*files: Add | Remove, context: Context = PARTITIONED, at_ms: int | None = None) -> str:
     return message_of(
         conflicted(
-            ConcurrentAppendException,
+            Finding(ConcurrentAppendException, "added rows", files=files, advice="Again."),
             "rows_added",
-            "added rows",
             ours(),
             winner(6, added=(IN_1,), timestamp_ms=at_ms),
             context,
-            files=files,
-            advice="Again.",
         )
     )
 

@@ -21,7 +21,6 @@ from txlake.conflict.locking import (
     combined,
     compatible,
     cycle_through,
-    grantable,
     waits_for,
     youngest,
 )
@@ -41,6 +40,13 @@ DOCUMENTED = """
 T = Resource(type=ResourceType.OBJECT, database=1, entity=7)
 OTHER = Resource(type=ResourceType.OBJECT, database=1, entity=8)
 GRANT, WAIT, CONVERT = LockStatus.GRANT, LockStatus.WAIT, LockStatus.CONVERT
+
+
+def grantable(requests: Sequence[Queued]) -> list[Queued]:
+    """The waiting requests that nothing blocks: conversions first, then in the order of asking."""
+    waiting = [one for one in requests if one.status in (WAIT, CONVERT)]
+    waiting.sort(key=lambda one: (one.status is WAIT, one.id))
+    return [one for one in waiting if not blockers(one, requests)]
 
 
 def documented() -> dict[tuple[LockMode, LockMode], bool]:

@@ -89,7 +89,7 @@ def test_one_that_is_no_value_is_named(lake: txlake.Lake, spark: SparkSession) -
 def test_which_property_lets_to_pandas_of_delta_rs_read_a_table(
     lake: txlake.Lake, tmp_path: Path
 ) -> None:
-    """The README says so, and has to say less when this fails."""
+    """The README says so: it has to say less when this fails."""
     for name, vectors in (("new", "true"), ("old", "false")):
         lake.sql(
             f"CREATE TABLE {name} TBLPROPERTIES ('delta.enableDeletionVectors' = '{vectors}') "

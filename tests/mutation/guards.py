@@ -26,6 +26,7 @@ MODULES = {
         "granularity",
         "levels",
         "locking",
+        "metadata_updates",
         "positions",
         "reconcile",
         "rules",
@@ -36,6 +37,7 @@ MODULES = {
     ),
     "transaction": (
         "catalog_managed",
+        "commit_info",
         "commit_loop",
         "in_commit_time",
         "lake_commit",

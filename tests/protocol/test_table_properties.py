@@ -37,7 +37,6 @@ PROPERTIES: dict[str, tuple[object, str, str, object]] = {
         12,
     ),
     "row_tracking": (False, "delta.enableRowTracking", "true", True),
-    "row_tracking_suspended": (False, "delta.rowTrackingSuspended", "true", True),
     "materialized_row_id_column": (
         None,
         "delta.rowTracking.materializedRowIdColumnName",
@@ -72,11 +71,9 @@ PROPERTIES: dict[str, tuple[object, str, str, object]] = {
         "a,s.b",
         (("a",), ("s", "b")),
     ),
-    "data_skipping_string_prefix_length": (32, "delta.dataSkippingStringPrefixLength", "0", 0),
     "type_widening": (False, "delta.enableTypeWidening", "true", True),
     "change_data_feed": (False, "delta.enableChangeDataFeed", "true", True),
     "target_file_size": (None, "delta.targetFileSize", "1mb", 1 << 20),
-    "compression_codec": (None, "delta.parquet.compression.codec", "ZSTD", "zstd"),
     "conflict_granularity": ("row", "txlake.conflictGranularity", "table", "table"),
 }
 TUNING = (
@@ -84,10 +81,8 @@ TUNING = (
     "checkpoint_policy",
     "checkpoint_write_stats_as_json",
     "checkpoint_write_stats_as_struct",
-    "compression_codec",
     "data_skipping_num_indexed_cols",
     "data_skipping_stats_columns",
-    "data_skipping_string_prefix_length",
     "target_file_size",
     "transaction_retention_ms",
 )

@@ -144,19 +144,24 @@ def test_a_change_of_metadata_goes_on_over_marks(table: LogOf) -> None:
     assert mark(table) == 5
 
 
-@pytest.mark.parametrize(
-    "theirs",
-    [
-        pytest.param(of_identity(3, more="other"), id="more than a mark"),
-        pytest.param(msgspec.structs.replace(of_identity(3), description="new"), id="a comment"),
-    ],
-)
-def test_a_change_of_metadata_does_not_go_on_over_more(table: LogOf, theirs: Metadata) -> None:
+def test_a_change_of_metadata_goes_on_over_marks_and_another_change(table: LogOf) -> None:
     changing, other = begin(table), begin(table)
     changing.stage([of_identity(more="set")], operation="SET TBLPROPERTIES")
+    theirs = msgspec.structs.replace(of_identity(3), description="new")
     other.stage([theirs], operation="SET TBLPROPERTIES")
     other.commit()
-    with pytest.raises(MetadataChangedException):
+    assert changing.commit().rebased_over == (1,)
+    newest = table.open().latest().metadata
+    assert (newest.description, newest.configuration["more"]) == ("new", "set")
+    assert mark(table) == 3
+
+
+def test_two_changes_of_one_property_conflict(table: LogOf) -> None:
+    changing, other = begin(table), begin(table)
+    changing.stage([of_identity(more="set")], operation="SET TBLPROPERTIES")
+    other.stage([of_identity(3, more="other")], operation="SET TBLPROPERTIES")
+    other.commit()
+    with pytest.raises(MetadataChangedException, match="changed property more"):
         changing.commit()
 
 

@@ -23,7 +23,7 @@ from txlake.protocol.type_text import parse_type
 from txlake.protocol.types import Array, DataType, Map, Primitive, Struct, to_arrow_type
 from txlake.sql import Piece
 from txlake.statements import InspectionStatement, Select, Statement
-from txlake.statements.maintenance import DescribeDetail, DescribeHistory
+from txlake.statements.descriptions import DescribeDetail, DescribeHistory
 
 Form = Literal["csv", "parquet"]
 _TO_QUOTE = re.compile(r'[",\r\n]|^\s|\s$|^$')

@@ -29,7 +29,7 @@ EXIT_INTERRUPTED = 130
 EXIT_PIPE = 141
 EXIT_HELP = """Exit codes: 0 done; 3 Conflict (run it again); 4 Unavailable (wait and retry);
 5 OutcomeUnknown (look first); 6 InvalidRequest (change the statement); 7 CorruptTable;
-8 UnsupportedFeature; 2 wrong usage of the command; 130 interrupted; 141 whoever read the output
+8 UnsupportedFeature; 2 wrong usage of the command; 130 interrupted; 141 the reader of the output
 went away; 1 anything else."""
 
 

@@ -1,7 +1,7 @@
 """CREATE, ALTER, DROP DATABASE and USE.
 
-Owns who may do it while others use the database: nobody. Source: Redshift's documentation of ALTER
-DATABASE and of isolation levels.
+Owns that none of it is done while others use the database. Source: Redshift's documentation of
+ALTER DATABASE and of isolation levels.
 """
 
 from __future__ import annotations

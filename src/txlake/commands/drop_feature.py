@@ -1,6 +1,6 @@
 """ALTER TABLE ... DROP FEATURE: what a table has of a feature goes, and then the feature.
 
-Owns the order of the commits. First nobody can begin to use the feature; then data files that use
+Owns the order of the commits. First the feature is turned off for new writes; then files that use
 it are rewritten; then, where old versions still need readers that know it, checkpoints that don't
 are put between those versions and the commit that drops it; or the old versions are deleted, with
 TRUNCATE HISTORY. Each commit leaves a table that is right, and the statement can be run again.
@@ -275,7 +275,7 @@ def _put_checkpoint(context: Context, handle: Handle, name: str) -> None:
     latest = log.latest()
     removed: list[Remove] = []
     if name == VECTORS:
-        # Whoever doesn't know vectors deletes their files, unless they are listed as removed.
+        # Engines that don't know vectors delete their files, unless they are listed as removed.
         now = context.engine.system.now_ms()
         removed = [
             Remove(path=path, deletion_timestamp=now, data_change=False)

@@ -209,7 +209,7 @@ def _advice(intent: Intent) -> list[tuple[str, str]]:
     if any(one.predicate is None for one in intent.reads):
         found.append(("condition", "a condition on the table's own columns reads fewer rows"))
     if intent.level is Level.SERIALIZABLE and intent.reads:
-        found.append(("isolation", "under WriteSerializable a blind INSERT aborts nobody"))
+        found.append(("isolation", "under WriteSerializable a blind INSERT aborts no other writer"))
     if intent.doing is Doing.SORTS:
         found.append(("size", "beyond 10 million rows it conflicts with changes of its files"))
     return found

@@ -1,9 +1,8 @@
-"""Which metadata changes of a winner are harmless.
+"""Which metadata changes of a winner are harmless to a transaction that changes none itself.
 
-A transaction that changes none itself adopts the new metadata and goes on; one that does goes on
-where the winner moved marks of identity columns and nothing else. Owns that list and nothing else.
-Source: DESIGN section 4, rule 2. Turning a feature on is harmless where what was written before
-is still valid with it; turning one off never is.
+It adopts the new metadata and goes on; `metadata_updates` is about one that changes metadata too.
+Owns that list and nothing else. Source: DESIGN section 4, rule 2. Turning a feature on is harmless
+where what was written before is still valid with it; turning one off never is.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from txlake.errors import CorruptTable
 from txlake.protocol.actions import Metadata, Protocol
 from txlake.protocol.column_mapping import MAX_ID_PROPERTY, MODE_PROPERTY
 from txlake.protocol.features import supported_features
-from txlake.protocol.identity import HIGH_WATER_MARK, marks_of, metadata_with_marks
+from txlake.protocol.identity import HIGH_WATER_MARK
 from txlake.protocol.mapping_change import mode_of
 from txlake.protocol.properties import is_true
 from txlake.protocol.types import (
@@ -107,21 +106,6 @@ def moves_marks_alone(before: Metadata, after: Metadata) -> bool:
     old, new = parse_schema(before.schema_string), parse_schema(after.schema_string)
     marks = frozenset({HIGH_WATER_MARK})
     return _bare(old, marks) == _bare(new, marks)
-
-
-def over_marks(ours: Metadata, base: Metadata, winner: Metadata, table: str) -> Metadata | None:
-    """The metadata that a transaction made from `base`, with the marks that a winner moved.
-
-    None where the winner changed more, or where the transaction makes another table of it.
-    """
-    if ours.id != base.id:
-        return None
-    try:
-        if winner != base and not moves_marks_alone(base, winner):
-            return None
-        return metadata_with_marks(ours, marks_of(parse_schema(winner.schema_string), table), table)
-    except CorruptTable:
-        return None
 
 
 def _same_but_schema_and_configuration(before: Metadata, after: Metadata) -> bool:

@@ -11,8 +11,9 @@ from dataclasses import replace
 
 from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.conflict.context import Context
-from txlake.conflict.evidence import Conflicted, Fine, Outcome, Rebased
+from txlake.conflict.evidence import Conflicted, Fine, Outcome, Rebased, conflicted
 from txlake.conflict.footprint import Footprint, ReadKind
+from txlake.conflict.metadata_updates import Clash
 from txlake.conflict.rules import RULES, Rule
 from txlake.conflict.rules_of_rows import select_not_true
 from txlake.conflict.rules_of_settings import rebased_metadata
@@ -35,7 +36,7 @@ def check(
     for rule in rules:
         found = rule(kept, winner, context)
         if found is not None:
-            return found
+            return conflicted(found, rule.__name__, kept, winner, context)
     return _rebase(kept, winner, context, given_up=len(footprint.restated - kept.restated))
 
 
@@ -55,7 +56,7 @@ def check_selects(
         _check_supported(winner, context)
         found = select_not_true(footprint, winner, context)
         if found is not None:
-            return found
+            return conflicted(found, select_not_true.__name__, footprint, winner, context)
         context = context.after(winner)
     return None
 
@@ -104,9 +105,8 @@ def _rebase(
         adopted.append(f"the protocol of version {winner.version}")
     if winner.metadata is not None and winner.metadata != context.metadata:
         adopted.append(f"the metadata of version {winner.version}")
-        footprint = replace(
-            footprint, metadata=rebased_metadata(footprint, winner.metadata, context)
-        )
+        ours = rebased_metadata(footprint, winner.metadata, context)
+        footprint = replace(footprint, metadata=None if isinstance(ours, Clash) else ours)
     met = context.reconciled(footprint, winner)
     if met is not None and met.carried:
         footprint = met.footprint

@@ -8,7 +8,7 @@ DESIGN section 4, "Evidence".
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeAlias
 
@@ -62,25 +62,38 @@ class Rebased:
 Outcome: TypeAlias = Fine | Rebased | Conflicted
 
 
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a rule found: why the two can't both stand.
+
+    Attributes:
+        error: the exception that users know this conflict by.
+        text: what the winner did, the middle of the message's sentence.
+        advice: what to do next, a sentence.
+        read: the read that isn't true any more.
+        files: those in which it was found.
+        rows: samples of the rows in them.
+        retry: whether a plain retry can succeed.
+    """
+
+    error: type[Conflict]
+    text: str
+    advice: str = field(kw_only=True)
+    read: Read | None = None
+    files: Sequence[Add | Remove] = ()
+    rows: tuple[Mapping[str, object], ...] = ()
+    retry: bool = True
+
+
 def conflicted(
-    error: type[Conflict],
-    rule: str,
-    finding: str,
-    footprint: Footprint,
-    winner: ConcurrentCommit,
-    context: Context,
-    *,
-    read: Read | None = None,
-    files: Sequence[Add | Remove] = (),
-    rows: tuple[Mapping[str, object], ...] = (),
-    retry: bool = True,
-    advice: str,
+    found: Finding, rule: str, footprint: Footprint, winner: ConcurrentCommit, context: Context
 ) -> Conflicted:
     """A conflict with its facts, from what a rule found."""
+    files = found.files
     where = _partition(files[0].partition_values, context) if files else ""
     return Conflicted(
-        error=error,
-        finding=finding + where,
+        error=found.error,
+        finding=found.text + where,
         evidence=Evidence(
             table=context.table,
             read_version=footprint.read_version,
@@ -89,12 +102,12 @@ def conflicted(
             winning_timestamp_ms=winner.timestamp_ms,
             winning_user=winner.user,
             rule=rule,
-            predicate=None if read is None else read.text,
+            predicate=None if found.read is None else found.read.text,
             files=tuple(decode_path(file.path) for file in files),
-            rows=rows,
+            rows=found.rows,
             isolation=context.level.value,
-            retry=retry,
-            advice=advice,
+            retry=found.retry,
+            advice=found.advice,
         ),
     )
 

@@ -48,8 +48,8 @@ class Read:
         files: whether the files that may match are read too. Without, only rows that a winner adds
             count against it (a dynamic partition overwrite, which removes all it finds anyway).
         takes_all: whether the transaction takes away every row that the predicate matches.
-        is_assumed: whether nobody said it: the transaction takes rows away, and may have looked at
-            any row before.
+        is_assumed: whether it wasn't declared: the transaction takes rows away, and may have looked
+            at any row before.
         condition: what the data plane evaluates where rows are looked at; nothing to the rules.
     """
 
@@ -161,6 +161,15 @@ class Footprint:
         """Whether it brings data files that the version read doesn't have, or change data."""
         known = self.restated | self.removed_by_path.keys()
         return self.change_files or any(path not in known for path in self.added_by_path)
+
+    @property
+    def only_defines(self) -> bool:
+        """Whether it changes what the table is and no file, and no row that it read matters.
+
+        Rows that a guard looked at don't count: they are as they were, whatever the metadata says.
+        """
+        reads_rows = self.read_files or any(read.kind is not ReadKind.GUARD for read in self.reads)
+        return not (self.added or self.removed or self.change_files or reads_rows)
 
     @property
     def read_anything(self) -> bool:

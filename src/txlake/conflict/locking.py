@@ -140,8 +140,8 @@ def blockers(request: Queued, among: Iterable[Queued]) -> list[Queued]:
     """The requests that one which isn't granted has to wait for, in the order of asking.
 
     Those are others' locks that it isn't compatible with, and the requests of that kind which come
-    before it in the queue: conversions first, each in the order asked. So nobody passes a request
-    that he would then hold up, and whom he doesn't hold up he needn't wait for.
+    before it in the queue: conversions first, each in the order asked. So no request
+    overtakes one that it would then block.
     """
     place = _place(request)
     found = [
@@ -154,12 +154,6 @@ def blockers(request: Queued, among: Iterable[Queued]) -> list[Queued]:
         and not other.owner.is_of(request.owner)
     ]
     return sorted(found, key=lambda other: other.id)
-
-
-def grantable(requests: Collection[Queued]) -> list[Queued]:
-    """The waiting requests that may be granted now, all of them together, in that order."""
-    waiting = [one for one in requests if one.status in (LockStatus.WAIT, LockStatus.CONVERT)]
-    return [one for one in sorted(waiting, key=_place) if not blockers(one, requests)]
 
 
 def waits_for(requests: Collection[Queued]) -> dict[Owner, dict[Owner, Queued]]:

@@ -144,7 +144,7 @@ class _Meeting:
         return every - deleted(ours.before, self._vectors)
 
     def _every(self, ours: Loss) -> BitMap64 | None:
-        """The positions of the rows that live in a file; None where nobody counted them."""
+        """The positions of the rows that live in a file; None where the rows weren't counted."""
         count = FileStatistics.from_json(ours.before.stats).num_records
         if count is None:
             return None

@@ -1,7 +1,7 @@
 """Who may commit: the rules, in the order in which they are asked.
 
-Each rule looks at one transaction and one winner and answers with a conflict or with None. A rule
-doesn't know the others, does no I/O and changes nothing. Source: DESIGN section 4, rules 1 to 7.
+Each rule looks at one transaction and one winner and answers with what it found, or with None. A
+rule knows no other, does no I/O and changes nothing. Source: DESIGN section 4, rules 1 to 7.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.conflict.context import Context
-from txlake.conflict.evidence import Conflicted
+from txlake.conflict.evidence import Finding
 from txlake.conflict.footprint import Footprint
 from txlake.conflict.rules_of_rows import (
     file_added_by_both,
@@ -33,7 +33,7 @@ from txlake.conflict.rules_of_settings import (
     table_created_by_both,
 )
 
-Rule: TypeAlias = Callable[[Footprint, ConcurrentCommit, Context], Conflicted | None]
+Rule: TypeAlias = Callable[[Footprint, ConcurrentCommit, Context], Finding | None]
 
 RULES: tuple[Rule, ...] = (
     select_not_true,

@@ -13,7 +13,7 @@ from pyroaring import BitMap64
 
 from txlake.conflict.concurrent_commit import ConcurrentCommit, RowChanges
 from txlake.conflict.context import Context, FileRows
-from txlake.conflict.evidence import Conflicted, conflicted
+from txlake.conflict.evidence import Finding
 from txlake.conflict.footprint import Footprint, Read, ReadKind
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
@@ -39,26 +39,22 @@ _AGAIN = "Run the transaction again on the newest version."
 
 def table_changed_by_both(
     footprint: Footprint, winner: ConcurrentCommit, context: Context
-) -> Conflicted | None:
+) -> Finding | None:
     """With granularity `table`, neither only adds rows without having read the table."""
     if context.granularity is not Granularity.TABLE:
         return None
     if winner.is_blind_append or footprint.is_blind_append or footprint.is_empty:
         return None
-    return conflicted(
+    return Finding(
         UpdateConflict,
-        table_changed_by_both.__name__,
         "changed the table, and two changes of one table conflict (txlake.conflictGranularity)",
-        footprint,
-        winner,
-        context,
         advice=_AGAIN,
     )
 
 
 def select_not_true(
     footprint: Footprint, winner: ConcurrentCommit, context: Context
-) -> Conflicted | None:
+) -> Finding | None:
     """Under Serializable, a plain SELECT of the transaction would answer differently now."""
     if context.level is not Level.SERIALIZABLE:
         return None
@@ -70,13 +66,9 @@ def select_not_true(
             found = _rows_deleted(read, changes.deleted, winner, context)
             change = "deleted rows that a SELECT of this transaction may have returned"
         if found:
-            return conflicted(
+            return Finding(
                 SerializableIsolationViolation,
-                select_not_true.__name__,
                 change,
-                footprint,
-                winner,
-                context,
                 read=read,
                 files=[one.file for one in found],
                 rows=_samples(found),
@@ -86,9 +78,7 @@ def select_not_true(
     return None
 
 
-def rows_added(
-    footprint: Footprint, winner: ConcurrentCommit, context: Context
-) -> Conflicted | None:
+def rows_added(footprint: Footprint, winner: ConcurrentCommit, context: Context) -> Finding | None:
     """A winner added rows that match a read of the transaction."""
     kinds = [ReadKind.GUARD]
     if context.level is Level.SERIALIZABLE or (
@@ -100,13 +90,9 @@ def rows_added(
     for read in _of_kind(footprint.reads, *kinds):
         found = _rows_added(read, changes, winner, context)
         if found:
-            return conflicted(
+            return Finding(
                 ConcurrentAppendException,
-                rows_added.__name__,
                 f"added rows that this transaction should have read{_whole(read)}",
-                footprint,
-                winner,
-                context,
                 read=read,
                 files=[one.file for one in found],
                 rows=_samples(found),
@@ -118,22 +104,19 @@ def rows_added(
 
 def files_of_old_settings(
     footprint: Footprint, winner: ConcurrentCommit, context: Context
-) -> Conflicted | None:
+) -> Finding | None:
     """A winner added files under settings that the transaction replaces by others."""
     if footprint.metadata is None:
         return None
     changes = context.changes_of(winner)
     files = (*changes.added, *changes.maybe_added)
+    # A change that follows the winner's is the same updates, and fits or doesn't as it did before.
     reason = misfit(context.metadata, footprint.metadata) if files else None
     if reason is None:
         return None
-    return conflicted(
+    return Finding(
         ConcurrentAppendException,
-        files_of_old_settings.__name__,
         f"added files that don't fit the settings which this transaction gives the table: {reason}",
-        footprint,
-        winner,
-        context,
         files=files,
         advice=_AGAIN,
     )
@@ -141,7 +124,7 @@ def files_of_old_settings(
 
 def rows_deleted(
     footprint: Footprint, winner: ConcurrentCommit, context: Context
-) -> Conflicted | None:
+) -> Finding | None:
     """A winner deleted rows that match a read, or moved ones that the transaction takes away."""
     kinds = [ReadKind.GUARD]
     if context.level is not Level.SNAPSHOT:
@@ -161,30 +144,23 @@ def rows_deleted(
         found = _rows_deleted(read, candidates, winner, context)
         if found:
             files = [one.file for one in found]
-            return _read_rows_deleted(footprint, winner, context, read, files, _samples(found))
+            return _read_rows_deleted(read, files, _samples(found))
     read_files = {canonical_path(path) for path in footprint.read_files}
     listed = [file for file in gone if canonical_path(file.path) in read_files]
     if listed and context.level is not Level.SNAPSHOT:
-        return _read_rows_deleted(footprint, winner, context, None, listed)
+        return _read_rows_deleted(None, listed)
     return None
 
 
 def _read_rows_deleted(
-    footprint: Footprint,
-    winner: ConcurrentCommit,
-    context: Context,
     read: Read | None,
     files: Sequence[Add | Remove],
     rows: tuple[Mapping[str, object], ...] = (),
-) -> Conflicted:
-    return conflicted(
+) -> Finding:
+    return Finding(
         ConcurrentDeleteReadException,
-        rows_deleted.__name__,
         "deleted or rewrote rows in files that this transaction read"
         + ("" if read is None else _whole(read)),
-        footprint,
-        winner,
-        context,
         read=read,
         files=files,
         rows=rows,
@@ -194,7 +170,7 @@ def _read_rows_deleted(
 
 def rows_deleted_by_both(
     footprint: Footprint, winner: ConcurrentCommit, context: Context
-) -> Conflicted | None:
+) -> Finding | None:
     """Both take rows away from one file, or one does while the other lists it anew."""
     shared = _of_both(footprint, winner, context)
     if not shared:
@@ -202,13 +178,9 @@ def rows_deleted_by_both(
     met = context.reconciled(footprint, winner)
     overlaps = () if met is None else met.overlaps
     rows = tuple(_sample(overlap.file, overlap.positions) for overlap in overlaps)
-    return conflicted(
+    return Finding(
         ConcurrentDeleteDeleteException,
-        rows_deleted_by_both.__name__,
         "deleted or rewrote rows in files that this transaction deletes from or rewrites",
-        footprint,
-        winner,
-        context,
         files=shared,
         rows=rows,
         advice=_AGAIN,
@@ -245,7 +217,7 @@ def _carried(footprint: Footprint, winner: ConcurrentCommit, context: Context) -
 
 def file_added_by_both(
     footprint: Footprint, winner: ConcurrentCommit, context: Context
-) -> Conflicted | None:
+) -> Finding | None:
     """Both add one path: the later entry would silently replace the earlier."""
     theirs = {canonical_path(file.path) for file in winner.added}
     both = [file for file in footprint.added if canonical_path(file.path) in theirs]
@@ -253,13 +225,9 @@ def file_added_by_both(
     shared = [file for file in both if file.path not in known]
     if not shared:
         return None
-    return conflicted(
+    return Finding(
         ConcurrentAppendException,
-        file_added_by_both.__name__,
         "added the very files that this transaction adds",
-        footprint,
-        winner,
-        context,
         files=shared,
         retry=False,
         advice="Look whether that version is this write already; if not, use other file names.",

@@ -5,11 +5,12 @@ Protocol, metadata, domains and application ids. Source: DESIGN section 4, rules
 
 from __future__ import annotations
 
-from txlake.conflict.adoption import is_harmless, over_marks
+from txlake.conflict.adoption import is_harmless, moves_marks_alone
 from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.conflict.context import Context
-from txlake.conflict.evidence import Conflicted, conflicted
+from txlake.conflict.evidence import Finding
 from txlake.conflict.footprint import Footprint
+from txlake.conflict.metadata_updates import Clash, followed
 from txlake.errors import (
     ConcurrentTransactionException,
     MetadataChangedException,
@@ -20,6 +21,7 @@ from txlake.protocol.features import (
     ICEBERG,
     MATERIALIZED_PARTITIONS,
     in_use,
+    protocol_for,
     supported_features,
 )
 
@@ -40,17 +42,13 @@ _AGAIN = "Run the transaction again on the newest version."
 
 def table_created_by_both(
     footprint: Footprint, winner: ConcurrentCommit, context: Context
-) -> Conflicted | None:
+) -> Finding | None:
     """Both create the table."""
     if footprint.read_version >= 0:
         return None
-    return conflicted(
+    return Finding(
         ProtocolChangedException,
-        table_created_by_both.__name__,
         "created the table that this transaction creates too",
-        footprint,
-        winner,
-        context,
         retry=False,
         advice="The table exists now: write to it, or create yours in another place.",
     )
@@ -58,44 +56,36 @@ def table_created_by_both(
 
 def protocol_changed_by_both(
     footprint: Footprint, winner: ConcurrentCommit, context: Context
-) -> Conflicted | None:
+) -> Finding | None:
     """Both set the protocol."""
     if winner.protocol is None or footprint.protocol is None:
         return None
-    return conflicted(
+    return Finding(
         ProtocolChangedException,
-        protocol_changed_by_both.__name__,
         "changed the table's protocol, which this transaction changes too",
-        footprint,
-        winner,
-        context,
         advice=_AGAIN,
     )
 
 
 def features_dropped(
     footprint: Footprint, winner: ConcurrentCommit, context: Context
-) -> Conflicted | None:
+) -> Finding | None:
     """A winner took table features away, on which the transaction may have relied."""
     if winner.protocol is None:
         return None
     dropped = supported_features(context.protocol) - supported_features(winner.protocol)
     if not dropped:
         return None
-    return conflicted(
+    return Finding(
         ProtocolChangedException,
-        features_dropped.__name__,
         f"dropped the table features {', '.join(sorted(dropped))}",
-        footprint,
-        winner,
-        context,
         advice=_AGAIN,
     )
 
 
 def feature_came_into_force(
     footprint: Footprint, winner: ConcurrentCommit, context: Context
-) -> Conflicted | None:
+) -> Finding | None:
     """A winner listed a feature that asks something of rows, and the metadata uses it already.
 
     Or one that asks something of files, and files are written.
@@ -109,20 +99,16 @@ def feature_came_into_force(
     found = [name for name in sorted(added & asking) if in_use(name, context.metadata)]
     if not found:
         return None
-    return conflicted(
+    return Finding(
         ProtocolChangedException,
-        feature_came_into_force.__name__,
         f"put the table features {', '.join(found)} into force, which new files have to keep to",
-        footprint,
-        winner,
-        context,
         advice=_AGAIN,
     )
 
 
 def dropped_feature_used(
     footprint: Footprint, winner: ConcurrentCommit, context: Context
-) -> Conflicted | None:
+) -> Finding | None:
     """The transaction drops a feature that a winner's files or domains use."""
     if footprint.protocol is None:
         return None
@@ -130,27 +116,24 @@ def dropped_feature_used(
     found = sorted(dropped & winner.features_used)
     if not found:
         return None
-    return conflicted(
+    return Finding(
         ProtocolChangedException,
-        dropped_feature_used.__name__,
         f"used the table features {', '.join(found)}, which this transaction drops",
-        footprint,
-        winner,
-        context,
         advice=_AGAIN,
     )
 
 
 def metadata_changed(
     footprint: Footprint, winner: ConcurrentCommit, context: Context
-) -> Conflicted | None:
+) -> Finding | None:
     """A winner changed the metadata, and not in a way that is harmless to this transaction."""
     if winner.metadata is None:
         return None
     if footprint.metadata is not None:
-        if rebased_metadata(footprint, winner.metadata, context) is not None:
+        outcome = rebased_metadata(footprint, winner.metadata, context)
+        if not isinstance(outcome, Clash):
             return None
-        finding = "changed the table's metadata, which this transaction changes too"
+        finding = f"changed {outcome.part}, which this transaction changes too, or depends on"
     else:
         protocol = winner.protocol or context.protocol
         if is_harmless(
@@ -161,57 +144,60 @@ def metadata_changed(
         ):
             return None
         finding = "changed the table's metadata (schema, partitioning or properties)"
-    return conflicted(
+    return Finding(
         MetadataChangedException,
-        metadata_changed.__name__,
         finding,
-        footprint,
-        winner,
-        context,
         advice="Run the transaction again: it then sees the table's new metadata.",
     )
 
 
-def rebased_metadata(footprint: Footprint, theirs: Metadata, context: Context) -> Metadata | None:
-    """The metadata that the transaction sets, after a winner's; None where both can't stand."""
-    ours = footprint.metadata
-    if ours is None or footprint.generated_identity:
-        return None
-    return over_marks(ours, context.metadata, theirs, context.table)
+def rebased_metadata(
+    footprint: Footprint, theirs: Metadata, context: Context
+) -> Metadata | Clash | None:
+    """The metadata that the transaction sets, after a winner's; None where it sets none.
+
+    One that read rows or changes files follows marks of identity columns alone, and not when it
+    drew values by them: what it wrote was written under the metadata that it read.
+    """
+    ours, base = footprint.metadata, context.metadata
+    if ours is None or theirs == base:
+        return ours
+    if not footprint.only_defines and not moves_marks_alone(base, theirs):
+        return Clash("the table's metadata")
+    if footprint.generated_identity:
+        return Clash("the marks of identity columns")
+    found = followed(ours, base, theirs, context.table)
+    if isinstance(found, Clash) or footprint.protocol is None:
+        return found
+    if protocol_for(found, footprint.protocol) != footprint.protocol:
+        return Clash("what needs table features that this transaction drops: its metadata")
+    return found
 
 
 def domain_changed(
     footprint: Footprint, winner: ConcurrentCommit, context: Context
-) -> Conflicted | None:
+) -> Finding | None:
     """Both wrote one metadata domain, or a winner wrote one that was read."""
     ours = {domain.domain for domain in footprint.domains} | footprint.read_domains
     shared = sorted(ours & winner.domains)
     if not shared:
         return None
-    return conflicted(
+    return Finding(
         MetadataChangedException,
-        domain_changed.__name__,
         f"wrote the metadata domain {', '.join(shared)}, which this transaction uses too",
-        footprint,
-        winner,
-        context,
         advice=_AGAIN,
     )
 
 
 def app_id_advanced(
     footprint: Footprint, winner: ConcurrentCommit, context: Context
-) -> Conflicted | None:
+) -> Finding | None:
     """A winner set an application id that the transaction depends on."""
     shared = sorted((footprint.read_app_ids | footprint.app_ids) & winner.app_ids)
     if not shared:
         return None
-    return conflicted(
+    return Finding(
         ConcurrentTransactionException,
-        app_id_advanced.__name__,
         f"set the application id {', '.join(shared)}, on which this transaction depends",
-        footprint,
-        winner,
-        context,
         advice="Look up the application id's version first: this batch may be written already.",
     )

@@ -20,7 +20,7 @@ from txlake.ddl.alter_columns import (
 from txlake.ddl.alter_features import add_feature, drop_feature, upgrade_protocol
 from txlake.ddl.clustering import check_statistics, clustering_domain, clustering_paths
 from txlake.ddl.environment import EVERY_ROW, Environment
-from txlake.ddl.keys import KEY_PREFIX, Key, keys_of, with_keys
+from txlake.ddl.keys import Key, keys_of, with_keys
 from txlake.ddl.operations import as_json
 from txlake.ddl.stored_expressions import check_constraint
 from txlake.ddl.table_metadata import changed, check_not_reserved, named
@@ -28,7 +28,7 @@ from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Metadata
 from txlake.protocol.clustering import FEATURE, clustered_by
-from txlake.protocol.properties import CONSTRAINT_PREFIX, validate_set, validate_unset
+from txlake.protocol.properties import CONSTRAINT_PREFIX, KEY_PREFIX, validate_set, validate_unset
 from txlake.protocol.schema_rules import column_text
 from txlake.protocol.type_text import short_text
 from txlake.protocol.types import Primitive

@@ -29,6 +29,7 @@ from txlake.ddl.table_metadata import changed
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Metadata
+from txlake.protocol.clustering import DOMAIN as CLUSTERING
 from txlake.protocol.clustering import clustered_by
 from txlake.protocol.column_mapping import all_fields
 from txlake.protocol.identity import is_identity
@@ -144,6 +145,7 @@ def drop_columns(statement: DropColumns, table: Snapshot, environment: Environme
         operation="DROP COLUMNS",
         parameters={"columns": as_json([column_text(path) for path in wanted])},
         actions=changed(table, metadata, environment),
+        read_domains=(CLUSTERING,),
     )
 
 
@@ -217,6 +219,7 @@ def replace_columns(statement: ReplaceColumns, table: Snapshot, environment: Env
         operation="REPLACE COLUMNS",
         parameters={"columns": as_json([column_for_history((), item) for item in new])},
         actions=changed(table, with_schema(table.metadata, ordered), environment),
+        read_domains=(CLUSTERING,) if dropped else (),
     )
 
 

@@ -126,7 +126,7 @@ class Traces:
     """How one feature is used.
 
     Attributes:
-        turned_off: the metadata by which nobody begins to use it again.
+        turned_off: the metadata with which no writer begins to use it again.
         used_by: whether an action needs readers that know the feature.
         in_checkpoints: whether checkpoints are written in another form with it.
     """

@@ -11,11 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from txlake.errors import InvalidRequest
-from txlake.protocol.properties import CONSTRAINT_PREFIX, column_list
+from txlake.protocol.properties import CONSTRAINT_PREFIX, KEY_PREFIX, column_list
 from txlake.protocol.types import Struct
 from txlake.statements import KeyConstraint, Table, TableName, quoted
 
-KEY_PREFIX = "txlake.constraints."
 _TEXT = re.compile(r"(PRIMARY|FOREIGN) KEY \(((?:`(?:[^`]|``)*`|[^`)])*)\)(?:$| )")
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from txlake.ddl.clustering import check_indexed, clustering_domain, clustering_paths
 from txlake.ddl.environment import Environment
-from txlake.ddl.keys import KEY_PREFIX, check_keys
+from txlake.ddl.keys import check_keys
 from txlake.ddl.stored_expressions import check_constraint
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
@@ -27,6 +27,7 @@ from txlake.protocol.iceberg import ENABLE as ICEBERG_COMPATIBLE
 from txlake.protocol.identity import is_identity
 from txlake.protocol.properties import (
     CONSTRAINT_PREFIX,
+    KEY_PREFIX,
     column_list,
     is_true,
     is_understood,

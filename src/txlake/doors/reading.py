@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 from txlake.doors.door import Door, session_for
 from txlake.doors.errors import as_spark
 from txlake.doors.fronts import fronted
+from txlake.doors.given import SchemaGiven
 from txlake.doors.options import Range, ReadOptions, is_ours, read_options
 from txlake.doors.places import at, named, with_moment
 from txlake.errors import InvalidRequest
@@ -28,36 +29,9 @@ if TYPE_CHECKING:
 else:
     _Reader = object
 
-_DEFAULT_FORMAT = "spark.sql.sources.default"
 
-
-class Reading(_Reader):
+class Reading(SchemaGiven, _Reader):
     """The part of a reader that a lake has a say in; made by `reader`."""
-
-    _lake_door: Door
-    _lake_source: str | None
-    _lake_given: dict[str, object]
-    _lake_wanted: StructType | str | None
-
-    def format(self, source: str) -> Any:
-        """The format; of `delta` and `txlake` Spark isn't told."""
-        self._lake_source = source
-        return self if is_ours(source) else super().format(source)
-
-    def option(self, key: str, value: Any) -> Any:
-        """One option."""
-        self._lake_given[key] = value
-        return super().option(key, value)
-
-    def options(self, **options: Any) -> Any:
-        """Several options."""
-        self._lake_given.update(options)
-        return super().options(**options)
-
-    def schema(self, schema: StructType | str) -> Any:
-        """The schema; a Delta table's own can't be another one."""
-        self._lake_wanted = schema
-        return super().schema(schema)
 
     def load(
         self,
@@ -67,9 +41,7 @@ class Reading(_Reader):
         **options: Any,
     ) -> Any:
         """The rows at a path, or of a name."""
-        source = (
-            format or self._lake_source or self._lake_door.spark.conf.get(_DEFAULT_FORMAT, None)
-        )
+        source = self._lake_format(format)
         if not is_ours(source):
             return super().load(path, format, schema, **options)
         self._lake_given.update(options)

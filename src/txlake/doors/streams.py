@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from txlake.doors.door import Door, Meaning, session_for
 from txlake.doors.errors import as_spark
 from txlake.doors.fronts import fronted
+from txlake.doors.given import FormatGiven, SchemaGiven, flat
 from txlake.doors.options import SinkOptions, is_ours, sink_options, storage_in, stream_options
 from txlake.doors.places import at, named
 from txlake.doors.reading import one_place, with_schema
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 else:
     _Reader = _Writer = object
 
-_DEFAULT_FORMAT = "spark.sql.sources.default"
 _CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 _CHECKPOINT = "checkpointLocation"
 _MODES: dict[str, OutputMode] = {"append": "append", "complete": "complete"}
@@ -43,33 +43,8 @@ _MODES: dict[str, OutputMode] = {"append": "append", "complete": "complete"}
 # --- reading -------------------------------------------------------------------------------------
 
 
-class StreamReading(_Reader):
+class StreamReading(SchemaGiven, _Reader):
     """The part of a stream's reader that a lake has a say in; made by `reader`."""
-
-    _lake_door: Door
-    _lake_source: str | None
-    _lake_given: dict[str, object]
-    _lake_wanted: StructType | str | None
-
-    def format(self, source: str) -> Any:
-        """The format; of `delta` and `txlake` Spark isn't told."""
-        self._lake_source = source
-        return self if is_ours(source) else super().format(source)
-
-    def option(self, key: str, value: Any) -> Any:
-        """One option."""
-        self._lake_given[key] = value
-        return super().option(key, value)
-
-    def options(self, **options: Any) -> Any:
-        """Several options."""
-        self._lake_given.update(options)
-        return super().options(**options)
-
-    def schema(self, schema: StructType | str) -> Any:
-        """The schema; a Delta table's own can't be another one."""
-        self._lake_wanted = schema
-        return super().schema(schema)
 
     def load(
         self,
@@ -79,7 +54,7 @@ class StreamReading(_Reader):
         **options: Any,
     ) -> Any:
         """The stream of the table at a path, or of a name."""
-        source = _format(self._lake_door, format or self._lake_source)
+        source = self._lake_format(format)
         if not is_ours(source):
             return super().load(path, format, schema, **options)
         self._lake_given.update(options)
@@ -155,32 +130,14 @@ def reader(door: Door, plain: Any) -> Any:
 # --- writing -------------------------------------------------------------------------------------
 
 
-class StreamWriting(_Writer):
+class StreamWriting(FormatGiven, _Writer):
     """The part of a stream's writer that a lake has a say in; made by `writer`."""
 
-    _lake_door: Door
     _lake_rows: DataFrame
-    _lake_source: str | None
-    _lake_given: dict[str, object]
     _lake_partitions: tuple[str, ...] | None
     _lake_clusters: tuple[str, ...] | None
     _lake_mode: str
     _lake_name: str | None
-
-    def format(self, source: str) -> Any:
-        """The format; of `delta` and `txlake` Spark isn't told."""
-        self._lake_source = source
-        return self if is_ours(source) else super().format(source)
-
-    def option(self, key: str, value: Any) -> Any:
-        """One option."""
-        self._lake_given[key] = value
-        return super().option(key, value)
-
-    def options(self, **options: Any) -> Any:
-        """Several options."""
-        self._lake_given.update(options)
-        return super().options(**options)
 
     def outputMode(self, outputMode: str) -> Any:
         """What a micro-batch writes."""
@@ -194,12 +151,12 @@ class StreamWriting(_Writer):
 
     def partitionBy(self, *cols: Any) -> Any:
         """The partition columns of a table that is made; Spark's own sink isn't told yet."""
-        self._lake_partitions = _flat(cols)
+        self._lake_partitions = flat(cols)
         return self
 
     def clusterBy(self, *cols: Any) -> Any:
         """The clustering columns of a table that is made; Spark's own sink isn't told yet."""
-        self._lake_clusters = _flat(cols)
+        self._lake_clusters = flat(cols)
         return self
 
     def foreach(self, f: Any) -> Any:
@@ -224,7 +181,7 @@ class StreamWriting(_Writer):
         **options: Any,
     ) -> Any:
         """Starts the query that writes the table at a path, or of a name."""
-        source = _format(self._lake_door, format or self._lake_source)
+        source = self._lake_format(format)
         self._lake_say(outputMode, partitionBy, queryName, options)
         if not is_ours(source):
             self._lake_tell_partitions()
@@ -257,8 +214,7 @@ class StreamWriting(_Writer):
         self._lake_say(outputMode, partitionBy, queryName, options)
         if not self._lake_has(tableName, format or self._lake_source):
             self._lake_tell_partitions()
-            if self._lake_source is not None and is_ours(self._lake_source):
-                super().format(self._lake_source)  # another catalog has such tables too
+            self._lake_tell_format()
             return super().toTable(self._lake_door.for_spark(tableName), format)
         return self._lake_to_table(tableName)
 
@@ -312,7 +268,7 @@ class StreamWriting(_Writer):
                 "for 'update' use foreachBatch with a MERGE",
             )
         checkpoint = asked.checkpoint or self._lake_default_checkpoint()
-        super().option(_CHECKPOINT, checkpoint)
+        self._lake_tell_option(_CHECKPOINT, checkpoint)
         sink = table_sink(
             door.session,
             self._lake_rows,
@@ -370,14 +326,3 @@ def writer(door: Door, rows: DataFrame, plain: Any) -> Any:
         _lake_mode="append",
         _lake_name=None,
     )
-
-
-def _format(door: Door, source: str | None) -> str | None:
-    return source or door.spark.conf.get(_DEFAULT_FORMAT, None)
-
-
-def _flat(cols: tuple[Any, ...]) -> tuple[str, ...]:
-    """Names given one by one, or as one list."""
-    if len(cols) == 1 and isinstance(cols[0], list | tuple):
-        return tuple(cols[0])
-    return cols

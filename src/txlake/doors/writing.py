@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from txlake.doors.door import Door, Meaning, session_for
 from txlake.doors.errors import as_spark
 from txlake.doors.fronts import fronted
+from txlake.doors.given import FormatGiven, flat
 from txlake.doors.options import WriteOptions, is_ours, write_options
 from txlake.doors.places import at, named
 from txlake.errors import InvalidRequest, UnsupportedFeature
@@ -37,7 +38,6 @@ else:
 
 Mode = Literal["error", "append", "overwrite", "ignore"]
 
-_DEFAULT_FORMAT = "spark.sql.sources.default"
 _MODES: dict[str, Mode] = {
     "append": "append",
     "overwrite": "overwrite",
@@ -48,14 +48,11 @@ _MODES: dict[str, Mode] = {
 }
 
 
-class Writing(_Writer):
+class Writing(FormatGiven, _Writer):
     """The part of a writer that a lake has a say in; made by `writer`."""
 
-    _lake_door: Door
     _lake_rows: DataFrame
-    _lake_source: str | None
     _lake_saving: str | None
-    _lake_given: dict[str, object]
     _lake_partitions: tuple[str, ...] | None
     _lake_clusters: tuple[str, ...] | None
     _lake_buckets: str | None
@@ -66,29 +63,14 @@ class Writing(_Writer):
             self._lake_saving = saveMode
         return super().mode(saveMode)
 
-    def format(self, source: str) -> Any:
-        """The format; of `delta` and `txlake` Spark isn't told."""
-        self._lake_source = source
-        return self if is_ours(source) else super().format(source)
-
-    def option(self, key: str, value: Any) -> Any:
-        """One option."""
-        self._lake_given[key] = value
-        return super().option(key, value)
-
-    def options(self, **options: Any) -> Any:
-        """Several options."""
-        self._lake_given.update(options)
-        return super().options(**options)
-
     def partitionBy(self, *cols: Any) -> Any:
         """The partition columns."""
-        self._lake_partitions = _flat(cols)
+        self._lake_partitions = flat(cols)
         return super().partitionBy(*cols)
 
     def clusterBy(self, *cols: Any) -> Any:
         """The clustering columns."""
-        self._lake_clusters = _flat(cols)
+        self._lake_clusters = flat(cols)
         return super().clusterBy(*cols)
 
     def bucketBy(self, numBuckets: int, col: Any, *cols: Any) -> Any:
@@ -110,9 +92,7 @@ class Writing(_Writer):
         **options: Any,
     ) -> None:
         """Writes to a path, or to a name."""
-        source = (
-            format or self._lake_source or self._lake_door.spark.conf.get(_DEFAULT_FORMAT, None)
-        )
+        source = self._lake_format(format)
         if not is_ours(source):
             super().save(path, format, mode, partitionBy, **options)
             return
@@ -204,17 +184,12 @@ class Writing(_Writer):
             by_name=False,
         )
 
-    def _lake_tell_format(self) -> None:
-        """Another catalog has tables of the lake's formats too."""
-        if self._lake_source is not None and is_ours(self._lake_source):
-            super().format(self._lake_source)
-
     def _lake_say(self, mode: str | None, partitions: Any, options: dict[str, Any]) -> None:
         """Arguments of `save` that stand for calls before it."""
         if mode is not None:
             self._lake_saving = mode
         if partitions is not None:
-            self._lake_partitions = _flat((partitions,))
+            self._lake_partitions = flat((partitions,))
         self._lake_given.update(options)
 
     def _lake_mode(self, default: Mode) -> Mode:
@@ -325,10 +300,3 @@ def _condition(text: str | None) -> SqlText | None:
     found = condition_of(text, ())
     assert found is None or isinstance(found, SqlText)
     return found
-
-
-def _flat(cols: tuple[Any, ...]) -> tuple[str, ...]:
-    """Names given one by one, or as one list."""
-    if len(cols) == 1 and isinstance(cols[0], list | tuple):
-        return tuple(cols[0])
-    return cols

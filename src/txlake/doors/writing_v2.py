@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame
 from txlake.doors.door import Door, Meaning
 from txlake.doors.errors import as_spark
 from txlake.doors.fronts import fronted
+from txlake.doors.given import OptionsGiven
 from txlake.doors.options import WriteOptions, is_ours, write_options
 from txlake.doors.places import named
 from txlake.doors.writing import insert
@@ -25,14 +26,13 @@ else:
     _Writer = object
 
 
-class WritingTo(_Writer):
+class WritingTo(OptionsGiven, _Writer):
     """The part of a writer that a lake has a say in; made by `writer_to`."""
 
     _lake_door: Door
     _lake_rows: DataFrame
     _lake_named: str
     _lake_source: str | None
-    _lake_given: dict[str, object]
     _lake_properties: dict[str, str]
     _lake_partitions: tuple[object, ...] | None
     _lake_clusters: tuple[str, ...] | None
@@ -41,16 +41,6 @@ class WritingTo(_Writer):
         """The format."""
         self._lake_source = provider
         return super().using(provider)
-
-    def option(self, key: str, value: Any) -> Any:
-        """One option."""
-        self._lake_given[key] = value
-        return super().option(key, value)
-
-    def options(self, **options: Any) -> Any:
-        """Several options."""
-        self._lake_given.update(options)
-        return super().options(**options)
 
     def tableProperty(self, property: str, value: str) -> Any:
         """One property of the new table."""

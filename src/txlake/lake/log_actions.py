@@ -159,7 +159,7 @@ def _check(action: Action, where: str) -> None:
 
 
 def _check_add(file: Add, where: str) -> None:
-    """Refuses what nobody could read again."""
+    """Refuses what no reader could read back."""
     if climbs(file.path):
         raise InvalidRequest(
             f"{where}: add: expected a path without '.' and '..', found {file.path!r}"

@@ -169,7 +169,7 @@ def _sign(held: Held, progress: Progress, query_id: str, batch_id: int) -> None:
         return
     progress.intend(batch_id, changed)
     for handle in changed:
-        held.open(handle).app_version(query_id)  # whoever writes it before this commit conflicts
+        held.open(handle).app_version(query_id)  # a commit of it before this one conflicts
         txn = Txn(app_id=query_id, version=batch_id, last_updated=held.engine.system.now_ms())
         held.stage(handle, Change(operation="STREAMING UPDATE", actions=(txn,)))
 

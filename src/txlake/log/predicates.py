@@ -244,7 +244,7 @@ def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
 def is_deterministic(predicate: Predicate) -> bool:
     """Whether the predicate is a function of a row's plain columns alone.
 
-    False with subqueries, chance, the clock, functions that nobody knows, and with a condition of
+    False with subqueries, chance, the clock, unknown functions, and with a condition of
     which only the text is known.
     """
     return all(not isinstance(leaf, Opaque) or leaf.deterministic for leaf in _leaves(predicate))

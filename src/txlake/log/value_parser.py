@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from sqlglot import exp
 
 from txlake.log.predicate_parser import NotLiteral, Reader, check_plain, condition_of, literal_of
-from txlake.log.values import ColumnValue, Literal, Negated, Operation, Value
+from txlake.log.value_nodes import ColumnValue, Literal, Negated, Operation, Value
 
 _OPERATORS: dict[type[exp.Expression], str] = {
     exp.Add: "+",

@@ -2,7 +2,8 @@
 
 Owns which those are: literals, columns, the signs and `+ - * /` of whole numbers and doubles, and
 `||` of texts. Whatever isn't modelled, and whatever Spark would fail at or do by its settings (an
-overflow, a division by zero), is None, and Spark's to compute. The SQL is in `value_parser`.
+overflow, a division by zero), is None, and Spark's to compute. The SQL is in `value_parser`, the
+nodes are in `value_nodes`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,44 +19,12 @@ import pyarrow.compute as pc
 from txlake.errors import InvalidRequest
 from txlake.log.conversion import converted
 from txlake.log.predicate_nodes import LiteralValue
+from txlake.log.value_nodes import ColumnValue, Literal, Negated, Operation, Value
 from txlake.protocol.types import Struct
 
 _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 _DECIMAL_DIGITS = 38
-
-
-@dataclass(frozen=True, slots=True)
-class Literal:
-    """A constant."""
-
-    value: LiteralValue
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnValue:
-    """A column of the row, by its name in the text."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Negated:
-    """`-part`."""
-
-    part: Value
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """`left operator right`, the operator being one of `+ - * / ||`."""
-
-    operator: str
-    left: Value
-    right: Value
-
-
-Value: TypeAlias = Literal | ColumnValue | Negated | Operation
 
 
 class _NotHere(Exception):

@@ -96,7 +96,7 @@ def _clear(engine: Engine, handle: Handle, *, stays: bool) -> None:
     ledger, table_id = engine.catalog.of_lake().ledger, handle_entry(handle).id
     try:
         if not stays:
-            # Whoever finishes this in our place notes it first, and finds no row when we're done.
+            # Another process that finishes this notes it first, and finds no row when we're done.
             if not handle.store.is_prompt:
                 ledger.note_clearing(table_id)
             ledger.sequence()  # raises where this isn't the lake's catalog any more

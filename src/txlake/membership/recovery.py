@@ -259,7 +259,7 @@ def _drop_again(session: Session, standing: Standing, note: DropNote) -> None:
 def _told_of(place: str, own: Membership) -> str:
     return (
         f"{place} was {own.name}, and was dropped, as the folder says: lake.attach takes it in "
-        "again; remove that folder where nobody wants it back"
+        "again; remove that folder if the table isn't wanted back"
     )
 
 

@@ -1,7 +1,7 @@
 """Checkpoint files read: Parquet columns to files (as Arrow) and to actions.
 
 Owns the shape of a checkpoint's columns. What a checkpoint means for a version is `log.replay`'s;
-writing is `checkpoint_writing`'s. Columns that nobody needs are not read, rows of files stay Arrow.
+writing is `checkpoint_writing`'s. Only needed columns are read, rows of files stay Arrow.
 Source: PROTOCOL.md, "Checkpoint Schema".
 """
 

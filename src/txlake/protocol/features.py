@@ -265,7 +265,7 @@ def protocol_for(
     `delta.minReaderVersion`, `delta.minWriterVersion` ask too; they aren't to be stored
     (`properties.stored_configuration`). A protocol is never lowered.
 
-    Raises InvalidRequest for a feature that nobody knows or a bad request for one.
+    Raises InvalidRequest for an unknown feature or a bad request for one.
     """
     wanted = {_known_name(name) for name in features} | set(_features_of(metadata))
     for name in tuple(wanted):

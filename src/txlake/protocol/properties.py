@@ -14,6 +14,7 @@ from txlake.errors import CorruptTable, InvalidRequest
 from txlake.nearest import did_you_mean, nearest
 
 CONSTRAINT_PREFIX = "delta.constraints."
+KEY_PREFIX = "txlake.constraints."  # PRIMARY KEY and FOREIGN KEY
 FEATURE_PREFIX = "delta.feature."
 # They ask for a protocol when they are set, and are never stored.
 PROTOCOL_KEYS = ("delta.minReaderVersion", "delta.minWriterVersion", "delta.ignoreProtocolDefaults")

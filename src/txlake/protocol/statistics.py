@@ -47,7 +47,7 @@ class FileStatistics:
     def from_json(cls, text: str | None) -> FileStatistics:
         """The statistics of `add.stats`; none for no text. Raises CorruptTable for no JSON object.
 
-        Bounds keep their JSON form: without the schema nobody knows whether a text is a date.
+        Bounds keep their JSON form: only the schema tells whether a text is a date.
         """
         if not text:
             return cls()

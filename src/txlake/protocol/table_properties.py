@@ -27,8 +27,6 @@ _TUNING = frozenset(
         "delta.checkpointPolicy",
         "delta.dataSkippingNumIndexedCols",
         "delta.dataSkippingStatsColumns",
-        "delta.dataSkippingStringPrefixLength",
-        "delta.parquet.compression.codec",
         "delta.setTransactionRetentionDuration",
         "delta.targetFileSize",
     }
@@ -84,8 +82,8 @@ class _Property(Generic[_T]):
 class TableProperties:
     """The properties of one table, typed, with defaults for those that aren't set.
 
-    Each is read when it is asked for, so that a value that makes no sense is in nobody's way who
-    doesn't need it. One that only tunes gives way to the default; for any other the attribute
+    Each is parsed when it is read, so that a malformed value fails only what needs it. One that
+    only tunes falls back to the default; for any other the attribute
     raises CorruptTable, which names the table, the key, what was expected, and how to mend it.
 
     Durations in milliseconds, sizes in bytes. `isolation_level` is `serializable`,
@@ -112,7 +110,6 @@ class TableProperties:
         "delta.inCommitTimestampEnablementTimestamp", None
     )
     row_tracking = _Property("delta.enableRowTracking", False)
-    row_tracking_suspended = _Property("delta.rowTrackingSuspended", False)
     materialized_row_id_column = _Property[str | None](
         "delta.rowTracking.materializedRowIdColumnName", None
     )
@@ -130,13 +127,11 @@ class TableProperties:
     data_skipping_stats_columns = _Property[tuple[tuple[str, ...], ...] | None](
         "delta.dataSkippingStatsColumns", None
     )
-    data_skipping_string_prefix_length = _Property("delta.dataSkippingStringPrefixLength", 32)
     type_widening = _Property("delta.enableTypeWidening", False)
     change_data_feed = _Property(
         "delta.enableChangeDataFeed", False, older="delta.enableChangeDataCapture"
     )
     target_file_size = _Property[int | None]("delta.targetFileSize", None)
-    compression_codec = _Property[str | None]("delta.parquet.compression.codec", None)
     conflict_granularity = _Property("txlake.conflictGranularity", "row")
 
     @property

@@ -271,7 +271,7 @@ def to_arrow_type(data_type: DataType, *, physical: bool = False) -> pa.DataType
     """The Arrow type of a Delta type; struct fields by logical or by physical name.
 
     Geometry and geography are binary, the well-known binary form in which files hold them. Raises
-    ValueError for a type that nobody knows.
+    ValueError for an unknown type.
     """
     match data_type:
         case Primitive(name):

@@ -88,7 +88,7 @@ class Context:
         """Drops the statement's views.
 
         What became of the statement is told whether Spark can be asked or not: one that it can't
-        drop stays in its session, where nobody knows the name.
+        drop stays in its session, under a name that no statement uses.
         """
         while self._views:
             name = self._views.pop()
@@ -103,7 +103,7 @@ class Context:
         """What tables mean to the statement from here on: it has its locks.
 
         `homeless` are names in databases that there weren't: nothing is locked for them, and they
-        mean nothing to the statement, whoever makes the database meanwhile.
+        mean nothing to the statement, even if the database is made meanwhile.
         """
         self._meanings = meanings
         self._homeless = homeless

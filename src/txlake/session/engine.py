@@ -312,13 +312,13 @@ class Engine:
         return number
 
     def end_abandoned(self) -> None:
-        """Ends the sessions and the transactions that nobody holds any more."""
+        """Ends the sessions and the transactions that no object holds any more."""
         for gone in self.catalog.transactions.end_abandoned():
             self.catalog.locks.ended(gone)
         try:
             self.catalog.sessions.end_abandoned()
         except TxlakeError as error:
-            _logger.warning("sessions that nobody holds end when their leases do: %s", error)
+            _logger.warning("abandoned sessions end when their leases do: %s", error)
 
     def close_session(self, number: int) -> None:
         """Ends a session, its transactions and its locks, unless that was done."""

@@ -25,7 +25,7 @@ def kill_session(catalog: Catalog, own: int, session_id: int) -> None:
     if ended:
         return
     if any(one.id == session_id for one in catalog.sessions.listed()):
-        problem = f"session {session_id} has no open transaction, and holds nobody up"
+        problem = f"session {session_id} has no open transaction, and blocks no other session"
     else:
         problem = f"there is no session {session_id}"
     raise InvalidRequest(

@@ -237,7 +237,7 @@ class Transaction:
     def identities(self, handle: Handle) -> Identities:
         """Who gives the values of the table's identity columns.
 
-        A table that the transaction itself makes, or replaces, has nobody else's yet.
+        Those of a table that the transaction itself makes, or replaces, are its own.
         """
         return IdentitiesOf(lambda table_id: self._identities(handle, table_id))
 
@@ -347,6 +347,8 @@ class Transaction:
                 takes_all=read.takes_all,
                 condition=read.condition,
             )
+        for domain in change.read_domains:
+            table.read_domain(domain)
         if not change.actions:
             return
         self._require_writable(handle, change.operation)
@@ -474,8 +476,8 @@ class Transaction:
         `spark.databricks.delta.commitInfo.userMetadata` says now, as in Delta Spark.
 
         Raises a Conflict when a concurrent transaction stands in the way; the transaction is then
-        rolled back. After an OutcomeUnknown, or when Python was stopped in the middle, nobody
-        knows whether it was. After a CorruptTable that says so it is committed, and can't be
+        rolled back. After an OutcomeUnknown, or when Python was stopped in the middle, it is
+        unknown whether it was. After a CorruptTable that says so it is committed, and can't be
         published: another writer's file is at its version.
         """
         self.require_active()

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from txlake.log.values import Value, computed, parse_value
+from txlake.log.value_nodes import Value
+from txlake.log.values import computed, parse_value
 from txlake.protocol.types import Field, from_arrow_type
 from txlake.spark import rows
 from txlake.spark.candidates import Candidates, held_rows

@@ -42,6 +42,12 @@ from txlake.statements.data import (
     Update,
     Write,
 )
+from txlake.statements.descriptions import (
+    DescribeDetail,
+    DescribeHistory,
+    DescribeTable,
+    Description,
+)
 from txlake.statements.expressions import (
     DEFAULT,
     STAR,
@@ -67,8 +73,6 @@ from txlake.statements.inspection import (
     DatabaseStatement,
     DescribeDatabase,
     DescribeQuery,
-    DescribeTable,
-    Description,
     DropDatabase,
     ExplainConflicts,
     Explained,
@@ -87,8 +91,6 @@ from txlake.statements.maintenance import (
     AnalyzeTable,
     ConvertTable,
     ConvertToDelta,
-    DescribeDetail,
-    DescribeHistory,
     Generate,
     MaintenanceStatement,
     Optimize,

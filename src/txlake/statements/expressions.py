@@ -7,12 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import Enum
-from typing import TYPE_CHECKING
 
+from txlake.statements.descriptions import Description
 from txlake.statements.names import ChangeRange, Table, TimeTravel, quoted
-
-if TYPE_CHECKING:
-    from txlake.statements.inspection import Description
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from txlake.statements.data import Delete, Insert, Merge, Truncate, Update
+from txlake.statements.descriptions import DescribeTable
 from txlake.statements.expressions import SqlText
-from txlake.statements.maintenance import DescribeDetail, DescribeHistory, Optimize
+from txlake.statements.maintenance import Optimize
 from txlake.statements.names import Table
 
 Explained = Insert | Delete | Update | Merge | Truncate | Optimize
@@ -105,19 +106,6 @@ class ShowPartitions:
     """SHOW PARTITIONS t."""
 
     table: Table
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeTable:
-    """DESCRIBE [TABLE] [EXTENDED] t [column]."""
-
-    table: Table
-    extended: bool = False
-    column: tuple[str, ...] | None = None
-
-
-Description = DescribeHistory | DescribeDetail | DescribeTable
-"""What a query may read FROM, in parentheses."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from txlake.statements.descriptions import DescribeDetail, DescribeHistory
 from txlake.statements.expressions import Expression, SqlText
 from txlake.statements.names import Table, TableName, TimeTravel
 
@@ -99,21 +100,6 @@ class RefreshTable:
 
     table: Table
     command: SqlText
-
-
-@dataclass(frozen=True, slots=True)
-class DescribeHistory:
-    """DESCRIBE HISTORY t [LIMIT n], newest first."""
-
-    table: Table
-    limit: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DescribeDetail:
-    """DESCRIBE DETAIL t."""
-
-    table: Table
 
 
 MaintenanceStatement = (

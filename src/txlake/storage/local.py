@@ -148,7 +148,7 @@ class LocalStore:
     def ensure_safe(self) -> None:
         self._proof.ensure(self)
         with suppress(OSError):
-            os.rmdir(self._file(PROBE_FOLDER))  # only while nobody else is trying
+            os.rmdir(self._file(PROBE_FOLDER))  # only while no other process tries the store
 
     def at(self, path: str) -> LocalStore:
         folder = path.rstrip("/")

@@ -49,7 +49,7 @@ def try_store(store: Store) -> None:
         InvalidRequest: the second put was not refused, or it replaced the first one's bytes.
         Unavailable: the store can't be reached, or replies got lost.
     """
-    # A name that nobody else tries at the same time. It never reaches a log, so no replay needs it.
+    # A name that no other process tries meanwhile. It never reaches a log, so no replay needs it.
     path = f"{PROBE_FOLDER}/{os.urandom(16).hex()}"
     first, second = b"first", b"second"
     try:
@@ -72,7 +72,7 @@ def _clean_up(store: Store, path: str) -> None:
     try:
         store.delete([path])
     except (InvalidRequest, Unavailable) as error:
-        # Sites exist where writers may not delete; a probe of 5 bytes left there harms nobody.
+        # Sites exist where writers may not delete; a probe of 5 bytes left there does no harm.
         _log.warning("the probe %s of %s could not be deleted: %s", path, store.url, error)
 
 

@@ -10,7 +10,7 @@ _END = ".tmp"
 
 
 def temporary_name() -> str:
-    """A name that nobody else uses. No replay needs it: it is gone before anyone can see it."""
+    """A name that no other process uses. No replay needs it: it is gone before it can be seen."""
     return f"{_START}{os.urandom(12).hex()}{_END}"
 
 

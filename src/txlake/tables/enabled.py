@@ -30,7 +30,7 @@ from txlake.spark.spark_sessions import is_connect, is_same
 # that a stream begins in.
 _TOKEN = "spark.txlake.enabled"
 _DATABASE = "spark.txlake.database"
-# Clones end with their streams, which nobody tells us; one that is as it was made is made anew.
+# Clones end with their streams, unreported; one that is as it was made is made anew.
 _CLONES_MAX = 16
 
 
@@ -79,7 +79,7 @@ def give(spark: SparkSession, session: Session) -> None:
 
 
 def take_back(spark: SparkSession) -> bool:
-    """The Spark session is nobody's again. False when it wasn't anybody's."""
+    """The Spark session belongs to no lake again. False when it belonged to none."""
     with _lock:
         was = any(is_same(one.spark, spark) for one in _enabled)
         gone = {one.token for one in (*_enabled, *_former) if is_same(one.spark, spark)}

@@ -28,7 +28,7 @@ _ENGINES_MAX = 16
 _lock = threading.Lock()
 # The one that was used last comes last.
 _engines: list[tuple[SparkSession, dict[str, str], Engine]] = []
-# The default sessions of the lakes that are open; one that nobody holds any more goes by itself.
+# The default sessions of the lakes that are open; one that isn't held any more goes by itself.
 _lakes: WeakSet[Session] = WeakSet()
 
 

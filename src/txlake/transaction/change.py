@@ -42,6 +42,7 @@ class Change:
         actions: in the order they happen; empty when the statement changed nothing.
         metrics: operationMetrics.
         reads: what the actions depend on.
+        read_domains: metadata domains that the change depends on.
         affected: counts for the statement's result, named as Databricks names them
             (`num_affected_rows`, ...), in order.
         identity_marks: by physical name, the last value that was given in an identity column.
@@ -50,7 +51,7 @@ class Change:
         brings_back: the metadata is that of an earlier version, and the table's files are that
             version's afterwards.
         unmaps: the metadata maps columns no more, all files are rewritten with the columns' own
-            names, and nobody may add one meanwhile, which `reads` has to say.
+            names, and no other transaction may add one meanwhile, which `reads` has to say.
     """
 
     operation: str
@@ -58,6 +59,7 @@ class Change:
     actions: tuple[Action, ...] = ()
     metrics: Mapping[str, int] = field(default_factory=dict)
     reads: tuple[Read, ...] = ()
+    read_domains: tuple[str, ...] = ()
     affected: Mapping[str, int] = field(default_factory=dict)
     identity_marks: Mapping[str, int] = field(default_factory=dict)
     origins: Mapping[str, Origins] = field(default_factory=dict, compare=False)

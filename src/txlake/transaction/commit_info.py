@@ -7,7 +7,7 @@ Owns its fields, their order and their spelling, which other engines read. Sourc
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from txlake.conflict.concurrent_commit import READS_ELSEWHERE
@@ -20,6 +20,38 @@ PRODUCT = "txlake"
 
 
 ENGINE = f"{PRODUCT}/{VERSION}"
+
+# The metrics that count change data files.
+_CHANGE_FILES = frozenset({"numAddedChangeFiles", "numTargetChangeFilesAdded"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatementInfo:
+    """What the history says of one statement."""
+
+    operation: str
+    parameters: Mapping[str, object]
+    metrics: Mapping[str, int]
+
+
+def in_one(statements: Sequence[StatementInfo], *, change_files: int) -> StatementInfo:
+    """What the history says of a commit: of one statement as of itself, of several their sum.
+
+    Statements of one kind keep its name and the last one's parameters. `change_files`: how many
+    change data files the commit has, whatever the statements counted.
+    """
+    said = [one for one in statements if one.metrics or one.parameters] or list(statements)
+    kinds = list(dict.fromkeys(one.operation for one in said))
+    metrics: dict[str, int] = {}
+    for one in said:
+        for name, count in one.metrics.items():
+            metrics[name] = metrics.get(name, 0) + count
+    for name in _CHANGE_FILES & metrics.keys():
+        metrics[name] = change_files
+    if len(kinds) == 1:
+        return StatementInfo(operation=kinds[0], parameters=said[-1].parameters, metrics=metrics)
+    names = [one.operation for one in said]
+    return StatementInfo(operation="TRANSACTION", parameters={"statements": names}, metrics=metrics)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

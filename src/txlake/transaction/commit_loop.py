@@ -145,8 +145,8 @@ class CommitLoop:
         """Commits.
 
         Raises a Conflict when a winner stands in the way, Unavailable when there were more winners
-        than attempts, OutcomeUnknown when nobody can tell, and what the committer raises. Unless
-        the outcome is unknown, nothing was committed then.
+        than attempts, OutcomeUnknown when it can't be found out, and what the committer raises.
+        Unless the outcome is unknown, nothing was committed then.
         """
         try:
             with ExitStack() as turns:

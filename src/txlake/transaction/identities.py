@@ -1,4 +1,4 @@
-"""Values for identity columns: which ones a statement may give, so that nobody gives them too.
+"""Values for identity columns: which ones a statement may give, each once.
 
 A path table's are those beyond the mark in its log, and of two transactions that give some one
 conflicts. In a lake ranges are reserved in the catalog, for good: both commit. Source: PROTOCOL.md,
@@ -49,7 +49,7 @@ class Identities(Protocol):
     def draw(
         self, table: str, table_id: str, column: IdentityColumn, *, at_least: int, at_most: int
     ) -> Drawn:
-        """As many values as are wanted and there is room for, that nobody has got.
+        """As many values as are wanted and there is room for, none of them given before.
 
         `table` for messages; `table_id` as its metadata has it.
 
@@ -94,7 +94,7 @@ def key_of(table_id: str, column: IdentityColumn) -> tuple[str, str]:
 
 
 class DrawnHere:
-    """Identities of a table that nobody else has, or whose mark decides at the commit."""
+    """Identities of a table that is its transaction's, or whose mark decides at the commit."""
 
     def __init__(self) -> None:
         self._marks: dict[tuple[str, str], int] = {}

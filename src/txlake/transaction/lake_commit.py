@@ -73,17 +73,17 @@ def commit_together(
 
     Raises a Conflict, which names its table, when a winner stands in the way, Unavailable when
     others were faster every time or the catalog or a store can't be reached, OutcomeUnknown when
-    nobody can tell, InvalidRequest as `Ledger.ratify`, and CorruptTable when a table's log has
+    it can't be found out, InvalidRequest as `Ledger.ratify`, and CorruptTable when a log has
     versions that its catalog didn't ratify. Unless the outcome is unknown, nothing was committed
-    then. After the ratification nothing is raised: what can't be published is logged, and whoever
-    meets it next publishes it; `occupied` tells of what that won't mend.
+    then. After the ratification nothing is raised: what can't be published is logged, and the
+    next process that meets it publishes it; `occupied` tells of what that won't mend.
     """
     tables = {_table_id(part.log): Rebase(part.log, part.proposal) for part in parts}
     if len(tables) < len(parts):
         raise InvalidRequest(
             f"transaction {transaction_id}: expected one part for each table, found two for one"
         )
-    # In one order whoever asks: which conflict is told doesn't hang on chance.
+    # In one order, so that which conflict is raised doesn't depend on chance.
     tables = dict(sorted(tables.items(), key=lambda item: (item[1].log.name, item[0])))
     loop = CommitLoop(
         LakeCommitter(ledger, transaction_id, names, system, settings),

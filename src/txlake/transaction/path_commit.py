@@ -55,7 +55,7 @@ class PathCommitter:
         return self._log.name
 
     def outdated(self, asked: Mapping[str, Rebase]) -> Iterable[str]:
-        # Also where nobody came first: a version that was read long ago may be followed by a gap
+        # Also where there is no winner: a version that was read long ago may be followed by a gap
         # in the log, after its cleanup, and the gap must not be filled.
         return asked
 

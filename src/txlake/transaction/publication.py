@@ -1,7 +1,7 @@
 """Ratified commits become the files of a catalog table's log, which every Delta reader reads.
 
 Owns the order (a version after the one before), and that a version's file holds just the ratified
-bytes. Whoever meets commits that aren't published may do it. Source: DESIGN section 5.
+bytes. Any process that meets unpublished commits may do it. Source: DESIGN section 5.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def publish_newest(
 
     All tables on which that was done are noted at once; where `soon` is the transaction's id, those
     that had nothing else to publish are noted by what this process does next. Never raises: the
-    commits stand, what fails is logged, and whoever meets a commit next publishes it.
+    commits stand, what fails is logged, and the next process that meets a commit publishes it.
     """
     tables: set[str] = set()
     made: list[tuple[Newest, Sequence[TableCommit]]] = []

@@ -62,5 +62,5 @@ class Staging:
         self._system.wait_ms(duration_ms)
 
     def monotonic_ms(self) -> float:
-        """Milliseconds of a clock that nobody sets, the same for all processes of the machine."""
+        """Milliseconds of a monotonic clock, the same for all processes of the machine."""
         return self._system.monotonic_ms()

@@ -128,7 +128,7 @@ class TableLog:
 
     @property
     def newest_known(self) -> int:
-        """The newest version that was read or committed here, -1 for none; asks nobody."""
+        """The newest version that was read or committed here, -1 for none; without I/O."""
         latest = self._latest
         return -1 if latest is None else latest[0].version
 

@@ -22,7 +22,7 @@ from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Add, Cdc
 from txlake.protocol.identity import metadata_with_marks
-from txlake.transaction.commit_info import Provenance
+from txlake.transaction.commit_info import Provenance, StatementInfo, in_one
 from txlake.transaction.feed_rules import has_feed, require_known_changes, runs_of
 from txlake.transaction.identities import DrawnHere
 from txlake.transaction.membership import DETACH
@@ -37,17 +37,6 @@ from txlake.transaction.validation import completed, validated
 
 # Operations that may take table features away.
 _DROPPING = frozenset({"DROP FEATURE", DETACH})
-# The metrics that count change data files.
-_CHANGE_FILES = frozenset({"numAddedChangeFiles", "numTargetChangeFilesAdded"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Statement:
-    """What the history says of one staged statement."""
-
-    operation: str
-    parameters: Mapping[str, object]
-    metrics: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +47,13 @@ class Token:
     `marks`: the last values given in identity columns, by the table's id as its metadata has it and
     the column's physical name.
     `told` is where rows of new files come from, by canonical path, of a table with a change data
-    feed; `untold` are its rewritten files of which nobody knows.
+    feed; `untold` are its rewritten files for which that is unknown.
     """
 
     staged: Staged = field(default_factory=Staged)
     reads: int = 0
     app_ids: frozenset[str] = frozenset()
-    statements: tuple[_Statement, ...] = ()
+    statements: tuple[StatementInfo, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
     marks: Mapping[tuple[str, str], int] = field(default_factory=dict)
     told: Mapping[str, Told] = field(default_factory=dict)
@@ -266,7 +255,7 @@ class TableTransaction:
             unmaps=unmaps,
         )
         validated(whole, self._view, operation=operation)
-        statement = _Statement(
+        statement = StatementInfo(
             operation=operation, parameters=dict(parameters or {}), metrics=dict(metrics or {})
         )
         staged = self._now.staged.then(whole, self.base.files)
@@ -407,11 +396,11 @@ class TableTransaction:
         )
         changes_data = footprint.changes_data or any(one.changes_data for one in others)
         level = checked_at(self.level, changes_data=changes_data)
-        operation, parameters, metrics = self._described()
+        said = in_one(self._now.statements, change_files=len(self._now.staged.change_files))
         about = Provenance(
-            operation=operation,
-            parameters=parameters,
-            metrics=metrics,
+            operation=said.operation,
+            parameters=said.parameters,
+            metrics=said.metrics,
             level=level,
             is_blind_append=footprint.is_blind_append,
             reads_elsewhere=footprint.reads_elsewhere,
@@ -470,7 +459,7 @@ class TableTransaction:
             app_ids=frozenset(staged.app_transactions),
             domains=tuple(staged.domains.values()),
             change_files=bool(staged.change_files),
-            # What a catalog reserved is nobody else's, whatever the mark is by now.
+            # What a catalog reserved is given to no other transaction, whatever the mark is by now.
             generated_identity=bool(self._now.marks) and self.log.governed is None,
         )
         removes_rows = any(file.data_change for file in footprint.removed)
@@ -487,24 +476,6 @@ class TableTransaction:
             read_files=footprint.read_files | (relisted.keys() - restated),
             restated=frozenset(map(canonical_path, restated)),
         )
-
-    def _described(self) -> tuple[str, Mapping[str, object], Mapping[str, int]]:
-        """One statement speaks for itself; of several, the kinds and summed metrics."""
-        statements = [one for one in self._now.statements if one.metrics or one.parameters]
-        statements = statements or list(self._now.statements)
-        kinds = list(dict.fromkeys(one.operation for one in statements))
-        metrics: dict[str, int] = {}
-        for one in statements:
-            for name, count in one.metrics.items():
-                metrics[name] = metrics.get(name, 0) + count
-        for name in _CHANGE_FILES & metrics.keys():
-            metrics[name] = len(self._now.staged.change_files)
-        if len(statements) == 1:
-            only = statements[0]
-            return only.operation, only.parameters, metrics
-        if len(kinds) == 1:
-            return kinds[0], statements[-1].parameters, metrics
-        return "TRANSACTION", {"statements": [one.operation for one in statements]}, metrics
 
 
 def _is_restated(file: Add, before: Add | None) -> bool:

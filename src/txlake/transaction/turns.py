@@ -39,7 +39,7 @@ class Turns:
             # No call of Python code before this one: an interrupt could come first.
             if place in self._line:
                 self._line.remove(place)
-            with suppress(IndexError, RuntimeError):  # nobody waits, or was woken before
+            with suppress(IndexError, RuntimeError):  # no thread waits, or it was woken before
                 self._line[0].release()
 
     def _comes(self, place: threading.Lock, timeout_ms: float) -> bool:

@@ -97,7 +97,7 @@ def plan_vacuum(
             f"{log.name}: VACUUM: expected a retention of at least {least / _HOUR_MS:g} hours "
             f"(delta.deletedFileRetentionDuration), found {retention / _HOUR_MS:g} hours: readers "
             "and writers that still run could lose their files. Keep more, or turn the retention "
-            "check off when you are certain that nobody uses older versions"
+            "check off when you are certain that no reader uses older versions"
         )
     before = (log.system.now_ms() if now_ms is None else now_ms) - retention
     candidates, folders = _candidates(log, snapshot, before)
@@ -271,7 +271,7 @@ def _may_be_staged(
 ) -> bool:
     """Whether a file may be an open transaction's.
 
-    By its name; by its age where that says nothing, or may be of a transaction that nobody knows.
+    By its name; by its age where the name says nothing, or is of an unknown transaction.
     """
     own = tags_in(item.path)
     if not own.isdisjoint(tags):

@@ -13,7 +13,7 @@ from typing import assert_never
 
 import pyarrow as pa
 
-from txlake.ddl.keys import KEY_PREFIX, keys_of
+from txlake.ddl.keys import keys_of
 from txlake.ddl.stored_expressions import CURRENT_DEFAULT, GENERATION
 from txlake.ddl.table_metadata import INTERNAL_PROPERTIES
 from txlake.errors import InvalidRequest
@@ -22,6 +22,7 @@ from txlake.protocol.clustering import clustered_by
 from txlake.protocol.features import CATALOG_FEATURE, supported_features
 from txlake.protocol.identity import identity_of
 from txlake.protocol.partition_values import parse_value
+from txlake.protocol.properties import KEY_PREFIX
 from txlake.protocol.schema_rules import column_text
 from txlake.protocol.type_text import (
     COMMENT,

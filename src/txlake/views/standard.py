@@ -114,7 +114,7 @@ def _identity(item: Field, table: str) -> Values:
     except CorruptTable:
         found = None
     if found is None:
-        return {"is_identity": "YES"}  # nobody can say of which kind
+        return {"is_identity": "YES"}  # of which kind is unknown
     return {
         "is_identity": "YES",
         "identity_generation": "BY DEFAULT" if found.allows_explicit else "ALWAYS",

@@ -1,0 +1,41 @@
+"""The nodes of a value that is computed from one row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from txlake.log.predicate_nodes import LiteralValue
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant."""
+
+    value: LiteralValue
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnValue:
+    """A column of the row, by its name in the text."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Negated:
+    """`-part`."""
+
+    part: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """`left operator right`, the operator being one of `+ - * / ||`."""
+
+    operator: str
+    left: Value
+    right: Value
+
+
+Value: TypeAlias = Literal | ColumnValue | Negated | Operation

@@ -125,8 +125,10 @@ def _check_mapping(metadata: Metadata, previous: Metadata | None, table: str) ->
 def _check_iceberg(metadata: Metadata, before: Snapshot | None, table: str) -> None:
     """What is wrong already only keeps files from being written."""
     previous = None if before is None else before.metadata
-    wrong = None
-    if iceberg.is_on(metadata):
+    wrong = iceberg.promises_too_much(metadata)
+    if wrong is not None:
+        wrong = None if previous and iceberg.promises_too_much(previous) else wrong
+    elif iceberg.is_on(metadata):
         wrong = iceberg.violation(metadata, previous)
         if previous is not None and iceberg.is_on(previous):
             wrong = None if wrong == iceberg.violation(previous) else wrong

@@ -389,6 +389,12 @@ def test_conditions_may_ask_other_tables(lake: txlake.Lake) -> None:
         lake.read("t", where="id IN (SELECT id FROM nope)")
     with pytest.raises(InvalidRequest, match="where must be a Spark SQL Column or a string"):
         lake.read("t", where=1)  # type: ignore[arg-type]
+    from pyspark.sql import functions as F
+
+    with pytest.raises(
+        InvalidRequest, match=r"^u is a table of the lake, which a Column can't read"
+    ):
+        lake.read("t", where=F.expr("id IN (SELECT id FROM u)"))
 
 
 def test_a_table_is_named_in_many_ways(lake: txlake.Lake, tmp_path: Path) -> None:

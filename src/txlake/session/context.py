@@ -159,6 +159,11 @@ class Context:
             if parts is None or len(parts) > 2 or self.engine.warehouse is None:
                 raise
             name = TableName(parts)
+            if self.find(name) is not None:
+                raise InvalidRequest(
+                    f"{name} is a table of the lake, which a Column can't read: Spark looks for it "
+                    "in its own catalog; give the condition or the value as a text in SQL"
+                ) from error.__cause__
             raise unknown_table(
                 self.engine, self.transaction, self.database, name
             ) from error.__cause__

@@ -69,12 +69,15 @@ def test_icebergs_readers_are_promised_nothing_without_the_rules() -> None:
         InvalidRequest, match=r"^t: .* needs 'delta.enableIcebergCompatV2' = 'true'"
     ):
         table("a int", properties={formats: "hudi, Iceberg"})
-    assert table("a int", properties={formats: "hudi"}).properties
+    assert table("a int", properties={formats: "hudi"}).metadata.configuration[formats] == "hudi"
     start = table("a int", properties=NAMED)
     refused(SetProperties(T, ((formats, "iceberg"),)), start, "DELTA_UNIVERSAL_FORMAT_VIOLATION")
     now = altered(SetProperties(T, ((ENABLE, "true"), (formats, "iceberg"))), start)
     assert now.metadata.configuration[formats] == "iceberg"
     assert formats not in altered(UnsetProperties(T, (ENABLE,)), now).metadata.configuration
+    configuration = {**start.metadata.configuration, formats: "iceberg"}  # another engine's
+    wrong = start.apply([msgspec.structs.replace(start.metadata, configuration=configuration)])
+    assert altered(SetProperties(T, (("mine", "1"),)), wrong).metadata.configuration["mine"] == "1"
 
 
 def test_a_table_is_altered_to_keep_the_rules_and_back() -> None:

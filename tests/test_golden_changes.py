@@ -60,7 +60,14 @@ def test_changes(spark: SparkSession, golden: Path, table: Described) -> None:
     feed = table["cdf"]
     first, last = (int(feed[f"{end}_version"]) for end in ("starting", "ending"))
     asked = ChangeRange(TimeTravel(version=first), TimeTravel(version=last))
-    frame = feed_frame(log, asked, log.latest().version, moment_ms=lambda _: 0, work_on=work_on)
+    frame = feed_frame(
+        log,
+        asked,
+        log.latest().version,
+        moment_ms=lambda _: 0,
+        work_on=work_on,
+        may_be_later=False,
+    )
     schema = cast(dict[str, Any], type_to_json(log.snapshot(version=last).schema))
     schema["fields"] += [{"name": name, "type": kind} for name, kind in _SHOWN.items()]
     rows = render_rows().rows_of(frame.toArrow(), schema)

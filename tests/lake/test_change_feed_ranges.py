@@ -102,6 +102,10 @@ REFUSED: dict[str, tuple[Callable[[txlake.Lake], object], str]] = {
         lambda lake: lake.sql("SELECT * FROM table_changes('t', (SELECT 1))"),
         "is a constant, no query",
     ),
+    "a start after the newest version": (
+        lambda lake: lake.changes("t", from_timestamp="2999-01-01"),
+        "changes from 2999-01-01 on were asked for, and the newest version, 5, was committed bef",
+    ),
     "SQL without a table": (
         lambda lake: lake.sql("SELECT * FROM table_changes(1, 2)"),
         "the name of a table as a string",

@@ -88,6 +88,18 @@ def test_clustering_columns_have_statistics(lake: txlake.Lake) -> None:
         assert set(json.loads(one["stats"])["minValues"]) == {"x", "s"}
 
 
+def test_clustering_columns_are_shown_as_a_property(lake: txlake.Lake) -> None:
+    lake.sql("CREATE TABLE t (x INT, s STRUCT<y: INT>) CLUSTER BY (x, s.y)")
+    (row,) = lake.sql("SHOW TBLPROPERTIES t ('clusteringColumns')").collect()
+    assert row.value == '[["x"],["s","y"]]'
+    (made,) = lake.sql("SHOW CREATE TABLE t").collect()
+    assert "clusteringColumns" not in made[0]
+    lake.sql("ALTER TABLE t CLUSTER BY NONE")
+    assert "clusteringColumns" not in [
+        row.key for row in lake.sql("SHOW TBLPROPERTIES t").collect()
+    ]
+
+
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
@@ -100,6 +112,9 @@ def test_clustering_columns_have_statistics(lake: txlake.Lake) -> None:
         ("ALTER TABLE t CLUSTER BY (s)", "no order"),
         ("ALTER TABLE t CLUSTER BY (x, id, pad, s.y, x)", "at most 4 columns"),
         ("OPTIMIZE t WHERE x = 1", "OPTIMIZE ... WHERE"),
+        ("ALTER TABLE t SET TBLPROPERTIES (clusteringColumns = 'x')", "is given by CLUSTER BY"),
+        ("ALTER TABLE t UNSET TBLPROPERTIES (ClusteringColumns)", "is given by CLUSTER BY"),
+        ("CREATE TABLE u (x INT) TBLPROPERTIES (clusteringColumns = 'x')", "by CLUSTER BY"),
     ],
 )
 def test_what_cannot_be_clustered_is_refused(

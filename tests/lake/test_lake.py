@@ -373,6 +373,30 @@ def test_reads_travel_filter_and_choose_columns(lake: txlake.Lake) -> None:
     assert lake.read("t", timestamp=at.isoformat()).count() in (2, 4)
 
 
+def test_conditions_may_ask_other_tables(lake: txlake.Lake) -> None:
+    lake.sql("CREATE TABLE t AS SELECT id FROM range(4)")
+    lake.sql("CREATE TABLE u AS SELECT 2L AS id")
+    assert rows(lake.read("t", where="id IN (SELECT id FROM u)")) == [(2,)]
+    assert rows(lake.read("t", where="id > (SELECT max(id) FROM default.u)")) == [(3,)]
+    related = "EXISTS (SELECT 1 FROM u WHERE u.id = t.id + 1)"
+    assert rows(lake.read("t", where=related)) == [(1,)]
+    nine = pa.table({"id": [9]})
+    lake.write(nine, "u", "overwrite", replace_where="id = 2 OR id > (SELECT max(id) FROM t)")
+    assert rows(lake.read("u")) == [(9,)]
+    with pytest.raises(
+        InvalidRequest, match="there is no table 'nope' in database 'default'; SHOW"
+    ):
+        lake.read("t", where="id IN (SELECT id FROM nope)")
+    with pytest.raises(InvalidRequest, match="where must be a Spark SQL Column or a string"):
+        lake.read("t", where=1)  # type: ignore[arg-type]
+    from pyspark.sql import functions as F
+
+    with pytest.raises(
+        InvalidRequest, match=r"^u is a table of the lake, which a Column can't read"
+    ):
+        lake.read("t", where=F.expr("id IN (SELECT id FROM u)"))
+
+
 def test_a_table_is_named_in_many_ways(lake: txlake.Lake, tmp_path: Path) -> None:
     lake.write(ROWS, "sales.orders")
     place = tmp_path / "warehouse" / "sales.db" / "orders"

@@ -278,6 +278,15 @@ def test_a_protocol_that_suits_is_kept_as_it_is() -> None:
     assert protocol_for(metadata({"delta.enableTypeWidening": "true"}), existing) is existing
 
 
+def test_a_preview_that_is_asked_for_stands_for_the_feature() -> None:
+    preview = {"delta.feature.variantType-preview": "supported"}
+    found = protocol_for(metadata(preview, of="variant"), None)
+    assert supported_features(found) == NEW | {"variantType-preview"}
+    both = {**preview, "delta.feature.variantType": "supported"}
+    found = protocol_for(metadata(both, of="variant"), None)
+    assert supported_features(found) == NEW | {"variantType", "variantType-preview"}
+
+
 def test_an_upgrade_keeps_all_that_may_have_been_used() -> None:
     wanted = metadata({"delta.enableDeletionVectors": "true"})
     found = protocol_for(wanted, protocol(2, 5))

@@ -63,6 +63,23 @@ def test_what_a_new_table_cant_be(columns: str, properties: dict[str, str], mess
         table(columns, properties={**ON, **properties})
 
 
+def test_icebergs_readers_are_promised_nothing_without_the_rules() -> None:
+    formats = "delta.universalFormat.enabledFormats"
+    with pytest.raises(
+        InvalidRequest, match=r"^t: .* needs 'delta.enableIcebergCompatV2' = 'true'"
+    ):
+        table("a int", properties={formats: "hudi, Iceberg"})
+    assert table("a int", properties={formats: "hudi"}).metadata.configuration[formats] == "hudi"
+    start = table("a int", properties=NAMED)
+    refused(SetProperties(T, ((formats, "iceberg"),)), start, "DELTA_UNIVERSAL_FORMAT_VIOLATION")
+    now = altered(SetProperties(T, ((ENABLE, "true"), (formats, "iceberg"))), start)
+    assert now.metadata.configuration[formats] == "iceberg"
+    assert formats not in altered(UnsetProperties(T, (ENABLE,)), now).metadata.configuration
+    configuration = {**start.metadata.configuration, formats: "iceberg"}  # another engine's
+    wrong = start.apply([msgspec.structs.replace(start.metadata, configuration=configuration)])
+    assert altered(SetProperties(T, (("mine", "1"),)), wrong).metadata.configuration["mine"] == "1"
+
+
 def test_a_table_is_altered_to_keep_the_rules_and_back() -> None:
     start = table("a array<int>, b int", properties=NAMED)
     assert not nested_ids(start.schema.fields[0])

@@ -163,7 +163,7 @@ def test_what_was_never_dropped_is_refused(lake: Offline) -> None:
 def test_it_cannot_be_part_of_a_transaction(lake: Offline) -> None:
     lake.run("DROP TABLE t")
     tx = lake.session.begin()
-    with pytest.raises(InvalidRequest, match="UndropTable can't run in a transaction"):
+    with pytest.raises(InvalidRequest, match="UNDROP TABLE can't run in a transaction"):
         lake.run_in(tx, "UNDROP TABLE t")
 
 

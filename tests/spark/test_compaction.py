@@ -148,6 +148,7 @@ def test_purging_rewrites_what_has_vectors(tmp_path: Path, spark: SparkSession) 
     before = t.rows()
     change = t.compact(purge=True)
     assert change.operation == "REORG"
+    assert change.parameters == {"predicate": [], "applyPurge": True}
     assert change.metrics["numRemovedFiles"] == change.metrics["numAddedFiles"] == 1
     assert all(add.deletion_vector is None for add in t.adds())
     assert len(t.adds()) == 3
@@ -165,8 +166,17 @@ def test_zordering_brings_near_rows_together(tmp_path: Path, spark: SparkSession
     before = [row[:2] for row in t.rows()]
     change = t.zorder("x", "y")
     assert [row[:2] for row in t.rows()] == before
-    assert change.parameters["zOrderBy"] == ["x", "y"]
+    assert change.parameters == {
+        "predicate": [],
+        "zOrderBy": ["x", "y"],
+        "clusterBy": [],
+        "auto": False,
+    }
     assert len(t.adds()) > 3
+    sizes = sorted(add.size for add in t.adds())
+    told = [change.metrics[f"{name}FileSize"] for name in ("min", "p25", "p50", "p75", "max")]
+    of = len(sizes)
+    assert told == [sizes[place] for place in (0, of // 4, of // 2, of * 3 // 4, -1)]
     areas = []
     for add in t.adds():
         stats = json.loads(str(add.stats))

@@ -156,12 +156,14 @@ def test_rows_of_values(tmp_path: Path, spark: SparkSession) -> None:
 )
 def test_given_values_are_refused(tmp_path: Path, spark: SparkSession, rows: str) -> None:
     t = table(tmp_path / "t", spark, f"{ALWAYS}, n LONG")
-    with pytest.raises(InvalidRequest, match=r"^t: column 'id' is GENERATED ALWAYS"):
+    with pytest.raises(InvalidRequest, match=r"^t: \[DELTA_\w+\] column 'id' is GENERATED ALWAYS"):
         t.run(rows)
     for given in (pa.table({"ID": [7]}), spark.range(1)):
-        with pytest.raises(InvalidRequest, match=r"^t: column 'id' is GENERATED ALWAYS"):
+        with pytest.raises(
+            InvalidRequest, match=r"^t: \[DELTA_\w+\] column 'id' is GENERATED ALWAYS"
+        ):
             t.append(given)
-    with pytest.raises(InvalidRequest, match=r"^t: column 'id' is GENERATED ALWAYS"):
+    with pytest.raises(InvalidRequest, match=r"^t: \[DELTA_\w+\] column 'id' is GENERATED ALWAYS"):
         t.work().append(pa.table({"a": [7], "b": [1]}), Placement(by_name=False))
     assert t.data_files() == set()
 

@@ -58,6 +58,13 @@ def test_an_error_class_behind_the_tables_name_is_the_condition_too() -> None:
     assert str(error) == "[DELTA_UNSUPPORTED_FEATURES_IN_CONFIG] /t: no such feature: x"
 
 
+def test_an_error_class_at_the_end_of_a_message_is_the_condition_too() -> None:
+    error = raised(InvalidRequest("/t: it can't be [DELTA_ICEBERG_COMPAT_VIOLATION.UNSUPPORTED]"))
+    assert isinstance(error, AnalysisException)
+    assert error.getCondition() == "DELTA_ICEBERG_COMPAT_VIOLATION.UNSUPPORTED"
+    assert str(error) == "[DELTA_ICEBERG_COMPAT_VIOLATION.UNSUPPORTED] /t: it can't be"
+
+
 def test_other_words_in_brackets_are_not() -> None:
     error = raised(InvalidRequest("columns [KEY] [VALUE] are missing"))
     assert isinstance(error, AnalysisException)

@@ -41,7 +41,7 @@ def for_iceberg(work: TableData, environment: Environment) -> Change:
         metrics = dict(rewriting.metrics)
     return Change(
         operation="REORG",
-        parameters={"predicate": [], "zOrderBy": [], "auto": False},
+        parameters={"predicate": [], "applyPurge": False},
         actions=actions,
         metrics=metrics,
         reads=(Read(guard=True),),

@@ -68,6 +68,7 @@ from txlake.transaction.change import Change, Read
 
 _FieldChange = Callable[[Field], Field]
 _PathChange = Callable[[Path], Path | None]
+_NOT_ALTERED = "DELTA_IDENTITY_COLUMNS_ALTER_COLUMN_NOT_SUPPORTED"
 _STATS_COLUMNS = "delta.dataSkippingStatsColumns"
 
 
@@ -186,6 +187,7 @@ def replace_columns(statement: ReplaceColumns, table: Snapshot, environment: Env
     for item in table.schema:
         if is_identity(item):
             raise InvalidRequest(
+                "[DELTA_IDENTITY_COLUMNS_REPLACE_COLUMN_NOT_SUPPORTED] "
                 f"REPLACE COLUMNS can't say that {item.name!r} is an identity column, and would "
                 "make it a plain one; change the other columns one by one (ALTER COLUMN, "
                 "ADD COLUMNS, DROP COLUMNS)"
@@ -288,9 +290,13 @@ def _check_identity(statement: AlterColumn, schema: Struct) -> None:
     if item is None or not is_identity(item):
         return
     if statement.default is not None:
-        raise InvalidRequest(f"identity column {item.name!r} can't have a default; it has values")
+        raise InvalidRequest(
+            f"[{_NOT_ALTERED}] identity column {item.name!r} can't have a default; it has values"
+        )
     if statement.data_type is not None and type_of_spec(statement.data_type) != item.type:
-        raise InvalidRequest(f"identity column {item.name!r} is BIGINT, and stays so")
+        raise InvalidRequest(
+            f"[{_NOT_ALTERED}] identity column {item.name!r} is BIGINT, and stays so"
+        )
 
 
 @dataclass(slots=True)

@@ -122,18 +122,20 @@ def feature_to_drop(statement: DropFeature, table: Snapshot) -> str:
     if name is None:
         known = ", ".join(sorted(table.features))
         raise InvalidRequest(
+            "[DELTA_FEATURE_DROP_FEATURE_NOT_PRESENT] "
             f"the table doesn't have the feature {statement.feature}; it has: {known}"
         )
     needed = [other for other in _DEPENDENTS.get(name, ()) if other in table.features]
     if needed:
         raise InvalidRequest(
-            f"feature {name} can't be dropped, {', '.join(needed)} "
+            f"[DELTA_FEATURE_DROP_DEPENDENT_FEATURE] feature {name} can't be dropped, "
+            f"{', '.join(needed)} "
             f"need{'' if len(needed) > 1 else 's'} it; drop that first"
         )
     if name not in _CLEANERS:
         raise InvalidRequest(
-            f"feature {name} can't be dropped: {_WHY_NOT.get(name, _HISTORY)}; write the rows to "
-            "a new table without it"
+            f"[DELTA_FEATURE_DROP_NONREMOVABLE_FEATURE] feature {name} can't be dropped: "
+            f"{_WHY_NOT.get(name, _HISTORY)}; write the rows to a new table without it"
         )
     if statement.truncate_history and name not in TRACES and name != PROTECTION:
         raise InvalidRequest(

@@ -87,11 +87,15 @@ def identity_metadata(name: str, data_type: DataType, identity: Identity) -> Map
     """
     if data_type != Primitive("long"):
         raise InvalidRequest(
+            "[DELTA_IDENTITY_COLUMNS_UNSUPPORTED_DATA_TYPE] "
             f"column {name}: an identity column's type must be BIGINT, found "
             f"{short_text(data_type)}"
         )
     if identity.step == 0:
-        raise InvalidRequest(f"column {name}: an identity's step (INCREMENT BY) can't be 0")
+        raise InvalidRequest(
+            f"[DELTA_IDENTITY_COLUMNS_ILLEGAL_STEP] column {name}: an identity's step (INCREMENT "
+            "BY) can't be 0"
+        )
     for what, value in (("START WITH", identity.start), ("INCREMENT BY", identity.step)):
         if not LONG_MIN <= value <= LONG_MAX:
             raise InvalidRequest(

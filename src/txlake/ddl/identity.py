@@ -21,7 +21,8 @@ def identity_at(table: Snapshot, path: Path) -> IdentityColumn:
     found = identity_of(item, table.table) if len(path) == 1 else None
     if found is None:
         raise InvalidRequest(
-            f"{table.table}: column {column_text(path)} is no identity column: SYNC IDENTITY is "
+            f"{table.table}: [DELTA_IDENTITY_COLUMNS_ALTER_NON_IDENTITY_COLUMN] column "
+            f"{column_text(path)} is no identity column: SYNC IDENTITY is "
             "for one GENERATED ... AS IDENTITY"
         )
     return found

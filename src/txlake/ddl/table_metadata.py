@@ -56,7 +56,12 @@ INTERNAL_PROPERTIES = (
 )
 _STATS_COLUMNS = "delta.dataSkippingStatsColumns"
 # Spark's own reserved keys, which mean the table's other parts.
-_RESERVED = {"location": "the clause LOCATION", "provider": "USING", "owner": "the catalog"}
+_RESERVED = {
+    "location": "the clause LOCATION",
+    "provider": "USING",
+    "owner": "the catalog",
+    "clusteringcolumns": "CLUSTER BY",
+}
 
 
 Refusal = InvalidRequest | UnsupportedFeature
@@ -146,6 +151,7 @@ def new_table(
         for item in schema:
             if item.name in columns and is_identity(item):
                 raise InvalidRequest(
+                    "[DELTA_IDENTITY_COLUMNS_PARTITION_NOT_SUPPORTED] "
                     f"a table can't be partitioned by an identity column ({item.name!r}), which "
                     "has another value in each row; partition it by another column"
                 )

@@ -19,11 +19,8 @@ from txlake.session.unknown_names import unknown_table
 from txlake.sql import parse
 from txlake.statements import (
     ChangeRange,
-    Expression,
-    NativeColumn,
     NativeFrame,
     ReadChanges,
-    SqlText,
     Statement,
     Table,
     TablePath,
@@ -32,6 +29,7 @@ from txlake.statements import (
     table_of,
 )
 from txlake.tables import DeltaTable
+from txlake.tables.expressions import condition_of
 from txlake.transaction.data_plane import AnswerRows
 
 if TYPE_CHECKING:
@@ -127,7 +125,7 @@ class Statements:
         with self._asked():
             named = named_table(table)
             travel = _travel(table, version, timestamp)
-            condition = None if where is None else _condition(where)
+            condition = condition_of(where, (), "where")
         return self._session.read(named, travel, condition, columns, transaction=self._held())
 
     def changes(
@@ -207,7 +205,7 @@ class Statements:
                 source=NativeFrame(df),
                 mode=mode,
                 partition_by=None if partitions is None else tuple(partitions),
-                replace_where=None if replace_where is None else _condition(replace_where),
+                replace_where=condition_of(replace_where, (), "replace_where"),
                 # "static" is also what isn't said: the session's setting counts then.
                 dynamic_partition_overwrite=partition_overwrite == "dynamic" or None,
                 overwrite_schema=overwrite_schema,
@@ -268,10 +266,6 @@ def _end(
             f"{table}: {side}_version: expected a whole number, 0 or more, found {version!r}"
         )
     return _travel(table, version, timestamp)
-
-
-def _condition(condition: str | Column) -> Expression:
-    return SqlText(condition) if isinstance(condition, str) else NativeColumn(condition)
 
 
 def one_of(kinds: object, name: str, value: str) -> None:

@@ -10,7 +10,7 @@ but to look whether it is: so writing is refused only where an unsupported featu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from txlake.errors import InvalidRequest, UnsupportedFeature
@@ -332,7 +332,7 @@ def _needed(name: str) -> Iterator[str]:
         yield from _needed(other)
 
 
-def _has_sibling(name: str, have: frozenset[str]) -> bool:
+def _has_sibling(name: str, have: Collection[str]) -> bool:
     """Whether the preview of a feature, which has the same meaning, is there already."""
     return f"{name}-preview" in have
 
@@ -358,15 +358,17 @@ def _asked_version(configuration: Mapping[str, str], key: str) -> int:
 def _features_of(metadata: Metadata) -> Iterator[str]:
     configuration = metadata.configuration
     schema = _schema_of(metadata.schema_string)
+    asked: set[str] = set()
     for key, value in configuration.items():
         if key.lower().startswith(FEATURE_PREFIX):
             if value.lower() not in ("supported", "enabled"):
                 raise InvalidRequest(
                     f"table property {key!r}: expected 'supported', found {value!r}"
                 )
-            yield _known_name(key[len(FEATURE_PREFIX) :])
+            asked.add(_known_name(key[len(FEATURE_PREFIX) :]))
+    yield from asked
     for name, active in _ACTIVE.items():
-        if active(schema, configuration):
+        if active(schema, configuration) and not _has_sibling(name, asked):
             yield name
 
 

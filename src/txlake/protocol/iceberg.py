@@ -74,6 +74,19 @@ def with_settings(metadata: Metadata, before: Metadata | None, *, new: bool) -> 
     return msgspec.structs.replace(metadata, configuration=configuration)
 
 
+def promises_too_much(metadata: Metadata) -> str | None:
+    """Why a table can't be told to Iceberg's readers, where its properties say so; None: it can."""
+    formats = metadata.configuration.get(_FORMATS, "")
+    if "iceberg" not in [one.strip().lower() for one in formats.split(",")]:
+        return None
+    if any(is_true(metadata.configuration, version) for version in (ENABLE, *_OTHERS)):
+        return None
+    return (
+        f"{_FORMATS!r} = {formats!r} needs {ENABLE!r} = 'true', whose rules Iceberg's readers rely "
+        "on; set both [DELTA_UNIVERSAL_FORMAT_VIOLATION]"
+    )
+
+
 def violation(metadata: Metadata, before: Metadata | None = None) -> str | None:
     """Why a table can't have this metadata, which asks for the rules, after `before`; None: it can.
 

@@ -22,38 +22,39 @@ from txlake.transaction.table_log import TableLog
 
 MomentMs = Callable[[TimeTravel], int]
 """The moment of a time travel to a timestamp, milliseconds since the epoch."""
+OUT_OF_RANGE = "spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled"
+"""Delta Spark's setting by which a range may begin and end after the newest version."""
 WorkOn = Callable[[Snapshot], TableData]
 """The means to read a table as it was at a snapshot."""
 
 
 def is_open(asked: ChangeRange, newest: int) -> bool:
-    """Whether more versions than there are would be told of.
-
-    A last moment is never after the newest version: `versions_of` refuses it.
-    """
+    """Whether more versions than there are could be told of."""
     last = asked.last
-    return last is None or (last.version is not None and last.version > newest)
+    return last is None or last.version is None or last.version > newest
 
 
 def versions_of(
-    log: TableLog, asked: ChangeRange, newest: int, moment_ms: MomentMs
+    log: TableLog, asked: ChangeRange, newest: int, moment_ms: MomentMs, *, may_be_later: bool
 ) -> tuple[int, int] | None:
     """The first and the last version meant; None where no version was committed between two times.
 
-    `newest`: the newest version that who asks can see. A last version beyond it means that one.
+    Args:
+        newest: the newest version that who asks can see. A last version beyond it means that one.
+        may_be_later: a start after the newest version means no version, and an end after it means
+            the newest.
 
     Raises InvalidRequest where the first comes after the newest, or after the last.
     """
     first = _first(log, asked.first, moment_ms)
     if first > newest:
-        raise InvalidRequest(
-            f"{log.name}: changes from version {first} on were asked for, and the newest version "
-            f"is {newest}; ask for version {newest} or an earlier one"
-        )
+        if may_be_later:
+            return None
+        raise InvalidRequest(_too_late(log, asked.first, newest))
     if asked.last is None:
         return first, newest
     if asked.last.version is None:
-        last = log.version_at(moment_ms(asked.last))
+        last = log.version_at(moment_ms(asked.last), newest_if_later=may_be_later)
     else:
         last = asked.last.version
     if last < first:
@@ -73,14 +74,34 @@ def _first(log: TableLog, asked: TimeTravel, moment_ms: MomentMs) -> int:
     return log.version_from(moment_ms(asked))
 
 
+def _too_late(log: TableLog, asked: TimeTravel, newest: int) -> str:
+    if asked.version is None:
+        return (
+            f"[DELTA_TIMESTAMP_GREATER_THAN_COMMIT] {log.name}: changes from {asked.timestamp} on "
+            f"were asked for, and the newest version, {newest}, was committed before; ask for an "
+            f"earlier time ({OUT_OF_RANGE} = true gives no rows instead)"
+        )
+    return (
+        f"[DELTA_CDC_START_VERSION_AFTER_LATEST] {log.name}: changes from version {asked.version} "
+        f"on were asked for, and the newest version is {newest}; ask for version {newest} or an "
+        f"earlier one ({OUT_OF_RANGE} = true gives no rows instead)"
+    )
+
+
 def feed_frame(
-    log: TableLog, asked: ChangeRange, newest: int, *, moment_ms: MomentMs, work_on: WorkOn
+    log: TableLog,
+    asked: ChangeRange,
+    newest: int,
+    *,
+    moment_ms: MomentMs,
+    work_on: WorkOn,
+    may_be_later: bool,
 ) -> DataFrame:
     """The changes: the table's columns at the last version, then those of the feed.
 
     Raises InvalidRequest as `versions_of` and `plan_feed` do.
     """
-    found = versions_of(log, asked, newest, moment_ms)
+    found = versions_of(log, asked, newest, moment_ms, may_be_later=may_be_later)
     first, last = (newest, newest) if found is None else found
 
     def count_rows(add: Add) -> int:

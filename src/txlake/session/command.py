@@ -8,6 +8,7 @@ change what a table is. Statements that Fabric doesn't have go by what they do.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -101,6 +102,11 @@ def command(
         run=run, locks=locks, leaves_existing=leaves_existing, is_alone=is_alone, writes=writes
     )
     return kind, made
+
+
+def words_of(statement: Statement) -> str:
+    """How SQL begins a statement of its type: `UNDROP TABLE`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(statement).__name__).upper()
 
 
 def each_once(locks: Iterable[TableLock]) -> list[TableLock]:

@@ -5,15 +5,12 @@ Owns the temporary views that stand for tables in a statement's texts, for as lo
 
 from __future__ import annotations
 
-import datetime
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from zoneinfo import ZoneInfo
 
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from txlake.catalog import TableEntry
 from txlake.errors import InvalidRequest, TxlakeError
@@ -21,9 +18,10 @@ from txlake.log.predicates import Predicate, bind, parse_predicate
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.features import check_writable
 from txlake.protocol.types import Struct
-from txlake.session.change_feed import feed_frame, is_open
+from txlake.session.change_feed import OUT_OF_RANGE, feed_frame, is_open
 from txlake.session.engine import Engine, Handle
 from txlake.session.filters import Filter, condition_of
+from txlake.session.moments import constant_range, timestamp_ms
 from txlake.session.transaction import Transaction
 from txlake.session.unknown_names import unknown_table
 from txlake.session.view_queries import Viewed, viewed_entry
@@ -161,6 +159,11 @@ class Context:
             if parts is None or len(parts) > 2 or self.engine.warehouse is None:
                 raise
             name = TableName(parts)
+            if self.find(name) is not None:
+                raise InvalidRequest(
+                    f"{name} is a table of the lake, which a Column can't read: Spark looks for it "
+                    "in its own catalog; give the condition or the value as a text in SQL"
+                ) from error.__cause__
             raise unknown_table(
                 self.engine, self.transaction, self.database, name
             ) from error.__cause__
@@ -189,26 +192,7 @@ class Context:
 
     def timestamp_ms(self, travel: TimeTravel) -> int:
         """The moment of a TIMESTAMP AS OF. Raises InvalidRequest when it is no timestamp."""
-        text = travel.timestamp
-        if text is not None:
-            try:
-                moment = datetime.datetime.fromisoformat(text.strip())
-            except ValueError:
-                moment = None
-            if moment is not None:
-                if moment.tzinfo is None:
-                    moment = moment.replace(tzinfo=ZoneInfo(self.zone()))
-                return int(moment.timestamp() * 1000)
-            value = F.try_to_timestamp(F.lit(text))
-        else:
-            value = F.expr(str(travel.timestamp_expression)).cast("timestamp")
-        row = self.spark.range(1).select(F.unix_millis(value).alias("ms")).collect()[0]
-        if row["ms"] is None:
-            raise InvalidRequest(
-                f"The provided timestamp ('{text or travel.timestamp_expression}') cannot be "
-                "converted to a valid timestamp; give one like '2026-01-31 12:00:00'"
-            )
-        return int(row["ms"])
+        return timestamp_ms(travel, self.zone(), lambda: self.spark)
 
     def zone(self) -> str:
         """The time zone of timestamps that name none."""
@@ -278,6 +262,7 @@ class Context:
         handle = self.require(table)
         self.require_history(handle)
         part = self.transaction.open(handle)
+        asked = constant_range(asked, lambda: self.spark)
         if is_open(asked, part.base.version):
             if self.writes:
                 part.read()
@@ -289,6 +274,7 @@ class Context:
             part.base.version,
             moment_ms=self.timestamp_ms,
             work_on=lambda snapshot: self.work_on(handle, snapshot),
+            may_be_later=self.plane.setting(OUT_OF_RANGE, "false").lower() == "true",
         )
 
     def _shown(self, handle: Handle, predicate: Predicate | None, text: str | None) -> Shown:

@@ -21,7 +21,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.session.admission import admit
 from txlake.session.answers import Answers, answered, asks_only
 from txlake.session.catalog_access import refuse_lost
-from txlake.session.command import Answer, TableLock
+from txlake.session.command import Answer, TableLock, words_of
 from txlake.session.context import Context
 from txlake.session.controls import CONTROLS, Turn
 from txlake.session.engine import Engine
@@ -162,7 +162,7 @@ class Session:
         command = self.engine.commands[type(statement)]
         if transaction is not None and command.is_alone:
             error = InvalidRequest(
-                f"{type(statement).__name__} can't run in a transaction; COMMIT or ROLLBACK first"
+                f"{words_of(statement)} can't run in a transaction; COMMIT or ROLLBACK first"
             )
             self._failed(transaction, error)
             raise error

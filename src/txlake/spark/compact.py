@@ -41,6 +41,7 @@ from txlake.statements import Expression, condition_text
 from txlake.transaction.change import Change
 
 _DELETED_RATIO_MAX = 0.05
+_PURGING: Mapping[str, object] = {"applyPurge": True}  # as Delta Spark's history has it
 # Bins that are small share tasks, but for the first of these.
 _TASKS_MIN = 64
 _TASK_BYTES = 64 * 1024 * 1024
@@ -83,9 +84,11 @@ def compacting(
     purge: bool,
 ) -> Change:
     """The change by which files become others with the same rows."""
-    operation = "REORG" if purge else "OPTIMIZE"
-    parameters = {**partitions_chosen(where), "zOrderBy": [], "auto": False}
-    return rewritten(work, operation, parameters, sources, outputs)
+    if purge:
+        parameters = {**partitions_chosen(where), **_PURGING}
+        return rewritten(work, "REORG", parameters, sources, outputs)
+    parameters = {**partitions_chosen(where), "zOrderBy": [], "clusterBy": [], "auto": False}
+    return rewritten(work, "OPTIMIZE", parameters, sources, outputs)
 
 
 @translating
@@ -98,7 +101,7 @@ def rewrite(work: TableAccess, files: pa.Table, onto: Snapshot) -> Change:
 
 def rewriting(work: TableAccess, files: pa.Table, outputs: tuple[Add, ...]) -> Change:
     """The change by which these files become others with the same rows, in no recorded order."""
-    parameters = {**partitions_chosen(None), "zOrderBy": [], "auto": False}
+    parameters = {**partitions_chosen(None), **_PURGING}
     return rewritten(work, "REORG", parameters, tuple(adds_of(files)), outputs)
 
 
@@ -281,6 +284,20 @@ def partitions_chosen(where: Expression | None) -> dict[str, object]:
     return {"predicate": [] if where is None else [condition_text(where)]}
 
 
+def _sizes(sizes: list[int]) -> dict[str, int]:
+    """The new files' sizes in bytes, sorted, as the history of Delta Spark's OPTIMIZE has them."""
+    if not sizes:
+        return {}
+    count = len(sizes)
+    return {
+        "minFileSize": sizes[0],
+        "p25FileSize": sizes[count // 4],
+        "p50FileSize": sizes[count // 2],
+        "p75FileSize": sizes[count * 3 // 4],
+        "maxFileSize": sizes[-1],
+    }
+
+
 def rewritten(
     work: TableAccess,
     operation: str,
@@ -297,6 +314,7 @@ def rewritten(
         "numAddedFiles": len(outputs),
         "numAddedBytes": sum(add.size for add in outputs),
         "numDeletionVectorsRemoved": sum(add.deletion_vector is not None for add in sources),
+        **_sizes(sorted(add.size for add in outputs)),
     }
     return Change(
         operation=operation,

@@ -53,7 +53,12 @@ def zordered(
     outputs: tuple[Add, ...],
 ) -> Change:
     """The change by which files become others, in the columns' Z-order."""
-    parameters = {**partitions_chosen(where), "zOrderBy": list(columns), "auto": False}
+    parameters = {
+        **partitions_chosen(where),
+        "zOrderBy": list(columns),
+        "clusterBy": [],
+        "auto": False,
+    }
     return rewritten(work, "OPTIMIZE", parameters, sources, outputs)
 
 

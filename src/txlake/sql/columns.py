@@ -158,14 +158,21 @@ def _identity(cursor: Cursor, always: bool) -> Identity:
     start, step = 1, 1
     if not cursor.accept("("):
         return Identity(always)
+    said: set[str] = set()
     while not cursor.accept(")"):
+        option = cursor.token
+        if option.upper in said:
+            cursor.refuse(f"an identity's {option.upper} is there twice", option)
+        said.add(option.upper)
         if cursor.accept("START", "WITH"):
             start = cursor.integer()
         elif cursor.accept("INCREMENT", "BY"):
             place = cursor.token
             step = cursor.integer()
             if step == 0:
-                cursor.refuse("an identity's step can't be 0", place)
+                cursor.refuse(
+                    "[DELTA_IDENTITY_COLUMNS_ILLEGAL_STEP] an identity's step can't be 0", place
+                )
         else:
             cursor.fail("START WITH n, INCREMENT BY n or )")
     return Identity(always, start, step)

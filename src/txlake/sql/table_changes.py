@@ -82,5 +82,7 @@ def _moment(source: SourceText, cursor: Cursor) -> TimeTravel:
     if all(token.kind is Kind.STRING for token in found):
         return TimeTravel(timestamp=string_value(found))
     if any(token.upper == "SELECT" for token in found):
-        raise source.error(f"{_MOMENT} is a constant, no query", found[0].start)
+        raise source.error(
+            f"[DELTA_CDC_NON_CONSTANT_ARGUMENT] {_MOMENT} is a constant, no query", found[0].start
+        )
     return TimeTravel(timestamp_expression=text)

@@ -8,8 +8,8 @@ Owns the translation at the edge of `tables`. Below it, errors are those of `txl
     Conflict            also PySparkException, and the class of the same name in `delta.exceptions`
                         where the program has imported it
 
-A message with an error class in brackets, `[DELTA_MISSING_DELTA_TABLE] ...` or behind the table's
-name, gives that class as `getCondition()`.
+A message with an error class in brackets, `[DELTA_MISSING_DELTA_TABLE] ...`, behind the table's
+name or at its end, gives that class as `getCondition()`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 _conflict_classes: dict[tuple[type[Conflict], type[Exception]], type[Conflict]] = {}
-_CONDITION = re.compile(r"^\[([A-Z][A-Z0-9_.]+)\] |\[(DELTA_[A-Z0-9_.]+)\] ")
+_CONDITION = re.compile(
+    r"^\[([A-Z][A-Z0-9_.]+)\] |\[(DELTA_[A-Z0-9_.]+)\] | \[(DELTA_[A-Z0-9_.]+)\]$"
+)
 
 
 class RequestRefused(InvalidRequest, AnalysisException):
@@ -116,7 +118,10 @@ def _as(kind: type[_E], error: TxlakeError) -> _E:
     found = _CONDITION.search(text)
     message, condition = text, None
     if found is not None:
-        message, condition = text[: found.start()] + text[found.end() :], found[1] or found[2]
+        message, condition = (
+            text[: found.start()] + text[found.end() :],
+            found[found.lastindex or 1],
+        )
     new = kind.__new__(kind, text)
     assert isinstance(new, PySparkException)
     # Its own constructor would put the error numbers into the message once more.

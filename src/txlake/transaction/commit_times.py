@@ -90,14 +90,16 @@ class CommitTimes:
         oldest, latest = candidates[0], candidates[-1]
         if timestamp_ms < time_of(oldest):
             raise InvalidRequest(
-                f"{self.table}: {_iso(timestamp_ms)} is before the oldest version that can be "
+                f"[DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION] {self.table}: "
+                f"{_iso(timestamp_ms)} is before the oldest version that can be "
                 f"read: version {oldest} of {_iso(time_of(oldest))}. Ask for that time or later"
             )
         found = candidates[bisect_right(candidates, timestamp_ms, key=time_of) - 1]
         is_latest = found == latest and latest == versions[-1]
         if is_latest and timestamp_ms > time_of(latest) and not newest_if_later:
             raise InvalidRequest(
-                f"{self.table}: {_iso(timestamp_ms)} is after the latest version: version {latest} "
+                f"[DELTA_TIMESTAMP_GREATER_THAN_COMMIT] {self.table}: {_iso(timestamp_ms)} is "
+                f"after the latest version: version {latest} "
                 f"of {_iso(time_of(latest))}. Ask for that time or earlier, or for no time"
             )
         return found

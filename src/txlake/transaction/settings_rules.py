@@ -70,6 +70,7 @@ def whole_metadata(
         changed = with_nested_ids(changed, table=table)
     _check_mapping(changed, previous, table)
     _check_iceberg(changed, before, table)
+    _check_formats(changed, previous, table)
     changed = row_tracking.with_columns(changed, iter(new_id, None))
     _check_row_tracking(changed, previous, table)
     return metadata if changed == metadata else changed
@@ -133,6 +134,14 @@ def _check_iceberg(metadata: Metadata, before: Snapshot | None, table: str) -> N
     elif before is not None and ICEBERG in before.features:
         wrong = iceberg.new_widening(metadata, before.metadata)
     if wrong is not None:
+        raise InvalidRequest(f"{table}: {wrong}")
+
+
+def _check_formats(metadata: Metadata, previous: Metadata | None, table: str) -> None:
+    """What is promised wrongly already is in the way of nothing else."""
+    wrong = iceberg.promises_too_much(metadata)
+    was_wrong = previous is not None and iceberg.promises_too_much(previous)
+    if wrong is not None and not was_wrong:
         raise InvalidRequest(f"{table}: {wrong}")
 
 

@@ -7,6 +7,7 @@ TABLE. Answers are values; the session makes DataFrames of them.
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
@@ -54,6 +55,7 @@ from txlake.transaction.history import HISTORY_SCHEMA, HistoryRow
 from txlake.transaction.membership import DOMAIN
 from txlake.transaction.table_log import TableLog
 
+_CLUSTERED = "clusteringColumns"  # a property only where it is shown, as in Delta Spark
 _TEXT = Primitive("string")
 _TEXTS = Array(_TEXT)
 _DETAIL = (
@@ -195,6 +197,9 @@ def shown_properties(table: Snapshot) -> dict[str, str]:
         "delta.minReaderVersion": str(protocol.min_reader_version),
         "delta.minWriterVersion": str(protocol.min_writer_version),
     }
+    clustered = clustered_by(table.schema, table.domains, table=table.table)
+    if clustered:
+        found[_CLUSTERED] = json.dumps(clustered, separators=(",", ":"), ensure_ascii=False)
     return dict(sorted(found.items()))
 
 
@@ -325,7 +330,7 @@ def create_statement(table: Snapshot, *, location: str, is_managed: bool = False
         lines.append(f"COMMENT {quoted_text(table.metadata.description)}")
     if not path_table and not is_managed:
         lines.append(f"LOCATION {quoted_text(location)}")
-    own = {*INTERNAL_PROPERTIES, f"delta.feature.{CATALOG_FEATURE}"}
+    own = {*INTERNAL_PROPERTIES, _CLUSTERED, f"delta.feature.{CATALOG_FEATURE}"}
     if set(table.domains) == {DOMAIN}:  # it came with the catalog
         own.add("delta.feature.domainMetadata")
     given = {

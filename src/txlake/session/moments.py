@@ -1,0 +1,123 @@
+"""Moments that a statement names: a timestamp's text, or a constant that Spark computes.
+
+Owns which texts are understood without Spark, and what an expression may be.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable
+from zoneinfo import ZoneInfo
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DateType, IntegralType, StringType, TimestampNTZType, TimestampType
+
+from txlake.errors import InvalidRequest
+from txlake.statements import ChangeRange, TimeTravel
+
+_PLAIN = re.compile(
+    r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?", re.ASCII
+)
+"""What Python reads as Spark does; it would read more, as `20260131`, which is none of Spark's."""
+_TIMES = (TimestampType, TimestampNTZType, DateType)
+_OWN_COLUMN = "_txlake_row"
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+GetSpark = Callable[[], SparkSession]
+"""Gives the Spark session, which is started when it wasn't."""
+
+
+def timestamp_ms(travel: TimeTravel, zone: str, get_spark: GetSpark) -> int:
+    """The moment of a TIMESTAMP AS OF, in milliseconds since the epoch.
+
+    `zone`: the time zone of texts that name none. Raises InvalidRequest for what is no timestamp,
+    and for an expression that isn't constant.
+    """
+    text = travel.timestamp
+    if text is not None and _PLAIN.fullmatch(text.strip()):
+        found = _plain_ms(text.strip(), zone)
+    else:
+        shown = text if text is not None else str(travel.timestamp_expression)
+        value = F.lit(text) if text is not None else F.expr(shown)
+        frame = _constant(get_spark(), shown, F.unix_millis(value.try_cast("timestamp")))
+        found = frame.collect()[0]["value"]
+    if found is None:
+        raise InvalidRequest(
+            "[DELTA_TIMESTAMP_INVALID] The provided timestamp "
+            f"('{text or travel.timestamp_expression}') cannot be converted to a valid timestamp; "
+            "give one like '2026-01-31 12:00:00'"
+        )
+    return int(found)
+
+
+def constant_range(asked: ChangeRange, get_spark: GetSpark) -> ChangeRange:
+    """A range of changes whose ends that are expressions are the versions or times that they give.
+
+    A whole number is a version; a text, a date and a timestamp are a timestamp. Raises
+    InvalidRequest for anything else, NULL among it, and for an expression that isn't constant.
+    """
+    last = asked.last
+    return ChangeRange(
+        _constant_end(asked.first, get_spark),
+        None if last is None else _constant_end(last, get_spark),
+    )
+
+
+def _constant_end(travel: TimeTravel, get_spark: GetSpark) -> TimeTravel:
+    expression = travel.timestamp_expression
+    if expression is None:
+        return travel
+    frame = _constant(get_spark(), expression, F.expr(expression))
+    kind = frame.schema["value"].dataType
+    if isinstance(kind, _TIMES):
+        frame = frame.select(F.unix_millis(F.col("value").cast("timestamp")).alias("value"))
+    value = frame.collect()[0]["value"]
+    if value is None:
+        raise InvalidRequest(
+            f"[DELTA_CDC_READ_NULL_RANGE_BOUNDARY] {expression} is NULL: a range of changes begins "
+            "and ends with a version or a timestamp"
+        )
+    if isinstance(kind, _TIMES):
+        moment = _EPOCH + datetime.timedelta(milliseconds=value)
+        return TimeTravel(timestamp=moment.isoformat())
+    if isinstance(kind, IntegralType) and value >= 0:
+        return TimeTravel(version=value)
+    if isinstance(kind, StringType):
+        return TimeTravel(timestamp=value)
+    raise InvalidRequest(
+        f"[DELTA_UNSUPPORTED_EXPRESSION] {expression} = {value} of the type {kind.simpleString()}: "
+        "expected a version, which is a whole number, 0 or more, or a timestamp"
+    )
+
+
+def _plain_ms(text: str, zone: str) -> int | None:
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=ZoneInfo(zone))
+    return (moment - _EPOCH) // datetime.timedelta(milliseconds=1)
+
+
+def _constant(spark: SparkSession, expression: str, value: Column) -> DataFrame:
+    """One row with a constant's value in the column `value`.
+
+    The column beside it is there because an aggregate is refused then.
+    """
+    try:
+        frame = spark.range(1).toDF(_OWN_COLUMN).select(_OWN_COLUMN, value.alias("value"))
+        _ = frame.schema  # Spark Connect looks at it now
+    except AnalysisException as error:
+        raise InvalidRequest(
+            f"[DELTA_CDC_NON_CONSTANT_ARGUMENT] {expression}: expected a version or a timestamp as "
+            f"a constant, which names no column and no aggregate; Spark says: {_first_line(error)}"
+        ) from error
+    return frame
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n")[0]

@@ -10,14 +10,14 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from zoneinfo import ZoneInfo
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from txlake.catalog import TableEntry
 from txlake.errors import InvalidRequest, TxlakeError
-from txlake.log.predicates import Predicate, bind, parse_predicate
+from txlake.log.coercion import at_zone
+from txlake.log.predicates import LocalTime, Predicate, bind, parse_predicate
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.features import check_writable
 from txlake.protocol.types import Struct
@@ -195,9 +195,9 @@ class Context:
                 moment = datetime.datetime.fromisoformat(text.strip())
             except ValueError:
                 moment = None
+            if moment is not None and moment.tzinfo is None:
+                moment = at_zone(LocalTime(moment), self.zone())
             if moment is not None:
-                if moment.tzinfo is None:
-                    moment = moment.replace(tzinfo=ZoneInfo(self.zone()))
                 return int(moment.timestamp() * 1000)
             value = F.try_to_timestamp(F.lit(text))
         else:
@@ -205,6 +205,7 @@ class Context:
         row = self.spark.range(1).select(F.unix_millis(value).alias("ms")).collect()[0]
         if row["ms"] is None:
             raise InvalidRequest(
+                "[DELTA_TIMESTAMP_INVALID] "
                 f"The provided timestamp ('{text or travel.timestamp_expression}') cannot be "
                 "converted to a valid timestamp; give one like '2026-01-31 12:00:00'"
             )

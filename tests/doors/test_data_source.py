@@ -321,8 +321,8 @@ def test_a_batch_of_changes_is_refused(
 
 def test_options_of_a_stream_are_checked_when_it_is_made(lake: txlake.Lake, place: str) -> None:
     lake.write(ROWS, place)
-    with pytest.raises(InvalidRequest, match="skipChangeCommits and ignoreChanges"):
-        source(path=place, skipChangeCommits="true", ignoreChanges="true").schema()
+    with pytest.raises(InvalidRequest, match="maxFilesPerTrigger"):
+        source(path=place, maxFilesPerTrigger="0").schema()
 
 
 @pytest.mark.parametrize("option", ["mergeSchema", "overwriteSchema"])

@@ -151,6 +151,7 @@ def test_a_stream_gets_the_options_that_it_knows() -> None:
 def test_the_options_of_a_streams_writer() -> None:
     found = sink_options({"checkpointlocation": "c", "mergeSchema": "true", "userMetadata": "u"})
     assert (found.checkpoint, found.merge_schema, found.user_metadata) == ("c", True, "u")
+    assert sink_options({"OVERWRITESCHEMA": True}).overwrite_schema is True
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,6 @@ def test_the_options_of_a_streams_writer() -> None:
     [
         {"replaceWhere": "a = 1"},
         {"replaceUsing": "a"},
-        {"overwriteSchema": "true"},
         {"partitionOverwriteMode": "dynamic"},
         {"txnAppId": "a", "txnVersion": 1},
         {"fs.s3a.access.key": "k"},

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql.catalog import Column, Database, Table
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from txlake.catalog import TableEntry, matches
 from txlake.doors.door import Door, Meaning
@@ -164,7 +164,7 @@ class Cataloguing(_Catalog):
             tableName = self._lake_door.for_spark(tableName)
             return super().createTable(tableName, path, source, schema, description, **options)
         table = named(tableName)
-        columns = () if schema is None else tuple(_column(item) for item in schema)
+        columns = () if schema is None else tuple(column_spec(item) for item in schema)
         self._lake_door.carry_out(
             CreateTable(
                 table=table,
@@ -283,7 +283,8 @@ def _of(entry: TableEntry) -> Table:
     return Table(entry.name, _CATALOG, [entry.database], None, kind, False)
 
 
-def _column(item: Any) -> ColumnSpec:
+def column_spec(item: StructField) -> ColumnSpec:
+    """A column of a new table, as a DataFrame's schema has it."""
     return ColumnSpec(
         name=item.name,
         data_type=NativeType(item.dataType),

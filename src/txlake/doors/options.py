@@ -189,10 +189,16 @@ def table_properties(given: Mapping[str, object]) -> tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """How a stream's rows are written; None where the option isn't given."""
+    """How a stream's rows are written; None where the option isn't given.
+
+    Attributes:
+        overwrite_schema: in complete mode the rows' columns replace the table's; means nothing to
+            what appends, as in Delta Spark.
+    """
 
     checkpoint: str | None = None
     merge_schema: bool | None = None
+    overwrite_schema: bool | None = None
     user_metadata: str | None = None
     path: str | None = None
 
@@ -216,7 +222,6 @@ def sink_options(given: Mapping[str, object]) -> SinkOptions:
     for name, value in (
         ("replaceWhere", asked.replace_where),
         ("replaceUsing", asked.replace_using or None),
-        ("overwriteSchema", asked.overwrite_schema or None),
         ("partitionOverwriteMode", asked.partition_overwrite),
         ("txnAppId", asked.app_id),
     ):
@@ -233,6 +238,7 @@ def sink_options(given: Mapping[str, object]) -> SinkOptions:
     return SinkOptions(
         checkpoint=_Options(given).text("checkpointLocation"),
         merge_schema=asked.merge_schema,
+        overwrite_schema=asked.overwrite_schema,
         user_metadata=asked.user_metadata,
         path=asked.path,
     )

@@ -178,6 +178,78 @@ def test_a_table_at_a_place_of_its_own(enabled: SparkSession, tmp_path: Path) ->
     assert " |-- id: long (nullable = true)" in told
 
 
+def test_a_path_is_said_once(enabled: SparkSession, tmp_path: Path) -> None:
+    one, other = str(tmp_path / "one"), str(tmp_path / "other")
+    enabled.range(1).write.format("delta").option("path", one).save()
+    stream = enabled.readStream.format("delta").load(one)
+    calls: list[Callable[[], object]] = [
+        lambda: enabled.range(1).write.format("delta").option("PATH", one).save(other),
+        lambda: enabled.read.format("delta").option("path", other).load(one),
+        lambda: enabled.readStream.format("delta").option("path", other).load(one),
+        lambda: stream.writeStream.format("delta").option("path", other).start(one),
+    ]
+    for call in calls:
+        with pytest.raises(AnalysisException, match="leave one of the two out"):
+            call()
+    assert enabled.read.format("delta").option("path", one).load().count() == 1
+    assert not Path(other).exists()
+
+
+@pytest.mark.parametrize(
+    ("ask", "condition"),
+    [
+        (lambda rows: rows.write.saveAsTable("t"), "TABLE_OR_VIEW_ALREADY_EXISTS"),
+        (lambda rows: rows.writeTo("t").create(), "TABLE_OR_VIEW_ALREADY_EXISTS"),
+        (lambda rows: rows.writeTo("nothing").replace(), "TABLE_OR_VIEW_NOT_FOUND"),
+        (
+            lambda rows: rows.toDF("x").write.mode("append").saveAsTable("t"),
+            "DELTA_METADATA_MISMATCH",
+        ),
+        (
+            lambda rows: rows.write.mode("append").partitionBy("id").saveAsTable("t"),
+            "DELTA_METADATA_MISMATCH",
+        ),
+        (
+            lambda rows: rows.selectExpr("id", "id AS b").write.insertInto("t"),
+            "DELTA_INSERT_COLUMN_ARITY_MISMATCH",
+        ),
+        (
+            lambda rows: rows.write.mode("append").saveAsTable("t"),
+            "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES",
+        ),
+        (
+            lambda rows: rows.selectExpr("null AS id").write.mode("append").saveAsTable("t"),
+            "DELTA_NOT_NULL_CONSTRAINT_VIOLATED",
+        ),
+        (
+            lambda rows: (
+                rows.selectExpr("id + 10 AS id")
+                .write.mode("overwrite")
+                .option("replaceWhere", "id = 9")
+                .saveAsTable("t")
+            ),
+            "DELTA_REPLACE_WHERE_MISMATCH",
+        ),
+        (
+            lambda rows: rows.selectExpr("INTERVAL 1 DAY AS i").write.saveAsTable("other"),
+            "DELTA_UNSUPPORTED_DATA_TYPES",
+        ),
+        (lambda rows: rows.select().write.saveAsTable("other"), "DELTA_EMPTY_DATA"),
+    ],
+)
+def test_errors_have_the_conditions_that_programs_look_for(
+    enabled: SparkSession, ask: Callable[[Any], object], condition: str
+) -> None:
+    enabled.sql("CREATE TABLE t (id BIGINT NOT NULL)")
+    enabled.sql("INSERT INTO t VALUES (7)")
+    enabled.sql("ALTER TABLE t ADD CONSTRAINT large CHECK (id > 5)")
+    with pytest.raises(AnalysisException) as caught:
+        ask(enabled.range(1))
+    assert caught.value.getCondition() == condition
+    assert [row[0] for row in enabled.table("t").collect()] == [7]
+    assert not enabled.catalog.tableExists("other")
+
+
 def test_what_a_commit_says_and_when_it_is_made_once(enabled: SparkSession) -> None:
     frame = enabled.range(2)
     frame.write.option("userMetadata", "first").saveAsTable("t")

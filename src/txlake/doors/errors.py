@@ -58,7 +58,10 @@ def is_inside() -> bool:
 def _with_condition(error: TxlakeError) -> TxlakeError:
     cause = error.__cause__
     condition = cause.getCondition() if isinstance(cause, PySparkException) else None
-    if condition is None or type(error) is not InvalidRequest or f"[{condition}]" in str(error):
+    # Which rule a row violates is ours to say; Spark was told to raise.
+    if condition in (None, "USER_RAISED_EXCEPTION") or type(error) is not InvalidRequest:
+        return error
+    if f"[{condition}]" in str(error) or "[DELTA_" in str(error):
         return error
     found = InvalidRequest(f"[{condition}] {error}")
     found.__dict__.update(error.__dict__)

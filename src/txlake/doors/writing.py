@@ -123,6 +123,12 @@ class Writing(_Writer):
     def _lake_save(self, path: str | None, source: str | None) -> None:
         with self._lake_door.asked():
             asked = write_options(self._lake_given)
+            if path is not None and asked.path is not None:
+                raise refused(
+                    "_LEGACY_ERROR_TEMP_1307",
+                    f"save({path!r}) has a path, and the option 'path' is {asked.path!r}: leave "
+                    "one of the two out",
+                )
             place = asked.path if path is None else path
             if not isinstance(place, str):
                 raise InvalidRequest("save needs the path of the table: save(path)")
@@ -188,7 +194,7 @@ class Writing(_Writer):
     def _lake_insert_into(self, name: str) -> None:
         if self._lake_partitions is not None:
             raise refused(
-                "_LEGACY_ERROR_TEMP_1309",
+                "PARTITION_BY_NOT_ALLOWED_WITH_INSERT_INTO",
                 "insertInto() can't be used together with partitionBy(): the table's own partition "
                 "columns count",
             )

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 else:
     _Writer = object
 
+_LOCATION = "location"
+
 
 class WritingTo(_Writer):
     """The part of a writer that a lake has a say in; made by `writer_to`."""
@@ -161,6 +163,7 @@ class WritingTo(_Writer):
                 f"{table}: {called}() replaces the schema too, which overwriteSchema 'false' "
                 "forbids; leave the option out, or use overwrite(lit(True))",
             )
+        location = self._lake_location(table, asked.path)
         view = f"txlake_{door.session.engine.system.new_id().replace('-', '')}"
         self._lake_rows.createOrReplaceTempView(view)
         try:
@@ -170,7 +173,7 @@ class WritingTo(_Writer):
                     partition_by=self._lake_partitioning(table),
                     cluster_by=self._lake_clusters,
                     properties=self._lake_table_properties(asked),
-                    location=self._lake_location(table, asked.path),
+                    location=location,
                     mode=mode,
                     query=reading(view),
                 ),
@@ -183,10 +186,13 @@ class WritingTo(_Writer):
         """Those that tableProperty says, which count, and options that are properties."""
         said = {name.lower() for name in self._lake_properties}
         given = tuple(one for one in asked.properties if one[0].lower() not in said)
-        return (*given, *self._lake_properties.items())
+        own = (one for one in self._lake_properties.items() if one[0].lower() != _LOCATION)
+        return (*given, *own)
 
     def _lake_location(self, table: TableName | TablePath, path: str | None) -> str | None:
-        found = path if path is not None else self._lake_properties.pop("location", None)
+        """Where the table is to be: as the option `path`, or the property `location`, says."""
+        said = (text for name, text in self._lake_properties.items() if name.lower() == _LOCATION)
+        found = path if path is not None else next(said, None)
         return found if isinstance(table, TableName) else None
 
     def _lake_partitioning(self, table: TableName | TablePath) -> tuple[str, ...] | None:

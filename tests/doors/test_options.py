@@ -127,7 +127,7 @@ def test_bad_writing_has_deltas_condition(given: dict[str, object], condition: s
     assert caught.value.getCondition() == condition
 
 
-@pytest.mark.parametrize("given", [{"dataChange": "false"}, {"replaceOn": "t.id = s.id"}])
+@pytest.mark.parametrize("given", [{"replaceOn": "t.id = s.id"}])
 def test_what_is_not_there_is_refused(given: dict[str, object]) -> None:
     with pytest.raises(UnsupportedFeature):
         write_options(given)
@@ -161,6 +161,7 @@ def test_the_options_of_a_streams_writer() -> None:
         {"replaceUsing": "a"},
         {"partitionOverwriteMode": "dynamic"},
         {"txnAppId": "a", "txnVersion": 1},
+        {"dataChange": "false"},
         {"fs.s3a.access.key": "k"},
     ],
 )

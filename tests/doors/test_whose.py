@@ -250,6 +250,39 @@ def test_errors_have_the_conditions_that_programs_look_for(
     assert not enabled.catalog.tableExists("other")
 
 
+def test_rows_are_rearranged_without_a_change(enabled: SparkSession, tmp_path: Path) -> None:
+    place, stream = str(tmp_path / "t"), str(tmp_path / "copy")
+    enabled.sql("SELECT id, id % 2 AS p, map('k', id) AS m FROM range(6)").write.format(
+        "delta"
+    ).partitionBy("p").save(place)
+    copied = enabled.readStream.format("delta").load(place).writeStream.format("delta")
+    copied = copied.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    copied.trigger(availableNow=True).start(stream).awaitTermination()
+    rows_of = enabled.read.format("delta").load
+    again = rows_of(place).repartition(3).write.format("delta").mode("overwrite")
+    again.option("dataChange", "false").save(place)
+    part = rows_of(place).where("p = 1").write.format("delta").mode("overwrite")
+    part.option("DATACHANGE", False).option("replaceWhere", "p = 1").save(place)
+    copied.trigger(availableNow=True).start(stream).awaitTermination()
+    assert [row.id for row in rows_of(stream).sort("id").collect()] == [0, 1, 2, 3, 4, 5]
+    assert rows_of(place).count() == 6
+    version = txlake.Log(place).snapshot().version
+    less = rows_of(place).where("id > 0").write.format("delta").option("dataChange", "false")
+    refused: list[Callable[[], object]] = [
+        lambda: less.mode("overwrite").save(place),
+        lambda: less.mode("append").save(place),
+        lambda: less.mode("overwrite").option("overwriteSchema", "true").save(place),
+        lambda: less.mode("overwrite").option("replaceUsing", "id").save(place),
+        lambda: less.insertInto(f"delta.`{place}`"),
+        lambda: rows_of(place).writeTo("t").using("delta").option("dataChange", "false").create(),
+    ]
+    for call in refused:
+        with pytest.raises(PySparkException, match=r"dataChange=false"):
+            call()
+    assert txlake.Log(place).snapshot().version == version
+    assert not enabled.catalog.tableExists("t")
+
+
 def test_what_a_commit_says_and_when_it_is_made_once(enabled: SparkSession) -> None:
     frame = enabled.range(2)
     frame.write.option("userMetadata", "first").saveAsTable("t")

@@ -290,6 +290,11 @@ def write(context: Context, statement: Write) -> Counts:
         raise InvalidRequest(
             f"[{kind}] {statement.table} exists already; say mode='append', 'overwrite' or 'ignore'"
         )
+    if not statement.data_change and not (exists and statement.mode == "overwrite"):
+        raise InvalidRequest(
+            f"{statement.table}: dataChange=false rearranges the rows of a table that is there, "
+            f"with mode 'overwrite', found {statement.mode!r}"
+        )
     if exists:
         handle = adopted(context, handle, managed=statement.location is None)
     else:
@@ -323,6 +328,8 @@ def write(context: Context, statement: Write) -> Counts:
     )
     if statement.batch is not None:
         change = _of_stream(change, statement.batch)
+    if not statement.data_change:
+        change = work.rearranged(change)
     context.transaction.stage(handle, change)
     return change.affected
 
@@ -363,6 +370,11 @@ def _prepared(
     if statement.batch is None:
         _require_clusters(statement, work.snapshot)
     if statement.overwrite_schema and statement.mode == "overwrite":
+        if not statement.data_change:
+            raise InvalidRequest(
+                f"{handle.name}: overwriteSchema replaces the columns, and dataChange=false keeps "
+                "the rows as they are; leave one of the two out"
+            )
         if statement.replace_where is not None or statement.dynamic_partition_overwrite:
             raise InvalidRequest(
                 f"{handle.name}: overwrite_schema replaces the whole table; leave out "
@@ -382,6 +394,8 @@ def _prepared(
             f"{list(work.snapshot.partition_columns)}; leave partition_by out, or overwrite with "
             "overwrite_schema=True"
         )
+    if not statement.data_change:
+        return work
     merges = statement.merge_schema
     if _merges_schemas(context) if merges is None else merges:
         operation = "WRITE" if statement.batch is None else _STREAMING

@@ -243,6 +243,7 @@ class Writing(_Writer):
         with self._lake_door.asked():
             mode = self._lake_mode("error")
         if asked.replace_using:
+            require_change(asked, table)
             if mode != "overwrite":
                 raise InvalidRequest(f"{table}: replaceUsing goes with mode 'overwrite'")
             insert(self._lake_door, table, self._lake_rows, asked, overwrite=True, by_name=True)
@@ -261,6 +262,7 @@ class Writing(_Writer):
             merge_schema=asked.merge_schema,
             app_id=asked.app_id,
             app_version=asked.app_version,
+            data_change=asked.data_change,
         )
         session = session_for(self._lake_door, table, asked.storage)
         session.carry_out(session.current, statement, user_metadata=asked.user_metadata)
@@ -301,6 +303,7 @@ def insert(
     """
     if door.meaning(table) is Meaning.VIEW:
         raise refused("EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", f"{table} is a view, not a table")
+    require_change(asked, table)
     where = condition or _condition(asked.replace_where)
     if not overwrite and (where is not None or asked.replace_using):
         name = "replaceWhere" if where is not None else "replaceUsing"
@@ -320,6 +323,15 @@ def insert(
     )
     session = session_for(door, table, asked.storage)
     session.carry_out(session.current, statement, user_metadata=asked.user_metadata)
+
+
+def require_change(asked: WriteOptions, table: Table) -> None:
+    """Raises an UnsupportedOperationException where the option dataChange is false."""
+    if not asked.data_change:
+        raise UnsupportedFeature(
+            f"{table}: dataChange=false goes with save and saveAsTable, and mode 'overwrite'; "
+            "OPTIMIZE rewrites files without changing rows, too"
+        )
 
 
 def _dynamic(asked: WriteOptions) -> bool | None:

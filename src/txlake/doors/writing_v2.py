@@ -12,7 +12,7 @@ from txlake.doors.errors import as_spark
 from txlake.doors.fronts import fronted
 from txlake.doors.options import WriteOptions, is_ours, write_options
 from txlake.doors.places import named
-from txlake.doors.writing import insert
+from txlake.doors.writing import insert, require_change
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.statements import CreateMode, CreateTable, Reference, SqlText, TableName, TablePath
 from txlake.statements.names import quoted
@@ -147,6 +147,7 @@ class WritingTo(_Writer):
             raise refused("EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", f"{table} is a view, not a table")
         door.require_makeable(table)
         asked = write_options(self._lake_given)
+        require_change(asked, table)
         called = "createOrReplace" if mode == "or_replace" else mode
         if asked.app_id is not None:
             raise UnsupportedFeature(

@@ -368,6 +368,26 @@ def test_a_batch_is_merged_into_tables_and_a_conflict_does_it_again(
     assert query(events, "SELECT * FROM log") == [(2,)]
 
 
+def test_the_works_sql_knows_the_views_of_its_batch(events: txlake.Lake, checkpoint: str) -> None:
+    events.sql("CREATE TABLE state (id INT, p STRING)")
+    events.sql("SELECT 9 AS id, 'no' AS p").createOrReplaceTempView("updates")
+
+    def work(tx: txlake.Transaction, batch: DataFrame) -> None:
+        batch.createOrReplaceTempView("updates")
+        tx.sql("CREATE OR REPLACE TEMP VIEW some AS SELECT id, upper(p) AS p FROM updates")
+        tx.sql(
+            "MERGE INTO state s USING some u ON s.id = u.id"
+            " WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        )
+
+    for added in (3, 4):
+        read = events.read_stream("t")
+        ended(events.foreach_batch(read, work, checkpoint=checkpoint, trigger=NOW))
+        events.sql(f"INSERT INTO t VALUES ({added}, 'c')")
+    assert query(events, "SELECT * FROM state") == [(1, "A"), (2, "B"), (3, "C")]
+    assert query(events, "SELECT * FROM updates") == [(9, "no")]
+
+
 def test_what_the_work_raises_stops_the_query_and_undoes_its_writes(
     events: txlake.Lake, checkpoint: str
 ) -> None:

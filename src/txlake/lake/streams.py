@@ -22,10 +22,12 @@ from txlake.catalog import DEFAULT_DATABASE
 from txlake.errors import InvalidRequest
 from txlake.lake.statements import Statements, named_table, one_of
 from txlake.protocol.actions import Txn
+from txlake.session.engine import Engine
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction as Held
 from txlake.spark.loading import loader
 from txlake.spark.marks import plan_of
+from txlake.spark.plane import SparkPlane
 from txlake.spark.shipping import whole_package
 from txlake.spark.spark_sessions import is_connect
 from txlake.statements import NativeFrame, StreamBatch, Table, TableName, TimeTravel, Write
@@ -186,6 +188,10 @@ class Streams(Statements):
         """Another session on the same lake."""
         raise NotImplementedError
 
+    def _session_on(self, engine: Engine) -> AbstractContextManager[BatchSession]:
+        """Another session on the lake of an engine."""
+        raise NotImplementedError
+
     def read_stream(self, table: str, **options: object) -> DataFrame:
         """A table as a stream: all of its rows first, then those that each commit adds.
 
@@ -276,8 +282,9 @@ class Streams(Statements):
 
         `tx` is a transaction over any tables of the lake, which is committed when the work is done:
         all that it writes becomes visible at one instant, once a micro-batch, however often Spark
-        runs it. A conflict does the work again, as `run` does it; anything else that the work
-        raises stops the query. A work that writes nothing may be done again.
+        runs it. Its SQL knows the temporary views that the work makes of the batch. A conflict does
+        the work again, as `run` does it; anything else that the work raises stops the query. A work
+        that writes nothing may be done again.
 
         `checkpoint`, `trigger` and `query_name` as in `write_stream`; `isolation` and `attempts` as
         in `run`. With Spark Connect the work runs on the server, where Spark carries it.
@@ -361,15 +368,23 @@ def started(
     if is_connect(spark):
         return writer.foreachBatch(_on_the_server(spark, lake._session, batches)).start()
 
-    known: list[str] = []  # the id of this one query, once it was asked for
+    known: list[tuple[str, Engine]] = []  # of this one query, once its first batch came
 
     def here(batch: DataFrame, batch_id: int) -> None:
         if not known:
-            known.append(id_of_query(batch.sparkSession, batches.checkpoint))
-        with lake.session() as own:
-            batches.commit(own, known[0], batch_id, batch)
+            query_id = id_of_query(batch.sparkSession, batches.checkpoint)
+            known.append((query_id, engine_of_batches(lake._session.engine, batch.sparkSession)))
+        [(query_id, engine)] = known
+        with lake._session_on(engine) as own:
+            batches.commit(own, query_id, batch_id, batch)
 
     return writer.foreachBatch(here).start()
+
+
+def engine_of_batches(engine: Engine, spark: SparkSession) -> Engine:
+    """The lake at work in the session of a query's micro-batches, whose temporary views it has."""
+    assert isinstance(engine.plane, SparkPlane), "a Spark session gives the batches"
+    return engine.with_plane(engine.plane.in_session(spark))
 
 
 def _on_the_server(

@@ -178,6 +178,39 @@ def test_a_table_at_a_place_of_its_own(enabled: SparkSession, tmp_path: Path) ->
     assert " |-- id: long (nullable = true)" in told
 
 
+def test_settings_stand_in_texts(enabled: SparkSession) -> None:
+    enabled.range(3).write.saveAsTable("t")
+    for name, value in (("the.table", "t"), ("the.id", "1")):
+        enabled.conf.set(name, value)
+    try:
+        enabled.sql("DELETE FROM ${the.table} WHERE id = ${hivevar:the.id}")
+        found = rows(enabled.sql("SELECT id, '${no.such}' FROM ${spark:the.table}"))
+        assert found == [(0, "${no.such}"), (2, "${no.such}")]
+    finally:
+        for name in ("the.table", "the.id"):
+            enabled.conf.unset(name)
+
+
+def test_a_cache_by_name_is_nothing_for_a_lakes_table(enabled: SparkSession, of_spark: str) -> None:
+    enabled.range(3).write.saveAsTable("t")
+    enabled.sql("CREATE VIEW v AS SELECT * FROM t")
+    for name in ("t", "v"):
+        enabled.sql(f"CACHE LAZY TABLE {name}")
+        enabled.sql(f"UNCACHE TABLE {name}")
+    enabled.catalog.cacheTable("t")
+    assert not enabled.catalog.isCached("t")
+    enabled.range(3, 4).write.insertInto("t")
+    assert enabled.table("t").count() == 4
+    enabled.sql(f"CACHE TABLE {of_spark}")
+    assert enabled.catalog.isCached(of_spark)
+    enabled.sql(f"UNCACHE TABLE {of_spark}")
+    assert not enabled.catalog.isCached(of_spark)
+    enabled.sql("UNCACHE TABLE IF EXISTS nothing")
+    for text in ("CACHE TABLE nothing", "UNCACHE TABLE nothing"):
+        with pytest.raises(AnalysisException, match="nothing"):
+            enabled.sql(text)
+
+
 def test_a_path_is_said_once(enabled: SparkSession, tmp_path: Path) -> None:
     one, other = str(tmp_path / "one"), str(tmp_path / "other")
     enabled.range(1).write.format("delta").option("path", one).save()
@@ -429,7 +462,16 @@ def test_options_of_delta_are_properties_of_what_is_made(
          "overwrite"),
         ("range(1).write.option('txnAppId', 'x').mode('append').saveAsTable('t')",
          "DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS", "go together"),
-        ("catalog.cacheTable('t')", None, "cache"),
+        ("sql('SELECT nothing FROM t')", "UNRESOLVED_COLUMN.WITH_SUGGESTION", "nothing"),
+        ("sql('SELEC 1')", "PARSE_SYNTAX_ERROR", "SELEC"),
+        ("read.option('versionAsOf', 9).table('t')", "DELTA_VERSION_NOT_FOUND", "9"),
+        ("read.option('timestampAsOf', '2001-01-01').table('t')",
+         "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION", "before the oldest"),
+        ("read.option('timestampAsOf', '2999-01-01').table('t')",
+         "DELTA_TIMESTAMP_GREATER_THAN_COMMIT", "after the latest"),
+        ("read.option('timestampAsOf', 'x').table('t')", "DELTA_TIMESTAMP_INVALID", "'x'"),
+        ("read.option('readChangeFeed', True).option('startingVersion', 9).table('t')",
+         "DELTA_CDC_START_VERSION_AFTER_LATEST", "newest version"),
         ("catalog.setCurrentDatabase('nowhere')", "SCHEMA_NOT_FOUND", "CREATE DATABASE"),
         ("catalog.getTable('nothing')", "TABLE_OR_VIEW_NOT_FOUND", "nothing"),
         ("table('a b c')", "PARSE_SYNTAX_ERROR", None),

@@ -18,7 +18,7 @@ from txlake.doors.door import Door, Meaning
 from txlake.doors.errors import as_spark
 from txlake.doors.options import is_ours, table_properties
 from txlake.doors.places import named
-from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.errors import InvalidRequest
 from txlake.protocol.clustering import clustered_by
 from txlake.session.unknown_names import tables_in
 from txlake.statements import (
@@ -217,13 +217,9 @@ class Cataloguing(_Catalog):
 
     @as_spark
     def cacheTable(self, tableName: str, storageLevel: Any = None) -> None:
-        """Caches a table of Spark's own. Raises an UnsupportedOperationException for a lake's."""
-        if not self._lake_is_of_spark(named(tableName)):
-            raise UnsupportedFeature(
-                f"{tableName}: a cache by name would go on showing one version; cache the rows "
-                f"that you read: spark.table({tableName!r}).cache()"
-            )
-        super().cacheTable(self._lake_door.for_spark(tableName), storageLevel)
+        """Caches a table of Spark's own; a lake's is read as before, at its newest version."""
+        if self._lake_is_of_spark(named(tableName)):
+            super().cacheTable(self._lake_door.for_spark(tableName), storageLevel)
 
     @as_spark
     def uncacheTable(self, tableName: str) -> None:

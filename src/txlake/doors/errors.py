@@ -61,8 +61,9 @@ def _with_condition(error: TxlakeError) -> TxlakeError:
     # Which rule a row violates is ours to say; Spark was told to raise.
     if condition in (None, "USER_RAISED_EXCEPTION") or type(error) is not InvalidRequest:
         return error
-    if f"[{condition}]" in str(error) or "[DELTA_" in str(error):
+    if "[DELTA_" in str(error):
         return error
-    found = InvalidRequest(f"[{condition}] {error}")
+    text = str(error).replace(f"[{condition}] ", "", 1)
+    found = InvalidRequest(f"[{condition}] {text}")
     found.__dict__.update(error.__dict__)
     return found

@@ -47,8 +47,9 @@ def versions_of(
     first = _first(log, asked.first, moment_ms)
     if first > newest:
         raise InvalidRequest(
-            f"{log.name}: changes from version {first} on were asked for, and the newest version "
-            f"is {newest}; ask for version {newest} or an earlier one"
+            f"[DELTA_CDC_START_VERSION_AFTER_LATEST] {log.name}: changes from version {first} on "
+            f"were asked for, and the newest version is {newest}; "
+            f"ask for version {newest} or an earlier one"
         )
     if asked.last is None:
         return first, newest

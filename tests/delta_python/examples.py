@@ -15,7 +15,6 @@ import tempfile
 from pathlib import Path
 
 LEFT_OUT = {
-    "streaming": "rewrites files with dataChange=false, which txlake refuses",
     "image_storage": "downloads pictures",
     "missing_delta_storage_jar": "expects that a JAR is missing; txlake has none",
 }

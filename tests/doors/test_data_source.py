@@ -321,15 +321,20 @@ def test_a_batch_of_changes_is_refused(
 
 def test_options_of_a_stream_are_checked_when_it_is_made(lake: txlake.Lake, place: str) -> None:
     lake.write(ROWS, place)
-    with pytest.raises(InvalidRequest, match="skipChangeCommits and ignoreChanges"):
-        source(path=place, skipChangeCommits="true", ignoreChanges="true").schema()
+    with pytest.raises(InvalidRequest, match="maxFilesPerTrigger"):
+        source(path=place, maxFilesPerTrigger="0").schema()
 
 
-@pytest.mark.parametrize("option", ["mergeSchema", "overwriteSchema"])
-def test_options_of_other_ways_are_refused(lake: txlake.Lake, place: str, option: str) -> None:
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("mergeSchema", "true"), ("overwriteSchema", "true"), ("dataChange", "false")],
+)
+def test_options_of_other_ways_are_refused(
+    lake: txlake.Lake, place: str, option: str, value: str
+) -> None:
     lake.write(ROWS, place)
     with pytest.raises(UnsupportedFeature, match=rf"{option} isn't known .* txlake\.enable"):
-        source(path=place, **{option: "true"}).writer(ID, False)
+        source(path=place, **{option: value}).writer(ID, False)
 
 
 def test_rows_that_do_not_fit_are_refused(lake: txlake.Lake, place: str) -> None:

@@ -127,7 +127,7 @@ def test_bad_writing_has_deltas_condition(given: dict[str, object], condition: s
     assert caught.value.getCondition() == condition
 
 
-@pytest.mark.parametrize("given", [{"dataChange": "false"}, {"replaceOn": "t.id = s.id"}])
+@pytest.mark.parametrize("given", [{"replaceOn": "t.id = s.id"}])
 def test_what_is_not_there_is_refused(given: dict[str, object]) -> None:
     with pytest.raises(UnsupportedFeature):
         write_options(given)
@@ -151,6 +151,7 @@ def test_a_stream_gets_the_options_that_it_knows() -> None:
 def test_the_options_of_a_streams_writer() -> None:
     found = sink_options({"checkpointlocation": "c", "mergeSchema": "true", "userMetadata": "u"})
     assert (found.checkpoint, found.merge_schema, found.user_metadata) == ("c", True, "u")
+    assert sink_options({"OVERWRITESCHEMA": True}).overwrite_schema is True
 
 
 @pytest.mark.parametrize(
@@ -158,9 +159,9 @@ def test_the_options_of_a_streams_writer() -> None:
     [
         {"replaceWhere": "a = 1"},
         {"replaceUsing": "a"},
-        {"overwriteSchema": "true"},
         {"partitionOverwriteMode": "dynamic"},
         {"txnAppId": "a", "txnVersion": 1},
+        {"dataChange": "false"},
         {"fs.s3a.access.key": "k"},
     ],
 )

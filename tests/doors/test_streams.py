@@ -49,8 +49,6 @@ def test_names_are_the_lakes_and_other_streams_sparks(
     enabled: SparkSession, lake: txlake.Lake, checkpoint: str, tmp_path: Path
 ) -> None:
     enabled.range(3).write.saveAsTable("t")
-    with pytest.raises(UnsupportedOperationException, match="makes no table at the path"):
-        enabled.readStream.table("t").writeStream.option("path", checkpoint).toTable("shown")
     enabled.conf.set("spark.sql.streaming.checkpointLocation", checkpoint)
     try:
         query = enabled.readStream.table("t").groupBy().count().writeStream
@@ -73,6 +71,40 @@ def test_names_are_the_lakes_and_other_streams_sparks(
         .start(files)
     )
     assert enabled.read.parquet(files).count() == 3
+
+
+def test_to_table_makes_the_table_before_any_row_comes(
+    enabled: SparkSession, lake: txlake.Lake, checkpoint: str, tmp_path: Path
+) -> None:
+    enabled.range(3).selectExpr("id", "id AS p").write.saveAsTable("t")
+    place = str(tmp_path / "place")
+    latest = enabled.readStream.option("startingVersion", "latest").table("t")
+    made = latest.writeStream.format("delta").partitionBy("p").option("path", place)
+    made = made.option("delta.appendOnly", "true").option("checkpointLocation", checkpoint)
+    lake.sql("BEGIN")
+    query = made.trigger(availableNow=True).toTable("copy")
+    lake.sql("ROLLBACK")
+    ended(query)
+    assert rows(enabled.table("copy")) == []
+    assert enabled.table("copy").columns == ["id", "p"]
+    assert txlake.Log(place).snapshot().partition_columns == ["p"]
+    assert txlake.Log(place).snapshot().properties["delta.appendOnly"] == "true"
+    enabled.range(3, 4).selectExpr("id", "id AS p").write.insertInto("t")
+    ended(made.trigger(availableNow=True).toTable("copy"))
+    assert rows(enabled.read.format("delta").load(place)) == [(3, 3)]
+    [newest] = lake.sql("DESCRIBE HISTORY copy LIMIT 1").collect()
+    assert newest["operationMetrics"]["numAddedFiles"] == "1"
+    assert newest["operationMetrics"]["numRemovedFiles"] == "0"
+    with pytest.raises(AnalysisException, match="place, not at"):
+        made.option("path", place + "2").toTable("copy")
+    enabled.range(1).createOrReplaceTempView("shown")
+    with pytest.raises(AnalysisException, match="shown is a temporary view"):
+        latest.writeStream.format("delta").toTable("shown")
+    with pytest.raises(InvalidRequest, match="checkpointLocation isn't given"):
+        latest.writeStream.format("delta").toTable("never")
+    enabled.catalog.dropTempView("shown")
+    assert not enabled.catalog.tableExists("never")
+    assert not enabled.catalog.tableExists("shown")
 
 
 def test_what_a_stream_cannot_be(enabled: SparkSession, lake: txlake.Lake, checkpoint: str) -> None:

@@ -178,6 +178,145 @@ def test_a_table_at_a_place_of_its_own(enabled: SparkSession, tmp_path: Path) ->
     assert " |-- id: long (nullable = true)" in told
 
 
+def test_settings_stand_in_texts(enabled: SparkSession) -> None:
+    enabled.range(3).write.saveAsTable("t")
+    for name, value in (("the.table", "t"), ("the.id", "1")):
+        enabled.conf.set(name, value)
+    try:
+        enabled.sql("DELETE FROM ${the.table} WHERE id = ${hivevar:the.id}")
+        assert rows(enabled.sql("SELECT id FROM ${spark:the.table}")) == [(0,), (2,)]
+        with pytest.raises(AnalysisException):
+            enabled.sql("DELETE FROM ${no.such}")
+    finally:
+        for name in ("the.table", "the.id"):
+            enabled.conf.unset(name)
+
+
+def test_a_cache_by_name_is_nothing_for_a_lakes_table(enabled: SparkSession, of_spark: str) -> None:
+    enabled.range(3).write.saveAsTable("t")
+    enabled.sql("CREATE VIEW v AS SELECT * FROM t")
+    for name in ("t", "v"):
+        enabled.sql(f"CACHE LAZY TABLE {name}")
+        enabled.sql(f"UNCACHE TABLE {name}")
+    enabled.catalog.cacheTable("t")
+    assert not enabled.catalog.isCached("t")
+    enabled.range(3, 4).write.insertInto("t")
+    assert enabled.table("t").count() == 4
+    enabled.sql(f"CACHE TABLE {of_spark}")
+    assert enabled.catalog.isCached(of_spark)
+    enabled.sql(f"UNCACHE TABLE {of_spark}")
+    assert not enabled.catalog.isCached(of_spark)
+    enabled.sql("UNCACHE TABLE IF EXISTS nothing")
+    for text in ("CACHE TABLE nothing", "UNCACHE TABLE nothing"):
+        with pytest.raises(AnalysisException, match="nothing"):
+            enabled.sql(text)
+
+
+def test_a_path_is_said_once(enabled: SparkSession, tmp_path: Path) -> None:
+    one, other = str(tmp_path / "one"), str(tmp_path / "other")
+    enabled.range(1).write.format("delta").option("path", one).save()
+    stream = enabled.readStream.format("delta").load(one)
+    calls: list[Callable[[], object]] = [
+        lambda: enabled.range(1).write.format("delta").option("PATH", one).save(other),
+        lambda: enabled.read.format("delta").option("path", other).load(one),
+        lambda: enabled.readStream.format("delta").option("path", other).load(one),
+        lambda: stream.writeStream.format("delta").option("path", other).start(one),
+    ]
+    for call in calls:
+        with pytest.raises(AnalysisException, match="leave one of the two out"):
+            call()
+    assert enabled.read.format("delta").option("path", one).load().count() == 1
+    assert not Path(other).exists()
+
+
+@pytest.mark.parametrize(
+    ("ask", "condition"),
+    [
+        (lambda rows: rows.write.saveAsTable("t"), "TABLE_OR_VIEW_ALREADY_EXISTS"),
+        (lambda rows: rows.writeTo("t").create(), "TABLE_OR_VIEW_ALREADY_EXISTS"),
+        (lambda rows: rows.writeTo("nothing").replace(), "TABLE_OR_VIEW_NOT_FOUND"),
+        (
+            lambda rows: rows.toDF("x").write.mode("append").saveAsTable("t"),
+            "DELTA_METADATA_MISMATCH",
+        ),
+        (
+            lambda rows: rows.write.mode("append").partitionBy("id").saveAsTable("t"),
+            "DELTA_METADATA_MISMATCH",
+        ),
+        (
+            lambda rows: rows.selectExpr("id", "id AS b").write.insertInto("t"),
+            "DELTA_INSERT_COLUMN_ARITY_MISMATCH",
+        ),
+        (
+            lambda rows: rows.write.mode("append").saveAsTable("t"),
+            "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES",
+        ),
+        (
+            lambda rows: rows.selectExpr("null AS id").write.mode("append").saveAsTable("t"),
+            "DELTA_NOT_NULL_CONSTRAINT_VIOLATED",
+        ),
+        (
+            lambda rows: (
+                rows.selectExpr("id + 10 AS id")
+                .write.mode("overwrite")
+                .option("replaceWhere", "id = 9")
+                .saveAsTable("t")
+            ),
+            "DELTA_REPLACE_WHERE_MISMATCH",
+        ),
+        (
+            lambda rows: rows.selectExpr("INTERVAL 1 DAY AS i").write.saveAsTable("other"),
+            "DELTA_UNSUPPORTED_DATA_TYPES",
+        ),
+        (lambda rows: rows.select().write.saveAsTable("other"), "DELTA_EMPTY_DATA"),
+    ],
+)
+def test_errors_have_the_conditions_that_programs_look_for(
+    enabled: SparkSession, ask: Callable[[Any], object], condition: str
+) -> None:
+    enabled.sql("CREATE TABLE t (id BIGINT NOT NULL)")
+    enabled.sql("INSERT INTO t VALUES (7)")
+    enabled.sql("ALTER TABLE t ADD CONSTRAINT large CHECK (id > 5)")
+    with pytest.raises(AnalysisException) as caught:
+        ask(enabled.range(1))
+    assert caught.value.getCondition() == condition
+    assert [row[0] for row in enabled.table("t").collect()] == [7]
+    assert not enabled.catalog.tableExists("other")
+
+
+def test_rows_are_rearranged_without_a_change(enabled: SparkSession, tmp_path: Path) -> None:
+    place, stream = str(tmp_path / "t"), str(tmp_path / "copy")
+    enabled.sql("SELECT id, id % 2 AS p, map('k', id) AS m FROM range(6)").write.format(
+        "delta"
+    ).partitionBy("p").save(place)
+    copied = enabled.readStream.format("delta").load(place).writeStream.format("delta")
+    copied = copied.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    copied.trigger(availableNow=True).start(stream).awaitTermination()
+    rows_of = enabled.read.format("delta").load
+    again = rows_of(place).repartition(3).write.format("delta").mode("overwrite")
+    again.option("dataChange", "false").save(place)
+    part = rows_of(place).where("p = 1").write.format("delta").mode("overwrite")
+    part.option("DATACHANGE", False).option("replaceWhere", "p = 1").save(place)
+    copied.trigger(availableNow=True).start(stream).awaitTermination()
+    assert [row.id for row in rows_of(stream).sort("id").collect()] == [0, 1, 2, 3, 4, 5]
+    assert rows_of(place).count() == 6
+    version = txlake.Log(place).snapshot().version
+    less = rows_of(place).where("id > 0").write.format("delta").option("dataChange", "false")
+    refused: list[Callable[[], object]] = [
+        lambda: less.mode("overwrite").save(place),
+        lambda: less.mode("append").save(place),
+        lambda: less.mode("overwrite").option("overwriteSchema", "true").save(place),
+        lambda: less.mode("overwrite").option("replaceUsing", "id").save(place),
+        lambda: less.insertInto(f"delta.`{place}`"),
+        lambda: rows_of(place).writeTo("t").using("delta").option("dataChange", "false").create(),
+    ]
+    for call in refused:
+        with pytest.raises(PySparkException, match=r"dataChange=false"):
+            call()
+    assert txlake.Log(place).snapshot().version == version
+    assert not enabled.catalog.tableExists("t")
+
+
 def test_what_a_commit_says_and_when_it_is_made_once(enabled: SparkSession) -> None:
     frame = enabled.range(2)
     frame.write.option("userMetadata", "first").saveAsTable("t")
@@ -324,7 +463,16 @@ def test_options_of_delta_are_properties_of_what_is_made(
          "overwrite"),
         ("range(1).write.option('txnAppId', 'x').mode('append').saveAsTable('t')",
          "DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS", "go together"),
-        ("catalog.cacheTable('t')", None, "cache"),
+        ("sql('SELECT nothing FROM t')", "UNRESOLVED_COLUMN.WITH_SUGGESTION", "nothing"),
+        ("sql('SELEC 1')", "PARSE_SYNTAX_ERROR", "SELEC"),
+        ("read.option('versionAsOf', 9).table('t')", "DELTA_VERSION_NOT_FOUND", "9"),
+        ("read.option('timestampAsOf', '2001-01-01').table('t')",
+         "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION", "before the oldest"),
+        ("read.option('timestampAsOf', '2999-01-01').table('t')",
+         "DELTA_TIMESTAMP_GREATER_THAN_COMMIT", "after the latest"),
+        ("read.option('timestampAsOf', 'x').table('t')", "DELTA_TIMESTAMP_INVALID", "'x'"),
+        ("read.option('readChangeFeed', True).option('startingVersion', 9).table('t')",
+         "DELTA_CDC_START_VERSION_AFTER_LATEST", "newest version"),
         ("catalog.setCurrentDatabase('nowhere')", "SCHEMA_NOT_FOUND", "CREATE DATABASE"),
         ("catalog.getTable('nothing')", "TABLE_OR_VIEW_NOT_FOUND", "nothing"),
         ("table('a b c')", "PARSE_SYNTAX_ERROR", None),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -41,6 +42,15 @@ def test_which_rows_are_replaced_is_said_once(enabled: SparkSession) -> None:
         with pytest.raises(AnalysisException, match=r"replaceWhere|replaceUsing"):
             call()
     assert rows(enabled.table("t")) == [(0,), (1,), (2,)]
+
+
+def test_a_place_by_option_or_property(enabled: SparkSession, tmp_path: Path) -> None:
+    one, other = str(tmp_path / "one"), str(tmp_path / "other")
+    enabled.range(1).writeTo("a").option("path", one).create()
+    enabled.range(2).writeTo("b").tableProperty("location", other).tableProperty("x", "1").create()
+    assert enabled.read.format("delta").load(one).count() == 1
+    assert enabled.read.format("delta").load(other).count() == 2
+    assert "x" in {row["key"] for row in enabled.sql("SHOW TBLPROPERTIES b").collect()}
 
 
 def test_a_schema_that_is_to_stay_is_not_replaced(enabled: SparkSession) -> None:

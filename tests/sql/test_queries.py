@@ -261,8 +261,6 @@ def test_a_malformed_query_is_shown(text: str, place: str, problem: str) -> None
             "CACHE LAZY TABLE c OPTIONS ('a' = 'b') AS SELECT * FROM t@v1 x",
             "CACHE LAZY TABLE c OPTIONS ('a' = 'b') AS SELECT * FROM <v> x",
         ),
-        ("CACHE TABLE c",) * 2,
-        ("UNCACHE TABLE IF EXISTS c",) * 2,
         ("CLEAR CACHE",) * 2,
         ("SET spark.sql.ansi.enabled = false",) * 2,
         ("SET",) * 2,

@@ -89,6 +89,16 @@ V3 = TimeTravel(version=3)
         ("ANALYZE TABLE t COMPUTE DELTA STATISTICS", AnalyzeTable(table=T, delta=True)),
         ("REFRESH TABLE t", RefreshTable(T, sql("REFRESH TABLE t"))),
         ("REFRESH d.t", RefreshTable(name("d.t"), sql("REFRESH d.t"))),
+        ("CACHE LAZY TABLE t", RefreshTable(T, sql("CACHE LAZY TABLE t"))),
+        (
+            "CACHE TABLE d.t OPTIONS ('a' = 'b')",
+            RefreshTable(name("d.t"), sql("CACHE TABLE d.t OPTIONS ('a' = 'b')")),
+        ),
+        ("UNCACHE TABLE t", RefreshTable(T, sql("UNCACHE TABLE t"))),
+        (
+            "UNCACHE TABLE IF EXISTS t",
+            RefreshTable(T, sql("UNCACHE TABLE IF EXISTS t"), if_exists=True),
+        ),
         ("REFRESH table", RefreshTable(name("table"), sql("REFRESH table"))),
         ("REFRESH FUNCTION f", SparkCommand(sql("REFRESH FUNCTION f"))),
         ("REFRESH '/p'", SparkCommand(sql("REFRESH '/p'"))),

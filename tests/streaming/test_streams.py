@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -156,6 +157,45 @@ def test_complete_mode_replaces_all_rows(events: txlake.Lake, checkpoint: str) -
         )
         assert query(events, "SELECT * FROM counts") == [(total,)]
         events.sql("INSERT INTO t VALUES (3, 'c')")
+
+
+def test_complete_mode_may_replace_the_schema(events: txlake.Lake, checkpoint: str) -> None:
+    counts = events.read_stream("t").groupBy("p").count()
+    events.sql("CREATE TABLE counts (total STRING)")
+    asked: dict[str, Any] = {"checkpoint": checkpoint, "trigger": NOW, "output_mode": "complete"}
+    assert "DELTA_METADATA_MISMATCH" in stopped(events.write_stream(counts, "counts", **asked))
+    ended(
+        events.write_stream(counts, "counts", **asked, overwrite_schema=True, partition_by="p"),
+    )
+    assert query(events, "SELECT p, count FROM counts") == [("a", 1), ("b", 1)]
+    assert query(events, "SHOW PARTITIONS counts") == [("a",), ("b",)]
+    assert events.read("counts").columns == ["p", "count"]
+    operations = query(events, "SELECT DISTINCT operation FROM (DESCRIBE HISTORY counts LIMIT 1)")
+    assert operations == [("STREAMING UPDATE",)]
+
+
+def test_a_starting_timestamp_is_in_the_sessions_time_zone(
+    events: txlake.Lake, spark: SparkSession, checkpoint: str
+) -> None:
+    events.sql("INSERT INTO t VALUES (3, 'c')")
+    newest = events.sql("DESCRIBE HISTORY t").collect()[0]["timestamp"]  # in UTC
+    kept = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "+05:00")
+    try:
+        there = (newest + datetime.timedelta(hours=5)).isoformat(sep=" ")
+        ended(
+            events.write_stream(
+                events.read_stream("t", starting_timestamp=there),
+                "copy",
+                checkpoint=checkpoint,
+                trigger=NOW,
+            )
+        )
+        with pytest.raises(InvalidRequest, match="cannot be converted to a valid timestamp"):
+            events.read_stream("t", starting_timestamp="never")
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(kept))
+    assert query(events, "SELECT id FROM copy") == [(3,)]
 
 
 def test_a_table_is_made_with_partitions_and_gets_new_columns(
@@ -328,6 +368,26 @@ def test_a_batch_is_merged_into_tables_and_a_conflict_does_it_again(
     assert query(events, "SELECT * FROM log") == [(2,)]
 
 
+def test_the_works_sql_knows_the_views_of_its_batch(events: txlake.Lake, checkpoint: str) -> None:
+    events.sql("CREATE TABLE state (id INT, p STRING)")
+    events.sql("SELECT 9 AS id, 'no' AS p").createOrReplaceTempView("updates")
+
+    def work(tx: txlake.Transaction, batch: DataFrame) -> None:
+        batch.createOrReplaceTempView("updates")
+        tx.sql("CREATE OR REPLACE TEMP VIEW some AS SELECT id, upper(p) AS p FROM updates")
+        tx.sql(
+            "MERGE INTO state s USING some u ON s.id = u.id"
+            " WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        )
+
+    for added in (3, 4):
+        read = events.read_stream("t")
+        ended(events.foreach_batch(read, work, checkpoint=checkpoint, trigger=NOW))
+        events.sql(f"INSERT INTO t VALUES ({added}, 'c')")
+    assert query(events, "SELECT * FROM state") == [(1, "A"), (2, "B"), (3, "C")]
+    assert query(events, "SELECT * FROM updates") == [(9, "no")]
+
+
 def test_what_the_work_raises_stops_the_query_and_undoes_its_writes(
     events: txlake.Lake, checkpoint: str
 ) -> None:
@@ -435,6 +495,8 @@ def test_bad_calls_are_refused_before_anything_runs(
         events.read_stream("t", schema_tracking_location="x")
     with pytest.raises(InvalidRequest, match="expected a streaming DataFrame"):
         events.write_stream(events.read("t"), "copy", checkpoint=checkpoint)
+    with pytest.raises(InvalidRequest, match="overwrite_schema=True goes with output_mode="):
+        events.write_stream(stream, "copy", checkpoint=checkpoint, overwrite_schema=True)
     mode: Any = "update"
     with pytest.raises(InvalidRequest, match="output_mode='update': expected"):
         events.write_stream(stream, "copy", checkpoint=checkpoint, output_mode=mode)

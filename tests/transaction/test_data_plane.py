@@ -15,7 +15,7 @@ from tests.simulation.rows.plane import RowPlane
 from tests.spark.tables import NO_VECTORS, VECTORS, PathTable, spark_plane, table
 from txlake.datafiles.origins import NO_FILE
 from txlake.ddl.feature_traces import without_mapping
-from txlake.errors import InvalidRequest
+from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.log.predicates import to_text
 from txlake.protocol.actions import Add, Remove
 from txlake.protocol.types import Field, Primitive, Struct
@@ -158,6 +158,55 @@ def test_the_rows_that_a_condition_names_are_replaced(t: PathTable) -> None:
     assert change.affected == {"num_affected_rows": 2, "num_inserted_rows": 2}
     with pytest.raises(InvalidRequest, match="replace_where n >= 20 is violated by the row"):
         t.run("INSERT INTO t REPLACE WHERE n >= 20 VALUES (5, 'c', 50), (6, 'c', 6)")
+
+
+def test_an_overwrite_that_moves_rows_only_says_so(t: PathTable) -> None:
+    t.run("DELETE FROM t WHERE id = 4")
+    work, same = t.work(), pa.table({"id": [3, 1, 2], "p": ["b", "a", "a"], "n": [30, 10, 20]})
+    change = work.rearranged(work.overwrite(same, Placement(by_name=True)))
+    kinds = {type(one): one for one in change.actions}
+    assert set(kinds) == {Add, Remove}
+    assert all(not one.data_change for one in kinds.values() if isinstance(one, Add | Remove))
+    assert change.reads == ()
+    t.commit(change)
+    assert t.rows() == ALL[:3]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {"id": [1, 2, 3], "p": ["a", "a", "b"], "n": [10, 20, 30]},
+        {"id": [1, 2, 3, 4, 4], "p": ["a", "a", "b", None, None], "n": [10, 20, 30, None, None]},
+        {"id": [1, 2, 3, 4], "p": ["a", "a", "b", ""], "n": [10, 20, 30, None]},
+    ],
+    ids=["fewer", "one twice", "another value"],
+)
+def test_one_that_changes_rows_is_refused(t: PathTable, rows: dict[str, list[Any]]) -> None:
+    work = t.work()
+    change = work.overwrite(pa.table(rows), Placement(by_name=True))
+    with pytest.raises(InvalidRequest, match="aren't those that they replace"):
+        work.rearranged(change)
+    [add] = [one for one in change.actions if isinstance(one, Add)]
+    assert work.store.head(add.path) is None
+
+
+def test_rows_are_rearranged_in_whole_files(tmp_path: Path, plane: DataPlane) -> None:
+    t = made(tmp_path, plane)
+    work = t.work()
+    part = pa.table({"id": [1], "p": ["a"], "n": [10]})
+    change = work.replace_where(part, Placement(by_name=True), SqlText("id = 1"))
+    with pytest.raises(InvalidRequest, match="names a part of one"):
+        work.rearranged(change)
+    assert t.rows() == ALL
+
+
+def test_rows_with_ids_are_not_rearranged(tmp_path: Path, plane: DataPlane) -> None:
+    t = made(tmp_path, plane, properties={"delta.enableRowTracking": "true"})
+    work = t.work()
+    rows = {"id": [1, 2, 3, 4], "p": ["a", "a", "b", None], "n": [10, 20, 30, None]}
+    change = work.overwrite(pa.table(rows), Placement(by_name=True))
+    with pytest.raises(UnsupportedFeature, match="OPTIMIZE rewrites files"):
+        work.rearranged(change)
 
 
 # DELETE, UPDATE

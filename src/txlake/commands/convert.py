@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,6 +22,8 @@ from txlake.ddl.environment import Environment
 from txlake.ddl.operations import as_json
 from txlake.ddl.table_metadata import new_table
 from txlake.errors import CorruptTable, InvalidRequest
+from txlake.log.coercion import at_zone
+from txlake.log.predicates import LocalTime
 from txlake.ports import Store, StoredObject
 from txlake.protocol.actions import Action, Add
 from txlake.protocol.partition_values import format_value, parse_value
@@ -200,7 +201,10 @@ def partition_value(
         if text is not None and item.type == Primitive("timestamp"):
             wall = _wall_time(text)
             if wall is not None:
-                return format_value(wall.replace(tzinfo=ZoneInfo(time_zone)), item.type)
+                instant = at_zone(LocalTime(wall), time_zone)
+                if instant is None:
+                    raise ValueError(f"the session's time zone {time_zone!r} isn't known")
+                return format_value(instant, item.type)
         return format_value(parse_value(text, item.type), item.type)
     except (CorruptTable, ValueError) as error:
         raise InvalidRequest(

@@ -21,6 +21,7 @@ from txlake.ddl.alter import alter
 from txlake.ddl.schema_evolution import schema_actions
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot, unknown_column
+from txlake.protocol.actions import Remove
 from txlake.protocol.clustering import clustered_by
 from txlake.protocol.schema_change import as_table_schema
 from txlake.protocol.type_widening import never_widens
@@ -57,6 +58,7 @@ from txlake.statements import (
     SqlText,
     StreamBatch,
     TableName,
+    TablePath,
     TimeTravel,
     Truncate,
     Update,
@@ -283,8 +285,15 @@ def write(context: Context, statement: Write) -> Counts:
     if exists and statement.mode == "ignore":
         return nothing
     if exists and statement.mode == "error":
+        is_path = isinstance(statement.table, TablePath)
+        kind = "DELTA_PATH_EXISTS" if is_path else "TABLE_OR_VIEW_ALREADY_EXISTS"
         raise InvalidRequest(
-            f"{statement.table} exists already; say mode='append', 'overwrite' or 'ignore'"
+            f"[{kind}] {statement.table} exists already; say mode='append', 'overwrite' or 'ignore'"
+        )
+    if not statement.data_change and not (exists and statement.mode == "overwrite"):
+        raise InvalidRequest(
+            f"{statement.table}: dataChange=false rearranges the rows of a table that is there, "
+            f"with mode 'overwrite', found {statement.mode!r}"
         )
     if exists:
         handle = adopted(context, handle, managed=statement.location is None)
@@ -319,6 +328,8 @@ def write(context: Context, statement: Write) -> Counts:
     )
     if statement.batch is not None:
         change = _of_stream(change, statement.batch)
+    if not statement.data_change:
+        change = work.rearranged(change)
     context.transaction.stage(handle, change)
     return change.affected
 
@@ -330,7 +341,11 @@ def _of_stream(change: Change, batch: StreamBatch) -> Change:
         "queryId": batch.query_id,
         "epochId": str(batch.batch_id),
     }
-    return replace(change, operation=_STREAMING, parameters=told)
+    metrics = dict(change.metrics)
+    if "numFiles" in metrics:
+        metrics["numAddedFiles"] = metrics.pop("numFiles")
+        metrics["numRemovedFiles"] = sum(isinstance(one, Remove) for one in change.actions)
+    return replace(change, operation=_STREAMING, parameters=told, metrics=metrics)
 
 
 def _make_database(context: Context, statement: Write) -> None:
@@ -355,6 +370,11 @@ def _prepared(
     if statement.batch is None:
         _require_clusters(statement, work.snapshot)
     if statement.overwrite_schema and statement.mode == "overwrite":
+        if not statement.data_change:
+            raise InvalidRequest(
+                f"{handle.name}: overwriteSchema replaces the columns, and dataChange=false keeps "
+                "the rows as they are; leave one of the two out"
+            )
         if statement.replace_where is not None or statement.dynamic_partition_overwrite:
             raise InvalidRequest(
                 f"{handle.name}: overwrite_schema replaces the whole table; leave out "
@@ -363,15 +383,19 @@ def _prepared(
         schema = as_table_schema(context.plane.schema_of(rows))
         # As Delta Spark does: the partitioning goes with the schema, also to none.
         partitions = statement.partition_by or ()
-        work = with_schema(context, handle, work, schema, partitions)
+        operation = "WRITE" if statement.batch is None else _STREAMING
+        work = with_schema(context, handle, work, schema, partitions, operation)
         return _with_properties(context, handle, work, statement)
     wanted = statement.partition_by
     if wanted is not None and _folded(wanted) != _folded(work.snapshot.partition_columns):
         raise InvalidRequest(
+            "[DELTA_METADATA_MISMATCH] "
             f"{handle.name}: partition_by={list(wanted)} but the table is partitioned by "
             f"{list(work.snapshot.partition_columns)}; leave partition_by out, or overwrite with "
             "overwrite_schema=True"
         )
+    if not statement.data_change:
+        return work
     merges = statement.merge_schema
     if _merges_schemas(context) if merges is None else merges:
         operation = "WRITE" if statement.batch is None else _STREAMING

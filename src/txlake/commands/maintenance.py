@@ -35,6 +35,7 @@ from txlake.statements import (
     RefreshTable,
     Reorg,
     Restore,
+    TableName,
     TablePath,
     Vacuum,
 )
@@ -301,13 +302,17 @@ def _exists(context: Context, url: str) -> bool:
 def refresh(context: Context, statement: RefreshTable) -> None:
     """REFRESH TABLE: nothing is to be done, since each statement looks for the newest version.
 
-    Raises InvalidRequest for a table that there isn't.
+    CACHE TABLE neither: a cache by name would go on showing one version. Raises InvalidRequest for
+    a table that there isn't.
     """
-    if context.find(statement.table) is None and context.spark.catalog.tableExists(
-        str(statement.table)
-    ):
+    table = statement.table
+    if context.find(table) is not None:
+        return
+    if isinstance(table, TableName) and context.viewed(table) is not None:
+        return
+    if context.spark.catalog.tableExists(str(statement.table)):
         context.command(statement.command)
-    else:
+    elif not statement.if_exists:
         context.require(statement.table)
 
 

@@ -312,6 +312,11 @@ def _existing(context: Context, handle: Handle) -> Snapshot | None:
 
 def create_from_rows(context: Context, handle: Handle, statement: Write, schema: Struct) -> None:
     """Creates the table that a write needs, of the rows' schema."""
+    if not schema.fields:
+        raise InvalidRequest(
+            f"[DELTA_EMPTY_DATA] {statement.table}: the rows have no columns; a table without any "
+            "is made by CREATE TABLE"
+        )
     definition = CreateTable(
         table=statement.table,
         partition_by=statement.partition_by,

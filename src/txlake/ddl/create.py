@@ -212,13 +212,14 @@ def proceeds(mode: CreateMode, existing: Snapshot | None, table: str) -> bool:
     if existing is None:
         if mode == "replace":
             raise InvalidRequest(
-                f"{table}: there is no table to replace; CREATE OR REPLACE TABLE makes one"
+                f"[TABLE_OR_VIEW_NOT_FOUND] {table}: there is no table to replace; "
+                "CREATE OR REPLACE TABLE makes one"
             )
         return True
     if mode == "create":
         raise InvalidRequest(
-            f"{table}: the table exists already; CREATE TABLE IF NOT EXISTS leaves it, "
-            "CREATE OR REPLACE TABLE replaces it"
+            f"[TABLE_OR_VIEW_ALREADY_EXISTS] {table}: the table exists already; "
+            "CREATE TABLE IF NOT EXISTS leaves it, CREATE OR REPLACE TABLE replaces it"
         )
     if mode == "if_not_exists":
         return False

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql.catalog import Column, Database, Table
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from txlake.catalog import TableEntry, matches
 from txlake.doors.door import Door, Meaning
 from txlake.doors.errors import as_spark
 from txlake.doors.options import is_ours, table_properties
 from txlake.doors.places import named
-from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.errors import InvalidRequest
 from txlake.protocol.clustering import clustered_by
 from txlake.session.unknown_names import tables_in
 from txlake.statements import (
@@ -164,7 +164,7 @@ class Cataloguing(_Catalog):
             tableName = self._lake_door.for_spark(tableName)
             return super().createTable(tableName, path, source, schema, description, **options)
         table = named(tableName)
-        columns = () if schema is None else tuple(_column(item) for item in schema)
+        columns = () if schema is None else tuple(column_spec(item) for item in schema)
         self._lake_door.carry_out(
             CreateTable(
                 table=table,
@@ -217,13 +217,9 @@ class Cataloguing(_Catalog):
 
     @as_spark
     def cacheTable(self, tableName: str, storageLevel: Any = None) -> None:
-        """Caches a table of Spark's own. Raises an UnsupportedOperationException for a lake's."""
-        if not self._lake_is_of_spark(named(tableName)):
-            raise UnsupportedFeature(
-                f"{tableName}: a cache by name would go on showing one version; cache the rows "
-                f"that you read: spark.table({tableName!r}).cache()"
-            )
-        super().cacheTable(self._lake_door.for_spark(tableName), storageLevel)
+        """Caches a table of Spark's own; a lake's is read as before, at its newest version."""
+        if self._lake_is_of_spark(named(tableName)):
+            super().cacheTable(self._lake_door.for_spark(tableName), storageLevel)
 
     @as_spark
     def uncacheTable(self, tableName: str) -> None:
@@ -283,7 +279,8 @@ def _of(entry: TableEntry) -> Table:
     return Table(entry.name, _CATALOG, [entry.database], None, kind, False)
 
 
-def _column(item: Any) -> ColumnSpec:
+def column_spec(item: StructField) -> ColumnSpec:
+    """A column of a new table, as a DataFrame's schema has it."""
     return ColumnSpec(
         name=item.name,
         data_type=NativeType(item.dataType),

@@ -201,6 +201,7 @@ def _asked(options: Mapping[str, str]) -> WriteOptions:
         ("mergeSchema", asked.merge_schema or None),
         ("overwriteSchema", asked.overwrite_schema or None),
         ("partitionOverwriteMode", asked.partition_overwrite),
+        ("dataChange", asked.data_change is False or None),
     ):
         if value is not None:
             raise UnsupportedFeature(

@@ -58,8 +58,12 @@ def is_inside() -> bool:
 def _with_condition(error: TxlakeError) -> TxlakeError:
     cause = error.__cause__
     condition = cause.getCondition() if isinstance(cause, PySparkException) else None
-    if condition is None or type(error) is not InvalidRequest or f"[{condition}]" in str(error):
+    # Which rule a row violates is ours to say; Spark was told to raise.
+    if condition in (None, "USER_RAISED_EXCEPTION") or type(error) is not InvalidRequest:
         return error
-    found = InvalidRequest(f"[{condition}] {error}")
+    if "[DELTA_" in str(error):
+        return error
+    text = str(error).replace(f"[{condition}] ", "", 1)
+    found = InvalidRequest(f"[{condition}] {text}")
     found.__dict__.update(error.__dict__)
     return found

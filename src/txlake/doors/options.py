@@ -63,6 +63,7 @@ class WriteOptions:
     """How rows are written; None where the option isn't given.
 
     Attributes:
+        data_change: False where rows are only rearranged.
         properties: of a table that is made: the options that begin with `delta.`.
     """
 
@@ -74,6 +75,7 @@ class WriteOptions:
     app_id: str | None = None
     app_version: int | None = None
     user_metadata: str | None = None
+    data_change: bool = True
     path: str | None = None
     properties: tuple[tuple[str, str], ...] = ()
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -138,11 +140,6 @@ def write_options(given: Mapping[str, object]) -> WriteOptions:
     need another one; an UnsupportedOperationException for those that txlake doesn't have.
     """
     options = _Options(given)
-    if options.flag("dataChange", default=True) is False:
-        raise UnsupportedFeature(
-            "dataChange=false says that rows are rearranged only, which txlake doesn't take on "
-            "trust: OPTIMIZE rewrites files, and Z-orders them, without changing rows"
-        )
     if options.text("replaceOn") is not None:
         raise UnsupportedFeature(
             "replaceOn isn't known as an option: use INSERT INTO ... REPLACE ON in SQL"
@@ -156,6 +153,7 @@ def write_options(given: Mapping[str, object]) -> WriteOptions:
         app_id=options.text("txnAppId"),
         app_version=options.number("txnVersion"),
         user_metadata=options.text("userMetadata"),
+        data_change=options.flag("dataChange", default=True) is not False,
         path=options.text("path"),
         properties=table_properties(given),
         storage=options.storage(),
@@ -189,10 +187,16 @@ def table_properties(given: Mapping[str, object]) -> tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """How a stream's rows are written; None where the option isn't given."""
+    """How a stream's rows are written; None where the option isn't given.
+
+    Attributes:
+        overwrite_schema: in complete mode the rows' columns replace the table's; means nothing to
+            what appends, as in Delta Spark.
+    """
 
     checkpoint: str | None = None
     merge_schema: bool | None = None
+    overwrite_schema: bool | None = None
     user_metadata: str | None = None
     path: str | None = None
 
@@ -216,9 +220,9 @@ def sink_options(given: Mapping[str, object]) -> SinkOptions:
     for name, value in (
         ("replaceWhere", asked.replace_where),
         ("replaceUsing", asked.replace_using or None),
-        ("overwriteSchema", asked.overwrite_schema or None),
         ("partitionOverwriteMode", asked.partition_overwrite),
         ("txnAppId", asked.app_id),
+        ("dataChange", asked.data_change is False or None),
     ):
         if value is not None:
             raise UnsupportedFeature(
@@ -233,6 +237,7 @@ def sink_options(given: Mapping[str, object]) -> SinkOptions:
     return SinkOptions(
         checkpoint=_Options(given).text("checkpointLocation"),
         merge_schema=asked.merge_schema,
+        overwrite_schema=asked.overwrite_schema,
         user_metadata=asked.user_metadata,
         path=asked.path,
     )

@@ -53,7 +53,7 @@ class Reading(SchemaGiven, _Reader):
     ) -> DataFrame:
         with self._lake_door.asked():
             asked = read_options(self._lake_given)
-            place = one_place(path if path is not None else asked.path)
+            place = one_place(path, asked.path)
             table, moment = with_moment(self._lake_door, at(self._lake_door, place, source))
             travel = _one_travel(place, asked.travel, moment)
         if isinstance(table, TableName):
@@ -128,8 +128,18 @@ def changes(door: Door, table: Table, wanted: Range, storage: Mapping[str, str])
     return session_for(door, table, storage).execute(ReadChanges(table, asked))
 
 
-def one_place(path: str | list[str] | None) -> str:
-    """The one path that is given. Raises an AnalysisException for none, and for several."""
+def one_place(path: str | list[str] | None, option: str | None = None) -> str:
+    """The one path that is given, as an argument or as the option `path`.
+
+    Raises an AnalysisException for none, for several, and for both.
+    """
+    if path is not None and option is not None:
+        raise refused(
+            "_LEGACY_ERROR_TEMP_1306",
+            f"the path {path!r} is given, and the option 'path' is {option!r}: leave one of the "
+            "two out",
+        )
+    path = option if path is None else path
     if isinstance(path, list) and len(path) == 1:
         [path] = path
     if not isinstance(path, str):
@@ -151,13 +161,17 @@ def _one_travel(
     return option or moment
 
 
-def with_schema(frame: DataFrame, schema: StructType | str) -> DataFrame:
-    """The rows, when the schema that was given is theirs."""
+def with_schema(
+    frame: DataFrame,
+    schema: StructType | str,
+    condition: str = "DELTA_UNSUPPORTED_SCHEMA_DURING_READ",
+) -> DataFrame:
+    """The rows, when the schema that was given is theirs; `condition` is the error's when not."""
     wanted: Any = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
     told = [(item.name, item.dataType) for item in wanted]
     if told != [(item.name, item.dataType) for item in frame.schema]:
         raise refused(
-            "DELTA_UNSUPPORTED_SCHEMA_DURING_READ",
+            condition,
             f"the table has the schema {frame.schema.simpleString()}, not {wanted.simpleString()}; "
             "leave .schema(...) out, and select or cast what is needed",
         )

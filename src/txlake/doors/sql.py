@@ -7,6 +7,7 @@ one query, and in `INSERT INTO` a Parquet table `SELECT` from the lake's.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
@@ -44,6 +45,8 @@ from txlake.tables.errors import ArgumentTypeRefused, TextRefused, refuse_text, 
 # What Spark itself does with a text and its arguments.
 Plain = Callable[..., DataFrame]
 _Arguments = Mapping[str, object] | Sequence[object] | None
+_SUBSTITUTE = "spark.sql.variable.substitute"
+_VARIABLE = re.compile(r"\$\{(?:(?:spark|sparkconf|hivevar|hiveconf):)?([^}:]+)\}")
 # Of what these name, the lake needn't have anything yet.
 _MAKING = (
     CreateTable,
@@ -73,7 +76,7 @@ def sql(
     if not isinstance(sqlQuery, str):
         raise ArgumentTypeRefused(f"expected a SQL text, found {sqlQuery!r:.80}")
     if not kwargs:
-        return _one(door, plain, sqlQuery, args)
+        return _one(door, plain, _substituted(door.spark, sqlQuery), args)
     formatter = _formatter(door.spark)
     text = formatter.format(sqlQuery, **kwargs)
     if is_connect(door.spark):
@@ -85,6 +88,13 @@ def sql(
         return _one(door, plain, text, args)
     finally:
         formatter.clear()
+
+
+def _substituted(spark: SparkSession, text: str) -> str:
+    """The text with the settings that stand in it as `${name}`, as Spark's own parser gets it."""
+    if "${" not in text or spark.conf.get(_SUBSTITUTE, "true") != "true":
+        return text
+    return _VARIABLE.sub(lambda found: spark.conf.get(found[1], found[0]) or "", text)
 
 
 def _formatter(spark: SparkSession) -> Any:

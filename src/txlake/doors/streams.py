@@ -7,23 +7,32 @@ formats `delta` and `txlake`, and with the lake's names, they are the lake's str
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from txlake.doors.catalog import column_spec
 from txlake.doors.door import Door, Meaning, session_for
 from txlake.doors.errors import as_spark
 from txlake.doors.fronts import fronted
 from txlake.doors.given import FormatGiven, SchemaGiven, flat
-from txlake.doors.options import SinkOptions, is_ours, sink_options, storage_in, stream_options
+from txlake.doors.options import (
+    SinkOptions,
+    is_ours,
+    sink_options,
+    storage_in,
+    stream_options,
+    table_properties,
+)
 from txlake.doors.places import at, named
 from txlake.doors.reading import one_place, with_schema
-from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.errors import InvalidRequest
 from txlake.lake.lake import LakeSession
 from txlake.lake.streams import OutputMode, started, stream_of, table_sink
 from txlake.spark.spark_sessions import is_connect
-from txlake.statements import Table, TableName
+from txlake.statements import CreateTable, Table, TableName
 from txlake.storage import canonical_url
 from txlake.system import System
 from txlake.tables.enabled import one_batch_each, starting
@@ -66,11 +75,13 @@ class StreamReading(SchemaGiven, _Reader):
     ) -> DataFrame:
         door = self._lake_door
         with door.asked():
-            place = one_place(path if path is not None else self._lake_path())
+            place = one_place(path, self._lake_path())
             table = at(door, place, source)
             _require_table(door, table)
             frame = self._lake_stream(table)
-        return frame if schema is None else with_schema(frame, schema)
+        if schema is None:
+            return frame
+        return with_schema(frame, schema, "DELTA_READ_SOURCE_SCHEMA_CONFLICT")
 
     def table(self, tableName: str) -> Any:
         """The stream of a table of the lake's, or of Spark's."""
@@ -193,6 +204,12 @@ class StreamWriting(FormatGiven, _Writer):
     def _lake_start(self, path: str | None, source: str | None) -> Any:
         with self._lake_door.asked():
             asked = sink_options(self._lake_given)
+            if path is not None and asked.path is not None:
+                raise refused(
+                    "_LEGACY_ERROR_TEMP_1188",
+                    f"start({path!r}) has a path, and the option 'path' is {asked.path!r}: leave "
+                    "one of the two out",
+                )
             place = asked.path if path is None else path
             if not isinstance(place, str):
                 raise InvalidRequest(
@@ -239,36 +256,56 @@ class StreamWriting(FormatGiven, _Writer):
     def _lake_to_table(self, name: str) -> Any:
         table = named(name)
         with self._lake_door.asked():
+            if self._lake_door.is_temporary(table):
+                raise refused(
+                    "_LEGACY_ERROR_TEMP_1190",
+                    f"{table} is a temporary view, into which no stream is written: choose another "
+                    "name, or drop the view",
+                )
             self._lake_door.require_makeable(table)
-            asked = sink_options(self._lake_given)
-            if asked.path is not None:
-                self._lake_require_at(table, asked.path)
-            return self._lake_query(table, asked)
+            return self._lake_query(table, sink_options(self._lake_given), makes=True)
 
-    def _lake_require_at(self, table: Table, path: str) -> None:
-        """Raises an UnsupportedOperationException unless the table is there, at that path."""
+    def _lake_make(self, table: Table, path: str | None) -> None:
+        """Makes the table where there is none, as Spark does before a query starts.
+
+        Raises an AnalysisException for one that is there, at another path than is asked for.
+        """
         session = self._lake_door.session
         found = session.engine.find(table, session.database)
-        if found is None or found.store.url != canonical_url(path):
-            there = "isn't there yet" if found is None else f"is at {found.store.url}"
-            raise UnsupportedFeature(
-                f"{table} {there}, and toTable makes no table at the path {path}: make it first "
-                "with CREATE TABLE ... LOCATION, or leave the path out"
+        if found is None:
+            columns = (column_spec(item) for item in self._lake_rows.schema)
+            statement = CreateTable(
+                table=table,
+                columns=tuple(replace(one, nullable=True) for one in columns),
+                partition_by=self._lake_partitions,
+                cluster_by=self._lake_clusters,
+                properties=table_properties(self._lake_given),
+                location=path,
+                mode="if_not_exists",
+            )
+            # Not in the program's own transaction: the query's must find it.
+            session.carry_out(None, statement)
+        elif path is not None and found.store.url != canonical_url(path):
+            raise InvalidRequest(
+                f"{table} is at {found.store.url}, not at {path}: leave the path out, or choose "
+                "another name"
             )
 
-    def _lake_query(self, table: Table, asked: SinkOptions) -> Any:
+    def _lake_query(self, table: Table, asked: SinkOptions, *, makes: bool = False) -> Any:
         door = self._lake_door
         if door.meaning(table) is Meaning.VIEW:
             raise refused("EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", f"{table} is a view, not a table")
         mode = _MODES.get(self._lake_mode.lower())
         if mode is None:
             raise refused(
-                "STREAMING_OUTPUT_MODE.UNSUPPORTED_DATASOURCE",
+                "DELTA_UNSUPPORTED_OUTPUT_MODE",
                 f"{table}: output mode {self._lake_mode!r}: expected 'append' or 'complete'; "
                 "for 'update' use foreachBatch with a MERGE",
             )
         checkpoint = asked.checkpoint or self._lake_default_checkpoint()
         self._lake_tell_option(_CHECKPOINT, checkpoint)
+        if makes:
+            self._lake_make(table, asked.path)
         sink = table_sink(
             door.session,
             self._lake_rows,
@@ -276,12 +313,18 @@ class StreamWriting(FormatGiven, _Writer):
             checkpoint=checkpoint,
             output_mode=mode,
             merge_schema=asked.merge_schema,
+            overwrite_schema=bool(asked.overwrite_schema) and mode == "complete",
             partition_by=self._lake_partitions,
             cluster_by=self._lake_clusters,
             user_metadata=asked.user_metadata,
         )
-        self._lake_partitions = self._lake_clusters = None  # the lake's, not of foreachBatch
-        return started(LakeSession(door.session), self, door.spark, sink)
+        # Spark is given a function; the writer stays as it is, and may be started again.
+        kept = self._lake_source, self._lake_partitions, self._lake_clusters
+        self._lake_partitions = self._lake_clusters = None
+        try:
+            return started(LakeSession(door.session), self, door.spark, sink)
+        finally:
+            self._lake_source, self._lake_partitions, self._lake_clusters = kept
 
     def _lake_default_checkpoint(self) -> str:
         """Where the session keeps the progress of queries that don't say where, as Spark has it."""

@@ -103,6 +103,12 @@ class Writing(FormatGiven, _Writer):
     def _lake_save(self, path: str | None, source: str | None) -> None:
         with self._lake_door.asked():
             asked = write_options(self._lake_given)
+            if path is not None and asked.path is not None:
+                raise refused(
+                    "_LEGACY_ERROR_TEMP_1307",
+                    f"save({path!r}) has a path, and the option 'path' is {asked.path!r}: leave "
+                    "one of the two out",
+                )
             place = asked.path if path is None else path
             if not isinstance(place, str):
                 raise InvalidRequest("save needs the path of the table: save(path)")
@@ -168,7 +174,7 @@ class Writing(FormatGiven, _Writer):
     def _lake_insert_into(self, name: str) -> None:
         if self._lake_partitions is not None:
             raise refused(
-                "_LEGACY_ERROR_TEMP_1309",
+                "PARTITION_BY_NOT_ALLOWED_WITH_INSERT_INTO",
                 "insertInto() can't be used together with partitionBy(): the table's own partition "
                 "columns count",
             )
@@ -212,6 +218,7 @@ class Writing(FormatGiven, _Writer):
         with self._lake_door.asked():
             mode = self._lake_mode("error")
         if asked.replace_using:
+            require_change(asked, table)
             if mode != "overwrite":
                 raise InvalidRequest(f"{table}: replaceUsing goes with mode 'overwrite'")
             insert(self._lake_door, table, self._lake_rows, asked, overwrite=True, by_name=True)
@@ -230,6 +237,7 @@ class Writing(FormatGiven, _Writer):
             merge_schema=asked.merge_schema,
             app_id=asked.app_id,
             app_version=asked.app_version,
+            data_change=asked.data_change,
         )
         session = session_for(self._lake_door, table, asked.storage)
         session.carry_out(session.current, statement, user_metadata=asked.user_metadata)
@@ -270,6 +278,7 @@ def insert(
     """
     if door.meaning(table) is Meaning.VIEW:
         raise refused("EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", f"{table} is a view, not a table")
+    require_change(asked, table)
     where = condition or _condition(asked.replace_where)
     if not overwrite and (where is not None or asked.replace_using):
         name = "replaceWhere" if where is not None else "replaceUsing"
@@ -289,6 +298,15 @@ def insert(
     )
     session = session_for(door, table, asked.storage)
     session.carry_out(session.current, statement, user_metadata=asked.user_metadata)
+
+
+def require_change(asked: WriteOptions, table: Table) -> None:
+    """Raises an UnsupportedOperationException where the option dataChange is false."""
+    if not asked.data_change:
+        raise UnsupportedFeature(
+            f"{table}: dataChange=false goes with save and saveAsTable, and mode 'overwrite'; "
+            "OPTIMIZE rewrites files without changing rows, too"
+        )
 
 
 def _dynamic(asked: WriteOptions) -> bool | None:

@@ -13,7 +13,7 @@ from txlake.doors.fronts import fronted
 from txlake.doors.given import OptionsGiven
 from txlake.doors.options import WriteOptions, is_ours, write_options
 from txlake.doors.places import named
-from txlake.doors.writing import insert
+from txlake.doors.writing import insert, require_change
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.statements import CreateMode, CreateTable, Reference, SqlText, TableName, TablePath
 from txlake.statements.names import quoted
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrameWriterV2 as _Writer
 else:
     _Writer = object
+
+_LOCATION = "location"
 
 
 class WritingTo(OptionsGiven, _Writer):
@@ -135,6 +137,7 @@ class WritingTo(OptionsGiven, _Writer):
             raise refused("EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE", f"{table} is a view, not a table")
         door.require_makeable(table)
         asked = write_options(self._lake_given)
+        require_change(asked, table)
         called = "createOrReplace" if mode == "or_replace" else mode
         if asked.app_id is not None:
             raise UnsupportedFeature(
@@ -151,6 +154,7 @@ class WritingTo(OptionsGiven, _Writer):
                 f"{table}: {called}() replaces the schema too, which overwriteSchema 'false' "
                 "forbids; leave the option out, or use overwrite(lit(True))",
             )
+        location = self._lake_location(table, asked.path)
         view = f"txlake_{door.session.engine.system.new_id().replace('-', '')}"
         self._lake_rows.createOrReplaceTempView(view)
         try:
@@ -160,7 +164,7 @@ class WritingTo(OptionsGiven, _Writer):
                     partition_by=self._lake_partitioning(table),
                     cluster_by=self._lake_clusters,
                     properties=self._lake_table_properties(asked),
-                    location=self._lake_location(table, asked.path),
+                    location=location,
                     mode=mode,
                     query=reading(view),
                 ),
@@ -173,10 +177,13 @@ class WritingTo(OptionsGiven, _Writer):
         """Those that tableProperty says, which count, and options that are properties."""
         said = {name.lower() for name in self._lake_properties}
         given = tuple(one for one in asked.properties if one[0].lower() not in said)
-        return (*given, *self._lake_properties.items())
+        own = (one for one in self._lake_properties.items() if one[0].lower() != _LOCATION)
+        return (*given, *own)
 
     def _lake_location(self, table: TableName | TablePath, path: str | None) -> str | None:
-        found = path if path is not None else self._lake_properties.pop("location", None)
+        """Where the table is to be: as the option `path`, or the property `location`, says."""
+        said = (text for name, text in self._lake_properties.items() if name.lower() == _LOCATION)
+        found = path if path is not None else next(said, None)
         return found if isinstance(table, TableName) else None
 
     def _lake_partitioning(self, table: TableName | TablePath) -> tuple[str, ...] | None:

@@ -23,6 +23,7 @@ from txlake.lake.streams import Streams
 from txlake.membership.attachment import attach, detach
 from txlake.membership.connecting import session_on
 from txlake.membership.recovery import Recovered, recover
+from txlake.session.engine import Engine
 from txlake.session.instants import changes_of
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction as Held
@@ -284,7 +285,10 @@ class LakeSession(Streams):
 
     def session(self) -> LakeSession:
         """Another session on the same lake."""
-        return LakeSession(Session(self._session.engine, level=self._session.level))
+        return self._session_on(self._session.engine)
+
+    def _session_on(self, engine: Engine) -> LakeSession:
+        return LakeSession(Session(engine, level=self._session.level))
 
     def conflicts(self) -> DataFrame:
         """The conflicts that the lake's sessions met, oldest first: the view `txlake.conflicts`.

@@ -11,16 +11,19 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from txlake.lake.lake import Lake, open_session
-from txlake.lake.streams import BatchWork, TableSink, id_of_query
+from txlake.lake.streams import BatchWork, TableSink, engine_of_batches, id_of_query
+from txlake.session.engine import Engine
 from txlake.settings import RetrySettings, Settings
+from txlake.spark.spark_sessions import is_same
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _KINDS: Mapping[str, type[TableSink] | type[BatchWork]] = {
     kind.__name__: kind for kind in (TableSink, BatchWork)
 }
 _lakes: dict[str, Lake] = {}
+_engines: dict[str, tuple[SparkSession, Engine]] = {}
 
 
 def commit(
@@ -37,8 +40,16 @@ def commit(
     lake = _lake(connection, batch)
     done = _KINDS[kind](**given)
     query_id = id_of_query(batch.sparkSession, done.checkpoint)
-    with lake.session() as own:
+    with lake._session_on(_engine(lake, query_id, batch.sparkSession)) as own:
         done.commit(own, query_id, batch_id, batch)
+
+
+def _engine(lake: Lake, query_id: str, spark: SparkSession) -> Engine:
+    """The lake at work in the session of the query's batches, which each start of it has anew."""
+    found = _engines.get(query_id)
+    if found is None or not is_same(found[0], spark):
+        found = _engines[query_id] = spark, engine_of_batches(lake._session.engine, spark)
+    return found[1]
 
 
 def _lake(connection: Mapping[str, Any], batch: DataFrame) -> Lake:

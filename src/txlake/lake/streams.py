@@ -7,6 +7,7 @@ batch again, and what was committed isn't committed twice.
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -21,13 +22,15 @@ from txlake.catalog import DEFAULT_DATABASE
 from txlake.errors import InvalidRequest
 from txlake.lake.statements import Statements, named_table, one_of
 from txlake.protocol.actions import Txn
+from txlake.session.engine import Engine
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction as Held
 from txlake.spark.loading import loader
 from txlake.spark.marks import plan_of
+from txlake.spark.plane import SparkPlane
 from txlake.spark.shipping import whole_package
 from txlake.spark.spark_sessions import is_connect
-from txlake.statements import NativeFrame, StreamBatch, Table, TableName, Write
+from txlake.statements import NativeFrame, StreamBatch, Table, TableName, TimeTravel, Write
 from txlake.statements.names import quoted
 from txlake.storage import canonical_url
 from txlake.streaming.data_source import LAKE_FORMAT, register
@@ -46,6 +49,8 @@ OutputMode = Literal["append", "complete"]
 Work = Callable[[Any, "DataFrame"], object]
 _ATTEMPTS = 5
 _FOREACH = "foreach_batch"
+_STARTING_TIMESTAMP = "startingtimestamp"
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _PATTERN_SIGN = re.compile(r"[{}\[\]*?\\]")
 
 
@@ -84,6 +89,7 @@ class TableSink:
     checkpoint: str
     output_mode: OutputMode
     merge_schema: bool | None = None
+    overwrite_schema: bool = False
     partition_by: tuple[str, ...] | None = None
     cluster_by: tuple[str, ...] | None = None
     user_metadata: str | None = None
@@ -106,6 +112,7 @@ class TableSink:
             partition_by=self.partition_by,
             cluster_by=self.cluster_by,
             merge_schema=self.merge_schema,
+            overwrite_schema=self.overwrite_schema,
             app_id=query_id,
             app_version=batch_id,
             batch=StreamBatch(
@@ -181,6 +188,10 @@ class Streams(Statements):
         """Another session on the same lake."""
         raise NotImplementedError
 
+    def _session_on(self, engine: Engine) -> AbstractContextManager[BatchSession]:
+        """Another session on the lake of an engine."""
+        raise NotImplementedError
+
     def read_stream(self, table: str, **options: object) -> DataFrame:
         """A table as a stream: all of its rows first, then those that each commit adds.
 
@@ -208,6 +219,7 @@ class Streams(Statements):
         output_mode: OutputMode = "append",
         trigger: Mapping[str, object] | None = None,
         merge_schema: bool = False,
+        overwrite_schema: bool = False,
         partition_by: str | Sequence[str] | None = None,
         user_metadata: str | None = None,
         query_name: str | None = None,
@@ -221,6 +233,8 @@ class Streams(Statements):
             output_mode: "append", or "complete": each micro-batch replaces all rows.
             trigger: as PySpark's `DataStreamWriter.trigger` takes it, `{"availableNow": True}`.
             merge_schema: columns that the table doesn't have are added to it.
+            overwrite_schema: the rows' columns, and `partition_by`, replace those of the table;
+                with "complete" alone.
             partition_by: the partition columns of a table that is made.
             user_metadata: a text for the history of the table.
             query_name: what Spark calls the query.
@@ -231,6 +245,11 @@ class Streams(Statements):
         """
         self._beside("write_stream")
         one_of(OutputMode, "output_mode", output_mode)
+        if overwrite_schema and output_mode != "complete":
+            raise InvalidRequest(
+                f"overwrite_schema=True goes with output_mode='complete', found {output_mode!r}: "
+                "what appends leaves the table's columns; say merge_schema=True to add some"
+            )
         columns = (partition_by,) if isinstance(partition_by, str) else partition_by
         named = named_table(table)
         writer = _writer(df, checkpoint, output_mode, trigger, query_name)
@@ -241,6 +260,7 @@ class Streams(Statements):
             checkpoint=checkpoint,
             output_mode=output_mode,
             merge_schema=merge_schema or None,
+            overwrite_schema=overwrite_schema,
             partition_by=None if columns is None else tuple(columns),
             user_metadata=user_metadata,
         )
@@ -262,8 +282,9 @@ class Streams(Statements):
 
         `tx` is a transaction over any tables of the lake, which is committed when the work is done:
         all that it writes becomes visible at one instant, once a micro-batch, however often Spark
-        runs it. A conflict does the work again, as `run` does it; anything else that the work
-        raises stops the query. A work that writes nothing may be done again.
+        runs it. Its SQL knows the temporary views that the work makes of the batch. A conflict does
+        the work again, as `run` does it; anything else that the work raises stops the query. A work
+        that writes nothing may be done again.
 
         `checkpoint`, `trigger` and `query_name` as in `write_stream`; `isolation` and `attempts` as
         in `run`. With Spark Connect the work runs on the server, where Spark carries it.
@@ -285,6 +306,12 @@ class Streams(Statements):
 def stream_of(session: Session, table: Table, options: Mapping[str, str]) -> DataFrame:
     """A table as a stream; options by Delta's names. Raises as `Streams.read_stream`."""
     asked = source_options(options)
+    if asked.starting_timestamp is not None:
+        moment = _instant(session, asked.starting_timestamp)
+        options = {
+            name: moment if name.lower() == _STARTING_TIMESTAMP else value
+            for name, value in options.items()
+        }
     snapshot = session.snapshot(table)
     if asked.read_change_feed:
         require_feed(snapshot, snapshot.version)
@@ -297,6 +324,16 @@ def stream_of(session: Session, table: Table, options: Mapping[str, str]) -> Dat
     return frame.alias(stream_mark(snapshot.table, url))
 
 
+def _instant(session: Session, text: str) -> str:
+    """A moment as TIMESTAMP AS OF takes it, which means the same in another process.
+
+    Without a zone it is in the Spark session's, which a stream's own processes don't have.
+    """
+    with session.statement_context(session.current, [], pins=False) as context:
+        moment_ms = context.timestamp_ms(TimeTravel(timestamp=text))
+    return (_EPOCH + datetime.timedelta(milliseconds=moment_ms)).isoformat()
+
+
 def table_sink(
     session: Session,
     df: DataFrame,
@@ -305,6 +342,7 @@ def table_sink(
     checkpoint: str,
     output_mode: OutputMode,
     merge_schema: bool | None = None,
+    overwrite_schema: bool = False,
     partition_by: tuple[str, ...] | None = None,
     cluster_by: tuple[str, ...] | None = None,
     user_metadata: str | None = None,
@@ -315,6 +353,7 @@ def table_sink(
         checkpoint=checkpoint,
         output_mode=output_mode,
         merge_schema=merge_schema,
+        overwrite_schema=overwrite_schema,
         partition_by=partition_by,
         cluster_by=cluster_by,
         user_metadata=user_metadata,
@@ -329,15 +368,23 @@ def started(
     if is_connect(spark):
         return writer.foreachBatch(_on_the_server(spark, lake._session, batches)).start()
 
-    known: list[str] = []  # the id of this one query, once it was asked for
+    known: list[tuple[str, Engine]] = []  # of this one query, once its first batch came
 
     def here(batch: DataFrame, batch_id: int) -> None:
         if not known:
-            known.append(id_of_query(batch.sparkSession, batches.checkpoint))
-        with lake.session() as own:
-            batches.commit(own, known[0], batch_id, batch)
+            query_id = id_of_query(batch.sparkSession, batches.checkpoint)
+            known.append((query_id, engine_of_batches(lake._session.engine, batch.sparkSession)))
+        [(query_id, engine)] = known
+        with lake._session_on(engine) as own:
+            batches.commit(own, query_id, batch_id, batch)
 
     return writer.foreachBatch(here).start()
+
+
+def engine_of_batches(engine: Engine, spark: SparkSession) -> Engine:
+    """The lake at work in the session of a query's micro-batches, whose temporary views it has."""
+    assert isinstance(engine.plane, SparkPlane), "a Spark session gives the batches"
+    return engine.with_plane(engine.plane.in_session(spark))
 
 
 def _on_the_server(

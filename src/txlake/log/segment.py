@@ -259,14 +259,15 @@ def _gap(
 
 def _no_such_version(listing: Listing, table: str, version: int) -> str:
     earliest, latest = listing.earliest_version, listing.latest_version
+    said = f"[DELTA_VERSION_NOT_FOUND] {table}: version {version}"
     if version > latest:
         return (
-            f"{table}: version {version} doesn't exist; the latest version is {latest}. "
+            f"{said} doesn't exist; the latest version is {latest}. "
             f"Ask for a version from {max(earliest or 0, 0)} to {latest}"
         )
     if version < 0:
-        return f"{table}: version {version} doesn't exist; versions start at 0"
+        return f"{said} doesn't exist; versions start at 0"
     return (
-        f"{table}: version {version} was cleaned up; the log can rebuild versions {earliest} to "
+        f"{said} was cleaned up; the log can rebuild versions {earliest} to "
         f"{latest}. Ask for one of those, or raise delta.logRetentionDuration for the future"
     )

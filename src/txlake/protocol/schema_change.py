@@ -135,7 +135,7 @@ def _incompatible(old: DataType, new: DataType, path: Path) -> InvalidRequest:
 
 
 def _as_new_column(item: Field) -> Field:
-    _refuse_untyped(item.type, (item.name,))
+    _refuse_unknown(item.type, (item.name,))
     kept = {key: value for key, value in item.metadata.items() if key in _KEPT_METADATA}
     return Field(item.name, _nullable(item.type), True, kept)
 
@@ -153,12 +153,17 @@ def _nullable(data_type: DataType) -> DataType:
             return Struct(tuple(_as_new_column(item) for item in fields))
 
 
-def _refuse_untyped(data_type: DataType, path: Path) -> None:
-    """Elements without a type, as `array()` has: no reader would know what to look for."""
+def _refuse_unknown(data_type: DataType, path: Path) -> None:
+    """Types that Delta doesn't have, and elements without one, as `array()` has."""
     match data_type:
+        case Primitive(name) if name.startswith("interval"):
+            raise InvalidRequest(
+                f"[DELTA_UNSUPPORTED_DATA_TYPES] column {column_text(path)} is an {name.upper()}, "
+                "which Delta tables don't have; cast it, to a text or a number of seconds"
+            )
         case Struct(fields):
             for item in fields:
-                _refuse_untyped(item.type, (*path, item.name))
+                _refuse_unknown(item.type, (*path, item.name))
         case Array(element):
             _refuse_untyped_part(element, (*path, "element"))
         case Map(key, value):
@@ -174,7 +179,7 @@ def _refuse_untyped_part(part: DataType, path: Path) -> None:
             f"column {column_text(path)} has no type, it is always NULL; cast the rows, such as "
             "CAST(array() AS ARRAY<INT>)"
         )
-    _refuse_untyped(part, path)
+    _refuse_unknown(part, path)
 
 
 def as_table_schema(rows: Struct) -> Struct:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable
-from zoneinfo import ZoneInfo
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -16,6 +15,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, IntegralType, StringType, TimestampNTZType, TimestampType
 
 from txlake.errors import InvalidRequest
+from txlake.log.coercion import at_zone
+from txlake.log.predicates import LocalTime
 from txlake.statements import ChangeRange, TimeTravel
 
 _PLAIN = re.compile(
@@ -99,7 +100,10 @@ def _plain_ms(text: str, zone: str) -> int | None:
     except ValueError:
         return None
     if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=ZoneInfo(zone))
+        found = at_zone(LocalTime(moment), zone)
+        if found is None:
+            return None
+        moment = found
     return (moment - _EPOCH) // datetime.timedelta(milliseconds=1)
 
 

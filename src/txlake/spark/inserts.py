@@ -372,7 +372,7 @@ def _computed(work: TableAccess, values: ComputedValues, names: Sequence[str]) -
 
 def _matching(work: TableAccess, frame: DataFrame, condition: Expression) -> DataFrame:
     """The frame with a violation for each row that the condition isn't true for."""
-    label = F.lit(f"replace_where {condition_text(condition)}")
+    label = F.lit(f"[DELTA_REPLACE_WHERE_MISMATCH] replace_where {condition_text(condition)}")
     matches = F.coalesce(work.column_of(condition), F.lit(False))
     outside = F.when(~matches, label)
     before = F.col(VIOLATION) if VIOLATION in frame.columns else F.lit(None).cast("string")

@@ -15,7 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txlake.errors import InvalidRequest
+from txlake.log.coercion import at_zone
 from txlake.log.conversion import converted, is_alike
+from txlake.log.predicates import LocalTime
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.types import Field, Primitive, Struct, from_arrow_schema, to_arrow_type
 from txlake.spark import rows
@@ -189,8 +191,8 @@ def _refuse_nulls(column: pa.ChunkedArray, item: Field, snapshot: Snapshot) -> N
         return
     place = pc.index(column.is_null(), True).as_py()
     raise InvalidRequest(
-        f"{snapshot.table}: NOT NULL of column {item.name!r} is violated by row {place + 1} of "
-        f"{len(column)}; nothing was written"
+        f"{snapshot.table}: {rows.NOT_NULL} of column {item.name!r} is violated by "
+        f"row {place + 1} of {len(column)}; nothing was written"
     )
 
 
@@ -248,9 +250,13 @@ def _checked(cells: Sequence[object], data_type: pa.DataType, name: str) -> pa.A
 def _zoned(value: datetime.datetime, zone: Callable[[], str]) -> datetime.datetime:
     if value.tzinfo is not None:
         return value
-    from zoneinfo import ZoneInfo
-
-    return value.replace(tzinfo=ZoneInfo(zone()))
+    found = at_zone(LocalTime(value), zone())
+    if found is None:
+        raise InvalidRequest(
+            f"VALUES: {value} has no time zone, and the session's, {zone()!r}, isn't known: set "
+            "spark.sql.session.timeZone to a region (Europe/Berlin) or an offset (+02:00)"
+        )
+    return found
 
 
 def schema_of(table: pa.Table) -> Struct:

@@ -28,6 +28,7 @@ from txlake.spark import (
     dml,
     inserts,
     local_rows,
+    rearranging,
     replacing,
     sorting,
     whole_partitions,
@@ -75,6 +76,7 @@ class SparkTable(TableAccess):
     zorder = sorting.zorder
     cluster = sorting.cluster
     rewrite = compacting.rewrite
+    rearranged = rearranging.rearranged
     files_of_partitions = whole_partitions.files_of_partitions
 
     def violating_row(self, condition: str) -> Mapping[str, object] | None:

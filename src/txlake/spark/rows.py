@@ -37,6 +37,8 @@ from txlake.spark.writing import ACTION, VIOLATION, VIOLATION_ROW
 GENERATION_EXPRESSION = "delta.generationExpression"
 CURRENT_DEFAULT = "CURRENT_DEFAULT"
 _INVARIANTS = "delta.invariants"
+NOT_NULL = "[DELTA_NOT_NULL_CONSTRAINT_VIOLATED] NOT NULL"
+_VIOLATED = "[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES]"
 
 Identity: TypeAlias = Callable[[Field], Column]
 """The values that an identity column's rows get where they bring none."""
@@ -61,7 +63,8 @@ def by_name(frame: DataFrame, snapshot: Snapshot, identity: Identity) -> DataFra
     unknown = [item.name for item in source if snapshot.schema.find(item.name) is None]
     if unknown:
         raise InvalidRequest(
-            f"{snapshot.table}: the rows have column{'s' if len(unknown) > 1 else ''} "
+            f"[DELTA_METADATA_MISMATCH] {snapshot.table}: the rows have "
+            f"column{'s' if len(unknown) > 1 else ''} "
             f"{', '.join(map(repr, unknown))}, the table has {', '.join(snapshot.schema.names)}; "
             "use merge_schema=True (WITH SCHEMA EVOLUTION) to add columns"
         )
@@ -121,7 +124,8 @@ def targets_by_position(
         rest = targets[len(source.fields) :]
         if not (fitting and all(_fills_itself(item) for item in rest)):
             raise InvalidRequest(
-                f"{snapshot.table}: expected {len(targets)} columns ({', '.join(names)}), "
+                f"[DELTA_INSERT_COLUMN_ARITY_MISMATCH] {snapshot.table}: expected {len(targets)} "
+                f"columns ({', '.join(names)}), "
                 f"found {len(source.fields)} ({', '.join(source.names)})"
             )
         targets = targets[: len(source.fields)]
@@ -234,7 +238,7 @@ def given_default(item: Field, snapshot: Snapshot) -> Column:
 def _require_default(item: Field, snapshot: Snapshot) -> None:
     if not (item.nullable or _fills_itself(item)):
         raise InvalidRequest(
-            f"{snapshot.table}: NOT NULL of column {item.name!r} is violated: it has no default, "
+            f"{snapshot.table}: {NOT_NULL} of column {item.name!r} is violated: it has no default, "
             "and no value is given; nothing was written"
         )
 
@@ -353,23 +357,25 @@ def _rules(snapshot: Snapshot, given: Collection[str] | None) -> list[tuple[str,
             continue
         column = F.col(quote(item.name))
         if not item.nullable:
-            rules.append((f"NOT NULL of column {item.name!r}", column.isNotNull()))
+            rules.append((f"{NOT_NULL} of column {item.name!r}", column.isNotNull()))
         if isinstance(item.type, Struct):
             for path, rule in _not_null(item.type, (item.name,)):
-                rules.append((f"NOT NULL of column {'.'.join(path)!r}", rule))
+                rules.append((f"{NOT_NULL} of column {'.'.join(path)!r}", rule))
         text = _invariant(item)
         if text is not None:
-            rules.append((f"invariant {text!r} of column {item.name!r}", F.expr(text)))
+            rules.append((f"{_VIOLATED} invariant {text!r} of column {item.name!r}", F.expr(text)))
         generated = item.metadata.get(GENERATION_EXPRESSION)
         if isinstance(generated, str) and (given is None or item.name in given):
             same = column.eqNullSafe(_generated(item))
-            rules.append((f"generated column {item.name!r} = {generated}", same))
+            rules.append((f"{_VIOLATED} generated column {item.name!r} = {generated}", same))
         length = length_of(item)
         if length is not None:
             fits = column.isNull() | (F.char_length(column) <= F.lit(length))
-            rules.append((f"length {length} of column {item.name!r}", fits))
+            rules.append(
+                (f"[DELTA_EXCEED_CHAR_VARCHAR_LIMIT] length {length} of column {item.name!r}", fits)
+            )
     for name, text in snapshot.properties.constraints.items():
-        rules.append((f"CHECK constraint {name} ({text})", F.expr(text)))
+        rules.append((f"{_VIOLATED} CHECK constraint {name} ({text})", F.expr(text)))
     return rules
 
 

@@ -53,6 +53,14 @@ def is_same(one: SparkSession, other: SparkSession) -> bool:
     return ours is not None and theirs is not None and bool(ours.equals(theirs))
 
 
+def is_stopped(spark: SparkSession) -> bool:
+    """Whether a session was ended by `stop`, its own or another one's of the same context."""
+    session: Any = spark
+    if is_connect(spark):
+        return bool(session.is_stopped)
+    return session.sparkContext._jsc is None
+
+
 def default_file_system(spark: SparkSession) -> str:
     """The URL of the file system that Hadoop takes paths without a scheme to be of."""
     if is_connect(spark):

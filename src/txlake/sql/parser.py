@@ -191,7 +191,7 @@ _RULES: Mapping[str, Callable[[Cursor], Statement]] = {
     "SET": control.set_statement,
     "EXPLAIN": spark.explain,
     "CACHE": spark.cache,
-    "UNCACHE": _spark,
+    "UNCACHE": spark.uncache,
     "CLEAR": _spark,
     "RESET": _spark,
     "DECLARE": _spark,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from txlake.sql.clauses import rest_query
 from txlake.sql.cursor import Cursor
-from txlake.statements import SparkCommand, SqlText
+from txlake.statements import RefreshTable, SparkCommand, SqlText
 
 
 def spark_command(cursor: Cursor, *, query: bool = False) -> SparkCommand:
@@ -28,15 +28,27 @@ def explain(cursor: Cursor) -> SparkCommand:
     return spark_command(cursor, query=True)
 
 
-def cache(cursor: Cursor) -> SparkCommand:
+def cache(cursor: Cursor) -> SparkCommand | RefreshTable:
     """CACHE [LAZY] TABLE name [OPTIONS (...)] [AS query]"""
     cursor.expect("CACHE")
     cursor.accept("LAZY")
     cursor.expect("TABLE")
-    cursor.path("a name")
+    table = cursor.table("a name")
     if cursor.accept("OPTIONS"):
         cursor.expect("(")
         cursor.skip()
         cursor.expect(")")
+    if cursor.at_end:
+        return RefreshTable(table, spark_command(cursor).command)
     cursor.accept("AS")
-    return spark_command(cursor, query=not cursor.at_end)
+    return spark_command(cursor, query=True)
+
+
+def uncache(cursor: Cursor) -> RefreshTable:
+    """UNCACHE TABLE [IF EXISTS] name"""
+    cursor.expect("UNCACHE")
+    cursor.expect("TABLE")
+    if_exists = cursor.accept("IF", "EXISTS")
+    table = cursor.table("a name")
+    cursor.expect_end()
+    return RefreshTable(table, spark_command(cursor).command, if_exists=if_exists)

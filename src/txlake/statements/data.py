@@ -112,6 +112,7 @@ class Write:
         merge_schema: new columns are added to the table; None leaves it to the session's setting.
         properties: of a new table, and of one whose schema is overwritten.
         dynamic_partition_overwrite: as of an Insert.
+        data_change: False where the rows written are those that they replace, in other files.
         batch: which micro-batch of a stream it is, if it is one's.
     """
 
@@ -128,6 +129,7 @@ class Write:
     merge_schema: bool | None = None
     app_id: str | None = None
     app_version: int | None = None
+    data_change: bool = True
     batch: StreamBatch | None = None
 
 

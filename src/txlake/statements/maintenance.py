@@ -96,10 +96,14 @@ class AnalyzeTable:
 
 @dataclass(frozen=True, slots=True)
 class RefreshTable:
-    """REFRESH TABLE t; `command` is for a table or view of Spark's."""
+    """REFRESH TABLE t, CACHE TABLE t, UNCACHE TABLE t.
+
+    Nothing is to be done for a lake's table; `command` is for a table or view of Spark's.
+    """
 
     table: Table
     command: SqlText
+    if_exists: bool = False
 
 
 MaintenanceStatement = (

@@ -71,12 +71,14 @@ def _changes_rows(
 ) -> InvalidRequest:
     info = next((one for one in actions if isinstance(one, CommitInfo)), None)
     operation = (None if info is None else info.text("operation")) or "an unknown operation"
+    kind = "DELTA_SOURCE_IGNORE_DELETE" if only_deletes else "DELTA_SOURCE_TABLE_IGNORE_CHANGES"
     what = "deleted" if only_deletes else "changed"
     ways = "skipChangeCommits=true leaves out such commits whole"
     if only_deletes:
         ways += ", ignoreDeletes=true those that only delete rows"
     ways += ", ignoreChanges=true reads the files that they wrote, unchanged rows included"
     return InvalidRequest(
+        f"[{kind}] "
         f"{table}: version {version} ({operation}) {what} rows that the stream may have read, and "
         f"a stream of new rows can't tell of it. {ways}; or start a new query, with a new "
         f"checkpoint and startingVersion={version + 1}"

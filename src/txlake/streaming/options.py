@@ -35,6 +35,7 @@ _SOURCE = (
     "skipChangeCommits",
     "ignoreDeletes",
     "ignoreChanges",
+    "ignoreFileDeletion",
     "failOnDataLoss",
     "excludeRegex",
 )
@@ -46,8 +47,8 @@ _TRAVEL = ("versionAsOf", "timestampAsOf", "endingVersion", "endingTimestamp")
 _OF_BATCHES = {"startingversion", "startingtimestamp"}  # with readChangeFeed
 SOURCE_NAMES = (*_SOURCE, *_FEED, *_NOT_YET)
 """The options of a stream's source by their names, also those that are refused."""
-_BYTES = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_BYTES = re.compile(r"(\d+)\s*([kmgtp]?)i?b?", re.IGNORECASE)
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 
 Value = TypeVar("Value")
 
@@ -79,7 +80,8 @@ class SourceOptions:
         max_files, max_bytes: of a micro-batch; None for no limit. A batch has at least one file.
         starting_version: the first version whose commit is read, or LATEST: the next one.
         starting_timestamp: the first commit that is read is the first one at or after it.
-        skip_change_commits: commits that delete or change rows are left out whole.
+        skip_change_commits: commits that delete or change rows are left out whole, whatever the
+            next two say.
         ignore_deletes: commits that only delete rows are passed over.
         ignore_changes: as well, and of those that change rows the new files are read whole.
         fail_on_data_loss: versions that are gone stop the stream.
@@ -186,18 +188,14 @@ def source_options(options: Mapping[str, object]) -> SourceOptions:
     timestamp = given.get("startingTimestamp", _text)
     if version is not None and timestamp is not None:
         raise InvalidRequest(
+            "[DELTA_STARTING_VERSION_AND_TIMESTAMP_BOTH_SET] "
             f"startingVersion={version} and startingTimestamp={timestamp!r} are given together: "
             "say one of the two"
         )
     max_files = given.get("maxFilesPerTrigger", _positive)
     max_bytes = given.get("maxBytesPerTrigger", _bytes)
-    skips = given.get("skipChangeCommits", _boolean) or False
-    changes = given.get("ignoreChanges", _boolean) or False
-    if skips and changes:
-        raise InvalidRequest(
-            "skipChangeCommits and ignoreChanges are given together: the first leaves out commits "
-            "that change rows, the second reads their files again; say one of the two"
-        )
+    # The second is the first one's older name.
+    changes = [given.get(name, _boolean) for name in ("ignoreChanges", "ignoreFileDeletion")]
     loss = given.get("failOnDataLoss", _boolean)
     feeds = [given.get(name, _boolean) for name in _FEED]  # each is looked at
     return SourceOptions(
@@ -205,9 +203,9 @@ def source_options(options: Mapping[str, object]) -> SourceOptions:
         max_bytes=max_bytes,
         starting_version=version,
         starting_timestamp=timestamp,
-        skip_change_commits=skips,
+        skip_change_commits=given.get("skipChangeCommits", _boolean) or False,
         ignore_deletes=given.get("ignoreDeletes", _boolean) or False,
-        ignore_changes=changes,
+        ignore_changes=any(changes),
         fail_on_data_loss=True if loss is None else loss,
         exclude=given.get("excludeRegex", _pattern),
         read_change_feed=any(feeds),
@@ -288,6 +286,7 @@ def _refuse(options: Mapping[str, object]) -> None:
     for wanted in _TRAVEL:
         if wanted.lower() in folded:
             raise InvalidRequest(
+                "[DELTA_UNSUPPORTED_TIME_TRAVEL_VIEWS] "
                 f"{wanted} goes with a read, not with a stream, which has no end: say "
                 "startingVersion or startingTimestamp"
             )
@@ -308,14 +307,14 @@ def _text(name: str, value: object) -> str:
 def _boolean(name: str, value: object) -> bool:
     text = str(value).strip().lower()
     if text not in {"true", "false"}:
-        raise InvalidRequest(f"{name}={value!r:.80}: expected true or false")
+        raise _illegal(name, value, "expected true or false")
     return text == "true"
 
 
 def _positive(name: str, value: object) -> int:
     text = str(value).strip()
     if not text.isdecimal() or not int(text):
-        raise InvalidRequest(f"{name}={value!r:.80}: expected a whole number above zero")
+        raise _illegal(name, value, "expected a whole number above zero")
     return int(text)
 
 
@@ -323,7 +322,7 @@ def _bytes(name: str, value: object) -> int:
     found = _BYTES.fullmatch(str(value).strip())
     size = 0 if found is None else int(found[1]) * _UNITS[found[2].lower()]
     if not size:
-        raise InvalidRequest(f"{name}={value!r:.80}: expected a size like 1048576, 10m or 1g")
+        raise _illegal(name, value, "expected a size like 1048576, 10m or 1g")
     return size
 
 
@@ -332,7 +331,7 @@ def _version(name: str, value: object) -> int | str:
     if text == LATEST:
         return LATEST
     if not text.isdecimal():
-        raise InvalidRequest(f"{name}={value!r:.80}: expected a version, 0 or more, or 'latest'")
+        raise _illegal(name, value, "expected a version, 0 or more, or 'latest'")
     return int(text)
 
 
@@ -341,5 +340,10 @@ def _pattern(name: str, value: object) -> re.Pattern[str]:
         return re.compile(_text(name, value))
     except re.error as error:
         raise InvalidRequest(
-            f"{name}={value!r:.80}: expected a regular expression: {error}"
+            f"[DELTA_REGEX_OPT_SYNTAX_ERROR] {name}={value!r:.80}: expected a regular expression: "
+            f"{error}"
         ) from error
+
+
+def _illegal(name: str, value: object, expected: str) -> InvalidRequest:
+    return InvalidRequest(f"[DELTA_ILLEGAL_OPTION] {name}={value!r:.80}: {expected}")

@@ -25,10 +25,12 @@ def check_schema(
         return
     if _unfit(found, newest, "") is None:
         raise InvalidRequest(
-            f"{table}: version {version} changed the schema: {why}. Start the query again from "
+            f"[DELTA_SCHEMA_CHANGED_WITH_VERSION] {table}: version {version} changed the schema: "
+            f"{why}. Start the query again from "
             "spark.readStream or lake.read_stream: it goes on with the new columns"
         )
     raise InvalidRequest(
+        "[DELTA_STREAMING_INCOMPATIBLE_SCHEMA_CHANGE] "
         f"{table}: at version {version} {why}: a column was dropped, renamed or changed since, "
         "and a stream has one schema. Go on with a new query whose checkpoint is new, and whose "
         "startingVersion is the version of that change"

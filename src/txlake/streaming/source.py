@@ -26,6 +26,8 @@ from txlake.transaction.change_feed import Told
 from txlake.transaction.table_log import Commit, TableLog
 
 _logger = logging.getLogger(__name__)
+_OTHER_TABLE = "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE"
+_NO_VERSION = "DELTA_VERSION_NOT_FOUND"
 
 
 class Source:
@@ -163,6 +165,7 @@ class Source:
         if isinstance(asked, int):
             if asked > newest.version + 1:
                 raise InvalidRequest(
+                    f"[{_NO_VERSION}] "
                     f"{self._log.name}: startingVersion={asked}: the newest version is "
                     f"{newest.version}; say that or less, {newest.version + 1} or 'latest' for "
                     "what comes next"
@@ -177,6 +180,7 @@ class Source:
                 return
             earliest = min(self._log.listing().commits, default=newest.version)
             raise InvalidRequest(
+                f"[{_NO_VERSION}] "
                 f"{self._log.name}: startingVersion={version}: its commit was cleaned up; the "
                 f"earliest is that of version {earliest}. Say that, leave startingVersion out to "
                 "read the whole table first, or say failOnDataLoss=false"
@@ -188,6 +192,7 @@ class Source:
         found = self._log.version_from(moment_ms, of_kept=True)
         if found > newest:
             raise InvalidRequest(
+                "[DELTA_TIMESTAMP_GREATER_THAN_COMMIT] "
                 f"{self._log.name}: startingTimestamp={self._options.starting_timestamp!r} is "
                 f"after the newest version, {newest}; say that version's time or an earlier one, "
                 "or startingVersion='latest'"
@@ -239,6 +244,7 @@ class Source:
         if commit is None:
             if self._options.fail_on_data_loss:
                 raise CorruptTable(
+                    "[DELTA_LOG_FILE_NOT_FOUND_FOR_STREAMING_SOURCE] "
                     f"{self._log.name}: the commit of version {version} is gone, and the stream "
                     "hasn't read it: it was cleaned up (delta.logRetentionDuration). Start a new "
                     "query with a new checkpoint, which reads the whole table first, or say "
@@ -258,6 +264,7 @@ class Source:
         found = self._log.latest().metadata.id
         if offset.table_id != found:
             raise InvalidRequest(
+                f"[{_OTHER_TABLE}] "
                 f"{self._log.name}: the stream began on the table with id {offset.table_id}, and "
                 f"the one that is there now has id {found}: the table was replaced, or the "
                 "checkpoint is that of another table's stream. Use a new checkpointLocation to "
@@ -321,6 +328,7 @@ class Source:
         own = self.own
         if metadata.id != own.metadata.id:
             raise InvalidRequest(
+                f"[{_OTHER_TABLE}] "
                 f"{self._log.name}: version {version} replaced the table: its id is {metadata.id}, "
                 f"and was {own.metadata.id}. Start a new query with a new checkpoint"
             )
@@ -381,6 +389,7 @@ def instant_ms(text: str) -> int:
         moment = datetime.datetime.fromisoformat(text.strip())
     except ValueError as error:
         raise InvalidRequest(
+            "[DELTA_TIMESTAMP_INVALID] "
             f"startingTimestamp={text!r}: expected a text like '2026-01-31' or "
             "'2026-01-31 12:00:00.000'"
         ) from error

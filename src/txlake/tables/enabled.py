@@ -24,7 +24,7 @@ from txlake.errors import InvalidRequest
 from txlake.session.engine import Engine
 from txlake.session.session import Session
 from txlake.spark.plane import SparkPlane
-from txlake.spark.spark_sessions import is_connect, is_same
+from txlake.spark.spark_sessions import is_connect, is_same, is_stopped
 
 # Settings of the Spark session, which its clones have too: what it was given to, and the database
 # that a stream begins in.
@@ -68,6 +68,7 @@ _batch = _Batch()
 def give(spark: SparkSession, session: Session) -> None:
     """From here on the Spark session is this one's; streams that run stay with their lake."""
     with _lock:
+        _forget_stopped()
         before = [one for one in _enabled if is_same(one.spark, spark)]
         same = [one for one in before if one.session.engine is session.engine]
         token = same[0].token if same else f"{next(_numbers)}"
@@ -82,17 +83,26 @@ def take_back(spark: SparkSession) -> bool:
     """The Spark session belongs to no lake again. False when it belonged to none."""
     with _lock:
         was = any(is_same(one.spark, spark) for one in _enabled)
+        _forget_stopped()
         gone = {one.token for one in (*_enabled, *_former) if is_same(one.spark, spark)}
         for known in (_enabled, _former, _clones):
             known[:] = [one for one in known if one.token not in gone]
-    if was and not is_connect(spark):
+    if was and not is_connect(spark) and not is_stopped(spark):
         spark.conf.unset(_TOKEN)
     return was
 
 
 def is_any() -> bool:
-    """Whether any Spark session is enabled."""
-    return bool(_enabled)
+    """Whether any Spark session is enabled that wasn't stopped."""
+    with _lock:
+        _forget_stopped()
+        return bool(_enabled)
+
+
+def _forget_stopped() -> None:
+    """Sessions that were stopped are nobody's: nothing can be asked of them any more."""
+    for known in (_enabled, _former, _clones):
+        known[:] = [one for one in known if not is_stopped(one.spark)]
 
 
 def enabled_in(spark: SparkSession) -> Enabled | None:

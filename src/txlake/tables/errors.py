@@ -96,7 +96,7 @@ def translation(error: TxlakeError) -> TxlakeError:
 def refuse_text(error: TxlakeError) -> NoReturn:
     """Raises an error about a text as the parse error that Spark would raise."""
     if isinstance(error, InvalidRequest):
-        raise _as(TextRefused, error) from error.__cause__
+        raise _as(TextRefused, error, "PARSE_SYNTAX_ERROR") from error.__cause__
     raise error
 
 
@@ -113,10 +113,11 @@ def unsupported(condition: str, message: str) -> OperationUnsupported:
 _E = TypeVar("_E", bound=TxlakeError)
 
 
-def _as(kind: type[_E], error: TxlakeError) -> _E:
+def _as(kind: type[_E], error: TxlakeError, otherwise: str | None = None) -> _E:
+    """The error as one of this kind, with the condition in its text, or the other one."""
     text = str(error)
     found = _CONDITION.search(text)
-    message, condition = text, None
+    message, condition = text, otherwise
     if found is not None:
         message, condition = (
             text[: found.start()] + text[found.end() :],

@@ -16,6 +16,9 @@ from txlake.log.segment import Listing
 from txlake.protocol.table_properties import TableProperties
 from txlake.transaction.in_commit_time import MEND, is_enabled
 
+_TOO_EARLY = "[DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION]"
+_TOO_LATE = "[DELTA_TIMESTAMP_GREATER_THAN_COMMIT]"
+
 ReadInCommitTimestamp = Callable[[int], int | None]
 
 
@@ -90,17 +93,17 @@ class CommitTimes:
         oldest, latest = candidates[0], candidates[-1]
         if timestamp_ms < time_of(oldest):
             raise InvalidRequest(
-                f"[DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION] {self.table}: "
-                f"{_iso(timestamp_ms)} is before the oldest version that can be "
-                f"read: version {oldest} of {_iso(time_of(oldest))}. Ask for that time or later"
+                f"{_TOO_EARLY} {self.table}: {_iso(timestamp_ms)} is before the oldest version "
+                f"that can be read: version {oldest} of {_iso(time_of(oldest))}. Ask for that "
+                "time or later"
             )
         found = candidates[bisect_right(candidates, timestamp_ms, key=time_of) - 1]
         is_latest = found == latest and latest == versions[-1]
         if is_latest and timestamp_ms > time_of(latest) and not newest_if_later:
             raise InvalidRequest(
-                f"[DELTA_TIMESTAMP_GREATER_THAN_COMMIT] {self.table}: {_iso(timestamp_ms)} is "
-                f"after the latest version: version {latest} "
-                f"of {_iso(time_of(latest))}. Ask for that time or earlier, or for no time"
+                f"{_TOO_LATE} {self.table}: {_iso(timestamp_ms)} is after the latest version: "
+                f"version {latest} of {_iso(time_of(latest))}. Ask for that time or "
+                "earlier, or for no time"
             )
         return found
 
@@ -125,9 +128,9 @@ class CommitTimes:
             found = candidates[place]
             if not of_kept and 0 < found == versions[0] and timestamp_ms < time_of(found):
                 raise InvalidRequest(
-                    f"{self.table}: {_iso(timestamp_ms)} is before the oldest version that can be "
-                    f"read: version {found} of {_iso(time_of(found))}, and versions before it are "
-                    "gone. Ask for that time or later"
+                    f"{_TOO_EARLY} {self.table}: {_iso(timestamp_ms)} is before the oldest version "
+                    f"that can be read: version {found} of {_iso(time_of(found))}, and "
+                    "versions before it are gone. Ask for that time or later"
                 )
             return found
         return versions[-1] + 1

@@ -235,6 +235,13 @@ class TableData(Protocol):
         row changes; where rows were isn't recorded.
         """
 
+    def rearranged(self, change: Change) -> Change:
+        """The change, an overwrite of this table, as one that moves rows into other files only.
+
+        Raises InvalidRequest when the new files don't have just the rows that the others had, or a
+        part of a file stays; UnsupportedFeature for a table whose rows have ids.
+        """
+
     def zorder(self, columns: tuple[str, ...], where: Expression | None = None) -> Change:
         """Rewrites whole partitions with their rows clustered by the columns' Z-order."""
 

@@ -6,6 +6,7 @@ looks at and how a change is described is the engine's own planning, as it is wi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -30,7 +31,7 @@ from txlake.protocol.actions import Add, Cdc
 from txlake.protocol.clustering import Cube, in_cube
 from txlake.protocol.identity import IdentityColumn
 from txlake.spark import compact as compacting
-from txlake.spark import dml, inserts, local_rows, moving, sorting
+from txlake.spark import dml, inserts, local_rows, moving, rearranging, sorting
 from txlake.spark.change_files import with_change_type
 from txlake.spark.deletions import delete_positions, remove_files
 from txlake.spark.identities import Generation, generating, refuse_changed, refuse_given
@@ -305,6 +306,16 @@ def rewrite(work: RowAccess, files: pa.Table, onto: Snapshot) -> Change:
     rows = [row for add in adds_of(files) for _, row in live_rows(work, add)]
     written = write_rows(replace(work, snapshot=onto), rows, data_change=False)
     return compacting.rewriting(work, files, written)
+
+
+def rearranged(work: RowAccess, change: Change) -> Change:
+    """The change as one that moves rows only."""
+    gone, come = rearranging.files_that_move(work, change)
+    before, after = (
+        Counter(repr(row) for add in adds_of(files) for _, row in live_rows(seen, add))
+        for seen, files in ((work, gone), (work.after(change.actions), come))
+    )
+    return rearranging.moving_rows(work, change, has_same_rows=before == after)
 
 
 def zorder(work: RowAccess, columns: tuple[str, ...], where: Expression | None = None) -> Change:

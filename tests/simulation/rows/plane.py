@@ -57,6 +57,7 @@ class RowTable(RowAccess):
     zorder = changes.zorder
     cluster = changes.cluster
     rewrite = changes.rewrite
+    rearranged = changes.rearranged
     files_of_partitions = whole_partitions.files_of_partitions
 
     def violating_row(self, condition: str) -> Mapping[str, object] | None:

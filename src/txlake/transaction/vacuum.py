@@ -49,16 +49,14 @@ class VacuumPlan:
         paths: the files, relative to the table, decoded, sorted.
         size_bytes: their size together.
         folders: how many folders were looked into, the table's own included.
-        retention_ms: how long removed files are kept; `before_ms` is the time that it gives, or
-            an earlier one that open transactions need: older files that no version since then
-            needs are deleted.
+        before_ms: the time that the retention gives, or an earlier one that open transactions need:
+            older files that no version since then needs are deleted.
         version: the version that the plan was made from.
     """
 
     paths: tuple[str, ...]
     size_bytes: int
     folders: int
-    retention_ms: int
     before_ms: int
     version: int
 
@@ -136,7 +134,6 @@ def plan_vacuum(
         paths=tuple(sorted(item.path for item in candidates.values())),
         size_bytes=sum(item.size_bytes for item in candidates.values()),
         folders=folders,
-        retention_ms=retention,
         before_ms=before,
         version=snapshot.version,
     )

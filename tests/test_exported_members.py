@@ -45,7 +45,7 @@ SESSION = {
     "read_stream": "table, **options",
     "write_stream": (
         "df, table, *, checkpoint, output_mode='append', trigger=None, merge_schema=False, "
-        "partition_by=None, user_metadata=None, query_name=None"
+        "overwrite_schema=False, partition_by=None, user_metadata=None, query_name=None"
     ),
     "foreach_batch": (
         "df, work, *, checkpoint, output_mode='append', trigger=None, isolation=None, "

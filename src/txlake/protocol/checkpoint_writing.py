@@ -188,7 +188,7 @@ class _Layout:
 
 
 class _Writer:
-    """One Parquet file of actions, written batch by batch."""
+    """One Parquet file of actions: row groups of whole batches, or one where all is few rows."""
 
     def __init__(self, layout: _Layout, names: Sequence[str]) -> None:
         self._layout = layout
@@ -196,6 +196,7 @@ class _Writer:
         self._schema = pa.schema(self._types.items())
         self._sink = pa.BufferOutputStream()
         self._parquet = pq.ParquetWriter(self._sink, self._schema, compression="snappy")
+        self._waiting: list[pa.Table] = []
 
     def others(self, actions: Sequence[Action]) -> None:
         """Rows of actions that aren't of files."""
@@ -222,6 +223,7 @@ class _Writer:
 
     def close(self) -> bytes:
         """Ends the file and gives its bytes."""
+        self._write_waiting()
         self._parquet.close()
         return cast(bytes, self._sink.getvalue().to_pybytes())
 
@@ -231,7 +233,15 @@ class _Writer:
             for column, kind in self._types.items()
         ]
         if len(rows):
-            self._parquet.write_table(pa.Table.from_arrays(columns, schema=self._schema))
+            self._waiting.append(pa.Table.from_arrays(columns, schema=self._schema))
+        if sum(table.num_rows for table in self._waiting) >= _BATCH_ROWS:
+            self._write_waiting()
+
+    def _write_waiting(self) -> None:
+        # A row group costs milliseconds however few its rows are.
+        if self._waiting:
+            self._parquet.write_table(pa.concat_tables(self._waiting).combine_chunks())
+            self._waiting = []
 
     def _add_structs(self, batch: pa.Table) -> pa.StructArray:
         state = self._layout.state

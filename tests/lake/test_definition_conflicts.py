@@ -71,7 +71,8 @@ def together(lake: txlake.Lake, ours: str, theirs: str, table: str) -> None:
         open_one.sql(ours.format(t=table))
         done = threading.Thread(target=lambda: lake.sql(theirs.format(t=table)))
         done.start()
-        done.join()
+        done.join(timeout=60)
+        assert not done.is_alive()
 
 
 @pytest.mark.parametrize("name", CASES)

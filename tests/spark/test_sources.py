@@ -20,8 +20,8 @@ GATEWAY = re.compile(
 # for one read or write that no other thread sees; how many tasks run at once; how large Spark
 # thinks rows are; columns of its own for a plan that is kept; what a Column is made of, which one
 # of Connect doesn't show; whether two objects are one session; what Ctrl-C ends at the command
-# line; how the JVM logs; whether Spark was stopped; where the code of tasks goes; which file system
-# a path without a scheme is of; names of several parts.
+# line; how the JVM logs; whether Spark, or a session, was stopped; where the code of tasks goes;
+# which file system a path without a scheme is of; names of several parts.
 ALLOWED = {
     'ours, theirs = (getattr(session, "_jsparkSession", None) for session in (one, other))',
     'column = getattr(getattr(expression, "column", None), "_jc", None)',
@@ -32,6 +32,7 @@ ALLOWED = {
     "engine.spark.sparkContext.cancelAllJobs()",
     "from py4j.java_gateway import JavaObject",
     "return classic._jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan)",
+    "return session.sparkContext._jsc is None",
     "plan = java._jdf.queryExecution().analyzed()",
     "renamed = frame._jdf.toDF(self.names)",
     "plan = frame._jdf.queryExecution().optimizedPlan()",

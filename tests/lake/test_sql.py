@@ -54,6 +54,28 @@ def test_several_statements_give_the_last_result(orders: txlake.Lake) -> None:
     assert number(orders, "SELECT count(*) FROM orders") == 3
 
 
+def test_a_column_is_found_by_more_of_its_tables_name_than_FROM_says(orders: txlake.Lake) -> None:
+    orders.sql("CREATE DATABASE shop; CREATE TABLE shop.orders AS SELECT 7L AS id")
+    asked = "SELECT DEFAULT.Orders.id, d.id FROM orders JOIN shop.orders d ON d.id > orders.id"
+    assert query(orders, f"{asked} WHERE `default`.orders.region = 'us'") == [(3, 7)]
+    nested = (
+        "SELECT default.orders.* FROM orders WHERE default.orders.id = "
+        "(SELECT min(spark_catalog.default.orders.id) FROM orders)"
+    )
+    assert query(orders, nested) == [(1, "eu", 10.0)]
+    both = "SELECT default.orders.id, shop.orders.id FROM orders, shop.orders"
+    assert query(orders, f"{both} WHERE default.orders.id = 2") == [(2, 7)]
+    orders.sql("CREATE TABLE items AS SELECT named_struct('id', 5) AS orders")
+    assert query(orders, "SELECT items.orders.id FROM items, shop.orders") == [(5,)]
+    orders.sql("DELETE FROM orders WHERE id IN (SELECT shop.orders.id - 4 FROM shop.orders)")
+    orders.sql(
+        "USE shop; DELETE FROM default.orders WHERE id < (SELECT shop.orders.id - 5 FROM orders)"
+    )
+    assert query(orders, "SELECT id FROM default.orders") == [(2,), (4,)]
+    with pytest.raises(InvalidRequest, match=r"default.*orders.*id"):
+        query(orders, "SELECT default.orders.id FROM orders")
+
+
 def test_arguments_reach_queries_and_changes(orders: txlake.Lake) -> None:
     orders.sql("UPDATE orders SET region = :r WHERE id = :id", args={"r": "it's {x}", "id": 3})
     found = orders.sql("SELECT id FROM orders WHERE region = ?", ["it's {x}"]).collect()

@@ -296,6 +296,8 @@ class Context:
 
     def column_of(self, expression: Expression) -> Column:
         """The column of an expression; tables in it are read in this transaction."""
+        if isinstance(expression, SqlText):
+            expression = expression.in_database(self._is_same)
         return self.plane.column(expression, self._view)
 
     def query(self, sql: SqlText) -> DataFrame:
@@ -303,6 +305,7 @@ class Context:
 
         Other names stay as they are, and are Spark's.
         """
+        sql = sql.in_database(self._is_same)
         names_files = metadata_column.names_files(sql.text)
         if names_files:
             places = [one.start for one in sql.references if self._hides_files(one)]
@@ -343,6 +346,17 @@ class Context:
             return self.query(sql)
         finally:
             self.spark.conf.set(_VIEWS_KEEP_PLANS, before or "false")
+
+    def _is_same(self, one: TableName, other: TableName) -> bool:
+        """Whether two names mean one table, which needn't be there; letter case doesn't count."""
+        found = []
+        for name in (one, other):
+            try:
+                parts = self.engine.qualified(name, self.database)
+            except InvalidRequest:  # of another catalog
+                return False
+            found.append([part.lower() for part in parts])
+        return found[0] == found[1]
 
     def _referenced(
         self, reference: Reference, where: Filter | None = None, *, names_files: bool = False

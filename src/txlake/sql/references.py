@@ -7,7 +7,7 @@ clauses that it doesn't know (time travel, options, TABLE) are blanks, so that p
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
@@ -38,6 +38,7 @@ _QUERY = ("", "")
 _EXPRESSION = ("SELECT 1 WHERE (", "\n)")
 _RELATION = ("SELECT * FROM ", "")
 _CONTEXT = 10**9
+_NAME_PARTS_MAX = 3
 # What sqlglot's rules raise on texts that break their assumptions.
 _PARSER_FAILURES = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
@@ -134,6 +135,7 @@ class _Slice:
             reference = self._reference(table, found, columns, claimed)
             if reference is not None:
                 references.append(reference)
+        references = [self._with_fuller(one, columns, claimed) for one in references]
         for clause in self.travels.values():
             raise self.source.error(
                 "time travel goes after the name of a table, and this is none", clause.start
@@ -260,6 +262,26 @@ class _Slice:
             self.tokens[index - 1].end - self.start,
             tuple((start - self.start, stop - self.start) for start, stop in qualifiers),
         )
+
+    def _with_fuller(
+        self, reference: Reference, columns: Sequence[_Column], claimed: set[int]
+    ) -> Reference:
+        """The reference with columns' qualifiers that may be the table's name in other words."""
+        table = reference.table
+        if reference.alias is None or not isinstance(table, TableName):
+            return reference
+        fuller = [
+            (
+                parts[0][1] - self.start,
+                parts[-1][2] - self.start,
+                TableName(tuple(part[0] for part in parts)),
+            )
+            for column in columns
+            for number in range(2, min(len(column.parts), _NAME_PARTS_MAX) + 1)
+            if column.parts[0][1] not in claimed
+            and (parts := column.parts[:number])[-1][0] == table.name.lower()
+        ]
+        return replace(reference, fuller=tuple(fuller))
 
     def _path(
         self, found: _Found, travel: TimeTravel | None, clause: Clause | None

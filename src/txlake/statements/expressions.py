@@ -9,7 +9,7 @@ from decimal import Decimal
 from enum import Enum
 
 from txlake.statements.descriptions import Description
-from txlake.statements.names import ChangeRange, Table, TimeTravel, quoted
+from txlake.statements.names import ChangeRange, Table, TableName, TimeTravel, quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,8 @@ class Reference:
         alias_at: where that alias is inserted.
         qualifiers: (start, end) of the qualifiers of columns (`db.t` in `db.t.id`) that become
             the alias.
+        fuller: (start, end, name) of qualifiers that have more or fewer parts than the table's
+            name here (`db.t` in `SELECT db.t.id FROM t`), and may mean it, by the database in use.
         shown: the DESCRIBE of the table that stands there, instead of its rows.
         changes: the versions whose changes stand there, instead of its rows.
     """
@@ -37,6 +39,7 @@ class Reference:
     alias: str | None = None
     alias_at: int = 0
     qualifiers: tuple[tuple[int, int], ...] = ()
+    fuller: tuple[tuple[int, int, TableName], ...] = ()
     shown: Description | None = None
     changes: ChangeRange | None = None
 
@@ -48,6 +51,7 @@ class Reference:
             end=self.end + by,
             alias_at=self.alias_at + by,
             qualifiers=tuple((start + by, end + by) for start, end in self.qualifiers),
+            fuller=tuple((start + by, end + by, name) for start, end, name in self.fuller),
         )
 
 
@@ -132,6 +136,7 @@ class SqlText:
                 end=at(one.end),
                 alias_at=at(one.alias_at),
                 qualifiers=tuple((at(start), at(end)) for start, end in one.qualifiers),
+                fuller=tuple((at(start), at(end), name) for start, end, name in one.fuller),
             )
 
         return SqlText(
@@ -139,6 +144,27 @@ class SqlText:
             tuple(moved(one) for one in self.references),
             tuple((at(start), at(end), name) for start, end, name in self.qualifiers),
         )
+
+    def in_database(self, is_same: Callable[[TableName, TableName], bool]) -> SqlText:
+        """The text where a database is in use: a table's fuller names qualify its columns.
+
+        `is_same`: whether two names mean one table there.
+        """
+        if not any(one.fuller for one in self.references):
+            return self
+        taken: set[int] = set()
+        references = []
+        for one in self.references:
+            found = [
+                (start, end)
+                for start, end, name in one.fuller
+                if start not in taken
+                and isinstance(one.table, TableName)
+                and is_same(name, one.table)
+            ]
+            taken.update(start for start, _ in found)
+            references.append(replace(one, qualifiers=(*one.qualifiers, *found), fuller=()))
+        return replace(self, references=tuple(references))
 
     def rewritten(self, replacement: Callable[[Reference], str | None]) -> str:
         """The text with tables replaced; everything else stays as it was written.

@@ -107,6 +107,20 @@ def test_to_table_makes_the_table_before_any_row_comes(
     assert not enabled.catalog.tableExists("shown")
 
 
+def test_to_table_makes_no_table_for_the_checkpoint_of_another(
+    enabled: SparkSession, lake: txlake.Lake, checkpoint: str
+) -> None:
+    enabled.range(3).write.saveAsTable("t")
+    copied = enabled.readStream.table("t").writeStream.option("checkpointLocation", checkpoint)
+    copied = copied.trigger(availableNow=True)
+    ended(copied.toTable("copy"))
+    with pytest.raises(InvalidRequest, match="checkpoint of its own"):
+        copied.toTable("other")
+    assert not enabled.catalog.tableExists("other")
+    ended(copied.toTable("copy"))
+    assert lake.read("copy").count() == 3
+
+
 def test_what_a_stream_cannot_be(enabled: SparkSession, lake: txlake.Lake, checkpoint: str) -> None:
     enabled.range(3).write.saveAsTable("t")
     enabled.sql("CREATE VIEW v AS SELECT * FROM t")

@@ -160,6 +160,10 @@ def test_who_writes_nothing_may_be_asked_again(lake: txlake.Lake) -> None:
         commit(lake, 0, lambda tx, batch: calls.append(batch.num_rows))
     assert calls == [2, 2]
     commit(lake, 1)
+    with pytest.raises(
+        InvalidRequest, match=r"up to 1 of query .* micro-batch 3: the rows between"
+    ):
+        commit(lake, 3)
     assert rows(lake, "one") == 1
 
 

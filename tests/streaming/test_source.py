@@ -540,6 +540,9 @@ def test_a_log_behind_the_stream_stops_it(table: Table) -> None:
     source = table.source()
     with pytest.raises(CorruptTable, match="read it up to version 4, and its newest version is 1"):
         source.files(source.initial(), at(5))
+    with pytest.raises(CorruptTable, match="read it up to version 4, and its newest version is 1"):
+        source.latest(at(5), limited=True)
+    assert source.latest(at(2), limited=True) == at(2)
 
 
 # --- the schema -----------------------------------------------------------------------------------

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -459,8 +460,12 @@ def test_a_checkpoint_is_that_of_one_sink(events: txlake.Lake, checkpoint: str) 
     stream = events.read_stream("t")
     ended(events.write_stream(stream, "copy", checkpoint=checkpoint, trigger=NOW))
     events.sql("INSERT INTO t VALUES (3, 'c')")
-    said = stopped(events.write_stream(stream, "other", checkpoint=checkpoint, trigger=NOW))
-    assert "Give each sink a checkpoint of its own" in said
+    for _ in range(2):  # with a row that is new to the checkpoint, and without one
+        with pytest.raises(InvalidRequest, match="Give each sink a checkpoint of its own"):
+            events.write_stream(stream, "other", checkpoint=checkpoint, trigger=NOW)
+        with pytest.raises(InvalidRequest, match="Give each sink a checkpoint of its own"):
+            events.foreach_batch(stream, lambda tx, batch: None, checkpoint=checkpoint)
+        ended(events.write_stream(stream, "copy", checkpoint=checkpoint, trigger=NOW))
     events.sql("CREATE TABLE another AS SELECT * FROM t")
     moved = events.read_stream("another")
     said = stopped(events.write_stream(moved, "copy", checkpoint=checkpoint, trigger=NOW))
@@ -522,3 +527,61 @@ def test_rows_that_dont_fit_stop_the_query(events: txlake.Lake, checkpoint: str)
     )
     assert "CHECK" in said.upper()
     assert number(events, "SELECT count(*) FROM copy") == 0
+
+
+def test_streams_stop_where_the_lake_was_put_back(spark: SparkSession, tmp_path: Path) -> None:
+    place, kept, outside = (tmp_path / name for name in ("lake", "kept", "outside"))
+    calls: list[Callable[[txlake.Lake], StreamingQuery]] = [
+        lambda lake: lake.write_stream(
+            lake.read_stream("t"), "copy", checkpoint=f"{tmp_path}/0", trigger=NOW
+        ),
+        lambda lake: lake.foreach_batch(
+            lake.read_stream("t"),
+            lambda tx, batch: tx.write(batch, "booked", mode="append"),
+            checkpoint=f"{tmp_path}/1",
+            trigger=NOW,
+        ),
+        lambda lake: lake.write_stream(
+            lake.read_stream("t"), str(outside), checkpoint=f"{tmp_path}/2", trigger=NOW
+        ),
+    ]
+    for row in (1, 2):
+        with txlake.connect(str(place), spark=spark) as lake:
+            if row == 1:
+                lake.sql("CREATE TABLE t (id INT)")
+            lake.sql(f"INSERT INTO t VALUES ({row})")
+            for call in calls:
+                ended(call(lake))
+        if row == 1:
+            shutil.copytree(place, kept)
+    shutil.rmtree(place)
+    kept.rename(place)
+    with txlake.connect(str(place), spark=spark) as lake:
+        for call in calls[:2]:
+            with pytest.raises(InvalidRequest, match=r"micro-batches up to 0 .* goes on with .* 2"):
+                call(lake)
+        assert "read it up to version 2, and its newest version is 1" in stopped(calls[2](lake))
+        lake.sql("INSERT INTO t VALUES (3)")
+        for checkpoint, folder, name in itertools.product(
+            "01", ("offsets", "commits"), ("1", ".1.crc")
+        ):
+            (tmp_path / checkpoint / folder / name).unlink()
+        for call in calls[:2]:
+            ended(call(lake))
+        assert rows(lake.read("copy")) == rows(lake.read("booked")) == [(1,), (3,)]
+        lake.sql("DROP TABLE copy")
+        with pytest.raises(InvalidRequest, match="has no micro-batch of query"):
+            calls[0](lake)
+    with txlake.connect(str(tmp_path / "another"), spark=spark) as lake:
+        lake.sql("CREATE TABLE t (id INT)")
+        with pytest.raises(InvalidRequest, match="the lake has no micro-batch of query"):
+            calls[1](lake)
+
+
+def test_a_checkpoint_of_sparks_own_sink_is_not_taken_over(
+    events: txlake.Lake, checkpoint: str, tmp_path: Path
+) -> None:
+    written = events.read_stream("t").writeStream.option("checkpointLocation", checkpoint)
+    ended(written.trigger(availableNow=True).format("parquet").start(str(tmp_path / "files")))
+    with pytest.raises(InvalidRequest, match="or the checkpoint is that of another sink"):
+        events.write_stream(events.read_stream("t"), "copy", checkpoint=checkpoint)

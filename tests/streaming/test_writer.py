@@ -128,6 +128,30 @@ def test_a_table_of_the_lake_commits_through_its_catalog(tmp_path: Path, checkpo
     other = Stream("db.u", checkpoint, lake=place)
     with pytest.raises(InvalidRequest, match=r"is that of the stream into db\.t"):
         other.batch(2, rows(5))
+    assert not (tmp_path / "lake" / "db.db" / "u").exists()
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_micro_batch_is_not_written_where_those_before_it_are_missing(
+    tmp_path: Path, checkpoint: Path, number: int
+) -> None:
+    stream = Stream(tmp_path / "t", checkpoint)
+    if number > 1:
+        stream.batch(0, rows(1))
+        stream.batch(1, rows(2))
+    with pytest.raises(InvalidRequest, match="the rows between are missing"):
+        stream.batch(number, rows(3))
+    assert ids(tmp_path / "t") == ([1, 2] if number > 1 else [])
+
+
+def test_a_table_may_let_the_numbers_of_micro_batches_go(tmp_path: Path, checkpoint: Path) -> None:
+    with txlake.connect(str(tmp_path / "lake")) as lake:
+        lake.sql(
+            f"CREATE TABLE delta.`{tmp_path / 't'}` (id INT, p STRING) "
+            "TBLPROPERTIES ('delta.setTransactionRetentionDuration' = 'interval 1 days')"
+        )
+    Stream(tmp_path / "t", checkpoint).batch(4, rows(1))
+    assert ids(tmp_path / "t") == [1]
 
 
 def test_rows_with_structs_need_no_spark(tmp_path: Path, checkpoint: Path) -> None:

@@ -30,7 +30,7 @@ from txlake.doors.places import at, named
 from txlake.doors.reading import one_place, with_schema
 from txlake.errors import InvalidRequest
 from txlake.lake.lake import LakeSession
-from txlake.lake.streams import OutputMode, started, stream_of, table_sink
+from txlake.lake.streams import OutputMode, require_own_checkpoint, started, stream_of, table_sink
 from txlake.spark.spark_sessions import is_connect
 from txlake.statements import CreateTable, Table, TableName
 from txlake.storage import canonical_url
@@ -304,6 +304,7 @@ class StreamWriting(FormatGiven, _Writer):
             )
         checkpoint = asked.checkpoint or self._lake_default_checkpoint()
         self._lake_tell_option(_CHECKPOINT, checkpoint)
+        require_own_checkpoint(door.session, door.spark, checkpoint, table)
         if makes:
             self._lake_make(table, asked.path)
         sink = table_sink(

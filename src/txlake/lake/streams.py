@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 
 from txlake.catalog import DEFAULT_DATABASE
 from txlake.errors import InvalidRequest
@@ -37,7 +38,7 @@ from txlake.streaming.data_source import LAKE_FORMAT, register
 from txlake.streaming.feed import require_feed
 from txlake.streaming.marks import may_read, stream_mark
 from txlake.streaming.options import Place, camel_options, place_options, source_options
-from txlake.streaming.progress import Progress
+from txlake.streaming.progress import Progress, require_unbroken, written
 from txlake.transaction.change import Change
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ OutputMode = Literal["append", "complete"]
 Work = Callable[[Any, "DataFrame"], object]
 _ATTEMPTS = 5
 _FOREACH = "foreach_batch"
+_NO_PATH = "PATH_NOT_FOUND"
 _STARTING_TIMESTAMP = "startingtimestamp"
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _PATTERN_SIGN = re.compile(r"[{}\[\]*?\\]")
@@ -102,9 +104,10 @@ class TableSink:
         handle = engine.find(named, DEFAULT_DATABASE)
         progress = Progress(engine, query_id, self.table)
         progress.claim(handle)
-        if handle is not None and progress.written(handle) >= batch_id:
+        if handle is not None and written(handle, query_id) >= batch_id:
             _evaluate(batch)
             return
+        require_unbroken(self.table, handle, query_id, batch_id)
         statement = Write(
             table=named,
             source=NativeFrame(batch),
@@ -147,6 +150,7 @@ class BatchWork:
         if progress.is_done(batch_id):
             _evaluate(batch)
             return
+        progress.require_unbroken(batch_id)
 
         def run(tx: BatchTransaction) -> None:
             held = tx._held()
@@ -172,8 +176,6 @@ def _sign(held: Held, progress: Progress, query_id: str, batch_id: int) -> None:
     Raises InvalidRequest when a table has it already: another process runs the same query.
     """
     changed = held.changed()
-    if not changed:
-        return
     progress.intend(batch_id, changed)
     for handle in changed:
         held.open(handle).app_version(query_id)  # a commit of it before this one conflicts
@@ -239,9 +241,9 @@ class Streams(Statements):
             user_metadata: a text for the history of the table.
             query_name: what Spark calls the query.
 
-        Raises InvalidRequest for rows that aren't a stream's, and for a mode or a trigger that
-        can't be. The query stops with what `write` raises, and for a checkpoint that is another
-        sink's.
+        Raises InvalidRequest for rows that aren't a stream's, for a mode or a trigger that can't
+        be, and for a checkpoint that is another sink's, or ahead of the table. The query stops with
+        what `write` raises.
         """
         self._beside("write_stream")
         one_of(OutputMode, "output_mode", output_mode)
@@ -253,6 +255,7 @@ class Streams(Statements):
         columns = (partition_by,) if isinstance(partition_by, str) else partition_by
         named = named_table(table)
         writer = _writer(df, checkpoint, output_mode, trigger, query_name)
+        require_own_checkpoint(self._session, df.sparkSession, checkpoint, named)
         sink = table_sink(
             self._session,
             df,
@@ -297,6 +300,7 @@ class Streams(Statements):
         if attempts < 1:
             raise InvalidRequest(f"attempts={attempts}: expected at least 1")
         writer = _writer(df, checkpoint, output_mode, trigger, query_name)
+        require_own_checkpoint(self._session, df.sparkSession, checkpoint, None)
         batches = BatchWork(
             work=work, checkpoint=checkpoint, isolation=isolation, attempts=attempts
         )
@@ -361,6 +365,28 @@ def table_sink(
     )
 
 
+def require_own_checkpoint(
+    session: Session, spark: SparkSession, checkpoint: str, table: Table | None
+) -> None:
+    """Raises InvalidRequest where a checkpoint is another sink's, or ahead of the table.
+
+    `table`: the one that is written; None for the work of `foreach_batch`. A stream that has
+    nothing new to read would end without an error.
+    """
+    query_id = _known_id(spark, checkpoint)
+    if query_id is None:
+        return
+    engine, following = session.engine, _last_done(spark, checkpoint) + 1
+    if table is None:
+        progress = Progress(engine, query_id, _FOREACH)
+        progress.require_own()
+        progress.require_unbroken(following)
+        return
+    name, handle = _qualified(session, table), engine.find(table, session.database)
+    Progress(engine, query_id, name).require_own(handle)
+    require_unbroken(name, handle, query_id, following)
+
+
 def started(
     lake: Streams, writer: DataStreamWriter, spark: SparkSession, batches: TableSink | BatchWork
 ) -> StreamingQuery:
@@ -418,8 +444,7 @@ def id_of_query(spark: SparkSession, checkpoint: str) -> str:
 
     Raises InvalidRequest where the checkpoint has none.
     """
-    place = _PATTERN_SIGN.sub(r"\\\g<0>", checkpoint.rstrip("/"))
-    lines = spark.read.text(f"{place}/metadata", wholetext=True).collect()
+    lines = spark.read.text(_in_checkpoint(checkpoint, "metadata"), wholetext=True).collect()
     try:
         return str(json.loads(lines[0][0])["id"])
     except (ValueError, KeyError, IndexError, TypeError) as error:
@@ -427,6 +452,34 @@ def id_of_query(spark: SparkSession, checkpoint: str) -> str:
             f"{checkpoint}/metadata: expected the id of a streaming query, found {lines!r:.100}; "
             "give the query a new checkpoint"
         ) from error
+
+
+def _known_id(spark: SparkSession, checkpoint: str) -> str | None:
+    """The id of the query whose checkpoint it is; None where no query has begun."""
+    try:
+        return id_of_query(spark, checkpoint)
+    except AnalysisException as error:
+        if error.getCondition() != _NO_PATH:
+            raise
+        return None
+
+
+def _last_done(spark: SparkSession, checkpoint: str) -> int:
+    """The last micro-batch that Spark has noted as done; -1 for none."""
+    try:
+        files = spark.read.text(_in_checkpoint(checkpoint, "commits")).inputFiles()
+    except AnalysisException as error:
+        if error.getCondition() != _NO_PATH:
+            raise
+        return -1
+    names = (file.rpartition("/")[2] for file in files)
+    return max((int(name) for name in names if name.isdecimal()), default=-1)
+
+
+def _in_checkpoint(checkpoint: str, name: str) -> str:
+    """The path of a file or a folder in a checkpoint, as Spark's readers take it."""
+    place = _PATTERN_SIGN.sub(r"\\\g<0>", checkpoint.rstrip("/"))
+    return f"{place}/{name}"
 
 
 def _writer(

@@ -55,6 +55,11 @@ class Offset:
         """What orders the offsets of one stream."""
         return (self.version, self.index)
 
+    @property
+    def last_version(self) -> int:
+        """The newest version that was read, or is read next in parts."""
+        return self.version if self.index or self.is_initial else self.version - 1
+
     def next_version(self) -> Offset:
         """The first file of the commit after this one's version."""
         return replace(self, version=self.version + 1, index=0, is_initial=False)

@@ -27,7 +27,8 @@ class StreamNote:
 
     Attributes:
         sink: what it writes, as messages call it: a table, or what is done with its batches.
-        batch: the micro-batch that was about to be committed last; -1 for none.
+        batch: the micro-batch that was about to be committed last; -1 for none. A table's sink
+            leaves it to the table.
         tables: the URLs of the tables that this batch writes.
     """
 
@@ -68,19 +69,28 @@ class Progress:
         self._sink = sink
 
     def claim(self, table: Handle | None = None) -> None:
-        """Makes the query this sink's, whose table has the query's rows if it was renamed.
+        """Makes the query this sink's. Raises as `require_own`."""
+        if self.require_own(table) is None:
+            self._store.put(self._path, StreamNote(sink=self._sink).encode())
 
-        Raises InvalidRequest when it is another's.
+    def require_own(self, table: Handle | None = None) -> StreamNote | None:
+        """The query's note, if it has one.
+
+        Raises InvalidRequest when it is another sink's, unless the table, which may have been
+        renamed, has rows of the query.
         """
         note = self._note()
-        if note is None:
-            self._store.put(self._path, StreamNote(sink=self._sink).encode())
-        elif note.sink != self._sink and (table is None or self.written(table) < 0):
+        if (
+            note is not None
+            and note.sink != self._sink
+            and (table is None or written(table, self._query_id) < 0)
+        ):
             raise InvalidRequest(
                 f"{self._sink}: the checkpoint is that of the stream into {note.sink}, which has "
                 "read its source so far: this sink would miss those rows. Give each sink a "
                 "checkpoint of its own"
             )
+        return note
 
     def is_done(self, batch_id: int) -> bool:
         """Whether the micro-batch is committed."""
@@ -88,7 +98,16 @@ class Progress:
         if note is None:
             return False
         found = (self._engine.find(TablePath(url), DEFAULT_DATABASE) for url in note.tables)
-        return any(self.written(handle) >= batch_id for handle in found if handle is not None)
+        return any(
+            written(handle, self._query_id) >= batch_id for handle in found if handle is not None
+        )
+
+    def require_unbroken(self, batch_id: int) -> None:
+        """Raises InvalidRequest unless all micro-batches before this one are noted."""
+        note = self._note()
+        last = -1 if note is None else note.batch
+        if last < batch_id - 1:
+            raise _broken(self._sink, "the lake", last, self._query_id, batch_id)
 
     def intend(self, batch_id: int, tables: Iterable[Handle]) -> None:
         """Notes which tables the micro-batch writes, before it does; those noted for it stay.
@@ -112,15 +131,44 @@ class Progress:
             "by another process that runs the same query; stop one of the two"
         )
 
-    def written(self, table: Handle) -> int:
-        """The last micro-batch that the table has of the query; -1 for none."""
-        found = table.log.latest_or_none()
-        version = None if found is None else found.app_version(self._query_id)
-        return -1 if version is None else version
-
     def _note(self) -> StreamNote | None:
         try:
             data = self._store.get(self._path)
         except FileNotFoundError:
             return None
         return StreamNote.decode(data, f"{self._store.url}/{self._path}")
+
+
+def written(table: Handle, query_id: str) -> int:
+    """The last micro-batch that the table has of a query; -1 for none."""
+    found = table.log.latest_or_none()
+    version = None if found is None else found.app_version(query_id)
+    return -1 if version is None else version
+
+
+def require_unbroken(sink: str, table: Handle | None, query_id: str, batch_id: int) -> None:
+    """Raises InvalidRequest unless a table has all micro-batches of a query before this one.
+
+    Each of them leaves its number, one without rows too. Spark doesn't read the rows of those again
+    that its checkpoint has as done. `sink` as in StreamNote; a table whose property
+    `delta.setTransactionRetentionDuration` lets numbers go may have none.
+    """
+    last = -1 if table is None else written(table, query_id)
+    if last >= batch_id - 1:
+        return
+    found = None if table is None else table.log.latest_or_none()
+    if last < 0 and found is not None and found.properties.transaction_retention_ms:
+        return
+    raise _broken(sink, "the table", last, query_id, batch_id)
+
+
+def _broken(sink: str, owner: str, last: int, query_id: str, batch_id: int) -> InvalidRequest:
+    has = "no micro-batch" if last < 0 else f"the micro-batches up to {last}"
+    return InvalidRequest(
+        f"{sink}: {owner} has {has} of query {query_id}, whose checkpoint goes on with "
+        f"micro-batch {batch_id}: the rows between are missing. It was restored from a backup, "
+        "dropped or made anew, or the checkpoint is that of another sink. To write them now, "
+        f"remove the files with numbers above {last} (and their .crc files) from the checkpoint's "
+        "folders offsets and commits, as long as the source has the rows; or start a new query "
+        "with a new checkpoint"
+    )

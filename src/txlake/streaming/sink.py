@@ -20,7 +20,7 @@ from txlake.storage import open_store
 from txlake.streaming.committing import Commit, commit_staged
 from txlake.streaming.opening import find_table, opened, require_lake
 from txlake.streaming.options import Place, SinkOptions
-from txlake.streaming.progress import Progress
+from txlake.streaming.progress import Progress, require_unbroken
 from txlake.streaming.staged import Staged, Staging
 from txlake.streaming.staging import WaysOut, staging
 
@@ -38,6 +38,10 @@ def stage_stream(place: Place, options: SinkOptions, schema: StructType) -> Stag
     """
     incoming = delta_schema(schema)
     with opened(place) as session:
+        if place.lake is not None:
+            query_id = id_in_checkpoint(place, options.checkpoint)
+            handle = session.engine.find(table_of(place.table), DEFAULT_DATABASE)
+            Progress(session.engine, query_id, place.table).require_own(handle)
         _prepare(session, place, options, incoming)
         return staging(session.engine, find_table(session, place), incoming, _OUT)
 
@@ -57,9 +61,10 @@ def commit_batch(
     table = table_of(place.table)
     with opened(place) as session:
         query_id = id_in_checkpoint(place, options.checkpoint)
+        handle = session.engine.find(table, DEFAULT_DATABASE)
         if place.lake is not None:
-            handle = session.engine.find(table, DEFAULT_DATABASE)
             Progress(session.engine, query_id, place.table).claim(handle)
+        require_unbroken(place.table, handle, query_id, batch_id)
         told = {
             "outputMode": "Complete" if overwrite else "Append",
             "queryId": query_id,

@@ -93,6 +93,8 @@ class Source:
             self._options.max_files if limited else None,
             self._options.max_bytes if limited else None,
         )
+        self._require_same(start)
+        self._require_read(start)
         position = start
         try:
             for step in self._steps(start, self._newest().version):
@@ -127,14 +129,10 @@ class Source:
         self._require_same(end)
         if start == self._answered and end.began != start.began:
             start = end.beginning()
-        last = end.version if end.index or end.is_initial else end.version - 1
-        if last > self._log.latest().version:
-            raise CorruptTable(
-                f"{self._log.name}: the stream has read it up to version {last}, and its newest "
-                f"version is {self._log.latest().version}: its log was restored from a backup, or "
-                "its last versions were removed. Restore them, or start a new query with a new "
-                "checkpoint"
-            )
+        self._require_same(start)
+        for offset in (start, end):
+            self._require_read(offset)
+        last = end.last_version
         for step in self._steps(start, last):
             if step.after.place > end.place:
                 break
@@ -277,6 +275,17 @@ class Source:
                 "it: places in the one aren't places in the other. Say readChangeFeed="
                 f"{str(offset.is_feed).lower()}, or use a new checkpointLocation and "
                 f"startingVersion={offset.version}"
+            )
+
+    def _require_read(self, offset: Offset) -> None:
+        """Raises CorruptTable where the log ends before what the stream has read of it."""
+        newest = self._log.latest().version
+        if offset.last_version > newest:
+            raise CorruptTable(
+                f"{self._log.name}: the stream has read it up to version {offset.last_version}, "
+                f"and its newest version is {newest}: its log was restored from a backup, or its "
+                "last versions were removed. Restore them, or start a new query with a new "
+                "checkpoint"
             )
 
     def _check_start(self, start: Offset, last: int) -> None:

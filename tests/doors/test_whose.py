@@ -104,6 +104,27 @@ def test_a_name_without_a_database_is_of_the_lakes_current_one(
     enabled.sql("USE default")  # where the fixture drops its table
 
 
+def test_text_that_only_spark_knows_is_about_its_own_tables(
+    enabled: SparkSession, of_spark: str
+) -> None:
+    enabled.range(1).write.saveAsTable("t")
+    with pytest.raises(
+        AnalysisException, match=r"t is a table of the lake.*FROM \.\.\. INSERT isn't"
+    ):
+        enabled.sql("FROM t INSERT INTO t SELECT id INSERT INTO t SELECT id + 1")
+    with pytest.raises(AnalysisException, match=r"t is a table of the lake.*ATOMIC \(BEGIN ATOMIC"):
+        enabled.sql("BEGIN INSERT INTO t VALUES (1); END")
+    assert rows(enabled.table("t")) == [(0,)]
+    several = "FROM range(8, 9) INSERT INTO plain SELECT id INSERT INTO plain SELECT id + 1"
+    enabled.sql(several)
+    enabled.sql("CREATE DATABASE shop")
+    enabled.sql("USE shop")
+    with pytest.raises(AnalysisException, match=r"plain stands for shop\.plain"):
+        enabled.sql(several)
+    enabled.sql("USE default")
+    assert rows(enabled.table("plain")) == [(7,), (8,), (9,)]
+
+
 def test_what_goes_to_another_catalog_keeps_its_format(
     enabled: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from txlake.errors import InvalidRequest
 from txlake.sql import parse
-from txlake.sql.foreign import foreign, insert_into_spark, subject
-from txlake.statements import Insert, TableName, TablePath
+from txlake.sql.foreign import foreign, insert_into_spark, subject, tables_in
+from txlake.statements import Insert, Select, TableName, TablePath
 
 
 def read(text: str) -> list[str]:
@@ -34,6 +34,26 @@ def read(text: str) -> list[str]:
 )  # fmt: skip
 def test_what_they_read(text: str, tables: list[str]) -> None:
     assert read(text) == tables
+
+
+def test_names_in_a_text_that_the_lakes_sql_doesnt_know() -> None:
+    text = "FROM a JOIN db.b INSERT INTO TABLE c SELECT 'FROM d' INSERT OVERWRITE `e` SELECT f(1)"
+    assert [str(name) for name in tables_in(text, None)] == ["a", "db.b", "c", "e"]
+    assert tables_in("SHOW THINGS (FROM (SELECT 1)), FROM a.b.c.d", None) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "FROM a INSERT INTO b SELECT * INSERT INTO c SELECT *",
+        "WITH a AS (SELECT 1) FROM a INSERT OVERWRITE b SELECT *",
+    ],
+)
+def test_several_inserts_of_one_query_are_refused_by_name(text: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"FROM \.\.\. INSERT isn't taken: .* BEGIN before"):
+        parse(text)
+    [query] = parse("FROM (FROM a SELECT insert_into) SELECT *")
+    assert isinstance(query, Select)
 
 
 def test_what_they_make() -> None:

@@ -102,10 +102,12 @@ class Door:
         A name without a database is a temporary view's, or of the lake's current database: Spark's
         own may be another one.
         """
-        if not isinstance(table, TableName):
-            return False
+        return isinstance(table, TableName) and self.spark_finds(self._in_spark(table))
+
+    def spark_finds(self, table: TableName) -> bool:
+        """Whether Spark would find a table or view of that name where it looks by itself."""
         try:
-            return self.spark.catalog.tableExists(str(self._in_spark(table)))
+            return self.spark.catalog.tableExists(str(table))
         except PySparkException:
             return False  # a name that Spark doesn't take
 

@@ -22,7 +22,7 @@ from txlake.doors.errors import as_spark
 from txlake.errors import InvalidRequest
 from txlake.spark.spark_sessions import is_connect
 from txlake.sql import parse
-from txlake.sql.foreign import bound, foreign, insert_into_spark, subject
+from txlake.sql.foreign import bound, foreign, insert_into_spark, subject, tables_in
 from txlake.sql.markers import as_spark_binds
 from txlake.statements import (
     AlterView,
@@ -175,6 +175,7 @@ def _not_understood(
         with door.asked():
             raise _as_text(error)
     if found is None:
+        _require_sparks(door, text, args, error)
         try:
             return door.from_spark(plain)
         except ParseException as of_spark:
@@ -189,6 +190,27 @@ def _not_understood(
         with door.asked():
             door.require_full(made)
     return door.session.execute(_with_temporary_views(door, found.command))
+
+
+def _require_sparks(door: Door, text: str, args: _Arguments, error: InvalidRequest) -> None:
+    """Raises an AnalysisException for a text that names what is the lake's, or stands elsewhere."""
+    try:
+        named = tables_in(text, args)
+    except InvalidRequest:
+        return
+    with door.asked():
+        for table in named:
+            if door.is_temporary(table):
+                continue
+            found = door.meaning(table)
+            if found is not None:
+                raise _as_text(
+                    InvalidRequest(
+                        f"{table} is a {found.value} of the lake, and this isn't its SQL: {error}"
+                    )
+                ) from error
+            if door.is_short(table) and (door.spark_has(table) or door.spark_finds(table)):
+                door.require_full(table)
 
 
 def _is_unbound(door: Door, text: str, args: _Arguments) -> bool:

@@ -101,7 +101,10 @@ def begin(cursor: Cursor) -> Begin:
         elif cursor.accept("READ", "WRITE"):
             read_only = False
         elif not (cursor.accept("NOT", "DEFERRABLE") or cursor.accept("DEFERRABLE")):
-            cursor.fail("TRANSACTION, ISOLATION LEVEL, READ ONLY, READ WRITE, ATOMIC or the end")
+            cursor.fail(
+                "TRANSACTION, ISOLATION LEVEL, READ ONLY, READ WRITE, ATOMIC (BEGIN ATOMIC ... END "
+                "is a block of statements, in one transaction) or the end"
+            )
     return Begin(isolation=isolation, read_only=read_only)
 
 

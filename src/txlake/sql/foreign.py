@@ -13,10 +13,12 @@ from txlake.sql.clauses import QUERY_WORDS, rest_query
 from txlake.sql.cursor import Cursor
 from txlake.sql.markers import Arguments, bind
 from txlake.sql.rewriting import with_names
-from txlake.sql.tokens import Kind, SourceText, Token, tokenize
+from txlake.sql.tokens import Kind, SourceText, Token, tokenize, words
 from txlake.statements import Insert, Query, SparkCommand, SqlText, Table, TableName
 
 _FORMATS = ("DELTA", "TXLAKE")
+_NAME_PARTS_MAX = 3
+_BEFORE_TABLE = words("FROM JOIN INTO OVERWRITE TABLE UPDATE USING")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,24 @@ def insert_into_spark(text: str, statement: Insert) -> SparkCommand | None:
     if not found or rest.strip(" \t\r\n;"):
         return None
     return SparkCommand(query.after(head))
+
+
+def tables_in(text: str, args: Arguments | None) -> tuple[TableName, ...]:
+    """What may be names of tables in a text that the lake's SQL doesn't know.
+
+    Raises InvalidRequest as `markers.bind`, and for a text that has no tokens.
+    """
+    source = with_names(bind(text, args))
+    cursor = Cursor(source, tokenize(source))
+    found: dict[TableName, None] = {}
+    while not cursor.at_end:
+        if cursor.accept_any(*_BEFORE_TABLE) is None:
+            cursor.advance()
+        elif cursor.token.kind in {Kind.WORD, Kind.QUOTED} and not cursor.at_any(*_BEFORE_TABLE):
+            parts = cursor.path("a name")
+            if len(parts) <= _NAME_PARTS_MAX:
+                found[TableName(parts)] = None
+    return tuple(found)
 
 
 def bound(text: str, args: Arguments | None) -> str:

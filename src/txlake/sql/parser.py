@@ -88,6 +88,7 @@ def _statement(source: SourceText, tokens: tuple[Token, ...]) -> Statement:
     if word == "WITH":
         return _with(cursor)
     if word in QUERY_WORDS:
+        _refuse_several_inserts(cursor)
         return Select(rest_query(cursor))
     if word == "EXPLAIN" and _upper(tokens, 1) == "CONFLICTS":
         return ExplainConflicts(_explained(source, tokens[2:]))
@@ -121,11 +122,27 @@ def _with(cursor: Cursor) -> Statement:
     with_tokens = cursor.since(mark)
     if cursor.at("INSERT"):
         return inserts.insert(cursor, with_tokens)
+    _refuse_several_inserts(cursor)
     if cursor.at_any("UPDATE", "DELETE", "MERGE"):
         statement = (*cursor.remaining(), cursor.last)
         return _statement(*with_inside(cursor.source, with_tokens, statement))
     cursor.back(mark)
     return Select(rest_query(cursor))
+
+
+def _refuse_several_inserts(cursor: Cursor) -> None:
+    """Raises InvalidRequest at the first INSERT of `FROM t INSERT INTO ... INSERT INTO ...`."""
+    if not cursor.at("FROM"):
+        return
+    mark = cursor.mark
+    cursor.skip(("INSERT",))
+    if cursor.at("INSERT", "INTO") or cursor.at("INSERT", "OVERWRITE"):
+        cursor.refuse(
+            "FROM ... INSERT isn't taken: write INSERT INTO table SELECT ... FROM ... for each "
+            "table, and BEGIN before the first and COMMIT after the last to make them one "
+            "transaction"
+        )
+    cursor.back(mark)
 
 
 def _common_table(cursor: Cursor) -> None:

@@ -65,11 +65,11 @@ WORKS = (
     Work("append", "rows", "rows", "append {half} rows", rows.append, 2, ALL, Target(1.2, SPARK)),
     Work(
         "update-one", "rows", "rows", "UPDATE 1 row in {rows}",
-        rows.update_one, 3, TABLES, Target(0.15, DELTA),
+        rows.update_one, 3, TABLES, Target(1.0, RS),
     ),
     Work(
         "delete-one", "rows", "rows", "DELETE 1 row in {rows}",
-        rows.delete_one, 3, TABLES, Target(0.3, DELTA),
+        rows.delete_one, 3, TABLES, Target(0.1, DELTA),
     ),
     Work(
         "update-tenth", "rows", "rows", "UPDATE {tenth} rows",
@@ -77,7 +77,7 @@ WORKS = (
     ),
     Work(
         "merge", "rows", "rows", "MERGE {hundredth} rows",
-        rows.merge, 2, TABLES, Target(0.4, DELTA),
+        rows.merge, 2, TABLES, Target(1.2, RS),
     ),
     Work(
         "insert", "rows", "rows", "INSERT of a few rows",
@@ -85,7 +85,7 @@ WORKS = (
     ),
     Work(
         "compact-deleted", "rows", "rows", "compact {rows} rows, a deletion vector on every file",
-        rows.compact_deleted, 1, TABLES, Target(0.5, DELTA),
+        rows.compact_deleted, 1, TABLES, Target(1.0, RS),
     ),
     Work(
         "contend-1", "contention", "contention", "1 writer UPDATEs 4 rows of one file: each",
@@ -109,13 +109,13 @@ WORKS = (
     Work(
         "contend-processes", "contention", "contention",
         "4 processes UPDATE 16 rows of one file: each that is committed",
-        contention.writers(4, processes=True), 1, TABLES, Target(0.5, DELTA), unit="ms",
+        contention.writers(4, processes=True), 1, TABLES, Target(1.0, RS), unit="ms",
         warms_up=False,
     ),
     Work(
         "contend-compactor", "contention", "contention",
         "UPDATE 1 row while another compacts, 99th percentile",
-        contention.beside_a_compactor, 1, TABLES, Target(1.0, DELTA), unit="ms",
+        contention.beside_a_compactor, 1, TABLES, Target(150.0, None), unit="ms",
     ),
     Work(
         "sum-small", "files", "files", "read {small_files} files, planning included",
@@ -123,7 +123,7 @@ WORKS = (
     ),
     Work(
         "compact-small", "files", "files", "compact {small_files} small files",
-        rows.compact_small_files, 1, TABLES, Target(0.5, DELTA),
+        rows.compact_small_files, 1, TABLES, Target(1.0, RS),
     ),
     Work(
         "open-commits", "log", "log", "open {log_files} files from JSON",
@@ -155,11 +155,11 @@ WORKS = (
     ),
     Work(
         "rf1", "tpch", "tpch", "RF1: insert 0.1 % of orders and lineitems",
-        tpch.insert_orders, 3, TABLES, Target(0.5, DELTA),
+        tpch.insert_orders, 3, TABLES, Target(0.4, DELTA),
     ),
     Work(
         "rf2", "tpch", "tpch", "RF2: delete 0.1 % of them by key",
-        tpch.delete_orders, 3, TABLES, Target(0.5, DELTA),
+        tpch.delete_orders, 3, TABLES, Target(0.4, DELTA),
     ),
     Work(
         "ratify-sqlite", "lake", "ledger", "ratify a commit of 2 tables, 8 threads, SQLite",
@@ -171,11 +171,11 @@ WORKS = (
     ),
     Work(
         "commit-sqlite", "lake", "ledger", "begin, ratify, publish it, 8 threads, SQLite",
-        lake.commit("SQLite"), 1, ALONE, Target(1.0, None), unit="ms",
+        lake.commit("SQLite"), 1, ALONE, Target(3.0, None), unit="ms",
     ),
     Work(
         "commit-postgresql", "lake", "ledger", "begin, ratify, publish it, 8 threads, PostgreSQL",
-        lake.commit("PostgreSQL"), 1, ALONE, Target(1.0, None), unit="ms",
+        lake.commit("PostgreSQL"), 1, ALONE, Target(4.0, None), unit="ms",
     ),
     Work(
         "lock-two", "lake", "ledger", "lock 2 tables that nobody uses",

@@ -29,7 +29,7 @@ from bench.worker import Measured, Task
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "bench"
-_TABLE_WIDTH = 120
+_TABLE_WIDTH = 160
 # The queries on a new JVM take as long on little data as on a tenth.
 _NOT_WARMED_UP_IN_QUICK = "tpch"
 # Many statements of many writers take their time whatever the data.

@@ -255,8 +255,8 @@ def test_tables_show_every_work_with_its_target_and_how_it_was_measured() -> Non
         assert f"| {line.title} |" in text
     assert "| sum over 20M rows | 1.00 s | 1.00 s | 1.00 s | - | 0.55 s | 0.55 x raw Spark" in text
     assert "| 1.15 x | reached |" in text
-    assert "| UPDATE 1 row in 20M | - | 1.00 s | 1.00 s | - | 0.55 s | 0.55 x Delta Spark" in text
-    assert "| 0.15 x | missed |" in text
+    assert "| UPDATE 1 row in 20M | - | 1.00 s | 1.00 s | - | 0.55 s | 0.55 x delta-rs" in text
+    assert "| 0.5 x | missed |" in text
     assert "| at most 5 ms | reached |" in text
     assert "2 rounds on 2 cores (A & B, 24 GiB), 2026-01-01" in text
 

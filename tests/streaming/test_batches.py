@@ -183,6 +183,17 @@ def test_a_checkpoint_is_that_of_one_sink(lake: txlake.Lake) -> None:
         Progress(lake._session.engine, "another", "foreach_batch").claim()
 
 
+def test_a_table_that_misses_micro_batches_gets_no_later_one(lake: txlake.Lake) -> None:
+    """A running query's table, put back between two of its micro-batches, say."""
+    sink = TableSink(table="one", checkpoint="", output_mode="append")
+    with lake.session() as own:
+        sink.commit(own, QUERY, 0, BATCH)
+        with pytest.raises(InvalidRequest, match=r"^one: the table has the micro-batches up to 0"):
+            sink.commit(own, QUERY, 2, BATCH)
+        sink.commit(own, QUERY, 1, BATCH)
+    assert rows(lake, "one") == 2
+
+
 def test_a_note_that_is_none_is_named(lake: txlake.Lake, tmp_path: Path) -> None:
     commit(lake, 0)
     (tmp_path / "lake" / FOLDER / f"{QUERY}.json").write_text("{}")

@@ -98,6 +98,11 @@ class Database:
         return self.is_sqlite and self.url.database in (None, "", ":memory:")
 
     @property
+    def writes_alone(self) -> bool:
+        """Whether nobody else writes while one of `noting` or `writing` is open."""
+        return self.is_sqlite
+
+    @property
     def shown(self) -> str:
         """The URL without its password."""
         return shown(self.url)

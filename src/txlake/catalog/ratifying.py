@@ -18,6 +18,7 @@ from txlake.catalog import names
 from txlake.catalog.database import Database
 from txlake.catalog.fence import EPOCH, Fence, epoch_of
 from txlake.catalog.owners import ACTIVE, end_transactions, ended, is_over, killed
+from txlake.catalog.prepared import Prepared
 from txlake.catalog.publishing import Note, Step, confirmed, step, write_steps
 from txlake.catalog.relations import (
     bare,
@@ -49,10 +50,26 @@ RESERVED_TYPE, RESERVED_SUBTYPE = "OBJECT", "COMMIT"
 
 _OPERATION_LENGTH = 64
 
-_IDS: sa.BindParameter[object] = sa.bindparam("ids", expanding=True)
-_ADD_COMMITS = sa.insert(commits)
+_ADD_COMMITS = Prepared(
+    sa.insert(commits),
+    given=(
+        "sequence",
+        "transaction_id",
+        "time_ms",
+        "table_id",
+        "version",
+        "operation",
+        "content",
+        "staged",
+    ),
+)
 _NEWEST = sa.select(sa.func.max(commits.c.version)).where(commits.c.table_id == tables.c.id)
-_ADVANCE = sa.update(tables).where(tables.c.id.in_(_IDS)).values(head=_NEWEST.scalar_subquery())
+_ADVANCE = Prepared(
+    lambda ids: (
+        sa.update(tables).where(tables.c.id.in_(ids)).values(head=_NEWEST.scalar_subquery())
+    ),
+    "ids",
+)
 
 
 @dataclass(slots=True)
@@ -77,43 +94,48 @@ class Ratifier:
         self.on = on
         self.fence = fence
         # Locks the sequence too, and says it as it is then.
-        self.owners = (
-            sa.select(
-                transactions.c.id,
-                transactions.c.state,
-                counters.c.value.label("sequence"),
-                on.now().label("now_ms"),
-                EPOCH,
-            )
-            .join_from(transactions, counters, counters.c.name == names.SEQUENCE)
-            .where(transactions.c.id.in_(_IDS))
-            .order_by(transactions.c.id)
-            .with_for_update(of=[transactions, counters])
+        self.owners = Prepared(
+            lambda ids: (
+                sa.select(
+                    transactions.c.id,
+                    transactions.c.state,
+                    counters.c.value.label("sequence"),
+                    on.now().label("now_ms"),
+                    EPOCH,
+                )
+                .join_from(transactions, counters, counters.c.name == names.SEQUENCE)
+                .where(transactions.c.id.in_(ids))
+                .order_by(transactions.c.id)
+                .with_for_update(of=[transactions, counters])
+            ),
+            "ids",
         )
         held = locks.join(sessions, locks.c.session_id == sessions.c.id)
-        self.tables = (
-            sa.select(
-                tables.c.id,
-                tables.c.number,
-                databases.c.number.label("database_number"),
-                tables.c.head,
-                tables.c.published,
-                tables.c.dropped_sequence,
-                locks.c.transaction_id.label("holder"),
-            )
-            .select_from(
-                tables.outerjoin(databases).outerjoin(
-                    held,
-                    (locks.c.resource_type == RESERVED_TYPE)
-                    & (locks.c.entity == tables.c.number)
-                    & (locks.c.resource_subtype == RESERVED_SUBTYPE)
-                    & (~is_over(on)),
+        reserved = tables.outerjoin(databases).outerjoin(
+            held,
+            (locks.c.resource_type == RESERVED_TYPE)
+            & (locks.c.entity == tables.c.number)
+            & (locks.c.resource_subtype == RESERVED_SUBTYPE)
+            & (~is_over(on)),
+        )
+        self.tables = Prepared(
+            lambda ids: (
+                sa.select(
+                    tables.c.id,
+                    tables.c.number,
+                    databases.c.number.label("database_number"),
+                    tables.c.head,
+                    tables.c.published,
+                    tables.c.dropped_sequence,
+                    locks.c.transaction_id.label("holder"),
                 )
-            )
-            .where(tables.c.id.in_(_IDS))
-            # In one order: who notes publications locks them too.
-            .order_by(tables.c.id)
-            .with_for_update(of=tables)
+                .select_from(reserved)
+                .where(tables.c.id.in_(ids))
+                # In one order: who notes publications locks them too.
+                .order_by(tables.c.id)
+                .with_for_update(of=tables)
+            ),
+            "ids",
         )
 
     def ratify(
@@ -143,8 +165,8 @@ class _Book:
     ) -> None:
         self._on = queries.on
         self._connection = connection
-        owners = {"ids": sorted({request.transaction_id for request in requests})}
-        self._owners = {row.id: row for row in connection.execute(queries.owners, owners)}
+        owners = sorted({request.transaction_id for request in requests})
+        self._owners = {row.id: row for row in queries.owners.rows(connection, ids=owners)}
         # The clock is read after the lock was waited for, so that later instants have later times.
         self._sequence = max((row.sequence for row in self._owners.values()), default=0)
         self._now_ms = max((row.now_ms for row in self._owners.values()), default=0)
@@ -160,7 +182,7 @@ class _Book:
             row.id: _Table(
                 row.number, row.head, row.published, row.dropped_sequence is not None, row.holder
             )
-            for row in connection.execute(queries.tables, {"ids": sorted(ids)})
+            for row in queries.tables.rows(connection, ids=sorted(ids))
         }
         self._steps = self._published(notes)
         self._ended: list[str] = []
@@ -221,9 +243,9 @@ class _Book:
 
     def _write_commits(self) -> None:
         if self._commits:
-            self._connection.execute(_ADD_COMMITS, self._commits)
+            _ADD_COMMITS.run_all(self._connection, self._commits)
             advanced = {commit["table_id"] for commit in self._commits}
-            self._connection.execute(_ADVANCE, {"ids": list(advanced)})
+            _ADVANCE.run(self._connection, ids=advanced)
             self._commits = []
 
     def _check_owner(self, transaction_id: str) -> None:

@@ -5,7 +5,7 @@ Owns the SQL. Who may have which lock is decided in `conflict.locking`, who asks
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -76,9 +76,13 @@ class Standing:
     is_due: bool
 
 
-def take_numbers(connection: Connection, count: int) -> int:
-    """The first of so many new ids; until the end nobody else asks for locks or is granted one."""
-    return _NUMBERED.number(connection, count=count) - count + 1
+def taking_numbers(connection: Connection, count: int) -> Callable[[], int]:
+    """Takes so many new ids, and gives what waits for the first.
+
+    Until the end nobody else asks for locks or is granted one.
+    """
+    newest = _NUMBERED.sent(connection, count=count)
+    return lambda: int(newest()[0].value) - count + 1
 
 
 def take_turn(connection: Connection) -> None:
@@ -86,14 +90,19 @@ def take_turn(connection: Connection) -> None:
     _TURN.rows(connection)
 
 
-def on_resources(connection: Connection, resources: Collection[Resource]) -> list[Queued]:
-    """The requests for things, and for some others perhaps; void ones too."""
-    found = _ON_RESOURCES.rows(
+def on_resources(
+    connection: Connection, resources: Collection[Resource]
+) -> Callable[[], list[Queued]]:
+    """Asks for the requests for things, and gives what waits for them.
+
+    Those for some others may be among them; void ones too.
+    """
+    found = _ON_RESOURCES.sent(
         connection,
         types=sorted({resource.type.value for resource in resources}),
         entities=sorted({resource.entity for resource in resources}),
     )
-    return [_queued(*row) for row in found]
+    return lambda: [_queued(*row) for row in found()]
 
 
 def standing(

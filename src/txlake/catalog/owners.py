@@ -14,7 +14,7 @@ is heard of.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -38,8 +38,13 @@ _RELEASE_VOID = sa.delete(locks).where(locks.c.transaction_id.is_not(None), ~_LI
 
 def state_of(connection: Connection, transaction_id: str) -> str | None:
     """ACTIVE or KILLED; None for a transaction that isn't there (any more)."""
-    found = _STATE.row(connection, which=transaction_id)
-    return None if found is None else str(found.state)
+    return sent_state(connection, transaction_id)()
+
+
+def sent_state(connection: Connection, transaction_id: str | None) -> Callable[[], str | None]:
+    """Asks for a transaction's state, and gives what waits for it."""
+    found = _STATE.sent(connection, which=transaction_id)
+    return lambda: next((str(row.state) for row in found()), None)
 
 
 def killed(transaction_id: str) -> Unavailable:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Dialect
@@ -29,7 +29,7 @@ _LIST_MAX = 1024
 Row = Any
 """A named tuple of a row's columns."""
 
-Bound = Sequence[object] | Mapping[str, object]
+Bound = Sequence[Any] | Mapping[str, Any]
 
 
 class Prepared:
@@ -53,12 +53,23 @@ class Prepared:
 
     def rows(self, connection: Connection, **parameters: object) -> list[Row]:
         """The rows that it gives."""
+        return self.sent(connection, **parameters)()
+
+    def sent(self, connection: Connection, **parameters: object) -> Callable[[], list[Row]]:
+        """Sends it, and gives what waits for its rows: those that are sent `together` wait once."""
         text, bound = self._bound(connection.dialect, parameters)
-        assert text.row is not None, "the statement gives rows"
-        with _sending(connection, text) as cursor:
+        cursor = _cursor(connection)
+        with _translating(connection, text.sql, cursor):
             cursor.execute(text.sql, bound)
-            found = cursor.fetchall()
-        return [text.row(text.converted(one)) for one in found]
+
+        def answered() -> list[Row]:
+            assert text.row is not None, "the statement gives rows"
+            with _translating(connection, text.sql, cursor):
+                found = cursor.fetchall()
+            cursor.close()
+            return [text.row(text.converted(one)) for one in found]
+
+        return answered
 
     def row(self, connection: Connection, **parameters: object) -> Row | None:
         """The first of its rows."""
@@ -72,20 +83,24 @@ class Prepared:
     def run(self, connection: Connection, **parameters: object) -> None:
         """Executes what gives no rows."""
         text, bound = self._bound(connection.dialect, parameters)
-        with _sending(connection, text) as cursor:
+        cursor = _cursor(connection)
+        with _translating(connection, text.sql, cursor):
             cursor.execute(text.sql, bound)
+        cursor.close()
 
     def run_all(self, connection: Connection, rows: Sequence[Mapping[str, object]]) -> None:
         """Executes it once for each of the rows of parameters; it has no lists."""
         if not rows:
             return
         text = self._text(connection.dialect, ())
-        bound = [text.bound(row) for row in rows]
-        with _sending(connection, text) as cursor:
+        bound: Any = [text.bound(row) for row in rows]
+        cursor = _cursor(connection)
+        with _translating(connection, text.sql, cursor):
             if len(bound) == 1:
                 cursor.execute(text.sql, bound[0])
             else:
                 cursor.executemany(text.sql, bound)
+        cursor.close()
 
     def _bound(self, dialect: Dialect, parameters: dict[str, Any]) -> tuple[_Text, Bound]:
         filled = [_filled(parameters.pop(name)) for name in self._lists]
@@ -144,7 +159,9 @@ def _compiled(statement: sa.Executable, dialect: Dialect, given: Sequence[str]) 
     assert isinstance(statement, ClauseElement)
     compiled = statement.compile(dialect=dialect, column_keys=list(given) or None)
     assert isinstance(compiled, SQLCompiler)
-    columns = tuple(statement.exported_columns) if isinstance(statement, ReturnsRows) else ()
+    columns: tuple[sa.ColumnElement[Any], ...] = ()
+    if isinstance(statement, ReturnsRows):
+        columns = tuple(cast(Any, statement).exported_columns)
     converters = [one.type.result_processor(dialect, None) for one in columns]
     parameters = compiled.params
     return _Text(
@@ -167,24 +184,44 @@ def _row_type(names: tuple[str, ...]) -> Callable[[Iterable[object]], Row]:
 
 
 @contextmanager
-def _sending(connection: Connection, text: _Text) -> Iterator[DBAPICursor]:
-    """A cursor of the driver's own, whose errors become SQLAlchemy's."""
+def together(connection: Connection) -> Iterator[None]:
+    """Prepared statements that are sent in one go where the driver can: one wait for all.
+
+    Within it SQLAlchemy executes nothing.
+    """
+    driver: Any = connection.connection.driver_connection
+    pipeline = getattr(driver, "pipeline", None)
+    if pipeline is None:
+        yield
+        return
+    with _translating(connection, None, None), pipeline():
+        yield
+
+
+def _cursor(connection: Connection) -> DBAPICursor:
     driver = connection.connection.driver_connection
     assert driver is not None
+    cursor: DBAPICursor = driver.cursor()
+    return cursor
+
+
+@contextmanager
+def _translating(
+    connection: Connection, sql: str | None, cursor: DBAPICursor | None
+) -> Iterator[None]:
+    """The driver's errors become SQLAlchemy's."""
     dialect = connection.dialect
     base = dialect.loaded_dbapi.Error
-    cursor: DBAPICursor = driver.cursor()
     try:
-        yield cursor
+        yield
     except base as error:
-        is_lost = dialect.is_disconnect(error, driver, cursor)
+        is_lost = dialect.is_disconnect(error, connection.connection.driver_connection, cursor)
+        made = DBAPIError.instance(
+            sql, None, error, base, connection_invalidated=is_lost, dialect=dialect
+        )
         if is_lost:  # as SQLAlchemy does with one that it sees: nobody uses it any more
             connection.invalidate(error)
-        raise DBAPIError.instance(
-            text.sql, None, error, base, connection_invalidated=is_lost, dialect=dialect
-        ) from error
-    finally:
-        cursor.close()
+        raise made from error
 
 
 def _filled(values: Iterable[object]) -> list[object]:

@@ -18,7 +18,7 @@ from txlake.catalog import names
 from txlake.catalog.database import Database
 from txlake.catalog.fence import EPOCH, Fence, epoch_of
 from txlake.catalog.owners import ACTIVE, end_transactions, ended, is_over, killed
-from txlake.catalog.prepared import Prepared
+from txlake.catalog.prepared import Prepared, together
 from txlake.catalog.publishing import Note, Step, confirmed, step, write_steps
 from txlake.catalog.relations import (
     bare,
@@ -41,6 +41,7 @@ from txlake.ports import (
     Reserved,
     TableCommit,
     UndroppedTable,
+    Versions,
 )
 
 Decision = Ratified | Moved | Reserved | TxlakeError
@@ -165,8 +166,23 @@ class _Book:
     ) -> None:
         self._on = queries.on
         self._connection = connection
+        ids = {commit.table_id for request in requests for commit in request.commits}
+        ids.update(table_id for request in requests for table_id in request.unchanged)
+        ids.update(change.id for request in requests for change in request.names)
+        ids.update(note.table_id for note in notes)
         owners = sorted({request.transaction_id for request in requests})
-        self._owners = {row.id: row for row in queries.owners.rows(connection, ids=owners)}
+        with together(connection):
+            # The first locks the sequence; the others see what is there when they have it.
+            found = queries.owners.sent(connection, ids=owners)
+            standing = queries.tables.sent(connection, ids=sorted(ids))
+            vouched = confirmed(connection, notes)
+            self._owners = {row.id: row for row in found()}
+        self._tables = {
+            row.id: _Table(
+                row.number, row.head, row.published, row.dropped_sequence is not None, row.holder
+            )
+            for row in standing()
+        }
         # The clock is read after the lock was waited for, so that later instants have later times.
         self._sequence = max((row.sequence for row in self._owners.values()), default=0)
         self._now_ms = max((row.now_ms for row in self._owners.values()), default=0)
@@ -174,28 +190,18 @@ class _Book:
             queries.fence.check(max(row.epoch for row in self._owners.values()), self._sequence)
         else:  # nothing will be ratified; a recovery is the likeliest to have ended them all
             queries.fence.check_epoch(epoch_of(connection))
-        ids = {commit.table_id for request in requests for commit in request.commits}
-        ids.update(table_id for request in requests for table_id in request.unchanged)
-        ids.update(change.id for request in requests for change in request.names)
-        ids.update(note.table_id for note in notes)
-        self._tables = {
-            row.id: _Table(
-                row.number, row.head, row.published, row.dropped_sequence is not None, row.holder
-            )
-            for row in queries.tables.rows(connection, ids=sorted(ids))
-        }
-        self._steps = self._published(notes)
+        self._steps = self._published(vouched)
         self._ended: list[str] = []
         self._commits: list[dict[str, object]] = []
 
-    def _published(self, notes: Sequence[Note]) -> list[Step]:
-        """What the notes make known as published; from here on the tables stand so."""
+    def _published(self, vouched: Mapping[str, Sequence[Versions]]) -> list[Step]:
+        """What notes make known as published; from here on the tables stand so."""
         steps: list[Step] = []
-        for table_id, vouched in confirmed(self._connection, notes).items():
+        for table_id, versions in vouched.items():
             table = self._tables.get(table_id)
             if table is None:
                 continue
-            grown = step(table_id, table.published, table.head, vouched)
+            grown = step(table_id, table.published, table.head, versions)
             if grown is not None:
                 table.published = grown.until
                 steps.append(grown)
@@ -233,7 +239,7 @@ class _Book:
         """Writes what was noted."""
         if not self._ended and not self._steps:
             return
-        with self._on.together(self._connection):
+        with together(self._connection):
             write_steps(self._connection, self._steps)
             self._write_commits()
             if not self._ended:

@@ -120,9 +120,15 @@ class Sessions:
             found = connection.execute(query.order_by(sessions.c.id)).all()
         return [SessionEntry(**row._mapping) for row in found]
 
-    def ensure(self, connection: Connection, session_ids: Collection[int]) -> None:
-        """Renews sessions' leases, whether they lived on or were found dead and removed."""
-        gone = set(session_ids) - self._renewed(connection, session_ids)
+    def renewing(
+        self, connection: Connection, session_ids: Collection[int]
+    ) -> Callable[[], set[int]]:
+        """Renews the leases of those that are there; gives what waits for their numbers."""
+        renewed = self._renewal.sent(connection, ids=sorted(session_ids))
+        return lambda: {row.id for row in renewed()}
+
+    def revive(self, connection: Connection, gone: Collection[int]) -> None:
+        """Puts sessions back that were found dead and removed."""
         if gone:
             # A catalog that was put back from a copy would give these numbers to others.
             raise_number(connection, SESSION_COUNTER, max(gone))
@@ -142,7 +148,7 @@ class Sessions:
             return
         try:
             with self._on.noting() as connection:
-                renewed = self._renewed(connection, mine)
+                renewed = self.renewing(connection, mine)()
         except TxlakeError as error:
             _log.warning("the leases of sessions %s were not renewed: %s", mine, error)
             return
@@ -176,9 +182,6 @@ class Sessions:
                     work()
             except TxlakeError as error:
                 _log.warning("what a heartbeat does waits for the next one: %s", error)
-
-    def _renewed(self, connection: Connection, session_ids: Collection[int]) -> set[int]:
-        return {row.id for row in self._renewal.rows(connection, ids=sorted(session_ids))}
 
     def _insert(self, connection: Connection, session_id: int) -> None:
         connection.execute(

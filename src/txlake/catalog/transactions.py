@@ -33,7 +33,7 @@ from txlake.catalog.owners import (
     release_locks,
     state_of,
 )
-from txlake.catalog.prepared import Prepared
+from txlake.catalog.prepared import Prepared, together
 from txlake.catalog.relations import sessions, transactions
 from txlake.catalog.sessions import Sessions
 from txlake.catalog.shielding import shielded
@@ -182,8 +182,11 @@ class Transactions:
 
     def enter(self, connection: Connection, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
         """Notes new transactions, as `begin` does, and gives their numbers."""
-        self._sessions.ensure(connection, {row["session_id"] for row in rows})
-        first = next_number(connection, _COUNTER, len(rows))
+        with together(connection):
+            renewed = self._sessions.renewing(connection, {row["session_id"] for row in rows})
+            first = next_number(connection, _COUNTER, len(rows))
+            gone = {row["session_id"] for row in rows} - renewed()
+        self._sessions.revive(connection, gone)
         numbers = range(first, first + len(rows))
         numbered = [{**row, "number": number} for row, number in zip(rows, numbers)]
         self._insertion.run_all(connection, numbered)

@@ -59,15 +59,21 @@ class Prepared:
         """Sends it, and gives what waits for its rows: those that are sent `together` wait once."""
         text, bound = self._bound(connection.dialect, parameters)
         cursor = _cursor(connection)
-        with _translating(connection, text.sql, cursor):
+        base = connection.dialect.loaded_dbapi.Error
+        try:
             cursor.execute(text.sql, bound)
+        except base as error:
+            raise _translated(connection, text.sql, error, cursor) from error
 
         def answered() -> list[Row]:
-            assert text.row is not None, "the statement gives rows"
-            with _translating(connection, text.sql, cursor):
+            make = text.row
+            assert make is not None, "the statement gives rows"
+            try:
                 found = cursor.fetchall()
+            except base as error:
+                raise _translated(connection, text.sql, error, cursor) from error
             cursor.close()
-            return [text.row(text.converted(one)) for one in found]
+            return [make(text.converted(one)) for one in found]
 
         return answered
 
@@ -84,8 +90,10 @@ class Prepared:
         """Executes what gives no rows."""
         text, bound = self._bound(connection.dialect, parameters)
         cursor = _cursor(connection)
-        with _translating(connection, text.sql, cursor):
+        try:
             cursor.execute(text.sql, bound)
+        except connection.dialect.loaded_dbapi.Error as error:
+            raise _translated(connection, text.sql, error, cursor) from error
         cursor.close()
 
     def run_all(self, connection: Connection, rows: Sequence[Mapping[str, object]]) -> None:
@@ -95,11 +103,13 @@ class Prepared:
         text = self._text(connection.dialect, ())
         bound: Any = [text.bound(row) for row in rows]
         cursor = _cursor(connection)
-        with _translating(connection, text.sql, cursor):
+        try:
             if len(bound) == 1:
                 cursor.execute(text.sql, bound[0])
             else:
                 cursor.executemany(text.sql, bound)
+        except connection.dialect.loaded_dbapi.Error as error:
+            raise _translated(connection, text.sql, error, cursor) from error
         cursor.close()
 
     def _bound(self, dialect: Dialect, parameters: dict[str, Any]) -> tuple[_Text, Bound]:
@@ -194,8 +204,11 @@ def together(connection: Connection) -> Iterator[None]:
     if pipeline is None:
         yield
         return
-    with _translating(connection, None, None), pipeline():
-        yield
+    try:
+        with pipeline():
+            yield
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise _translated(connection, None, error, None) from error
 
 
 def _cursor(connection: Connection) -> DBAPICursor:
@@ -205,23 +218,20 @@ def _cursor(connection: Connection) -> DBAPICursor:
     return cursor
 
 
-@contextmanager
-def _translating(
-    connection: Connection, sql: str | None, cursor: DBAPICursor | None
-) -> Iterator[None]:
-    """The driver's errors become SQLAlchemy's."""
+def _translated(
+    connection: Connection, sql: str | None, error: Exception, cursor: DBAPICursor | None
+) -> Exception:
+    """SQLAlchemy's error for one of the driver's. A connection that was lost is used no more."""
     dialect = connection.dialect
     base = dialect.loaded_dbapi.Error
-    try:
-        yield
-    except base as error:
-        is_lost = dialect.is_disconnect(error, connection.connection.driver_connection, cursor)
-        made = DBAPIError.instance(
-            sql, None, error, base, connection_invalidated=is_lost, dialect=dialect
-        )
-        if is_lost:  # as SQLAlchemy does with one that it sees: nobody uses it any more
-            connection.invalidate(error)
-        raise made from error
+    driver = connection.connection.driver_connection
+    is_lost = dialect.is_disconnect(cast(Any, error), driver, cursor)
+    made = DBAPIError.instance(
+        sql, None, error, base, connection_invalidated=is_lost, dialect=dialect
+    )
+    if is_lost:
+        connection.invalidate(error)
+    return made
 
 
 def _filled(values: Iterable[object]) -> list[object]:

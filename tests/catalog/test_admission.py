@@ -153,7 +153,7 @@ def test_who_stays_unknown_has_nothing_to_end(user: User, locks: list[LockReques
 def test_what_is_held_is_not_asked_for_again(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     who = entrant(user)
     admitted(user, who)
-    monkeypatch.setattr(lock_rows, "take_numbers", None)
+    monkeypatch.setattr(lock_rows, "taking_numbers", None)
     assert admitted(user, replace(who, is_new=False, sequence=1)).is_granted
 
 

@@ -15,6 +15,8 @@ from tests.catalog.ledgers import User, execute
 from tests.postgresql import PostgresServer
 from txlake.catalog import Catalog
 from txlake.catalog.database import Database
+from txlake.catalog.prepared import Prepared, together
+from txlake.catalog.relations import facts
 from txlake.errors import InvalidRequest, Unavailable
 from txlake.system import System
 
@@ -63,10 +65,12 @@ def test_a_transaction_that_fails_leaves_nothing(on: Database) -> None:
 
 
 def test_what_is_sent_together_fails_as_one(on: Database) -> None:
+    addition = Prepared(sa.insert(facts), given=("name", "value"))
+
     def insert(*names: str) -> None:
-        with on.writing() as connection, on.together(connection):
+        with on.writing() as connection, together(connection):
             for name in names:
-                connection.exec_driver_sql(f"INSERT INTO txlake_facts VALUES ('{name}', '')")
+                addition.run(connection, name=name, value="")
 
     with pytest.raises(InvalidRequest, match=r"(?i)unique"):
         insert("a", "lake", "b")

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import PoolProxiedConnection
 
 from tests.catalog.ledgers import User, new, prepared, version
 from tests.postgresql import PostgresServer
-from txlake.catalog import Catalog
+from txlake.catalog import Catalog, ratifying
 from txlake.errors import OutcomeUnknown, Unavailable
 from txlake.ports import Head, Moved, Ratification, Ratified
 from txlake.system import System
@@ -139,11 +140,12 @@ def test_before_the_commit_nothing_is_done_and_nothing_looked_for(
     engine = user.catalog._on._durable
     error = engine.dialect.loaded_dbapi.OperationalError
 
-    def fail(*_: object) -> None:
-        raise error("broken pipe")
+    class Broken:
+        def run_all(self, *_: object) -> None:
+            raise DBAPIError.instance("", None, error("broken pipe"), error)
 
     with monkeypatch.context() as broken:
-        broken.setattr(engine.dialect, "do_executemany", fail)
+        broken.setattr(ratifying, "_ADD_COMMITS", Broken())
         with pytest.raises(Unavailable, match="broken pipe; try again"):
             user.ratify(version("a", 1), version("b", 1))
     assert user.catalog.ledger.sequence() == 1

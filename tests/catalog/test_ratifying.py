@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from tests.catalog.ledgers import User, execute, new, selected, version
+from txlake.catalog import prepared as prepared_statements
+from txlake.catalog import ratifying
 from txlake.catalog.fence import Fence
+from txlake.catalog.prepared import Prepared
 from txlake.catalog.ratifying import Decision, Ratifier
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.errors import InvalidRequest
@@ -136,27 +140,29 @@ def test_a_commit_is_trace_enough(user: User, sqlite_url: str) -> None:
 
 def test_what_is_written_is_sent_at_one_go(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     user.create("a")
-    on = user.catalog._on
-    given = on.together
-    sent: list[str] = []
+    given, text_of = prepared_statements.together, Prepared._text
+    sent: list[list[str]] = []
     inside: list[bool] = []
 
     @contextmanager
     def watched(connection: sa.Connection) -> Iterator[None]:
         inside.append(True)
+        sent.append([])
         with given(connection):
             yield
         inside.clear()
 
-    def note(_: object, __: object, statement: str, *___: object) -> None:
+    def noted(self: Prepared, *given: Any) -> Any:
+        text = text_of(self, *given)
         if inside:
-            sent.append(" ".join(statement.split()[:3]))
+            sent[-1].append(" ".join(text.sql.split()[:3]))
+        return text
 
     transaction_id = user.begin()
-    monkeypatch.setattr(on, "together", watched)
-    sa.event.listen(on._durable, "before_cursor_execute", note)
+    monkeypatch.setattr(ratifying, "together", watched)
+    monkeypatch.setattr(Prepared, "_text", noted)
     user.ratify(version("a", 1), transaction_id=transaction_id)
-    assert sent == [
+    assert sent[-1] == [
         "INSERT INTO txlake_commits", "UPDATE txlake_tables SET",
         "DELETE FROM txlake_transactions", "DELETE FROM txlake_locks",
         "UPDATE txlake_counters SET",

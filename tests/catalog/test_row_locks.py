@@ -7,17 +7,20 @@ would be given them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects.postgresql import psycopg
 
 from tests.catalog.ledgers import User, version
 from tests.catalog.locking import wants
 from tests.catalog.waiting import Script, ScriptedBell
 from txlake.catalog import Catalog
+from txlake.catalog.prepared import Prepared
 from txlake.catalog.pruning import Pruner
 from txlake.ports import DroppedTable, Versions
 from txlake.system import System
@@ -50,11 +53,26 @@ def locking(catalog: Catalog) -> Iterator[list[str]]:
             return
         dialect: sa.Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
         made = statement.compile(dialect=dialect)
-        if locked := LOCKED.search(str(made)):
+        note(str(made), made.params)
+
+    def note(sql: str, parameters: Mapping[str, object]) -> None:
+        if locked := LOCKED.search(sql):
             relation, how, of = locked.groups()
-            values = [str(value) for value in made.params.values() if isinstance(value, str)]
+            values = [str(value) for value in parameters.values() if isinstance(value, str)]
             name = values[0] if relation == "txlake_counters" else (of or relation)
             found.append(name.replace("txlake_", "") + ("" if how == "UPDATE" else " shared"))
+
+    bound = Prepared._bound
+    server: sa.Dialect = psycopg.dialect()  # type: ignore[no-untyped-call]
+
+    def noted(self: Prepared, dialect: sa.Dialect, parameters: dict[str, Any]) -> Any:
+        text, values = bound(self, server, dict(parameters))
+        assert isinstance(values, Mapping)
+        note(text.sql, values)
+        return bound(self, dialect, parameters)
+
+    patched = pytest.MonkeyPatch()
+    patched.setattr(Prepared, "_bound", noted)
 
     engines = {catalog._on._durable, catalog._on._light}
     for engine in engines:
@@ -62,6 +80,7 @@ def locking(catalog: Catalog) -> Iterator[list[str]]:
     try:
         yield found
     finally:
+        patched.undo()
         for engine in engines:
             sa.event.remove(engine, "before_execute", look)
 

@@ -94,16 +94,15 @@ def test_who_is_killed_at_a_look_is_granted_nothing(
     c.takes("Sch-M", 1)
 
 
-@pytest.mark.parametrize("step", ["on_resources", "add"])
 def test_who_is_killed_while_it_asks_holds_nothing(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch, step: str
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a server, where nothing else keeps the two apart: the kill waits for the asker's end."""
     with parties_on(postgres_url) as parties:
         one, other = parties.process(), parties.process()
         a, b = one.party("a"), other.party("b")
         kills: list[Any] = []
-        _before(monkeypatch, step, lambda asking: kills.append(_killing(parties, other, asking)))
+        _before(monkeypatch, "add", lambda asking: kills.append(_killing(parties, other, asking)))
         a.takes("Sch-M", 1)
         [killed] = kills
         assert killed.result(30)

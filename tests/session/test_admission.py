@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -285,7 +286,8 @@ def test_a_statement_asks_the_catalog_once(
     transaction = Database._transaction
 
     def counted(*args: Any) -> Any:
-        begun.append(args)
+        if threading.current_thread().name not in {"txlake-delayed", "txlake-heartbeat"}:
+            begun.append(args)
         return transaction(*args)
 
     monkeypatch.setattr(Database, "_transaction", counted)

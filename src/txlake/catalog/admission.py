@@ -19,6 +19,7 @@ from txlake.catalog.database import Database
 from txlake.catalog.fence import Fence
 from txlake.catalog.locks import Locks
 from txlake.catalog.names import DatabaseEntry, TableEntry
+from txlake.catalog.prepared import Prepared
 from txlake.catalog.pruning import require_instant
 from txlake.catalog.relations import commits
 from txlake.catalog.shielding import shielded
@@ -29,13 +30,13 @@ from txlake.conflict.locking import LockRequest, Owner
 Name = tuple[str, str]
 """Database and table, in lower case."""
 
-_VERSIONS = (
-    sa.select(commits.c.table_id, sa.func.max(commits.c.version).label("version"))
-    .where(
-        commits.c.table_id.in_(sa.bindparam("ids", expanding=True)),
-        commits.c.sequence <= sa.bindparam("at"),
-    )
-    .group_by(commits.c.table_id)
+_VERSIONS = Prepared(
+    lambda ids: (
+        sa.select(commits.c.table_id, sa.func.max(commits.c.version).label("version"))
+        .where(commits.c.table_id.in_(ids), commits.c.sequence <= sa.bindparam("at"))
+        .group_by(commits.c.table_id)
+    ),
+    "ids",
 )
 
 
@@ -152,7 +153,7 @@ class Admissions:
             requests = needs(seen)
             if requests is None or self._locks.is_contested(connection, requests):
                 return Admission(seen, is_granted=False, is_known=False)
-            newest, epoch = connection.execute(INSTANT).one()
+            newest, epoch = INSTANT.rows(connection)[0]
             seen = _at(connection, seen, newest)
         self._fence.check(epoch, newest, known=known)
         return Admission(seen, is_granted=True, is_known=False)
@@ -189,7 +190,8 @@ class Admissions:
                     return Admission(seen, is_granted=False, is_known=True)
                 self._locks.used(who.id)
                 answer = self._locks.ask(connection, who.owner, requests, waits=timeout_ms != 0)
-                seen = _seen(connection, asked) if answer.granted else seen
+                if answer.granted and not self._on.writes_alone:
+                    seen = _seen(connection, asked)
                 is_done = answer.waiting is None and needs(seen) == requests
                 pins = is_done and _reads_newest(who, seen)
                 newest, epoch = self._instant(connection, who, is_noted=pins)
@@ -210,7 +212,7 @@ class Admissions:
         """The newest instant, noted as what the transaction reads if it is to be; the epoch."""
         if is_noted and who.explicit:
             return self._transactions.pinned(connection, who.id)
-        newest, epoch = connection.execute(INSTANT).one()
+        newest, epoch = INSTANT.rows(connection)[0]
         return int(newest), int(epoch)
 
 
@@ -220,20 +222,15 @@ def _reads_newest(who: Entrant, seen: Seen) -> bool:
 
 
 def _seen(connection: Connection, asked: Asked) -> Seen:
-    databases: dict[str, DatabaseEntry] = {}
-    tables: dict[Name, TableEntry] = {}
+    databases, tables = names.named(connection, asked.names)
     views: dict[Name, ViewEntry] = {}
-    for name in sorted(asked.names):
-        table = names.table(connection, *name)
-        view = None if table is not None else view_named(connection, *name)
-        if table is not None:
-            tables[name] = table
+    for name in sorted(asked.names - tables.keys()):
+        view = view_named(connection, *name)
         if view is not None:
             views[name] = view
     places = {url: names.table_at(connection, url) for url in sorted(asked.places)}
     found = {url: entry for url, entry in places.items() if entry is not None}
-    owners = {owner for owner, _ in asked.names} | {one.database.lower() for one in found.values()}
-    for owner in sorted(owners):
+    for owner in sorted({one.database.lower() for one in found.values()} - databases.keys()):
         entry = names.database(connection, owner)
         if entry is not None:
             databases[owner] = entry
@@ -243,5 +240,5 @@ def _seen(connection: Connection, asked: Asked) -> Seen:
 def _at(connection: Connection, seen: Seen, instant: int) -> Seen:
     entries: Iterable[TableEntry] = (*seen.tables.values(), *seen.places.values())
     ids = sorted({entry.id for entry in entries})
-    rows = connection.execute(_VERSIONS, {"ids": ids, "at": instant}).all() if ids else ()
+    rows = _VERSIONS.rows(connection, ids=ids, at=instant) if ids else ()
     return replace(seen, instant=instant, versions={row.table_id: int(row.version) for row in rows})

@@ -190,7 +190,7 @@ class CommitLedger:
             session_id = connection.execute(owner.with_for_update(read=True)).scalar()
             if session_id is None:
                 raise ended(transaction_id)
-            found = connection.execute(self._ratifier.tables, {"ids": sorted(table_ids)}).all()
+            found = self._ratifier.tables.rows(connection, ids=sorted(table_ids))
             if any(row.holder not in (None, transaction_id) for row in found):
                 return False
             new = [row for row in found if row.holder is None]

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from txlake.catalog import shielding
 from txlake.catalog.database_errors import shown, translated
@@ -98,6 +98,11 @@ class Database:
         return self.is_sqlite and self.url.database in (None, "", ":memory:")
 
     @property
+    def writes_alone(self) -> bool:
+        """Whether nobody else writes while one of `noting` or `writing` is open."""
+        return self.is_sqlite
+
+    @property
     def shown(self) -> str:
         """The URL without its password."""
         return shown(self.url)
@@ -125,21 +130,6 @@ class Database:
     def noting(self) -> AbstractContextManager[Connection]:
         """A transaction that others see once it ended, and that a power failure may undo."""
         return self._transaction(self._light, self._writing_turn)
-
-    @contextmanager
-    def together(self, connection: Connection) -> Iterator[None]:
-        """Statements that give no rows, sent in one go where the driver can: one wait for all."""
-        driver = connection.connection.driver_connection
-        pipeline = getattr(driver, "pipeline", None)
-        if pipeline is None:
-            yield
-            return
-        base = connection.dialect.loaded_dbapi.Error
-        try:
-            with pipeline():
-                yield
-        except base as error:  # at the end, where SQLAlchemy doesn't see it
-            raise DBAPIError.instance(None, None, error, base) from error
 
     def now(self) -> sa.ColumnElement[int]:
         """The database's own clock in a statement, milliseconds since the epoch."""

@@ -5,14 +5,17 @@ Owns the SQL. Who may have which lock is decided in `conflict.locking`, who asks
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from txlake.catalog.database import Database
+from txlake.catalog.engines import clock
 from txlake.catalog.owners import ACTIVE, is_due, is_over
+from txlake.catalog.prepared import Prepared
 from txlake.catalog.relations import (
     counters,
     databases,
@@ -32,13 +35,13 @@ from txlake.conflict.locking import (
 )
 
 _COUNTER = counters.c.name == "lock"
-_NUMBERED = (
+_NUMBERED = Prepared(
     sa.update(counters)
     .where(_COUNTER)
     .values(value=counters.c.value + sa.bindparam("count"))
     .returning(counters.c.value)
 )
-_TURN = sa.select(counters.c.value).where(_COUNTER).with_for_update()
+_TURN = Prepared(sa.select(counters.c.value).where(_COUNTER).with_for_update())
 _REQUESTS = (
     locks.c.id,
     locks.c.session_id,
@@ -51,9 +54,12 @@ _REQUESTS = (
     locks.c.mode,
     locks.c.status,
 )
-_ON_RESOURCES = sa.select(*_REQUESTS).where(
-    locks.c.resource_type.in_(sa.bindparam("types", expanding=True)),
-    locks.c.entity.in_(sa.bindparam("entities", expanding=True)),
+_ON_RESOURCES = Prepared(
+    lambda types, entities: sa.select(*_REQUESTS).where(
+        locks.c.resource_type.in_(types), locks.c.entity.in_(entities)
+    ),
+    "types",
+    "entities",
 )
 _place = (locks.c.resource_type, locks.c.entity)
 _CONTESTED = sa.tuple_(*_place).in_(
@@ -70,23 +76,33 @@ class Standing:
     is_due: bool
 
 
-def take_numbers(connection: Connection, count: int) -> int:
-    """The first of so many new ids; until the end nobody else asks for locks or is granted one."""
-    return int(connection.execute(_NUMBERED, {"count": count}).scalar_one()) - count + 1
+def taking_numbers(connection: Connection, count: int) -> Callable[[], int]:
+    """Takes so many new ids, and gives what waits for the first.
+
+    Until the end nobody else asks for locks or is granted one.
+    """
+    newest = _NUMBERED.sent(connection, count=count)
+    return lambda: int(newest()[0].value) - count + 1
 
 
 def take_turn(connection: Connection) -> None:
     """Until the end nobody else asks for locks or is granted one."""
-    connection.execute(_TURN)
+    _TURN.rows(connection)
 
 
-def on_resources(connection: Connection, resources: Collection[Resource]) -> list[Queued]:
-    """The requests for things, and for some others perhaps; void ones too."""
-    parameters = {
-        "types": sorted({resource.type.value for resource in resources}),
-        "entities": sorted({resource.entity for resource in resources}),
-    }
-    return [_queued(*row) for row in connection.execute(_ON_RESOURCES, parameters)]
+def on_resources(
+    connection: Connection, resources: Collection[Resource]
+) -> Callable[[], list[Queued]]:
+    """Asks for the requests for things, and gives what waits for them.
+
+    Those for some others may be among them; void ones too.
+    """
+    found = _ON_RESOURCES.sent(
+        connection,
+        types=sorted({resource.type.value for resource in resources}),
+        entities=sorted({resource.entity for resource in resources}),
+    )
+    return lambda: [_queued(*row) for row in found()]
 
 
 def standing(
@@ -115,6 +131,12 @@ def standing(
     )
 
 
+@cache
+def _addition(is_sqlite: bool) -> Prepared:
+    given = (column.name for column in locks.c if column.name != "asked_ms")
+    return Prepared(sa.insert(locks).values(asked_ms=clock(is_sqlite=is_sqlite)), given=given)
+
+
 def add(connection: Connection, on: Database, requests: Sequence[Queued]) -> None:
     """Writes new requests."""
     if requests:
@@ -133,7 +155,7 @@ def add(connection: Connection, on: Database, requests: Sequence[Queued]) -> Non
             }
             for one in requests
         ]
-        connection.execute(sa.insert(locks).values(asked_ms=on.now()), given)
+        _addition(on.is_sqlite).run_all(connection, given)
 
 
 def convert(connection: Connection, held: Queued, mode: LockMode) -> bool:

@@ -20,8 +20,9 @@ from sqlalchemy.exc import IntegrityError
 from txlake.catalog import lock_rows
 from txlake.catalog.database import Database
 from txlake.catalog.grouping import Interrupted
-from txlake.catalog.owners import KILLED, killed, reap, release_locks, state_of
+from txlake.catalog.owners import KILLED, killed, reap, release_locks, sent_state
 from txlake.catalog.ports import Wanted
+from txlake.catalog.prepared import together
 from txlake.catalog.shielding import shielded
 from txlake.conflict.locking import (
     LockMode,
@@ -206,14 +207,18 @@ class Locks:
         """
         wanted = self._wanted(owner, requests)
         if not wanted:
-            _require_registered(connection, owner)
+            _require_registered(owner, sent_state(connection, owner.transaction)())
             return Answer()
         granted: list[Queued] = []
         waiting: Queued | None = None
         stirs = False
-        number = lock_rows.take_numbers(connection, len(wanted))
-        _require_registered(connection, owner)
-        seen = lock_rows.on_resources(connection, {one.resource for one in wanted})
+        with together(connection):
+            numbered = lock_rows.taking_numbers(connection, len(wanted))
+            state = sent_state(connection, owner.transaction)
+            found = lock_rows.on_resources(connection, {one.resource for one in wanted})
+            number = numbered()
+            _require_registered(owner, state())
+            seen = found()
         new: list[Queued] = []
         for place, request in enumerate(wanted):
             held = _held(owner, request.resource, seen)
@@ -377,7 +382,7 @@ class Locks:
     def _in_the_way(
         self, connection: Connection, owner: Owner, requests: Sequence[LockRequest]
     ) -> list[LockEntry]:
-        seen = lock_rows.on_resources(connection, {one.resource for one in requests})
+        seen = lock_rows.on_resources(connection, {one.resource for one in requests})()
         if not _all_in_the_way(owner, requests, seen):
             return []
         found = lock_rows.standing(connection, self._on, living=True)
@@ -456,11 +461,10 @@ def _entry(one: Queued, found: lock_rows.Standing) -> LockEntry:
     )
 
 
-def _require_registered(connection: Connection, owner: Owner) -> None:
+def _require_registered(owner: Owner, state: str | None) -> None:
     """Raises Unavailable for a transaction that may hold no locks: its rows would be nobody's."""
     if owner.transaction is None:
         return
-    state = state_of(connection, owner.transaction)
     if state == KILLED:
         raise killed(owner.transaction)
     _require(state is not None, owner)

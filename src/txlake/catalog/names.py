@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from txlake.catalog.prepared import Prepared
 from txlake.catalog.relations import counters, databases, identities, tables, views
 from txlake.errors import InvalidRequest, Unavailable
 
@@ -26,16 +27,18 @@ NAME_LENGTH_MAX = 255
 _OBJECT = "object"
 
 NEWEST_SEQUENCE = sa.select(counters.c.value).where(counters.c.name == SEQUENCE)
-_SET_SEQUENCE = (
+_NEWEST = Prepared(NEWEST_SEQUENCE)
+_LOCKED = Prepared(NEWEST_SEQUENCE.with_for_update())
+_SET_SEQUENCE = Prepared(
     sa.update(counters).where(counters.c.name == SEQUENCE).values(value=sa.bindparam("new"))
 )
-_NUMBERED = (
+_NUMBERED = Prepared(
     sa.update(counters)
     .where(counters.c.name == sa.bindparam("counter"))
     .values(value=counters.c.value + sa.bindparam("count"))
     .returning(counters.c.value)
 )
-_DATABASE = sa.select(databases).where(databases.c.folded_name == sa.bindparam("named"))
+_DATABASE = Prepared(sa.select(databases).where(databases.c.folded_name == sa.bindparam("named")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,23 +78,22 @@ class TableEntry:
 
 def newest_sequence(connection: Connection) -> int:
     """The lake's newest instant."""
-    return int(connection.execute(NEWEST_SEQUENCE).scalar_one())
+    return _NEWEST.number(connection)
 
 
 def lock_sequence(connection: Connection) -> int:
     """The lake's newest instant, which nobody else advances until the transaction ends."""
-    return int(connection.execute(NEWEST_SEQUENCE.with_for_update()).scalar_one())
+    return _LOCKED.number(connection)
 
 
 def set_sequence(connection: Connection, sequence: int) -> None:
     """Advances the sequence that was locked."""
-    connection.execute(_SET_SEQUENCE, {"new": sequence})
+    _SET_SEQUENCE.run(connection, new=sequence)
 
 
 def next_number(connection: Connection, counter: str, count: int = 1) -> int:
     """The first of so many new numbers of a counter; others wait for them until the end."""
-    given = connection.execute(_NUMBERED, {"counter": counter, "count": count})
-    return int(given.scalar_one()) - count + 1
+    return _NUMBERED.number(connection, counter=counter, count=count) - count + 1
 
 
 def raise_number(connection: Connection, counter: str, number: int) -> None:
@@ -102,7 +104,7 @@ def raise_number(connection: Connection, counter: str, number: int) -> None:
 
 def database(connection: Connection, name: str) -> DatabaseEntry | None:
     """The database of that name; letter case doesn't count."""
-    row = connection.execute(_DATABASE, {"named": name.lower()}).first()
+    row = _DATABASE.row(connection, named=name.lower())
     return None if row is None else database_entry(row)
 
 
@@ -203,9 +205,42 @@ def tables_of(connection: Connection, owner: DatabaseEntry) -> list[TableEntry]:
 
 def table(connection: Connection, database_name: str, name: str) -> TableEntry | None:
     """The table of that name; letter case doesn't count."""
-    wanted = {"of": database_name.lower(), "named": name.lower()}
-    row = connection.execute(_FIND, wanted).first()
-    return None if row is None else entry_in(row, row.database_name, row.database_number)
+    _, found = named(connection, [(database_name, name)])
+    return next(iter(found.values()), None)
+
+
+def named(
+    connection: Connection, asked: Iterable[tuple[str, str]]
+) -> tuple[dict[str, DatabaseEntry], dict[tuple[str, str], TableEntry]]:
+    """The databases of that many names of tables, and the tables; letter case doesn't count.
+
+    Both by name in lower case.
+    """
+    wanted = {(owner.lower(), name.lower()) for owner, name in asked}
+    owners: dict[str, DatabaseEntry] = {}
+    found: dict[tuple[str, str], TableEntry] = {}
+    if not wanted:
+        return owners, found
+    rows = _NAMED.rows(
+        connection,
+        owners=sorted({owner for owner, _ in wanted}),
+        names=sorted({name for _, name in wanted}),
+    )
+    for row in rows:
+        if row.owner_folded_name not in owners:
+            owners[row.owner_folded_name] = DatabaseEntry(
+                id=row.owner_id,
+                number=row.owner_number,
+                name=row.owner_name,
+                created_ms=row.owner_created_ms,
+                comment=row.owner_comment,
+                isolation=row.owner_isolation,
+                properties=json.loads(row.owner_properties or "{}"),
+            )
+        key = (row.owner_folded_name, row.folded_name)
+        if key in wanted:
+            found[key] = entry_in(row, row.owner_name, row.owner_number)
+    return owners, found
 
 
 def add_table(
@@ -485,17 +520,22 @@ def _live() -> sa.Select[Any]:
     return sa.select(tables).where(tables.c.dropped_sequence.is_(None))
 
 
-_FIND = (
-    _live()
-    .add_columns(
-        databases.c.name.label("database_name"), databases.c.number.label("database_number")
+def _named(
+    owners: Sequence[sa.BindParameter[str]], names: Sequence[sa.BindParameter[str]]
+) -> sa.Select[Any]:
+    is_asked = (
+        (tables.c.database_id == databases.c.id)
+        & tables.c.dropped_sequence.is_(None)
+        & tables.c.folded_name.in_(names)
     )
-    .join(databases, tables.c.database_id == databases.c.id)
-    .where(
-        databases.c.folded_name == sa.bindparam("of"),
-        tables.c.folded_name == sa.bindparam("named"),
+    return (
+        sa.select(tables, *(column.label(f"owner_{column.name}") for column in databases.c))
+        .select_from(databases.outerjoin(tables, is_asked))
+        .where(databases.c.folded_name.in_(owners))
     )
-)
+
+
+_NAMED = Prepared(_named, "owners", "names")
 
 
 def _live_update(table_id: str) -> sa.Update:

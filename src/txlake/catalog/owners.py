@@ -14,22 +14,22 @@ is heard of.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from txlake.catalog.database import Database
+from txlake.catalog.prepared import Prepared
 from txlake.catalog.relations import locks, sessions, transactions
 from txlake.errors import Unavailable
 
 ACTIVE = "active"
 KILLED = "killed"
 
-_IDS: sa.BindParameter[object] = sa.bindparam("ids", expanding=True)
-_END = sa.delete(transactions).where(transactions.c.id.in_(_IDS))
-_RELEASE = sa.delete(locks).where(locks.c.transaction_id.in_(_IDS))
-_STATE = sa.select(transactions.c.state).where(transactions.c.id == sa.bindparam("which"))
+_END = Prepared(lambda ids: sa.delete(transactions).where(transactions.c.id.in_(ids)), "ids")
+_RELEASE = Prepared(lambda ids: sa.delete(locks).where(locks.c.transaction_id.in_(ids)), "ids")
+_STATE = Prepared(sa.select(transactions.c.state).where(transactions.c.id == sa.bindparam("which")))
 _LIVES = sa.exists().where(
     transactions.c.id == locks.c.transaction_id, transactions.c.state == ACTIVE
 )
@@ -38,8 +38,13 @@ _RELEASE_VOID = sa.delete(locks).where(locks.c.transaction_id.is_not(None), ~_LI
 
 def state_of(connection: Connection, transaction_id: str) -> str | None:
     """ACTIVE or KILLED; None for a transaction that isn't there (any more)."""
-    state: str | None = connection.scalar(_STATE, {"which": transaction_id})
-    return state
+    return sent_state(connection, transaction_id)()
+
+
+def sent_state(connection: Connection, transaction_id: str | None) -> Callable[[], str | None]:
+    """Asks for a transaction's state, and gives what waits for it."""
+    found = _STATE.sent(connection, which=transaction_id)
+    return lambda: next((str(row.state) for row in found()), None)
 
 
 def killed(transaction_id: str) -> Unavailable:
@@ -114,10 +119,10 @@ def end_sessions(connection: Connection, session_ids: Collection[int]) -> None:
 def end_transactions(connection: Connection, transaction_ids: Collection[str]) -> None:
     """Removes transactions with their locks and reservations."""
     if transaction_ids:
-        connection.execute(_END, {"ids": list(transaction_ids)})
+        _END.run(connection, ids=transaction_ids)
         release_locks(connection, transaction_ids)
 
 
 def release_locks(connection: Connection, transaction_ids: Collection[str]) -> None:
     """Removes transactions' locks and reservations."""
-    connection.execute(_RELEASE, {"ids": list(transaction_ids)})
+    _RELEASE.run(connection, ids=transaction_ids)

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -21,6 +20,7 @@ from txlake.catalog.database import Database
 from txlake.catalog.fence import EPOCH, Fence
 from txlake.catalog.grouping import Group, Interrupted
 from txlake.catalog.heartbeat import Delayed
+from txlake.catalog.prepared import Prepared, Row
 from txlake.catalog.relations import commits, tables
 from txlake.errors import TxlakeError
 from txlake.ports import Versions
@@ -31,17 +31,22 @@ _log = logging.getLogger(__name__)
 # the files of commits which nobody noted yet.
 KEPT_MS = 100
 
-_IDS: sa.BindParameter[object] = sa.bindparam("ids", expanding=True)
-_STANDING = (
-    sa.select(tables.c.id, tables.c.published, tables.c.head, EPOCH)
-    .where(tables.c.id.in_(_IDS))
-    .order_by(tables.c.id)
-    .with_for_update(of=tables)
+_STANDING = Prepared(
+    lambda ids: (
+        sa.select(tables.c.id, tables.c.published, tables.c.head, EPOCH)
+        .where(tables.c.id.in_(ids))
+        .order_by(tables.c.id)
+        .with_for_update(of=tables)
+    ),
+    "ids",
 )
-_MADE_BY = sa.select(commits.c.table_id, commits.c.version, commits.c.transaction_id).where(
-    commits.c.transaction_id.in_(_IDS)
+_MADE_BY = Prepared(
+    lambda ids: sa.select(commits.c.table_id, commits.c.version, commits.c.transaction_id).where(
+        commits.c.transaction_id.in_(ids)
+    ),
+    "ids",
 )
-_CLEAR = (
+_CLEAR = Prepared(
     sa.update(commits)
     .where(
         commits.c.table_id == sa.bindparam("of"),
@@ -50,7 +55,7 @@ _CLEAR = (
     )
     .values(content=None)
 )
-_PUBLISH = (
+_PUBLISH = Prepared(
     sa.update(tables)
     .where(tables.c.id == sa.bindparam("of"))
     .values(published=sa.bindparam("until"))
@@ -75,7 +80,7 @@ def confirmed(connection: Connection, notes: Collection[Note]) -> dict[str, list
     if not notes:
         return {}
     ids = sorted({note.transaction_id for note in notes})
-    made = {Note(*row) for row in connection.execute(_MADE_BY, {"ids": ids})}
+    made = {Note(*row) for row in _MADE_BY.rows(connection, ids=ids)}
     vouched: dict[str, list[Versions]] = {}
     for note in notes:
         if note in made:
@@ -113,8 +118,8 @@ def write_steps(connection: Connection, steps: Sequence[Step]) -> None:
     """Notes them; the bytes of those commits aren't needed any more."""
     if steps:
         rows = [{"of": one.table_id, "before": one.before, "until": one.until} for one in steps]
-        connection.execute(_CLEAR, rows)
-        connection.execute(_PUBLISH, rows)
+        _CLEAR.run_all(connection, rows)
+        _PUBLISH.run_all(connection, rows)
 
 
 class Publications:
@@ -183,9 +188,9 @@ class Publications:
             self._advance(connection, self._standing(connection, vouched), vouched)
         return [True] * len(asked)
 
-    def _standing(self, connection: Connection, ids: Collection[str]) -> Sequence[sa.Row[Any]]:
+    def _standing(self, connection: Connection, ids: Collection[str]) -> Sequence[Row]:
         """The tables' rows, locked. Raises as `Fence.check_epoch`."""
-        rows = connection.execute(_STANDING, {"ids": sorted(ids)}).all()
+        rows = _STANDING.rows(connection, ids=sorted(ids))
         for row in rows[:1]:
             self._fence.check_epoch(row.epoch)
         return rows
@@ -193,7 +198,7 @@ class Publications:
     def _advance(
         self,
         connection: Connection,
-        standing: Sequence[sa.Row[Any]],
+        standing: Sequence[Row],
         vouched: Mapping[str, Sequence[Versions]],
     ) -> None:
         steps = [step(row.id, row.published, row.head, vouched.get(row.id, ())) for row in standing]

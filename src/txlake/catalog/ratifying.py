@@ -18,6 +18,7 @@ from txlake.catalog import names
 from txlake.catalog.database import Database
 from txlake.catalog.fence import EPOCH, Fence, epoch_of
 from txlake.catalog.owners import ACTIVE, end_transactions, ended, is_over, killed
+from txlake.catalog.prepared import Prepared, together
 from txlake.catalog.publishing import Note, Step, confirmed, step, write_steps
 from txlake.catalog.relations import (
     bare,
@@ -40,6 +41,7 @@ from txlake.ports import (
     Reserved,
     TableCommit,
     UndroppedTable,
+    Versions,
 )
 
 Decision = Ratified | Moved | Reserved | TxlakeError
@@ -49,10 +51,26 @@ RESERVED_TYPE, RESERVED_SUBTYPE = "OBJECT", "COMMIT"
 
 _OPERATION_LENGTH = 64
 
-_IDS: sa.BindParameter[object] = sa.bindparam("ids", expanding=True)
-_ADD_COMMITS = sa.insert(commits)
+_ADD_COMMITS = Prepared(
+    sa.insert(commits),
+    given=(
+        "sequence",
+        "transaction_id",
+        "time_ms",
+        "table_id",
+        "version",
+        "operation",
+        "content",
+        "staged",
+    ),
+)
 _NEWEST = sa.select(sa.func.max(commits.c.version)).where(commits.c.table_id == tables.c.id)
-_ADVANCE = sa.update(tables).where(tables.c.id.in_(_IDS)).values(head=_NEWEST.scalar_subquery())
+_ADVANCE = Prepared(
+    lambda ids: (
+        sa.update(tables).where(tables.c.id.in_(ids)).values(head=_NEWEST.scalar_subquery())
+    ),
+    "ids",
+)
 
 
 @dataclass(slots=True)
@@ -77,43 +95,48 @@ class Ratifier:
         self.on = on
         self.fence = fence
         # Locks the sequence too, and says it as it is then.
-        self.owners = (
-            sa.select(
-                transactions.c.id,
-                transactions.c.state,
-                counters.c.value.label("sequence"),
-                on.now().label("now_ms"),
-                EPOCH,
-            )
-            .join_from(transactions, counters, counters.c.name == names.SEQUENCE)
-            .where(transactions.c.id.in_(_IDS))
-            .order_by(transactions.c.id)
-            .with_for_update(of=[transactions, counters])
+        self.owners = Prepared(
+            lambda ids: (
+                sa.select(
+                    transactions.c.id,
+                    transactions.c.state,
+                    counters.c.value.label("sequence"),
+                    on.now().label("now_ms"),
+                    EPOCH,
+                )
+                .join_from(transactions, counters, counters.c.name == names.SEQUENCE)
+                .where(transactions.c.id.in_(ids))
+                .order_by(transactions.c.id)
+                .with_for_update(of=[transactions, counters])
+            ),
+            "ids",
         )
         held = locks.join(sessions, locks.c.session_id == sessions.c.id)
-        self.tables = (
-            sa.select(
-                tables.c.id,
-                tables.c.number,
-                databases.c.number.label("database_number"),
-                tables.c.head,
-                tables.c.published,
-                tables.c.dropped_sequence,
-                locks.c.transaction_id.label("holder"),
-            )
-            .select_from(
-                tables.outerjoin(databases).outerjoin(
-                    held,
-                    (locks.c.resource_type == RESERVED_TYPE)
-                    & (locks.c.entity == tables.c.number)
-                    & (locks.c.resource_subtype == RESERVED_SUBTYPE)
-                    & (~is_over(on)),
+        reserved = tables.outerjoin(databases).outerjoin(
+            held,
+            (locks.c.resource_type == RESERVED_TYPE)
+            & (locks.c.entity == tables.c.number)
+            & (locks.c.resource_subtype == RESERVED_SUBTYPE)
+            & (~is_over(on)),
+        )
+        self.tables = Prepared(
+            lambda ids: (
+                sa.select(
+                    tables.c.id,
+                    tables.c.number,
+                    databases.c.number.label("database_number"),
+                    tables.c.head,
+                    tables.c.published,
+                    tables.c.dropped_sequence,
+                    locks.c.transaction_id.label("holder"),
                 )
-            )
-            .where(tables.c.id.in_(_IDS))
-            # In one order: who notes publications locks them too.
-            .order_by(tables.c.id)
-            .with_for_update(of=tables)
+                .select_from(reserved)
+                .where(tables.c.id.in_(ids))
+                # In one order: who notes publications locks them too.
+                .order_by(tables.c.id)
+                .with_for_update(of=tables)
+            ),
+            "ids",
         )
 
     def ratify(
@@ -143,8 +166,23 @@ class _Book:
     ) -> None:
         self._on = queries.on
         self._connection = connection
-        owners = {"ids": sorted({request.transaction_id for request in requests})}
-        self._owners = {row.id: row for row in connection.execute(queries.owners, owners)}
+        ids = {commit.table_id for request in requests for commit in request.commits}
+        ids.update(table_id for request in requests for table_id in request.unchanged)
+        ids.update(change.id for request in requests for change in request.names)
+        ids.update(note.table_id for note in notes)
+        owners = sorted({request.transaction_id for request in requests})
+        with together(connection):
+            # The first locks the sequence; the others see what is there when they have it.
+            found = queries.owners.sent(connection, ids=owners)
+            standing = queries.tables.sent(connection, ids=sorted(ids))
+            vouched = confirmed(connection, notes)
+            self._owners = {row.id: row for row in found()}
+        self._tables = {
+            row.id: _Table(
+                row.number, row.head, row.published, row.dropped_sequence is not None, row.holder
+            )
+            for row in standing()
+        }
         # The clock is read after the lock was waited for, so that later instants have later times.
         self._sequence = max((row.sequence for row in self._owners.values()), default=0)
         self._now_ms = max((row.now_ms for row in self._owners.values()), default=0)
@@ -152,28 +190,18 @@ class _Book:
             queries.fence.check(max(row.epoch for row in self._owners.values()), self._sequence)
         else:  # nothing will be ratified; a recovery is the likeliest to have ended them all
             queries.fence.check_epoch(epoch_of(connection))
-        ids = {commit.table_id for request in requests for commit in request.commits}
-        ids.update(table_id for request in requests for table_id in request.unchanged)
-        ids.update(change.id for request in requests for change in request.names)
-        ids.update(note.table_id for note in notes)
-        self._tables = {
-            row.id: _Table(
-                row.number, row.head, row.published, row.dropped_sequence is not None, row.holder
-            )
-            for row in connection.execute(queries.tables, {"ids": sorted(ids)})
-        }
-        self._steps = self._published(notes)
+        self._steps = self._published(vouched)
         self._ended: list[str] = []
         self._commits: list[dict[str, object]] = []
 
-    def _published(self, notes: Sequence[Note]) -> list[Step]:
-        """What the notes make known as published; from here on the tables stand so."""
+    def _published(self, vouched: Mapping[str, Sequence[Versions]]) -> list[Step]:
+        """What notes make known as published; from here on the tables stand so."""
         steps: list[Step] = []
-        for table_id, vouched in confirmed(self._connection, notes).items():
+        for table_id, versions in vouched.items():
             table = self._tables.get(table_id)
             if table is None:
                 continue
-            grown = step(table_id, table.published, table.head, vouched)
+            grown = step(table_id, table.published, table.head, versions)
             if grown is not None:
                 table.published = grown.until
                 steps.append(grown)
@@ -211,7 +239,7 @@ class _Book:
         """Writes what was noted."""
         if not self._ended and not self._steps:
             return
-        with self._on.together(self._connection):
+        with together(self._connection):
             write_steps(self._connection, self._steps)
             self._write_commits()
             if not self._ended:
@@ -221,9 +249,9 @@ class _Book:
 
     def _write_commits(self) -> None:
         if self._commits:
-            self._connection.execute(_ADD_COMMITS, self._commits)
+            _ADD_COMMITS.run_all(self._connection, self._commits)
             advanced = {commit["table_id"] for commit in self._commits}
-            self._connection.execute(_ADVANCE, {"ids": list(advanced)})
+            _ADVANCE.run(self._connection, ids=advanced)
             self._commits = []
 
     def _check_owner(self, transaction_id: str) -> None:

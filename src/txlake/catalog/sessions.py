@@ -23,6 +23,7 @@ from txlake.catalog.heartbeat import Heartbeat
 from txlake.catalog.holding import Holding
 from txlake.catalog.names import next_number, raise_number
 from txlake.catalog.owners import end_sessions, is_over
+from txlake.catalog.prepared import Prepared
 from txlake.catalog.relations import sessions
 from txlake.catalog.shielding import shielded
 from txlake.errors import TxlakeError
@@ -67,17 +68,21 @@ class Sessions:
         self._holding: Holding[int] = Holding()
         self._beside: list[WeakMethod[Callable[[], None]]] = []
         # In one order, which who reaps keeps too.
-        in_order = (
-            sa.select(sessions.c.id)
-            .where(sessions.c.id.in_(sa.bindparam("ids", expanding=True)))
-            .order_by(sessions.c.id)
-            .with_for_update()
-        )
-        self._renewal = (
-            sa.update(sessions)
-            .where(sessions.c.id.in_(in_order))
-            .values(lease_ms=on.lease_now() + lease_ms, length_ms=lease_ms, warned=False)
-            .returning(sessions.c.id)
+        self._renewal = Prepared(
+            lambda ids: (
+                sa.update(sessions)
+                .where(
+                    sessions.c.id.in_(
+                        sa.select(sessions.c.id)
+                        .where(sessions.c.id.in_(ids))
+                        .order_by(sessions.c.id)
+                        .with_for_update()
+                    )
+                )
+                .values(lease_ms=on.lease_now() + lease_ms, length_ms=lease_ms, warned=False)
+                .returning(sessions.c.id)
+            ),
+            "ids",
         )
         self.beside(self.end_abandoned)
         self._heartbeat = Heartbeat(self.renew, lease_ms / 3)
@@ -115,9 +120,15 @@ class Sessions:
             found = connection.execute(query.order_by(sessions.c.id)).all()
         return [SessionEntry(**row._mapping) for row in found]
 
-    def ensure(self, connection: Connection, session_ids: Collection[int]) -> None:
-        """Renews sessions' leases, whether they lived on or were found dead and removed."""
-        gone = set(session_ids) - self._renewed(connection, session_ids)
+    def renewing(
+        self, connection: Connection, session_ids: Collection[int]
+    ) -> Callable[[], set[int]]:
+        """Renews the leases of those that are there; gives what waits for their numbers."""
+        renewed = self._renewal.sent(connection, ids=sorted(session_ids))
+        return lambda: {row.id for row in renewed()}
+
+    def revive(self, connection: Connection, gone: Collection[int]) -> None:
+        """Puts sessions back that were found dead and removed."""
         if gone:
             # A catalog that was put back from a copy would give these numbers to others.
             raise_number(connection, SESSION_COUNTER, max(gone))
@@ -137,7 +148,7 @@ class Sessions:
             return
         try:
             with self._on.noting() as connection:
-                renewed = self._renewed(connection, mine)
+                renewed = self.renewing(connection, mine)()
         except TxlakeError as error:
             _log.warning("the leases of sessions %s were not renewed: %s", mine, error)
             return
@@ -171,9 +182,6 @@ class Sessions:
                     work()
             except TxlakeError as error:
                 _log.warning("what a heartbeat does waits for the next one: %s", error)
-
-    def _renewed(self, connection: Connection, session_ids: Collection[int]) -> set[int]:
-        return set(connection.scalars(self._renewal, {"ids": sorted(session_ids)}))
 
     def _insert(self, connection: Connection, session_id: int) -> None:
         connection.execute(

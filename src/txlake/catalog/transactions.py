@@ -33,6 +33,7 @@ from txlake.catalog.owners import (
     release_locks,
     state_of,
 )
+from txlake.catalog.prepared import Prepared, together
 from txlake.catalog.relations import sessions, transactions
 from txlake.catalog.sessions import Sessions
 from txlake.catalog.shielding import shielded
@@ -40,13 +41,13 @@ from txlake.ports import OpenTransactions
 
 _COUNTER = "transaction"
 _NAME_LENGTH = 255
-_PIN = (
+_PIN = Prepared(
     sa.update(transactions)
     .where(transactions.c.id == sa.bindparam("which"), transactions.c.state != KILLED)
     .values(sequence=NEWEST_SEQUENCE.scalar_subquery())
     .returning(transactions.c.sequence, EPOCH)
 )
-INSTANT = NEWEST_SEQUENCE.add_columns(EPOCH)
+INSTANT = Prepared(NEWEST_SEQUENCE.add_columns(EPOCH))
 """Asks for the lake's newest instant and the catalog's epoch."""
 
 
@@ -93,8 +94,11 @@ class Transactions:
         self._announced: dict[str, dict[str, Any]] = {}
         self._entering = threading.Lock()  # taken outside of the database's transactions only
         of.beside(self._end_abandoned)
-        self._insertion = sa.insert(transactions).values(
-            begin_ms=on.now(), begin_sequence=NEWEST_SEQUENCE.scalar_subquery(), state=ACTIVE
+        self._insertion = Prepared(
+            sa.insert(transactions).values(
+                begin_ms=on.now(), begin_sequence=NEWEST_SEQUENCE.scalar_subquery(), state=ACTIVE
+            ),
+            given=(*_row("", 0, None, None, False, True), "number"),
         )
 
     def begin(
@@ -178,11 +182,14 @@ class Transactions:
 
     def enter(self, connection: Connection, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
         """Notes new transactions, as `begin` does, and gives their numbers."""
-        self._sessions.ensure(connection, {row["session_id"] for row in rows})
-        first = next_number(connection, _COUNTER, len(rows))
+        with together(connection):
+            renewed = self._sessions.renewing(connection, {row["session_id"] for row in rows})
+            first = next_number(connection, _COUNTER, len(rows))
+            gone = {row["session_id"] for row in rows} - renewed()
+        self._sessions.revive(connection, gone)
         numbers = range(first, first + len(rows))
         numbered = [{**row, "number": number} for row, number in zip(rows, numbers)]
-        connection.execute(self._insertion, numbered)
+        self._insertion.run_all(connection, numbered)
         return numbers
 
     def set_isolation(self, transaction_id: str, isolation: str) -> None:
@@ -203,8 +210,8 @@ class Transactions:
 
     def pinned(self, connection: Connection, transaction_id: str) -> tuple[int, int]:
         """As `pin`, and the catalog's epoch; both are for who calls it to check."""
-        noted = connection.execute(_PIN, {"which": transaction_id}).first()
-        sequence, epoch = noted or connection.execute(INSTANT).one()
+        noted = _PIN.row(connection, which=transaction_id)
+        sequence, epoch = noted or INSTANT.rows(connection)[0]
         return int(sequence), int(epoch)
 
     def end(self, transaction_id: str) -> None:

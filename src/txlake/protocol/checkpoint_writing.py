@@ -42,6 +42,7 @@ from txlake.protocol.spark_hash import SEED, hash_texts, part_of
 from txlake.protocol.types import Struct
 
 _BATCH_ROWS = 100_000
+_FEW_ROWS = 1000
 _V1_COLUMNS = ("txn", "add", "remove", "metaData", "protocol", "domainMetadata")
 _SIDECAR_COLUMNS = ("add", "remove")
 _MANIFEST_COLUMNS = (
@@ -195,7 +196,15 @@ class _Writer:
         self._types = {name: layout.types[name] for name in names}
         self._schema = pa.schema(self._types.items())
         self._sink = pa.BufferOutputStream()
-        self._parquet = pq.ParquetWriter(self._sink, self._schema, compression="snappy")
+        # Of few rows nobody skips any, and dictionaries and bounds cost more than they.
+        is_small = layout.state.file_actions <= _FEW_ROWS
+        self._parquet = pq.ParquetWriter(
+            self._sink,
+            self._schema,
+            compression="snappy",
+            use_dictionary=not is_small,
+            write_statistics=not is_small,
+        )
         self._waiting: list[pa.Table] = []
 
     def others(self, actions: Sequence[Action]) -> None:

@@ -1,0 +1,246 @@
+"""Statements that are compiled once and go straight to the driver.
+
+SQLAlchemy writes a statement for each kind of database; what it does at every execution besides
+(cache keys, contexts, result metadata) costs more than a small statement itself. The statements of
+a commit's path are therefore kept as text with the places of their parameters. They run in the
+transaction of the connection they are given, and raise the errors that SQLAlchemy raises.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, cast
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Dialect
+from sqlalchemy.engine.interfaces import DBAPICursor
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.elements import ClauseElement
+from sqlalchemy.sql.selectable import ReturnsRows
+
+_LIST_MAX = 1024
+"""Of a list's values with which a compiled text is kept; lists are filled up to powers of two."""
+
+Row = Any
+"""A named tuple of a row's columns."""
+
+Bound = Sequence[Any] | Mapping[str, Any]
+
+
+class Prepared:
+    """A statement of the catalog that is executed again and again.
+
+    One that compares with lists of any length is a function of theirs: it gets for each of `lists`
+    as many parameters as there are values. `given` are the columns that an INSERT takes from its
+    parameters, besides those in its `values`.
+    """
+
+    def __init__(
+        self,
+        statement: sa.Executable | Callable[..., sa.Executable],
+        *lists: str,
+        given: Iterable[str] = (),
+    ) -> None:
+        self._statement = statement
+        self._lists = lists
+        self._given = tuple(given)
+        self._texts: dict[tuple[str, tuple[int, ...]], _Text] = {}
+
+    def rows(self, connection: Connection, **parameters: object) -> list[Row]:
+        """The rows that it gives."""
+        return self.sent(connection, **parameters)()
+
+    def sent(self, connection: Connection, **parameters: object) -> Callable[[], list[Row]]:
+        """Sends it, and gives what waits for its rows: those that are sent `together` wait once."""
+        text, bound = self._bound(connection.dialect, parameters)
+        cursor = _cursor(connection)
+        base = connection.dialect.loaded_dbapi.Error
+        try:
+            cursor.execute(text.sql, bound)
+        except base as error:
+            raise _translated(connection, text.sql, error, cursor) from error
+
+        def answered() -> list[Row]:
+            make = text.row
+            assert make is not None, "the statement gives rows"
+            try:
+                found = cursor.fetchall()
+            except base as error:
+                raise _translated(connection, text.sql, error, cursor) from error
+            cursor.close()
+            return [make(text.converted(one)) for one in found]
+
+        return answered
+
+    def row(self, connection: Connection, **parameters: object) -> Row | None:
+        """The first of its rows."""
+        return next(iter(self.rows(connection, **parameters)), None)
+
+    def number(self, connection: Connection, **parameters: object) -> int:
+        """The first column of its only row."""
+        [row] = self.rows(connection, **parameters)
+        return int(row[0])
+
+    def run(self, connection: Connection, **parameters: object) -> None:
+        """Executes what gives no rows."""
+        text, bound = self._bound(connection.dialect, parameters)
+        cursor = _cursor(connection)
+        try:
+            cursor.execute(text.sql, bound)
+        except connection.dialect.loaded_dbapi.Error as error:
+            raise _translated(connection, text.sql, error, cursor) from error
+        cursor.close()
+
+    def run_all(self, connection: Connection, rows: Sequence[Mapping[str, object]]) -> None:
+        """Executes it once for each of the rows of parameters; it has no lists."""
+        if not rows:
+            return
+        text = self._text(connection.dialect, ())
+        bound: Any = [text.bound(row) for row in rows]
+        cursor = _cursor(connection)
+        try:
+            if len(bound) == 1:
+                cursor.execute(text.sql, bound[0])
+            else:
+                cursor.executemany(text.sql, bound)
+        except connection.dialect.loaded_dbapi.Error as error:
+            raise _translated(connection, text.sql, error, cursor) from error
+        cursor.close()
+
+    def _bound(self, dialect: Dialect, parameters: dict[str, Any]) -> tuple[_Text, Bound]:
+        filled = [_filled(parameters.pop(name)) for name in self._lists]
+        for name, values in zip(self._lists, filled):
+            parameters |= {f"{name}_{place}": one for place, one in enumerate(values)}
+        text = self._text(dialect, tuple(map(len, filled)))
+        return text, text.bound(parameters)
+
+    def _text(self, dialect: Dialect, lengths: tuple[int, ...]) -> _Text:
+        found = self._texts.get((dialect.name, lengths))
+        if found is None:
+            lists: list[list[sa.BindParameter[Any]]] = [
+                [sa.bindparam(f"{name}_{place}") for place in range(length)]
+                for name, length in zip(self._lists, lengths)
+            ]
+            statement = self._statement(*lists) if callable(self._statement) else self._statement
+            found = _compiled(statement, dialect, self._given)
+            if max(lengths, default=0) <= _LIST_MAX:
+                self._texts[dialect.name, lengths] = found
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A statement as the driver takes it.
+
+    Attributes:
+        names: of the parameters in their order; None where the driver takes them by name.
+        constants: the parameters that the statement brings along.
+        row: makes a row of its columns; None for a statement that gives none.
+        converters: what some columns need, before they are made a row.
+    """
+
+    sql: str
+    names: tuple[str, ...] | None
+    constants: Mapping[str, object]
+    row: Callable[[Iterable[object]], Row] | None
+    converters: tuple[tuple[int, Callable[[Any], Any]], ...]
+
+    def bound(self, given: Mapping[str, object]) -> Bound:
+        """The parameters as the driver takes them. Raises KeyError for one that is missing."""
+        values = {**self.constants, **given} if self.constants else given
+        return values if self.names is None else [values[name] for name in self.names]
+
+    def converted(self, found: Sequence[object]) -> Sequence[object]:
+        """A row's values as they were before they were written."""
+        if not self.converters:
+            return found
+        values = list(found)
+        for place, convert in self.converters:
+            values[place] = convert(values[place])
+        return values
+
+
+def _compiled(statement: sa.Executable, dialect: Dialect, given: Sequence[str]) -> _Text:
+    assert isinstance(statement, ClauseElement)
+    compiled = statement.compile(dialect=dialect, column_keys=list(given) or None)
+    assert isinstance(compiled, SQLCompiler)
+    columns: tuple[sa.ColumnElement[Any], ...] = ()
+    if isinstance(statement, ReturnsRows):
+        columns = tuple(cast(Any, statement).exported_columns)
+    converters = [one.type.result_processor(dialect, None) for one in columns]
+    parameters = compiled.params
+    return _Text(
+        sql=str(compiled),
+        names=tuple(compiled.positiontup or ()) if compiled.positional else None,
+        constants={
+            name: parameters[name] for one, name in compiled.bind_names.items() if not one.required
+        },
+        row=_row_type(tuple(one.key or one.name for one in columns)) if columns else None,
+        converters=tuple((place, one) for place, one in enumerate(converters) if one is not None),
+    )
+
+
+@lru_cache(maxsize=256)
+def _row_type(names: tuple[str, ...]) -> Callable[[Iterable[object]], Row]:
+    """Makes rows of values. Those of a caller that unpacks them are tuples too."""
+    kind: Any = namedtuple("Row", names, rename=True)  # type: ignore[misc]
+    make: Callable[[Iterable[object]], Row] = kind._make
+    return make
+
+
+@contextmanager
+def together(connection: Connection) -> Iterator[None]:
+    """Prepared statements that are sent in one go where the driver can: one wait for all.
+
+    Within it SQLAlchemy executes nothing.
+    """
+    driver: Any = connection.connection.driver_connection
+    pipeline = getattr(driver, "pipeline", None)
+    if pipeline is None:
+        yield
+        return
+    try:
+        with pipeline():
+            yield
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise _translated(connection, None, error, None) from error
+
+
+def _cursor(connection: Connection) -> DBAPICursor:
+    driver = connection.connection.driver_connection
+    assert driver is not None
+    cursor: DBAPICursor = driver.cursor()
+    return cursor
+
+
+def _translated(
+    connection: Connection, sql: str | None, error: Exception, cursor: DBAPICursor | None
+) -> Exception:
+    """SQLAlchemy's error for one of the driver's. A connection that was lost is used no more."""
+    dialect = connection.dialect
+    base = dialect.loaded_dbapi.Error
+    driver = connection.connection.driver_connection
+    is_lost = dialect.is_disconnect(cast(Any, error), driver, cursor)
+    made = DBAPIError.instance(
+        sql, None, error, base, connection_invalidated=is_lost, dialect=dialect
+    )
+    if is_lost:
+        connection.invalidate(error)
+    return made
+
+
+def _filled(values: Iterable[object]) -> list[object]:
+    """The values, the last one repeated up to a power of two: few texts serve all lengths.
+
+    No values are one NULL, which nothing equals.
+    """
+    filled = list(values) or [None]
+    wanted = 1 << (len(filled) - 1).bit_length()
+    if wanted <= _LIST_MAX:
+        filled += filled[-1:] * (wanted - len(filled))
+    return filled

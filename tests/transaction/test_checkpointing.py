@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import deltalake
@@ -34,6 +35,7 @@ from txlake.settings import Settings
 from txlake.storage import open_store
 from txlake.system import System
 from txlake.transaction.checkpointing import (
+    _interval,
     after_commit,
     maybe_checkpoint,
     write_checkpoint,
@@ -208,6 +210,27 @@ def test_the_default_interval_is_ten() -> None:
     log = table.open()
     assert not maybe_checkpoint(log, log.snapshot(9))
     assert maybe_checkpoint(log, log.snapshot(10))
+
+
+@pytest.mark.parametrize(
+    ("files", "due"),
+    [(1_998, [10, 20, 30, 40]), (2_000, [20, 40]), (4_500, [40]), (50_000, [])],
+)
+def test_the_more_files_the_rarer_by_default(files: int, due: list[int]) -> None:
+    table = LogOf().create(*(add(f"f{at}") for at in range(files)))
+    snapshot = table.open().latest()
+    at = (replace(snapshot, version=version) for version in range(1, 50))
+    assert [one.version for one in at if not one.version % _interval(one)] == due
+    asked = LogOf().create(
+        *(add(f"f{at}") for at in range(files)), configuration={"delta.checkpointInterval": "10"}
+    )
+    assert _interval(asked.open().latest()) == 10
+
+
+def test_tombstones_count_as_files_do() -> None:
+    table = LogOf().create(add("a"))
+    log = table.commit(1, *(remove(f"f{at}") for at in range(3_000))).open()
+    assert _interval(log.latest()) == 30
 
 
 def test_failures_after_a_commit_are_logged(caplog: pytest.LogCaptureFixture) -> None:

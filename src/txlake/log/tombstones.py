@@ -51,6 +51,13 @@ class Tombstones(Mapping[FileKey, Remove]):
             return Tombstones(earlier=self, changed=change)
         return Tombstones(earlier=self._earlier, changed={**self._changed, **change})
 
+    @property
+    def seen(self) -> int:
+        """How many there are about, of those that were read already."""
+        if self._all is not None:
+            return len(self._all)
+        return len(self._changed) + (0 if self._earlier is None else self._earlier.seen)
+
     def _merged(self) -> dict[FileKey, Remove]:
         if self._all is None:
             chain: list[Tombstones] = []

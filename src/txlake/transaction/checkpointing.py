@@ -36,6 +36,9 @@ from txlake.transaction.table_log import TableLog
 
 _log = logging.getLogger(__name__)
 
+_INTERVAL_KEY = "delta.checkpointInterval"
+_ROWS_PER_INTERVAL, _INTERVALS_MAX = 1000, 10
+
 
 def after_commit(log: TableLog, snapshot: Snapshot, *, txn_id: str | None = None) -> None:
     """Does for an own, committed version what is due: checksum, checkpoint, log cleanup.
@@ -64,13 +67,13 @@ def write_checksum(log: TableLog, snapshot: Snapshot, *, txn_id: str | None = No
 
 
 def maybe_checkpoint(log: TableLog, snapshot: Snapshot) -> bool:
-    """Writes a checkpoint, and then cleans the log, when `delta.checkpointInterval` says so.
+    """Writes a checkpoint, and then cleans the log, when its turn has come (`_interval`).
 
     Never raises: a failure is logged. Returns whether a checkpoint was written.
     """
     try:
         properties = snapshot.properties
-        if snapshot.version < 1 or snapshot.version % properties.checkpoint_interval:
+        if snapshot.version < 1 or snapshot.version % _interval(snapshot):
             return False
         write_checkpoint(log, snapshot)
     except Exception as error:
@@ -82,6 +85,19 @@ def maybe_checkpoint(log: TableLog, snapshot: Snapshot) -> bool:
     except Exception as error:
         _log.warning("%s: the log was not cleaned up: %s", log.name, error)
     return True
+
+
+def _interval(snapshot: Snapshot) -> int:
+    """How many versions come with one checkpoint: `delta.checkpointInterval`, where it is set.
+
+    Else ten, and more for a table of many files and tombstones, so that a commit doesn't cost more
+    as they grow.
+    """
+    interval = snapshot.properties.checkpoint_interval
+    if _INTERVAL_KEY in snapshot.properties.configuration:
+        return interval
+    rows = len(snapshot.files) + snapshot.tombstones.seen
+    return interval * min(max(rows // _ROWS_PER_INTERVAL, 1), _INTERVALS_MAX)
 
 
 def write_checkpoint(log: TableLog, snapshot: Snapshot | None = None) -> int:

@@ -124,7 +124,7 @@ def _columns(
         value: str | int | None = None
         if not reads:
             value = _whole_number(one)
-            if value is None and isinstance(one, exp.Literal) and one.this.isalnum():
+            if isinstance(one, exp.Literal) and one.is_string and one.this.isalnum():
                 value = one.this
         elif isinstance(one, exp.Column) and _given(one) == {"this"}:
             value = one.name if isinstance(one.this, exp.Identifier) else None

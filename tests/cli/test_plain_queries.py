@@ -49,7 +49,6 @@ WITHOUT_SPARK = (
     "SELECT x, at FROM kinds WHERE i <= -2147483648",
     "SELECT * FROM parts",
     "SELECT `a b`, p FROM parts WHERE number = 1 -- one",
-    "SELECT number FROM parts WHERE p = DATE'2026-01-01'",
     "SELECT number FROM parts WHERE number IN (3, 4)",
     "SELECT number FROM parts WHERE number = 7 LIMIT 1",
     "SELECT * FROM sys.dm_tran_locks",
@@ -57,6 +56,7 @@ WITHOUT_SPARK = (
     "SELECT * FROM txlake.conflicts",
 )
 BY_SPARK = (
+    "SELECT number FROM parts WHERE p = DATE'2026-01-01'",
     "SELECT 01",
     "SELECT 2147483648",
     "SELECT 1.0, -1",

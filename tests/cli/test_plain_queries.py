@@ -180,3 +180,15 @@ def test_small_statements_of_the_command_start_no_jvm_and_load_no_migrations(pla
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.rstrip().endswith("loaded set()")
+
+
+def test_connecting_loads_neither_pandas_nor_migrations(place: str) -> None:
+    program = (
+        "import sys, txlake\n"
+        "with txlake.connect(sys.argv[1]): pass\n"
+        "print({'pandas', 'polars', 'alembic', 'typer', 'pyspark.pandas'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, place], capture_output=True, text=True, timeout=300
+    )
+    assert done.stdout == "set()\n", done.stderr

@@ -27,6 +27,7 @@ from txlake.protocol.schema_change import as_table_schema
 from txlake.protocol.type_widening import never_widens
 from txlake.session.admission import admit
 from txlake.session.command import (
+    Answer,
     TableLock,
     command,
     giving_counts,
@@ -37,6 +38,7 @@ from txlake.session.command import (
 )
 from txlake.session.context import Context
 from txlake.session.engine import Handle
+from txlake.session.plain_queries import plain_answer
 from txlake.session.view_queries import Viewed
 from txlake.sql import sql_literal
 from txlake.statements import (
@@ -434,9 +436,13 @@ def _folded(names: tuple[str, ...]) -> list[str]:
     return [name.lower() for name in names]
 
 
-def select(context: Context, statement: Select) -> DataFrame:
+def select(context: Context, statement: Select) -> Answer:
     """A query."""
-    return context.query(statement.query)
+    rows = plain_answer(context, statement.query) if statement.as_values else None
+    if rows is not None:
+        return lambda by: by.frame(rows.schema, rows.rows)
+    frame = context.query(statement.query)
+    return lambda _: frame
 
 
 def spark_command(context: Context, statement: SparkCommand) -> DataFrame:
@@ -514,7 +520,7 @@ COMMANDS = {
     _KIND_OF_WRITE: _WRITE,
     **dict(
         (
-            command(Select, giving_frame(select), no_table, writes=False),
+            command(Select, select, no_table, writes=False),
             command(ReadTable, giving_frame(read), its_table(LockMode.SCH_S), writes=False),
             command(
                 ReadChanges, giving_frame(read_changes), its_table(LockMode.SCH_S), writes=False

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from txlake.errors import InvalidRequest
 from txlake.lake.times import timestamp_text
 from txlake.log.snapshot import Snapshot
-from txlake.session.command import R
+from txlake.session.command import AsRows, R
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction as Held
 from txlake.session.unknown_names import unknown_table
@@ -21,6 +22,7 @@ from txlake.statements import (
     ChangeRange,
     NativeFrame,
     ReadChanges,
+    Select,
     Statement,
     Table,
     TablePath,
@@ -96,6 +98,8 @@ class Statements:
                 raise InvalidRequest("expected a SQL statement, found no text")
         result: R | DataFrame | None = None
         for statement in statements:
+            if isinstance(statement, Select) and isinstance(by, AsRows):
+                statement = replace(statement, as_values=True)
             result = self._session.answer_in(self._held_or_current(), statement)(by)
         assert result is not None
         return result

@@ -32,7 +32,7 @@ from txlake.protocol.types import DataType, Field, Primitive, Struct, to_arrow_t
 _INTEGERS = ("byte", "short", "integer", "long")
 _CUT_TEXT_LENGTH = 32
 _LAST_CHARACTER = "\U0010ffff"
-_MILLISECOND = pa.scalar(timedelta(milliseconds=1), pa.duration("us"))
+_MILLISECOND = timedelta(milliseconds=1)
 _DIGITS_OF_DOUBLE = 15
 _DOUBLE_STEP = Decimal(2) ** -51  # to the double, and to its shortest text
 _WIDE = Context(prec=100)
@@ -357,7 +357,8 @@ def _bound_array(values: Sequence[object], item: Field, *, upper: bool) -> pa.Ar
     if name in ("timestamp", "timestamp_ntz"):
         times = _cast(values, to_arrow_type(kind), lambda value: _time(value, kind))
         # Times are cut down to milliseconds, so that the greatest may lie above its bound.
-        return pc.add(times, _MILLISECOND) if upper else times
+        # Made here, as pyarrow loads pandas for the first value that it takes from Python.
+        return pc.add(times, pa.scalar(_MILLISECOND, pa.duration("us"))) if upper else times
     if name == "boolean":
         return _each(values, pa.bool_(), _boolean)
     return pa.nulls(len(values), pa.binary())

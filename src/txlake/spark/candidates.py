@@ -71,14 +71,14 @@ def find(
     if not items or files.num_rows > _FILES_MAX:
         return None
     adds = adds_of(files)
-    if not all(_url_of(work, add).startswith(_LOCAL) for add in adds):
+    if not all(is_local(work, add) for add in adds):
         return None
     positions: dict[int, np.ndarray] = {}
     certain = not has_opaque(predicate)
     looked_at = count = 0
     try:
         for ordinal, add in enumerate(adds):
-            deleted = _deleted(work, add)
+            deleted = deleted_rows(work, add)
             parts = []
             for start, rows in _read(work, add, items):
                 looked_at += rows.num_rows
@@ -195,7 +195,13 @@ def _url_of(work: TableAccess, add: Add) -> str:
     return work.reach.url(add.path)
 
 
-def _deleted(work: TableAccess, add: Add) -> np.ndarray:
+def is_local(work: TableAccess, add: Add) -> bool:
+    """Whether the file lies on this machine."""
+    return _url_of(work, add).startswith(_LOCAL)
+
+
+def deleted_rows(work: TableAccess, add: Add) -> np.ndarray:
+    """The positions of a file's deleted rows, in ascending order."""
     if add.deletion_vector is None:
         return np.empty(0, np.int64)
     return as_array(load_vector(work.store, add.deletion_vector, work.elsewhere)).astype(np.int64)

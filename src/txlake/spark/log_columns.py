@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.functions import pandas_udf
 
 from txlake.datafiles.live_rows import LiveRows
 from txlake.datafiles.packed_positions import pack_positions
@@ -173,6 +171,9 @@ def live_rows(
             vectors[ordinal] = held_vector(given[ordinal])
         elif add.deletion_vector is not None:
             vectors[ordinal] = stored_vector(add.deletion_vector, store, reach, frame.sparkSession)
+    import pandas as pd  # here, as most processes need neither
+    from pyspark.sql.pandas.functions import pandas_udf
+
     task = travelling(frame.sparkSession, LiveRows(vectors, dict(options)))
 
     # PySpark 4.0 has no such function of Arrow's arrays; no number is copied between the two.
@@ -181,6 +182,9 @@ def live_rows(
         for live in task(pairs):
             yield live.to_pandas()
 
+    # PySpark reads the kind of function off its types, and looks for their names in the module.
+    series = Iterator[pd.Series]
+    is_live.__annotations__ = {"batches": Iterator[tuple[pd.Series, pd.Series]], "return": series}
     udf = pandas_udf(is_live, "boolean")  # type: ignore[call-overload]
     return frame.where(udf(F.col(FILE), F.col(ROW)))
 

@@ -28,6 +28,7 @@ from txlake.spark import (
     dml,
     inserts,
     local_rows,
+    plain_rows,
     rearranging,
     replacing,
     sorting,
@@ -78,6 +79,7 @@ class SparkTable(TableAccess):
     rewrite = compacting.rewrite
     rearranged = rearranging.rearranged
     files_of_partitions = whole_partitions.files_of_partitions
+    plain_rows = plain_rows.plain_rows
 
     def violating_row(self, condition: str) -> Mapping[str, object] | None:
         frame = self.qualified(self.scan(self.snapshot.select(None)), None)

@@ -20,9 +20,14 @@ from txlake.statements.tables import Properties
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """A query (SELECT, WITH, VALUES, TABLE) whose rows the caller gets."""
+    """A query (SELECT, WITH, VALUES, TABLE) whose rows the caller gets.
+
+    Attributes:
+        as_values: whether plain values will do for the rows where no Spark session is needed.
+    """
 
     query: SqlText
+    as_values: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

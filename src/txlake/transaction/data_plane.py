@@ -122,6 +122,15 @@ class TableData(Protocol):
         table tracks rows.
         """
 
+    def plain_rows(
+        self, files: pa.Table, predicate: Predicate | None, limit: int | None, /
+    ) -> pa.Table | None:
+        """The live rows of these files for which the predicate is true, at most `limit`.
+
+        Read by this process, all columns of the table in its order; None where it can't tell them
+        exactly, and where they are many.
+        """
+
     def scan_telling_files(self, files: pa.Table) -> DataFrame:
         """The rows of these files with the column `_metadata`, what Spark tells of their files."""
 

@@ -24,7 +24,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.ports import Store, System
 from txlake.protocol.types import DataType, Struct
 from txlake.settings import Settings
-from txlake.spark import local_rows, whole_partitions
+from txlake.spark import local_rows, plain_rows, whole_partitions
 from txlake.spark import merge as of_spark
 from txlake.statements import Expression, Reference, SqlText
 from txlake.transaction.identities import DrawnHere, Identities
@@ -59,6 +59,7 @@ class RowTable(RowAccess):
     rewrite = changes.rewrite
     rearranged = changes.rearranged
     files_of_partitions = whole_partitions.files_of_partitions
+    plain_rows = plain_rows.plain_rows
 
     def violating_row(self, condition: str) -> Mapping[str, object] | None:
         frame: Any = self.qualified(self.scan(self.snapshot.select(None)), None)

@@ -1,0 +1,240 @@
+"""Queries so plain that this process answers them as Spark would, without starting one.
+
+`SELECT` of columns, or `*`, from one table or one of the lake's own views, with a condition that
+the log's predicates decide and a LIMIT; and of whole numbers and texts without a table. Anything
+else, and whatever is an error, is Spark's.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import pyarrow as pa
+from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
+
+from txlake.errors import InvalidRequest
+from txlake.log.predicates import Predicate
+from txlake.protocol.types import Field, Primitive, Struct
+from txlake.session.context import Context
+from txlake.session.filters import condition_of
+from txlake.sql.dialect import DIALECT
+from txlake.statements import SqlText, TableName
+from txlake.transaction.data_plane import Condition, TableData
+from txlake.views.describe import Rows
+
+_PARTS = frozenset({"expressions", "from", "from_", "where", "limit"})
+_INT_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainQuery:
+    """What a plain query asks for.
+
+    Attributes:
+        columns: (column, its name in the result), or values without a table; None is `*`.
+        reads: whether it reads a table.
+        has_condition: whether it has a WHERE.
+    """
+
+    columns: tuple[tuple[str | int, str], ...] | None
+    reads: bool
+    has_condition: bool
+    limit: int | None
+
+
+def plain_answer(context: Context, query: SqlText) -> Rows | None:
+    """The rows of a query, read in the transaction; None where Spark has to tell them.
+
+    So it has where it is started: its session may have settings and views of its own.
+    """
+    if context.plane.is_started or query.questions:
+        return None
+    plain = _plain(query)
+    if plain is None:
+        return None
+    if not plain.reads:
+        return _constants(plain)
+    return _of_view(context, query, plain) or _of_table(context, query, plain)
+
+
+@lru_cache(maxsize=256)
+def _plain(query: SqlText) -> PlainQuery | None:
+    if "/*+" in query.text:
+        return None  # a hint, which sqlglot may drop
+    try:
+        tree = parse_one(query.text, dialect=DIALECT)
+    except SqlglotError:
+        return None
+    if not isinstance(tree, exp.Select) or not _given(tree) <= _PARTS:
+        return None
+    source = tree.args.get("from_") or tree.args.get("from")
+    if len(query.references) != (source is not None):
+        return None
+    if source is None:
+        if _given(tree) != {"expressions"} or '"' in query.text:
+            return None  # by a setting of Spark a name stands in double quotes
+    elif not _is_table(source.this) or not _names_rows(query):
+        return None
+    limit = None
+    if (given := tree.args.get("limit")) is not None:
+        limit = _whole_number(given.expression)
+        if limit is None or _given(given) != {"expression"}:
+            return None
+    columns = _columns(tree.expressions, reads=source is not None)
+    if columns == ():
+        return None
+    return PlainQuery(
+        columns=columns,
+        reads=source is not None,
+        has_condition=tree.args.get("where") is not None,
+        limit=limit,
+    )
+
+
+def _given(node: exp.Expression) -> set[str]:
+    return {name for name, value in node.args.items() if value}
+
+
+def _names_rows(query: SqlText) -> bool:
+    [reference] = query.references
+    return reference.travel is None and reference.shown is None and reference.changes is None
+
+
+def _is_table(source: exp.Expression) -> bool:
+    if not isinstance(source, exp.Table) or not _given(source) <= {"this", "db", "catalog"}:
+        return False
+    return isinstance(source.this, exp.Identifier)
+
+
+def _columns(
+    expressions: Sequence[exp.Expression], *, reads: bool
+) -> tuple[tuple[str | int, str], ...] | None:
+    """As `PlainQuery.columns`; none of them where one isn't plain."""
+    if reads and len(expressions) == 1 and isinstance(expressions[0], exp.Star):
+        return () if _given(expressions[0]) else None
+    found: list[tuple[str | int, str]] = []
+    for one in expressions:
+        name = None
+        if isinstance(one, exp.Alias):
+            name, one = one.alias, one.this
+        value: str | int | None = None
+        if not reads:
+            value = _whole_number(one)
+            if isinstance(one, exp.Literal) and one.is_string and one.this.isalnum():
+                value = one.this
+        elif isinstance(one, exp.Column) and _given(one) == {"this"}:
+            value = one.name if isinstance(one.this, exp.Identifier) else None
+        if value is None:
+            return ()
+        found.append((value, str(value) if name is None else name))
+    return tuple(found)
+
+
+def _whole_number(node: exp.Expression | None) -> int | None:
+    """A literal that is an INT; None for any other."""
+    if not isinstance(node, exp.Literal) or node.is_string:
+        return None
+    text = node.this
+    plain = text.isascii() and text.isdigit() and (text == "0" or text[0] != "0")
+    return int(text) if plain and int(text) <= _INT_MAX else None
+
+
+def _constants(plain: PlainQuery) -> Rows:
+    assert plain.columns is not None, "* goes with a table"
+    fields = tuple(
+        Field(name, Primitive("integer" if isinstance(value, int) else "string"), False)
+        for value, name in plain.columns
+    )
+    return Rows(schema=Struct(fields), rows=[tuple(value for value, _ in plain.columns)])
+
+
+def _of_view(context: Context, query: SqlText, plain: PlainQuery) -> Rows | None:
+    """The rows of one of the lake's own views; None where it is none, or has to be searched."""
+    table = query.references[0].table
+    if plain.has_condition or not isinstance(table, TableName):
+        return None
+    if context.find(table) is not None or context.viewed(table) is not None:
+        return None
+    rows = context.catalog_view(table.parts)
+    places = None if rows is None else _places(plain, rows.schema)
+    if rows is None or places is None:
+        return None
+    taken = [tuple(row[place] for place, _ in places) for row in rows.rows[: plain.limit]]
+    return Rows(schema=_renamed(rows.schema, places), rows=taken)
+
+
+def _of_table(context: Context, query: SqlText, plain: PlainQuery) -> Rows | None:
+    """The rows of a table, which the transaction then has read."""
+    handle = context.find(query.references[0].table)
+    if handle is None or not context.exists(handle):
+        return None
+    snapshot = context.snapshot(handle)
+    places = _places(plain, snapshot.schema)
+    if places is None:
+        return None
+    work = context.work_on(handle, snapshot)
+    predicate, text, condition = None, None, None
+    if plain.has_condition:
+        found = _condition(work, query)
+        if found is None:
+            return None
+        predicate, text, condition = found
+    held = work.plain_rows(snapshot.select(predicate), predicate, plain.limit)
+    rows = None if held is None else _values(held, [place for place, _ in places])
+    if rows is None:
+        return None
+    part = context.transaction.open(handle)
+    if context.writes:
+        part.read(predicate, text, condition=condition)
+    else:
+        part.plain_read(predicate, text, condition=condition)
+    return Rows(schema=_renamed(snapshot.schema, places), rows=rows)
+
+
+def _condition(work: TableData, query: SqlText) -> tuple[Predicate, str, Condition | None] | None:
+    """The query's WHERE; None where it isn't understood."""
+    found = condition_of(query)
+    if found is None or found.own is None:
+        return None
+    try:
+        predicate = work.predicate(found.own, found.alias)
+    except InvalidRequest:
+        return None
+    if predicate is None:
+        return None
+    return predicate, found.text, work.of_the_row(predicate, found.own, found.alias)
+
+
+def _places(plain: PlainQuery, schema: Struct) -> list[tuple[int, str]] | None:
+    """The columns' places with their names in the result; None for one that isn't there as such."""
+    names = list(schema.names)
+    if plain.columns is None:
+        return list(enumerate(names))
+    if not all(name in names for name, _ in plain.columns):
+        return None
+    return [(names.index(str(name)), shown) for name, shown in plain.columns]
+
+
+def _renamed(schema: Struct, places: Sequence[tuple[int, str]]) -> Struct:
+    fields = (schema.fields[place] for place, _ in places)
+    shown = zip(fields, (name for _, name in places), strict=True)
+    return Struct(tuple(Field(name, item.type, item.nullable) for item, name in shown))
+
+
+def _values(table: pa.Table, places: Sequence[int]) -> list[tuple[object, ...]] | None:
+    """The rows as Python's values; None where one has no value in Python."""
+    try:
+        columns = [[_plain_value(one) for one in table.column(i).to_pylist()] for i in places]
+    except (ValueError, OverflowError):
+        return None
+    return list(zip(*columns, strict=True))
+
+
+def _plain_value(value: object) -> object:
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        return value.astimezone(datetime.UTC)
+    return value

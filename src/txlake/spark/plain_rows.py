@@ -1,0 +1,90 @@
+"""Few rows of a table, or all of a small one, read by this process without a Spark session.
+
+Owns when it may: the files are few and small, and every value comes out as Spark would read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from txlake.errors import CorruptTable
+from txlake.log.files import adds_of
+from txlake.log.predicates import Predicate
+from txlake.protocol.collations import collated_columns
+from txlake.protocol.types import Primitive
+from txlake.spark import candidates
+from txlake.spark.native_writer import is_plain
+from txlake.spark.table_access import TableAccess
+
+_FILES_MAX = 16
+_BYTES_MAX = 64 * 1024 * 1024
+_ROWS_MAX = 100_000
+
+
+def plain_rows(
+    work: TableAccess, files: pa.Table, predicate: Predicate | None, limit: int | None
+) -> pa.Table | None:
+    """The live rows of the files for which the predicate is true, at most `limit`.
+
+    All columns of the table by logical name, in its order. None where this process can't tell them
+    exactly, and where they are many.
+    """
+    snapshot = work.snapshot
+    if files.num_rows > _FILES_MAX or sum(add.size for add in adds_of(files)) > _BYTES_MAX:
+        return None
+    if collated_columns(snapshot.schema) or not all(
+        isinstance(item.type, Primitive) and is_plain(item.type) for item in snapshot.schema
+    ):
+        return None
+    positions = _positions(work, files, predicate, limit)
+    if positions is None:
+        return None
+    held = candidates.held_rows(work, files, positions)
+    return None if held is None else held.select(snapshot.schema.names)
+
+
+def _positions(
+    work: TableAccess, files: pa.Table, predicate: Predicate | None, limit: int | None
+) -> Mapping[int, np.ndarray] | None:
+    if predicate is None:
+        found = _all_positions(work, files, limit)
+    else:
+        matching = candidates.find(work, files, predicate, _ROWS_MAX)
+        found = None if matching is None or not matching.certain else matching.positions
+    return found if found is None or limit is None else _first(found, limit)
+
+
+def _all_positions(
+    work: TableAccess, files: pa.Table, limit: int | None
+) -> Mapping[int, np.ndarray] | None:
+    """The live rows' positions, by file; enough of them for the limit. None as `plain_rows`."""
+    found: dict[int, np.ndarray] = {}
+    count = 0
+    try:
+        for ordinal, add in enumerate(adds_of(files)):
+            if limit is not None and count >= limit:
+                break
+            if not candidates.is_local(work, add):
+                return None
+            positions = np.arange(work.footer(add).num_rows)
+            live = np.setdiff1d(positions, candidates.deleted_rows(work, add))
+            if len(live):
+                found[ordinal] = live
+                count += len(live)
+    except (pa.ArrowException, OSError, ValueError, CorruptTable):
+        return None  # Spark says what is wrong with the file
+    wanted = count if limit is None else min(count, limit)
+    return found if wanted <= _ROWS_MAX else None
+
+
+def _first(positions: Mapping[int, np.ndarray], limit: int) -> Mapping[int, np.ndarray]:
+    """The first positions, by file; files without any are left out."""
+    first: dict[int, np.ndarray] = {}
+    for ordinal, places in positions.items():
+        if limit > 0 and len(places):
+            first[ordinal] = places[:limit]
+            limit -= len(first[ordinal])
+    return first

@@ -20,16 +20,28 @@ import pyarrow as pa
 
 import txlake
 from bench.engines.spark import Txlake
-from bench.sources.lakes import ROW, StagedLake, StagedTransaction, data_file, lock_on, staged_lake
+from bench.points import note, tenths, worst_step
+from bench.sources.lakes import (
+    ROW,
+    SYSTEM,
+    StagedLake,
+    StagedTransaction,
+    data_file,
+    lock_on,
+    staged_lake,
+)
 from bench.stage import Stage
 from txlake.errors import Unavailable
 from txlake.ports import Moved, Ratification, Ratified, TableCommit
+from txlake.protocol.actions import Add
 from txlake.protocol.file_names import commit_path
 from txlake.settings import RetrySettings, Settings
 from txlake.storage import open_store
 from txlake.transaction.table_log import TableLog
 
 THREADS = 8
+SIMULATED_WRITERS = (1, 4, 16, 64)
+_TIMES = 3
 SHORT_WRITERS = 4
 MEDIAN_PART = 80
 """Of the sizes' transactions, of which the median is taken."""
@@ -162,6 +174,119 @@ def beside_short_ones(stage: Stage, number: int) -> float:
         stage.details[f"{title}: short ones a second"] = ended.short / ended.seconds
         values[name] = float(ended.attempts)
     return values[""]
+
+
+def many_tables(stage: Stage, number: int) -> float:
+    """Milliseconds of a transaction that appends a row to each of many tables, from `begin` to the
+    end of its commit; for the curve a tenth, and a hundredth, as many.
+    """
+    count = stage.sizes.many_tables
+    row = pa.table({"k": ["o"], "n": pa.array([number], pa.int64())})
+    folder = stage.scratch / f"many tables {number}"
+    took = 0.0
+    with txlake.connect(str(folder)) as lake:
+        with lake.transaction() as tx:
+            for each in range(count):
+                tx.write(ROW, f"t{each}")
+        sizes = tenths(count)
+        for each in sizes:
+            took = min(_appended_to(lake, row, each) for _ in range(_TIMES))
+            note(stage, "tables", "append a row to each, and commit", each, took)
+    for each in (0, count - 1):
+        made = _TIMES * (len(sizes) if each == 0 else 1)
+        path = folder / f"t{each}" / commit_path(made)
+        stage.expect(path.exists(), True, path)
+        stage.expect((folder / f"t{each}" / commit_path(made + 1)).exists(), False, "one more")
+    return took
+
+
+def _appended_to(lake: txlake.Lake, row: pa.Table, tables: int) -> float:
+    start = time.perf_counter()
+    with lake.transaction() as tx:
+        for each in range(tables):
+            tx.write(row, f"t{each}", mode="append")
+    return 1_000 * (time.perf_counter() - start)
+
+
+def many_commits(stage: Stage, number: int) -> float:
+    """By how much commits on one table get slower, that each replace the file of the one before:
+    the last hundredth of them to those after the first hundredth. What they cost at a hundredth, a
+    tenth and all of them, and what it costs then to open the log, is there for the curves.
+    """
+    count = stage.sizes.many_commits
+    part = max(10, count // 100)  # whole turns of checkpoints
+    with staged_lake(stage.scratch / f"many commits {number}", "SQLite", 1) as lake:
+        logs, took, before = lake.logs(0), list[float](), data_file("first")
+        opened = {}
+        folder = Path(lake.tables[0].location.removeprefix("file://"))
+        marks = {max(2 * part, mark): mark for mark in tenths(count)}
+        for version in range(1, count + 1):
+            start = time.perf_counter()
+            before = _replaced(lake, logs, before if version > 1 else None)
+            took.append(time.perf_counter() - start)
+            if version in marks:
+                mean = 1_000 * sum(took[-part:]) / part
+                note(stage, "commits", "a commit", marks[version], mean)
+                opened[version] = min(_opened(stage, folder, version) for _ in range(_TIMES))
+                note(stage, "commits", "open the log", marks[version], opened[version])
+        stage.expect(_head(lake, 0), count, "versions")
+    least = min(opened)
+    stage.kept["slower to open"] = opened[count] / opened[least]
+    return sum(took[-part:]) / sum(took[part : 2 * part])
+
+
+def many_commits_opened(stage: Stage, number: int) -> float:
+    """By how much the log opens slower after all of those commits than after the first of them."""
+    slower = stage.kept["slower to open"]
+    assert isinstance(slower, float)
+    return slower
+
+
+def _replaced(lake: StagedLake, logs: Sequence[TableLog], before: Add | None) -> Add:
+    """Commits a file instead of the one before."""
+    after = data_file("short")
+    tx = StagedTransaction(lake)
+    gone = () if before is None else (before.removed(timestamp_ms=SYSTEM.now_ms()),)
+    tx.append(logs, [after, *gone])
+    tx.commit()
+    return after
+
+
+def _opened(stage: Stage, folder: Path, version: int) -> float:
+    start = time.perf_counter()
+    snapshot = txlake.Log(folder).snapshot()
+    files = len(snapshot.files())
+    took = 1_000 * (time.perf_counter() - start)
+    stage.expect((snapshot.version, files), (version, 2), "version, files")
+    return took
+
+
+def simulated_writers(stage: Stage, number: int) -> float:
+    """By how much commits a second fall, at worst, when there are four times as many writers.
+
+    The writers are simulated: all of a turn's read the same version, then they commit one after
+    the other, each with a log of its own as a process has, so that each meets all before it.
+    """
+    turns = max(1, stage.sizes.transactions // 1_000)
+    took = []
+    for count in SIMULATED_WRITERS:
+        folder = stage.scratch / f"simulated {count} {number}"
+        with staged_lake(folder, "SQLite", 1) as lake:
+            logs = [lake.logs(0) for _ in range(count)]
+            seconds = 0.0
+            for _ in range(turns * max(SIMULATED_WRITERS) // count):
+                start = time.perf_counter()
+                began = [StagedTransaction(lake) for _ in logs]
+                for own, tx in enumerate(began):
+                    tx.append(logs[own], [data_file(f"own {own}")], f"k = 'own {own}'")
+                for tx in began:
+                    tx.commit()
+                seconds += time.perf_counter() - start
+            commits = turns * max(SIMULATED_WRITERS)
+            stage.expect(_head(lake, 0), commits, "versions")
+        took.append(1_000 * seconds / commits)
+        note(stage, "writers", "a commit, simulated", count, took[-1])
+    return worst_step(took)
 
 
 def two_locks(stage: Stage, number: int) -> float:

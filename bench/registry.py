@@ -271,14 +271,6 @@ WORKS = (
         tpch.delete_orders, 3, TABLES, Target(0.4, DELTA),
     ),
     Work(
-        "rf1-one", "tpch", "refresh", "RF1 as one transaction over both tables, the others' as two",
-        tpch.insert_orders_as_one, 3, TABLES, Target(0.4, DELTA),
-    ),
-    Work(
-        "rf2-one", "tpch", "refresh", "RF2 as one transaction over both tables, the others' as two",
-        tpch.delete_orders_as_one, 3, TABLES, Target(0.4, DELTA),
-    ),
-    Work(
         "ratify-sqlite", "lake", "ledger", "ratify a commit of 2 tables, 8 threads, SQLite",
         lake.ratify("SQLite"), 1, ALONE, Target(1.0, None), unit="ms",
     ),

@@ -215,10 +215,10 @@ def many_commits(stage: Stage, number: int) -> float:
     """
     count = stage.sizes.many_commits
     part = max(10, count // 100)  # whole turns of checkpoints
-    with staged_lake(stage.scratch / f"many commits {number}", "SQLite", 1) as lake:
+    folder = stage.scratch / f"many commits {number}"
+    with staged_lake(folder, "SQLite", 1) as lake:
         logs, took, before = lake.logs(0), list[float](), data_file("first")
         opened = {}
-        folder = Path(lake.tables[0].location.removeprefix("file://"))
         marks = {max(2 * part, mark): mark for mark in tenths(count)}
         for version in range(1, count + 1):
             start = time.perf_counter()
@@ -227,7 +227,9 @@ def many_commits(stage: Stage, number: int) -> float:
             if version in marks:
                 mean = 1_000 * sum(took[-part:]) / part
                 note(stage, "commits", "a commit", marks[version], mean)
-                opened[version] = min(_opened(stage, folder, version) for _ in range(_TIMES))
+                opened[version] = min(
+                    _opened(stage, folder / "lake" / "t0", version) for _ in range(_TIMES)
+                )
                 note(stage, "commits", "open the log", marks[version], opened[version])
         stage.expect(_head(lake, 0), count, "versions")
     least = min(opened)

@@ -32,27 +32,7 @@ def queries(stage: Stage, number: int) -> float:
 
 
 def insert_orders(stage: Stage, number: int) -> float:
-    """RF1: new orders, then their lineitems; each is a transaction."""
-    source, tables = _refreshed(stage)
-    seconds = 0.0
-    for name, _ in _CHANGED:
-        seconds += timed(partial(_insert, stage, source, tables, name, number))[0]
-        _expect_sums(stage, source, name, f"rf1-{name}-{number}", 1)
-    return seconds
-
-
-def delete_orders(stage: Stage, number: int) -> float:
-    """RF2: orders by their keys, then their lineitems; each is a transaction."""
-    source, tables = _refreshed(stage)
-    seconds = 0.0
-    for name, column in _CHANGED:
-        seconds += timed(partial(_delete, stage, source, tables, name, column, number))[0]
-        _expect_sums(stage, source, name, f"rf2-{name}-{number}", -1)
-    return seconds
-
-
-def insert_orders_as_one(stage: Stage, number: int) -> float:
-    """RF1 as one transaction over both tables, by the engine that has such; else as two."""
+    """RF1: new orders and their lineitems, one transaction for an engine that has it, else two."""
     source, tables = _refreshed(stage)
 
     def insert() -> None:
@@ -66,8 +46,8 @@ def insert_orders_as_one(stage: Stage, number: int) -> float:
     return seconds
 
 
-def delete_orders_as_one(stage: Stage, number: int) -> float:
-    """RF2 in the same way."""
+def delete_orders(stage: Stage, number: int) -> float:
+    """RF2: orders by their keys and their lineitems, in the same way."""
     source, tables = _refreshed(stage)
 
     def delete() -> None:

@@ -305,11 +305,17 @@ WORKS = (
     Work(
         "many-commits", "lake", "growth",
         "{many_commits} commits on one table: the last to the first",
-        lake.many_commits, 1, ALONE, Target(1.3, None), unit="x",
+        lake.many_appends, 1, ALONE, Target(1.3, None), unit="x",
     ),
     Work(
-        "many-commits-open", "lake", "growth", "opening the log: after the last to after the first",
-        lake.many_commits_opened, 1, ALONE, Target(1.3, None), unit="x",
+        "many-replacements", "lake", "growth",
+        "{replacements} commits that replace a file: the last to the first",
+        lake.many_replacements, 1, ALONE, Target(1.3, None), unit="x",
+    ),
+    Work(
+        "many-replacements-open", "lake", "growth",
+        "opening that log: after the last to after the first",
+        lake.many_replacements_opened, 1, ALONE, Target(1.3, None), unit="x",
     ),
     Work(
         "simulated-writers", "lake", "growth",

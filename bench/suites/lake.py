@@ -208,58 +208,76 @@ def _appended_to(lake: txlake.Lake, row: pa.Table, tables: int) -> float:
     return 1_000 * (time.perf_counter() - start)
 
 
-def many_commits(stage: Stage, number: int) -> float:
-    """By how much commits on one table get slower, that each replace the file of the one before:
-    the last hundredth of them to those after the first hundredth. What they cost at a hundredth, a
-    tenth and all of them, and what it costs then to open the log, is there for the curves.
+def many_appends(stage: Stage, number: int) -> float:
+    """By how much commits that add a file get slower: the last hundredth of them to the second."""
+    slower, _ = _many_commits(stage, "a commit that adds a file", stage.sizes.many_commits)
+    return slower
+
+
+def many_replacements(stage: Stage, number: int) -> float:
+    """The same of a tenth as many that each replace the file of the one before, so that the table
+    stays as large as it is.
     """
-    count = stage.sizes.many_commits
-    part = max(10, count // 100)  # whole turns of checkpoints
-    folder = stage.scratch / f"many commits {number}"
-    with staged_lake(folder, "SQLite", 1) as lake:
-        logs, took, before = lake.logs(0), list[float](), data_file("first")
-        opened = {}
-        marks = {max(2 * part, mark): mark for mark in tenths(count)}
-        for version in range(1, count + 1):
-            start = time.perf_counter()
-            before = _replaced(lake, logs, before if version > 1 else None)
-            took.append(time.perf_counter() - start)
-            if version in marks:
-                mean = 1_000 * sum(took[-part:]) / part
-                note(stage, "commits", "a commit", marks[version], mean)
-                opened[version] = min(
-                    _opened(stage, folder / "lake" / "t0", version) for _ in range(_TIMES)
-                )
-                note(stage, "commits", "open the log", marks[version], opened[version])
-        stage.expect(_head(lake, 0), count, "versions")
-    least = min(opened)
-    stage.kept["slower to open"] = opened[count] / opened[least]
-    return sum(took[-part:]) / sum(took[part : 2 * part])
+    count = stage.sizes.many_commits // 10
+    slower, stage.kept["opening"] = _many_commits(
+        stage, "a commit that replaces a file", count, replaces=True
+    )
+    return slower
 
 
-def many_commits_opened(stage: Stage, number: int) -> float:
+def many_replacements_opened(stage: Stage, number: int) -> float:
     """By how much the log opens slower after all of those commits than after the first of them."""
-    slower = stage.kept["slower to open"]
+    slower = stage.kept["opening"]
     assert isinstance(slower, float)
     return slower
 
 
-def _replaced(lake: StagedLake, logs: Sequence[TableLog], before: Add | None) -> Add:
-    """Commits a file instead of the one before."""
+def _many_commits(
+    stage: Stage, title: str, count: int, *, replaces: bool = False
+) -> tuple[float, float]:
+    """By how much commits get slower, and by how much the opening of the log does.
+
+    The curves have what both cost at a hundredth, a tenth and all of the commits, each the mean of
+    a hundredth of them.
+    """
+    part = max(10, count // 100)  # whole turns of checkpoints
+    marks = {max(2 * part, mark): mark for mark in tenths(count)}
+    folder = stage.scratch / title
+    opening, took = list[float](), list[float]()
+    with staged_lake(folder, "SQLite", 1) as lake:
+        logs = lake.logs(0)
+        file: Add | None = None
+        for version in range(1, count + 1):
+            gone = file if replaces else None
+            start = time.perf_counter()
+            file = _committed_instead(lake, logs, gone)
+            took.append(time.perf_counter() - start)
+            if version in marks:
+                note(stage, "commits", title, marks[version], 1_000 * sum(took[-part:]) / part)
+                files = 2 if replaces else 1 + version
+                table = folder / "lake" / "t0"
+                opening.append(min(_opened(stage, table, version, files) for _ in range(_TIMES)))
+                note(stage, "commits", f"open after {title}", marks[version], opening[-1])
+        stage.expect(_head(lake, 0), count, "versions")
+    return sum(took[-part:]) / sum(took[part : 2 * part]), opening[-1] / opening[0]
+
+
+def _committed_instead(lake: StagedLake, logs: Sequence[TableLog], before: Add | None) -> Add:
+    """Commits a file, instead of another one where there is one."""
     after = data_file("short")
-    tx = StagedTransaction(lake)
     gone = () if before is None else (before.removed(timestamp_ms=SYSTEM.now_ms()),)
+    tx = StagedTransaction(lake)
     tx.append(logs, [after, *gone])
     tx.commit()
     return after
 
 
-def _opened(stage: Stage, folder: Path, version: int) -> float:
+def _opened(stage: Stage, folder: Path, version: int, expected: int) -> float:
     start = time.perf_counter()
     snapshot = txlake.Log(folder).snapshot()
     files = len(snapshot.files())
     took = 1_000 * (time.perf_counter() - start)
-    stage.expect((snapshot.version, files), (version, 2), "version, files")
+    stage.expect((snapshot.version, files), (version, expected), "version, files")
     return took
 
 

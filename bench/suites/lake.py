@@ -240,7 +240,7 @@ def _many_commits(
     The curves have what both cost at a hundredth, a tenth and all of the commits, each the mean of
     a hundredth of them.
     """
-    part = max(10, count // 100)  # whole turns of checkpoints
+    part = min(max(10, count // 100), count // 2)  # turns of checkpoints as a whole
     marks = {max(2 * part, mark): mark for mark in tenths(count)}
     folder = stage.scratch / title
     opening, took = list[float](), list[float]()

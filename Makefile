@@ -91,7 +91,7 @@ check: setup-python ## format, lint, types, and the layers
 	$(PYTHON) -m mypy
 	.venv/bin/lint-imports --cache-dir .cache/import-linter
 
-bench: setup ## txlake beside the other engines, and docs/benchmarks.md's table: eighty minutes
+bench: setup ## txlake beside the other engines, and docs/benchmarks.md's table: two hours
 	@tools/delta_jars.sh
 	@tools/ducklake_venv.sh
 	@$(PYTHON) -m bench --page $(BENCH_ARGS)
@@ -167,7 +167,7 @@ fuzz: setup-python ## logs made hostile by chance are read, for MINUTES=30 from 
 	@PYTHONPATH=src:. $(PYTHON) -m tests.security.fuzz --minutes $(MINUTES) --seed $(or $(SEED),1)
 
 .PHONY: bench-quick
-bench-quick: setup ## the same on less data, without contention: eight minutes
+bench-quick: setup ## the same on less data, the short suites alone: ten minutes
 	@tools/delta_jars.sh
 	@$(PYTHON) -m bench --quick $(BENCH_ARGS)
 

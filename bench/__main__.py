@@ -11,19 +11,24 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 from rich.console import Console
 
 from bench.engines import ENGINES, TITLES
+from bench.points import tenths
 from bench.registry import SUITES, WORKS
 from bench.report import console_table, write_report
 from bench.results import SuiteRun, load, machine, save, versions
 from bench.sizes import FULL, QUICK, WARM_UP, Sizes
 from bench.sources.logs import log_of_commits, log_with_checkpoint
-from bench.sources.rows import large_rows, small_files
+from bench.sources.merges import merges
+from bench.sources.retail import retail
+from bench.sources.rows import large_rows, scattered_rows, small_files
 from bench.sources.tpch import tpch
+from bench.stage import NotHere
 from bench.suites.contention import COMPACTED_FILES, COMPACTED_ROWS
 from bench.worker import Measured, Task
 
@@ -32,8 +37,8 @@ CACHE = ROOT / ".cache" / "bench"
 _TABLE_WIDTH = 160
 # The queries on a new JVM take as long on little data as on a tenth.
 _NOT_WARMED_UP_IN_QUICK = "tpch"
-# Many statements of many writers take their time whatever the data.
-_NOT_IN_QUICK = "contention"
+# Many statements, or rounds of them, take their time whatever the data.
+_NOT_IN_QUICK = ("few", "merge", "retail", "growth", "contention")
 NOTE = Console(stderr=True, highlight=False)
 
 
@@ -60,7 +65,7 @@ def _arguments() -> argparse.Namespace:
         "suites",
         nargs="*",
         metavar="SUITE",
-        help=f"of {', '.join(SUITES)} (all; quick: not {_NOT_IN_QUICK})",
+        help=f"of {', '.join(SUITES)} (all; quick: not {', '.join(_NOT_IN_QUICK)})",
     )
     add("--engines", nargs="+", choices=list(ENGINES), default=list(ENGINES))
     add("--quick", action="store_true", help="a tenth of the data, one round")
@@ -72,7 +77,11 @@ def _arguments() -> argparse.Namespace:
     )
     add("--through", default="", metavar="COMMAND", help="runs each engine's process through it")
     add("--report", action="store_true", help="measures nothing, shows what the JSON has")
-    add("--page", action="store_true", help="writes docs/benchmarks.md's table and docs/bench.svg")
+    add(
+        "--page",
+        action="store_true",
+        help="writes the parts of docs/benchmarks.md and docs/growth.md, and their images",
+    )
     arguments = parser.parse_args()
     unknown = set(arguments.suites) - set(SUITES)
     if unknown:
@@ -80,7 +89,7 @@ def _arguments() -> argparse.Namespace:
     if arguments.rows and arguments.rows % 20_000:
         parser.error("--rows: not a multiple of 20,000")
     if not arguments.suites:
-        skipped = {_NOT_IN_QUICK} if arguments.quick else set()
+        skipped = _NOT_IN_QUICK if arguments.quick else ()
         arguments.suites = [suite for suite in SUITES if suite not in skipped]
     arguments.rounds = arguments.rounds or (1 if arguments.quick else 3)
     arguments.sizes = QUICK if arguments.quick else FULL
@@ -125,10 +134,24 @@ def _run(suite: str, arguments: argparse.Namespace) -> SuiteRun:
 def make_data(suite: str, data: Path, sizes: Sizes) -> None:
     """Makes what a suite works on, unless it is there, and the folder."""
     data.mkdir(parents=True, exist_ok=True)
-    if suite in ("rows", "contention"):
+    if suite in ("rows", "contention", "point"):
         large_rows(data, sizes.rows, sizes.row_files)
         if suite == "contention":
             large_rows(data, COMPACTED_ROWS, COMPACTED_FILES)
+        if suite == "point":
+            scattered_rows(data, sizes.rows, sizes.row_files)
+    elif suite in ("few", "start", "merge"):
+        large_rows(data, sizes.few_rows, sizes.few_files)
+        if suite == "merge":
+            merges(data, sizes.few_rows, sizes.few_files)
+    elif suite == "growth":
+        for rows in tenths(sizes.rows):
+            large_rows(data, rows, sizes.row_files)
+        for files in tenths(sizes.small_files):
+            small_files(data, files)
+    elif suite == "retail":
+        with suppress(NotHere):  # each of its works says so
+            retail(data, sizes.retail_scale)
     elif suite == "files":
         small_files(data, sizes.small_files)
     elif suite == "log":

@@ -22,7 +22,7 @@ _LONGEST = 420
 _HEAD = 46
 _TEXT = 50  # the width of a value
 
-_STYLE = """\
+STYLE = """\
 text { font: 11px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f2328; }
 .title { font-weight: 600; }
 .value { font-size: 9.5px; fill: #59636e; }
@@ -59,7 +59,7 @@ def chart(lines: Sequence[Line]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
         f'width="{_WIDTH}" height="{height}" role="img" aria-label="{_summary(lines)}">\n'
-        f"<style>\n{_STYLE}\n</style>\n" + "\n".join(parts) + "\n</svg>\n"
+        f"<style>\n{STYLE}\n</style>\n" + "\n".join(parts) + "\n</svg>\n"
     )
 
 

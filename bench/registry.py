@@ -5,8 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bench.sources.merges import DELETES, INSERTS, UPSERTS
 from bench.stage import Stage
-from bench.suites import contention, lake, logs, rows, tpch, transactions
+from bench.suites import (
+    contention,
+    growth,
+    lake,
+    logs,
+    merges,
+    retail,
+    rows,
+    start,
+    tpch,
+    transactions,
+)
 
 SPARK, DELTA, RS, TXLAKE = "spark", "delta-spark", "delta-rs", "txlake"
 DUCKLAKE = "ducklake"
@@ -14,6 +26,8 @@ ALL = (SPARK, DELTA, RS, TXLAKE)
 TABLES = (DELTA, RS, TXLAKE)
 LOGS = (RS, TXLAKE)
 ALONE = (TXLAKE,)
+STARTED = (SPARK, TXLAKE)
+VERSIONS = (DELTA, TXLAKE)
 LAKES = (DUCKLAKE, TXLAKE)
 
 
@@ -88,6 +102,96 @@ WORKS = (
         rows.compact_deleted, 1, TABLES, Target(1.0, RS),
     ),
     Work(
+        "few-sum", "few", "few", "sum over {few} rows",
+        rows.of_few(rows.sum_rows), 5, ALL, Target(1.15, SPARK),
+    ),
+    Work(
+        "few-sum-deleted", "few", "few", "same, {few} rows, a deletion vector on every file",
+        rows.of_few(rows.sum_deleted), 5, TABLES, Target(0.6, DELTA),
+    ),
+    Work(
+        "few-update-one", "few", "few", "UPDATE 1 row in {few}",
+        rows.of_few(rows.update_one), 3, TABLES, Target(1.0, RS),
+    ),
+    Work(
+        "few-delete-one", "few", "few", "DELETE 1 row in {few}",
+        rows.of_few(rows.delete_one), 3, TABLES, Target(0.1, DELTA),
+    ),
+    Work(
+        "few-merge", "few", "few", "MERGE {few_hundredth} rows into {few}",
+        rows.of_few(rows.merge), 2, TABLES, Target(1.2, RS),
+    ),
+    Work(
+        "few-insert", "few", "few", "INSERT of a few rows into {few}",
+        rows.of_few(rows.insert_few), 15, TABLES, Target(1.5, RS), check=rows.inserted_into_few,
+    ),
+    Work(
+        "start-sum", "start", "cold", "first statement of a session: sum over {few} rows",
+        rows.cold_sum, 1, ALL, Target(1.1, SPARK), warms_up=False,
+    ),
+    Work(
+        "start-process", "start", "process", "a process to its first answer: sum over {few} rows",
+        start.first_sum, 2, ALL, Target(1.1, SPARK), warms_up=False,
+    ),
+    Work(
+        "start-command", "start", "process", "same, SELECT 1; txlake by its command line",
+        start.select_one, 2, STARTED, Target(1.1, SPARK), warms_up=False,
+    ),
+    Work(
+        "start-view", "start", "process", "same, a view of the catalog, by the command line",
+        start.view, 2, ALONE, Target(1.5, None), warms_up=False,
+    ),
+    Work(
+        "start-show", "start", "process", "same, SHOW TABLES, by the command line",
+        start.show, 2, ALONE, Target(1.5, None), warms_up=False,
+    ),
+    Work(
+        "point-clustered", "point", "point", "1 row of {rows} by its key, each file its own keys",
+        rows.clustered_row, 9, ALL, Target(0.3, DELTA), unit="ms",
+    ),
+    Work(
+        "point-scattered", "point", "point", "1 row of {rows} by its key, all keys in each file",
+        rows.scattered_row, 9, ALL, Target(0.3, DELTA), unit="ms",
+    ),
+    *(
+        Work(
+            f"merge-{group}", "merge", "merge", "Delta's own MERGE cases, {few} rows: " + group,
+            merges.of_group(group), 1, TABLES, Target(0.5, DELTA),
+        )
+        for group in (INSERTS, DELETES, UPSERTS)
+    ),
+    Work(
+        "longevity", "retail", "retail",
+        "LST-Bench's longevity, TPC-DS at {retail_scale}: queries of round 5 to round 1",
+        retail.longevity, 1, TABLES, Target(1.3, None), unit="x",
+    ),
+    Work(
+        "time-travel", "retail", "retail", "same queries of the oldest version",
+        retail.time_travel, 1, VERSIONS, Target(1.0, DELTA),
+    ),
+    Work(
+        "beside-optimize", "retail", "retail", "same queries beside OPTIMIZE, to them alone",
+        retail.beside_compaction, 1, TABLES, Target(1.0, DELTA), unit="x",
+    ),
+    Work(
+        "grow-rows-sum", "growth", "growth", "sum: {rows} rows to a tenth as many",
+        growth.in_rows(growth.total, "sum"), 1, TABLES, Target(10.0, None), unit="x",
+    ),
+    Work(
+        "grow-rows-update", "growth", "growth", "UPDATE 1 row: {rows} rows to a tenth as many",
+        growth.in_rows(growth.update, "UPDATE 1 row"), 1, TABLES, Target(3.0, None), unit="x",
+    ),
+    Work(
+        "grow-files-sum", "growth", "growth", "sum: {small_files} files to a tenth as many",
+        growth.in_files(growth.total, "sum"), 1, TABLES, Target(10.0, None), unit="x",
+    ),
+    Work(
+        "grow-files-insert", "growth", "growth",
+        "INSERT of a few rows: {small_files} files to a tenth as many",
+        growth.in_files(growth.insert, "INSERT of a few rows"), 1, TABLES, Target(1.5, None),
+        unit="x",
+    ),
+    Work(
         "contend-1", "contention", "contention", "1 writer UPDATEs 4 rows of one file: each",
         contention.writers(1), 1, TABLES, Target(0.3, DELTA), unit="ms",
     ),
@@ -116,6 +220,11 @@ WORKS = (
         "contend-compactor", "contention", "contention",
         "UPDATE 1 row while another compacts, 99th percentile",
         contention.beside_a_compactor, 1, TABLES, Target(150.0, None), unit="ms",
+    ),
+    Work(
+        "contend-more", "contention", "contention",
+        "1 to 16 writers UPDATE rows of one file: a commit, to the cheapest with fewer",
+        contention.more_writers, 1, TABLES, Target(1.1, None), unit="x",
     ),
     Work(
         "sum-small", "files", "files", "read {small_files} files, planning included",
@@ -188,6 +297,30 @@ WORKS = (
     Work(
         "two-frames", "lake", "rows", "transaction: write 1 row to 2 tables, median",
         lake.two_rows, 1, ALONE, Target(40.0, None), unit="ms",
+    ),
+    Work(
+        "many-tables", "lake", "growth", "transaction: write 1 row to each of {many_tables} tables",
+        lake.many_tables, 1, ALONE, Target(1_000.0, None), unit="ms",
+    ),
+    Work(
+        "many-commits", "lake", "growth",
+        "{many_commits} commits on one table: the last to the first",
+        lake.many_appends, 1, ALONE, Target(1.3, None), unit="x",
+    ),
+    Work(
+        "many-replacements", "lake", "growth",
+        "{replacements} commits that replace a file: the last to the first",
+        lake.many_replacements, 1, ALONE, Target(1.3, None), unit="x",
+    ),
+    Work(
+        "many-replacements-open", "lake", "growth",
+        "opening that log: after the last to after the first",
+        lake.many_replacements_opened, 1, ALONE, Target(1.3, None), unit="x",
+    ),
+    Work(
+        "simulated-writers", "lake", "growth",
+        "1 to 64 simulated writers of one table: a commit, to the cheapest with fewer",
+        lake.simulated_writers, 1, ALONE, Target(1.1, None), unit="x",
     ),
     Work(
         "order-spark", "lake", "sql", "same in a Spark session, median",

@@ -1,4 +1,7 @@
-"""The results shown: a table for the terminal, and for docs/benchmarks.md a table and the chart."""
+"""The results shown: a table for the terminal, and for docs/benchmarks.md a table and the chart.
+
+docs/growth.md gets what growth.py draws.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from bench import growth
 from bench.amounts import amount
 from bench.chart import chart
 from bench.engines import TITLES
@@ -49,15 +53,25 @@ def markdown(results: Results) -> str:
 
 
 def write_report(results: Results, root: Path) -> None:
-    """Writes the part of docs/benchmarks.md between its two marks, and docs/bench.svg."""
-    (root / "docs" / "bench.svg").write_text(chart(lines(results)), encoding="utf-8")
-    page = root / "docs" / "benchmarks.md"
+    """Writes docs/benchmarks.md and docs/growth.md between their marks, and the images of both."""
+    docs = root / "docs"
+    (docs / "bench.svg").write_text(chart(lines(results)), encoding="utf-8")
+    _write_part(docs / "benchmarks.md", markdown(results))
+    found = growth.curves(results)
+    for axis in growth.AXES:
+        of_axis = [curve for curve in found if curve.axis == axis]
+        if of_axis:
+            (docs / growth.image(axis)).write_text(growth.chart(of_axis), encoding="utf-8")
+    _write_part(docs / "growth.md", growth.markdown(results))
+
+
+def _write_part(page: Path, part: str) -> None:
     text = page.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not end:
         raise SystemExit(f"{page} has no place for the table: {BEGIN} and {END}")
-    page.write_text(f"{before}{BEGIN}\n{markdown(results)}{END}{after}", encoding="utf-8")
+    page.write_text(f"{before}{BEGIN}\n{part}{END}{after}", encoding="utf-8")
 
 
 def _cells(line: Line) -> list[str]:

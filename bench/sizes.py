@@ -21,6 +21,11 @@ class Sizes:
         queries: how many of its queries are run, from the first on.
         transactions: of threads that only ratify; slower works do a part of as many.
         staged_files: of a transaction that takes long to commit.
+        few_rows: of the table of the size that most tables have; a multiple of `few_files`.
+        few_files: the files that they are in.
+        retail_scale: the scale factor of TPC-DS.
+        many_tables: of one transaction.
+        many_commits: on one table, one after the other; slower ones are a tenth as many.
     """
 
     rows: int
@@ -32,6 +37,11 @@ class Sizes:
     queries: int = 22
     transactions: int = 8_000
     staged_files: int = 2_000
+    few_rows: int = 2_000_000
+    few_files: int = 20
+    retail_scale: float = 1.0
+    many_tables: int = 200
+    many_commits: int = 50_000
 
     def words(self) -> dict[str, str]:
         """What the titles of works call the amounts by."""
@@ -46,12 +56,46 @@ class Sizes:
             "scale": f"{self.scale:g}",
             "queries": str(self.queries),
             "staged_files": count(self.staged_files),
+            "few": count(self.few_rows),
+            "few_tenth": count(self.few_rows // 10),
+            "few_hundredth": count(self.few_rows // 100),
+            "retail_scale": f"{self.retail_scale:g}",
+            "many_tables": count(self.many_tables),
+            "many_commits": count(self.many_commits),
+            "replacements": count(self.many_commits // 10),
         }
 
 
 FULL = Sizes(20_000_000, 20, 5_000, 200_000, 1_000_000, 1.0)
 QUICK = Sizes(
-    2_000_000, 20, 500, 20_000, 100_000, 0.1, queries=5, transactions=2_000, staged_files=1_000
+    2_000_000,
+    20,
+    500,
+    20_000,
+    100_000,
+    0.1,
+    queries=5,
+    transactions=2_000,
+    staged_files=1_000,
+    few_rows=200_000,
+    retail_scale=0.05,
+    many_tables=50,
+    many_commits=1_000,
 )
-WARM_UP = Sizes(40_000, 8, 500, 400, 400, 0.01, queries=8, transactions=160, staged_files=50)
+WARM_UP = Sizes(
+    40_000,
+    8,
+    500,
+    400,
+    400,
+    0.01,
+    queries=8,
+    transactions=160,
+    staged_files=50,
+    few_rows=40_000,
+    few_files=20,
+    retail_scale=0.01,
+    many_tables=4,
+    many_commits=200,
+)
 """What each process does everything on once before it is measured."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from bench.sources.rows import Total
@@ -11,6 +12,7 @@ from bench.sources.rows import Total
 Row = tuple[object, ...]
 FEW = 3
 """Rows that a small INSERT has."""
+MERGES = ("insert", "insert by two clauses", "delete", "upsert")
 
 
 class Engine(ABC):
@@ -32,6 +34,14 @@ class Engine(ABC):
     def query(self, text: str) -> list[Row]:
         """The rows of a query over attached tables."""
 
+    def row(self, table: Path, row: int) -> list[Row]:
+        """The row of that `id`: its `id`, `k`, `v` and `s`."""
+        raise NotImplementedError
+
+    def as_one(self) -> AbstractContextManager[object]:
+        """What is done inside is one transaction, where the engine has such."""
+        return nullcontext()
+
     def beside(self) -> Engine:
         """The same engine for a thread of its own."""
         return self
@@ -50,6 +60,12 @@ class Engine(ABC):
 
     def merge(self, table: Path, changes: Path) -> None:
         """By `id`: adds the file's `v` to the table's, or inserts a row with `k = 0`, `s = ''`."""
+        raise NotImplementedError
+
+    def merge_case(self, table: Path, changes: Path, kind: str) -> None:
+        """A case of Delta's own benchmark: a MERGE by `id` and `k` of a file with the columns of
+        the table; `kind` is one of MERGES.
+        """
         raise NotImplementedError
 
     def delete_keys(self, table: Path, column: str, keys: Path) -> None:

@@ -49,6 +49,10 @@ class DeltaRs(Engine):
         columns = pa.table(builder.execute(text).read_all()).columns
         return list(zip(*(column.to_pylist() for column in columns), strict=True))
 
+    def row(self, table: Path, row: int) -> list[Row]:
+        self.attach({"t": table})
+        return self.query(f"SELECT id, k, v, s FROM t WHERE id = {row}")
+
     def update(self, table: Path, where: str) -> None:
         DeltaTable(str(table)).update(updates={"v": "v + 1"}, predicate=where)
 
@@ -63,6 +67,25 @@ class DeltaRs(Engine):
             .when_not_matched_insert({"id": "c.id", "k": "0", "v": "c.v", "s": "''"})
             .execute()
         )
+
+    def merge_case(self, table: Path, changes: Path, kind: str) -> None:
+        merge = DeltaTable(str(table)).merge(
+            pq.read_table(changes),
+            "t.id = c.id AND t.k = c.k",
+            source_alias="c",
+            target_alias="t",
+        )
+        match kind:
+            case "delete":
+                merge = merge.when_matched_delete()
+            case "upsert":
+                merge = merge.when_matched_update_all().when_not_matched_insert_all()
+            case "insert by two clauses":
+                merge = merge.when_not_matched_insert_all("c.k % 2 = 0")
+                merge = merge.when_not_matched_insert_all()
+            case _:
+                merge = merge.when_not_matched_insert_all()
+        merge.execute()
 
     def delete_keys(self, table: Path, column: str, keys: Path) -> None:
         condition = f"t.{column} = c.orderkey"

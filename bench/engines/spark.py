@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,16 @@ _MERGE = (
     "WHEN MATCHED THEN UPDATE SET v = t.v + c.v "
     "WHEN NOT MATCHED THEN INSERT (id, k, v, s) VALUES (c.id, 0, c.v, '')"
 )
+_MERGE_CASE = "MERGE INTO {table} t USING changes c ON t.id = c.id AND t.k = c.k {clauses}"
+_CLAUSES = {
+    "insert": "WHEN NOT MATCHED THEN INSERT *",
+    "insert by two clauses": (
+        "WHEN NOT MATCHED AND c.k % 2 = 0 THEN INSERT * WHEN NOT MATCHED THEN INSERT *"
+    ),
+    "delete": "WHEN MATCHED THEN DELETE",
+    "upsert": "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
+}
+_ROW = "SELECT id, k, v, s FROM {table} WHERE id = {row}"
 _DELETE_KEYS = (
     "MERGE INTO {table} t USING changes c ON t.{column} = c.orderkey WHEN MATCHED THEN DELETE"
 )
@@ -54,6 +65,9 @@ class SparkEngine(Engine):
         (row,) = self.sql(_TOTAL.format(table=self.named(table))).collect()
         return Total(*row)
 
+    def row(self, table: Path, row: int) -> list[Row]:
+        return self.query(_ROW.format(table=self.named(table), row=row))
+
     def query(self, text: str) -> list[Row]:
         return [tuple(row) for row in self.sql(text).collect()]
 
@@ -66,6 +80,10 @@ class SparkEngine(Engine):
     def merge(self, table: Path, changes: Path) -> None:
         self.spark.read.parquet(str(changes)).createOrReplaceTempView("changes")
         self.sql(_MERGE.format(table=self.named(table)))
+
+    def merge_case(self, table: Path, changes: Path, kind: str) -> None:
+        self.spark.read.parquet(str(changes)).createOrReplaceTempView("changes")
+        self.sql(_MERGE_CASE.format(table=self.named(table), clauses=_CLAUSES[kind]))
 
     def delete_keys(self, table: Path, column: str, keys: Path) -> None:
         self.spark.read.parquet(str(keys)).createOrReplaceTempView("changes")
@@ -131,6 +149,16 @@ class Txlake(SparkEngine):
     def __init__(self, scratch: Path) -> None:
         super().__init__(scratch)
         self.lake: txlake.LakeSession = txlake.connect(str(scratch / "lake"), spark=self.spark)
+
+    @contextmanager
+    def as_one(self) -> Iterator[None]:
+        self.sql("BEGIN")
+        try:
+            yield
+        except BaseException:
+            self.sql("ROLLBACK")
+            raise
+        self.sql("COMMIT")
 
     def beside(self) -> Txlake:
         other = copy(self)

@@ -24,7 +24,7 @@ from txlake.catalog import Catalog, TableEntry
 from txlake.catalog.admission import Asked, Entrant, Seen
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.log.predicates import bind, parse_predicate
-from txlake.protocol.actions import Add
+from txlake.protocol.actions import Add, Remove
 from txlake.settings import Settings
 from txlake.storage import open_store
 from txlake.system import System
@@ -101,7 +101,9 @@ class StagedTransaction:
     id: str = field(default_factory=SYSTEM.new_id)
     parts: dict[str, TableTransaction] = field(default_factory=dict)
 
-    def append(self, logs: Sequence[TableLog], files: Sequence[Add], where: str = "") -> None:
+    def append(
+        self, logs: Sequence[TableLog], files: Sequence[Add | Remove], where: str = ""
+    ) -> None:
         """Begins, and stages the files on each table.
 
         With `where` what they hang on there is noted as read.

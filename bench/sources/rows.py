@@ -27,6 +27,7 @@ MERGES = 3
 """Sources for so many repeats of MERGE."""
 
 _ROW_GROUP = 1_000_000
+_NAMES = 100_000
 _VECTORS_UUID = "7b1f0f0e-7c39-4c5e-9d4f-3f3f5bd0a2c1"
 
 
@@ -101,6 +102,16 @@ def large_rows(folder: Path, rows: int, files: int) -> Rows:
     return Rows(made_once(folder / f"rows-{rows}-{files}", make), rows)
 
 
+def scattered_rows(folder: Path, rows: int, files: int) -> Rows:
+    """The same rows, those of each file from all over the table, in no order."""
+
+    def make(folder: Path) -> None:
+        _write(folder / "data", rows, files, scattered=True)
+        write_live_log(folder / "logs", folder / "data")
+
+    return Rows(made_once(folder / f"scattered-{rows}-{files}", make), rows)
+
+
 def small_files(folder: Path, files: int) -> Rows:
     """So many files of 100 rows each."""
 
@@ -126,18 +137,26 @@ def _kept(ids: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     return kept
 
 
-def _write(data: Path, rows: int, files: int) -> None:
+def names(ids: npt.NDArray[np.int64]) -> list[str]:
+    """The `s` of rows."""
+    return [f"name_{each % _NAMES}" for each in ids]
+
+
+def _write(data: Path, rows: int, files: int, *, scattered: bool = False) -> None:
     data.mkdir()
     per_file = rows // files
-    names = pa.array([f"name_{number}" for number in range(100_000)])
+    texts = pa.array(names(np.arange(_NAMES)))
     for number in range(files):
         ids = np.arange(number * per_file, (number + 1) * per_file, dtype=np.int64)
+        if scattered:
+            places = np.random.default_rng(number).permutation(per_file)
+            ids = number + files * places.astype(np.int64)
         table = pa.table(
             {
                 "id": ids,
                 "k": ids % KEYS,
                 "v": values(ids),
-                "s": names.take(pa.array(ids % len(names))),
+                "s": texts.take(pa.array(ids % _NAMES)),
             }
         )
         pq.write_table(table, data / f"part-{number:05}.parquet", row_group_size=_ROW_GROUP)

@@ -21,6 +21,7 @@ import numpy as np
 
 from bench.engines import ENGINES
 from bench.engines.base import Engine
+from bench.points import note, worst_step
 from bench.sources.rows import Total, large_rows
 from bench.stage import Stage
 
@@ -69,6 +70,20 @@ def writers(
     return run
 
 
+REAL_WRITERS = (1, 2, 4, 8, 16)
+
+
+def more_writers(stage: Stage, number: int) -> float:
+    """By how much a committed UPDATE costs more, at worst, than with fewer writers: commits a
+    second never fall where it is 1. The writers are threads that change rows of their own.
+    """
+    took = []
+    for count in REAL_WRITERS:
+        took.append(writers(count)(stage, number))
+        note(stage, "writers", "an UPDATE of 1 row", count, took[-1])
+    return worst_step(took)
+
+
 def _last(own: int, same_rows: bool) -> int:
     return UPDATES if same_rows else (own + 1) * UPDATES
 
@@ -83,7 +98,7 @@ def beside_a_compactor(stage: Stage, number: int) -> float:
     values = []
     for name in ("1 writer alone", "1 writer, a compactor"):
         table = stage.table(f"contended {name}", rows.log("live"), rows.data)
-        with _compacted(stage.engine.beside(), table, name.endswith("compactor")) as lost:
+        with compacted(stage.engine.beside(), table, name.endswith("compactor")) as lost:
             ended = _threads(stage, table, ids)
         _check(stage, table, total, ended)
         _tell(stage, name, table, ended)
@@ -93,7 +108,7 @@ def beside_a_compactor(stage: Stage, number: int) -> float:
 
 
 @contextmanager
-def _compacted(engine: Engine, table: Path, is_wanted: bool) -> Iterator[list[Exception]]:
+def compacted(engine: Engine, table: Path, is_wanted: bool) -> Iterator[list[Exception]]:
     """Compacts the table over and over in a thread meanwhile; gives the conflicts that it met."""
     lost: list[Exception] = []
     over = threading.Event()

@@ -20,16 +20,28 @@ import pyarrow as pa
 
 import txlake
 from bench.engines.spark import Txlake
-from bench.sources.lakes import ROW, StagedLake, StagedTransaction, data_file, lock_on, staged_lake
+from bench.points import note, tenths, worst_step
+from bench.sources.lakes import (
+    ROW,
+    SYSTEM,
+    StagedLake,
+    StagedTransaction,
+    data_file,
+    lock_on,
+    staged_lake,
+)
 from bench.stage import Stage
 from txlake.errors import Unavailable
 from txlake.ports import Moved, Ratification, Ratified, TableCommit
+from txlake.protocol.actions import Add
 from txlake.protocol.file_names import commit_path
 from txlake.settings import RetrySettings, Settings
 from txlake.storage import open_store
 from txlake.transaction.table_log import TableLog
 
 THREADS = 8
+SIMULATED_WRITERS = (1, 4, 16, 64)
+_TIMES = 3
 SHORT_WRITERS = 4
 MEDIAN_PART = 80
 """Of the sizes' transactions, of which the median is taken."""
@@ -162,6 +174,139 @@ def beside_short_ones(stage: Stage, number: int) -> float:
         stage.details[f"{title}: short ones a second"] = ended.short / ended.seconds
         values[name] = float(ended.attempts)
     return values[""]
+
+
+def many_tables(stage: Stage, number: int) -> float:
+    """Milliseconds of a transaction that appends a row to each of many tables, from `begin` to the
+    end of its commit; for the curve a tenth, and a hundredth, as many.
+    """
+    count = stage.sizes.many_tables
+    row = pa.table({"k": ["o"], "n": pa.array([number], pa.int64())})
+    folder = stage.scratch / f"many tables {number}"
+    took = 0.0
+    with txlake.connect(str(folder)) as lake:
+        with lake.transaction() as tx:
+            for each in range(count):
+                tx.write(ROW, f"t{each}")
+        sizes = tenths(count)
+        for each in sizes:
+            took = min(_appended_to(lake, row, each) for _ in range(_TIMES))
+            note(stage, "tables", "append a row to each, and commit", each, took)
+    for each in (0, count - 1):
+        made = _TIMES * (len(sizes) if each == 0 else 1)
+        path = folder / f"t{each}" / commit_path(made)
+        stage.expect(path.exists(), True, path)
+        stage.expect((folder / f"t{each}" / commit_path(made + 1)).exists(), False, "one more")
+    return took
+
+
+def _appended_to(lake: txlake.Lake, row: pa.Table, tables: int) -> float:
+    start = time.perf_counter()
+    with lake.transaction() as tx:
+        for each in range(tables):
+            tx.write(row, f"t{each}", mode="append")
+    return 1_000 * (time.perf_counter() - start)
+
+
+def many_appends(stage: Stage, number: int) -> float:
+    """By how much commits that add a file get slower: the last hundredth of them to the second."""
+    slower, _ = _many_commits(stage, "a commit that adds a file", stage.sizes.many_commits)
+    return slower
+
+
+def many_replacements(stage: Stage, number: int) -> float:
+    """The same of a tenth as many that each replace the file of the one before, so that the table
+    stays as large as it is.
+    """
+    count = stage.sizes.many_commits // 10
+    slower, stage.kept["opening"] = _many_commits(
+        stage, "a commit that replaces a file", count, replaces=True
+    )
+    return slower
+
+
+def many_replacements_opened(stage: Stage, number: int) -> float:
+    """By how much the log opens slower after all of those commits than after the first of them."""
+    slower = stage.kept["opening"]
+    assert isinstance(slower, float)
+    return slower
+
+
+def _many_commits(
+    stage: Stage, title: str, count: int, *, replaces: bool = False
+) -> tuple[float, float]:
+    """By how much commits get slower, and by how much the opening of the log does.
+
+    The curves have what both cost at a hundredth, a tenth and all of the commits, each the mean of
+    a hundredth of them.
+    """
+    part = min(max(10, count // 100), count // 2)  # turns of checkpoints as a whole
+    marks = {max(2 * part, mark): mark for mark in tenths(count)}
+    folder = stage.scratch / title
+    opening, took = list[float](), list[float]()
+    with staged_lake(folder, "SQLite", 1) as lake:
+        logs = lake.logs(0)
+        file: Add | None = None
+        for version in range(1, count + 1):
+            gone = file if replaces else None
+            start = time.perf_counter()
+            file = _committed_instead(lake, logs, gone)
+            took.append(time.perf_counter() - start)
+            if version in marks:
+                note(stage, "commits", title, marks[version], 1_000 * sum(took[-part:]) / part)
+                files = 2 if replaces else 1 + version
+                table = folder / "lake" / "t0"
+                opening.append(min(_opened(stage, table, version, files) for _ in range(_TIMES)))
+                note(stage, "commits", f"open after {title}", marks[version], opening[-1])
+        stage.expect(_head(lake, 0), count, "versions")
+    return sum(took[-part:]) / sum(took[part : 2 * part]), opening[-1] / opening[0]
+
+
+def _committed_instead(lake: StagedLake, logs: Sequence[TableLog], before: Add | None) -> Add:
+    """Commits a file, instead of another one where there is one."""
+    after = data_file("short")
+    gone = () if before is None else (before.removed(timestamp_ms=SYSTEM.now_ms()),)
+    tx = StagedTransaction(lake)
+    tx.append(logs, [after, *gone])
+    tx.commit()
+    return after
+
+
+def _opened(stage: Stage, folder: Path, version: int, expected: int) -> float:
+    start = time.perf_counter()
+    snapshot = txlake.Log(folder).snapshot()
+    files = len(snapshot.files())
+    took = 1_000 * (time.perf_counter() - start)
+    stage.expect((snapshot.version, files), (version, expected), "version, files")
+    return took
+
+
+def simulated_writers(stage: Stage, number: int) -> float:
+    """By how much commits a second fall, at worst, when there are four times as many writers.
+
+    The writers are simulated: all of a turn's read the same version, then they commit one after
+    the other, each with a log of its own as a process has, so that each meets all before it.
+    """
+    turns = max(1, stage.sizes.transactions // 1_000)
+    took = []
+    for count in SIMULATED_WRITERS:
+        folder = stage.scratch / f"simulated {count} {number}"
+        with staged_lake(folder, "SQLite", 1) as lake:
+            logs = [lake.logs(0) for _ in range(count)]
+            seconds = 0.0
+            for _ in range(turns * max(SIMULATED_WRITERS) // count):
+                start = time.perf_counter()
+                began = [StagedTransaction(lake) for _ in logs]
+                for own, tx in enumerate(began):
+                    tx.append(logs[own], [data_file(f"own {own}")], f"k = 'own {own}'")
+                for tx in began:
+                    tx.commit()
+                seconds += time.perf_counter() - start
+            commits = turns * max(SIMULATED_WRITERS)
+            stage.expect(_head(lake, 0), commits, "versions")
+        took.append(1_000 * seconds / commits)
+        note(stage, "writers", "a commit, simulated", count, took[-1])
+    return worst_step(took)
 
 
 def two_locks(stage: Stage, number: int) -> float:

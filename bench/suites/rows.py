@@ -1,16 +1,27 @@
-"""The works on the large table and on the table of small files."""
+"""The works on the large table, on one of the size that most have, and on many small files."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 import txlake
 from bench.engines.base import FEW
-from bench.sources.rows import MERGE_STEP, Rows, Total, large_rows, small_files, values
+from bench.sources.rows import (
+    KEYS,
+    MERGE_STEP,
+    Rows,
+    Total,
+    large_rows,
+    names,
+    scattered_rows,
+    small_files,
+    values,
+)
 from bench.stage import Held, Stage, timed
 
 _ROW_OF_NO_MERGE = 50  # of each MERGE_STEP; sources for MERGE begin at 0, 1 and 2
@@ -38,6 +49,57 @@ def _live(stage: Stage, name: str, rows: Rows) -> Path:
 
 def _deleted(stage: Stage, name: str, rows: Rows) -> Path:
     return stage.table(name, rows.log("deleted"), rows.data, rows.vectors)
+
+
+def of_few(work: Callable[[Stage, int], float]) -> Callable[[Stage, int], float]:
+    """A work on the large table, done on one of `few_rows`."""
+    return lambda stage, number: work(_with_few(stage), number)
+
+
+def inserted_into_few(stage: Stage) -> None:
+    """As `inserted_few`, of the table of `few_rows`."""
+    inserted_few(_with_few(stage))
+
+
+def _with_few(stage: Stage) -> Stage:
+    """The stage whose large table has `few_rows`."""
+
+    def make() -> Stage:
+        sizes = replace(stage.sizes, rows=stage.sizes.few_rows, row_files=stage.sizes.few_files)
+        scratch = stage.scratch / "few"
+        scratch.mkdir()
+        return Stage(stage.engine_name, stage.make_engine, sizes, stage.data, scratch)
+
+    return stage.keep("few", make)
+
+
+def cold_sum(stage: Stage, number: int) -> float:
+    """The first statement of all that an engine gets, which has started: sums of `few_rows`."""
+    few = _with_few(stage)
+    few.engine.is_conflict(Exception())  # started before the clock is
+    return sum_rows(few, number)
+
+
+def clustered_row(stage: Stage, number: int) -> float:
+    """One row by its key, of files that have keys of their own. Milliseconds."""
+    rows = _large(stage)
+    table = stage.keep("clustered", lambda: _live(stage, "clustered", rows))
+    return _row_by_key(stage, table, number)
+
+
+def scattered_row(stage: Stage, number: int) -> float:
+    """The same where each file has keys from all over the table, in no order. Milliseconds."""
+    rows = scattered_rows(stage.data, stage.sizes.rows, stage.sizes.row_files)
+    table = stage.keep("scattered", lambda: _live(stage, "scattered", rows))
+    return _row_by_key(stage, table, number)
+
+
+def _row_by_key(stage: Stage, table: Path, number: int) -> float:
+    row = (number * 7_919_111 + stage.sizes.rows // 3) % stage.sizes.rows
+    seconds, found = timed(lambda: stage.engine.row(table, row))
+    [name] = names(np.array([row], dtype=np.int64))
+    stage.expect(found, [(row, row % KEYS, _value(row), name)], f"{table}, {row}")
+    return 1_000 * seconds
 
 
 def sum_rows(stage: Stage, number: int) -> float:

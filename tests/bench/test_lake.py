@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.no_interop("the bench checks its answers itself"),
 ]
 
-FEW = dataclasses.replace(WARM_UP, transactions=128, staged_files=5)
+FEW = dataclasses.replace(WARM_UP, transactions=128, staged_files=5, many_commits=100)
 
 
 def run(
@@ -50,6 +50,27 @@ def test_what_a_lake_does_is_measured_and_checked(
     assert details["commits, SQLite: p50 ms"] <= details["commits, SQLite: p95 ms"]
     assert details["a long transaction: committed"] == 1
     assert measured.samples["beside-short"] == [1 + details["a long transaction: lost"]]
+
+
+def test_growth_in_commits_tables_and_writers_is_measured_and_checked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    names = ("many-tables", "many-commits", "many-replacements", "many-replacements-open")
+    measured = run(monkeypatch, tmp_path, "growth", *names, "simulated-writers")
+    assert tuple(measured.samples) == (*names, "simulated-writers")
+    assert all(value > 0 for values in measured.samples.values() for value in values)
+    kept = {name.rpartition(": ")[0] for name in measured.details}
+    assert {name.split(": ")[1] for name in kept} == {"tables", "commits", "writers"}
+    writers = [name for name in measured.details if ": writers: " in name]
+    assert [name.rpartition(": ")[2] for name in writers] == ["1", "4", "16", "64"]
+
+
+def test_a_commit_that_is_missing_fails_the_bench(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("bench.suites.lake._head", lambda lake, table: 1)
+    with pytest.raises(WrongAnswer, match="versions"):
+        run(monkeypatch, tmp_path, "growth", "simulated-writers")
 
 
 def test_a_transaction_of_rows_is_measured_without_spark(

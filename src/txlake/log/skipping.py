@@ -149,7 +149,7 @@ class _Evaluation:
 
     def __init__(self, bounds: FileBounds) -> None:
         self._bounds = bounds
-        self._yes = pa.array([True] * bounds.count, pa.bool_())
+        self._yes = pa.repeat(pa.scalar(True), bounds.count)
         self._no = pc.invert(self._yes)
         self._anything = _Verdict(self._yes, self._yes, self._yes)
 
@@ -272,10 +272,14 @@ def _compared(
         case Operator.GREATER_OR_EQUAL:
             return bounds.or_nan(pc.greater_equal(upper, value)), _some(pc.less(lower, value))
         case Operator.EQUAL | Operator.SAME | Operator.NOT_EQUAL:
-            within = pc.and_(
-                _some(pc.less_equal(lower, value)), _some(pc.greater_equal(upper, value))
-            )
-            only = pc.and_(pc.equal(lower, value), pc.equal(upper, value))
+            only = pc.equal(lower, value)
+            if lower is upper:
+                within = _some(only)  # the values themselves
+            else:
+                within = pc.and_(
+                    _some(pc.less_equal(lower, value)), _some(pc.greater_equal(upper, value))
+                )
+                only = pc.and_(only, pc.equal(upper, value))
             other = bounds.or_nan(pc.invert(only))
             return (other, within) if operator is Operator.NOT_EQUAL else (within, other)
 

@@ -436,7 +436,7 @@ def _folded(names: tuple[str, ...]) -> list[str]:
 
 def select(context: Context, statement: Select) -> DataFrame:
     """A query."""
-    return context.query(statement.query)
+    return context.query(statement.query, at_once=True)
 
 
 def spark_command(context: Context, statement: SparkCommand) -> DataFrame:

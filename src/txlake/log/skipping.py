@@ -9,7 +9,7 @@ Source: PROTOCOL.md, "Per-file Statistics", "Partition Value Serialization".
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -106,6 +106,22 @@ def rows_must_match(predicate: Predicate, rows: pa.Table, schema: Struct) -> pa.
     """
     verdict = _Evaluation(FileBounds.of_rows(rows, schema, columns_of(predicate))).of(predicate)
     return pc.and_not(verdict.true, pc.or_(verdict.false, verdict.null))
+
+
+def ranges_may_match(
+    predicate: Predicate,
+    ranges: Mapping[str, Sequence[tuple[int, int] | None]],
+    count: int,
+    schema: Struct,
+) -> Sequence[bool]:
+    """For each of so many groups of rows whether it may hold one for which the predicate is true.
+
+    `ranges` has the least and the greatest value of columns of whole numbers, by logical name, None
+    where they aren't known; any value may be null.
+    """
+    bounds = FileBounds.of_ranges(ranges, count, schema)
+    verdicts: list[bool] = _Evaluation(bounds).of(predicate).true.to_pylist()
+    return verdicts
 
 
 def is_partition_only(predicate: Predicate, partition_columns: Collection[str]) -> bool:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _reads_files(frame: DataFrame) -> bool:
-    return "FileScan" in frame._jdf.queryExecution().executedPlan().toString()  # type: ignore[attr-defined]
+    return "FileScan" in frame._jdf.queryExecution().executedPlan().toString()
 
 
 @pytest.fixture

@@ -192,12 +192,20 @@ def test_groups_without_statistics_are_read(tmp_path: Path, spark: SparkSession)
     assert [list(each) for each in found.positions.values()] == [[3]]
 
 
-def test_rows_of_many_large_groups_are_left_to_spark(
+def test_a_scan_of_large_groups_is_left_to_spark(
     odd: PathTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def few(condition: str) -> DataFrame | None:
+        work = odd.work()
+        predicate = work.predicate(SqlText(condition), None)
+        assert predicate is not None
+        return candidates.few_rows(work, work.snapshot.select(None), predicate)
+
+    assert few("id = 3") is not None
     monkeypatch.setattr(candidates, "_GROUP_BYTES_MAX", 10)
-    assert _found(odd, "id = 99") is not None
-    assert _found(odd, "id = 3") is None
+    assert few("id = 3") is None
+    assert few("id = 99") is not None
+    assert _found(odd, "id = 3") is not None  # as an UPDATE looks for it
 
 
 def _found(t: PathTable, condition: str, rows_max: int = 1000) -> candidates.Candidates | None:

@@ -64,11 +64,16 @@ class Candidates:
 
 
 def find(
-    work: TableAccess, files: pa.Table, predicate: Predicate, rows_max: int
+    work: TableAccess,
+    files: pa.Table,
+    predicate: Predicate,
+    rows_max: int,
+    group_bytes_max: int | None = None,
 ) -> Candidates | None:
     """The live rows of the files for which the predicate may hold.
 
-    None where more than `rows_max` may, where the predicate says nothing of columns that this
+    None where more than `rows_max` may, where the row groups that they are in become more than
+    `group_bytes_max` in memory, where the predicate says nothing of columns that this
     process can compare, and where a file is large or isn't certain to be read as Spark reads it.
     """
     snapshot = work.snapshot
@@ -81,7 +86,7 @@ def find(
     adds = adds_of(files)
     if not all(_url_of(work, add).startswith(_LOCAL) for add in adds):
         return None
-    search = _Search(work, predicate, told, items, rows_max)
+    search = _Search(work, predicate, told, items, rows_max, group_bytes_max)
     try:
         if len(adds) == 1:
             found = [search.of(adds[0])]
@@ -103,6 +108,7 @@ class _Search:
     told: Predicate
     items: Sequence[Field]
     rows_max: int
+    group_bytes_max: int | None
     certain: bool = field(init=False)
     _looked_at: int = 0
     _count: int = 0
@@ -140,11 +146,8 @@ class _Search:
             self._looked_at += rows
             self._count += found
             self._group_bytes += group_bytes
-            if (
-                self._count > self.rows_max
-                or self._looked_at > _ROWS_MAX
-                or self._group_bytes > _GROUP_BYTES_MAX
-            ):
+            is_large = self.group_bytes_max is not None and self._group_bytes > self.group_bytes_max
+            if is_large or self._count > self.rows_max or self._looked_at > _ROWS_MAX:
                 raise ValueError("they aren't few")
 
 
@@ -201,7 +204,7 @@ def few_rows(work: TableAccess, files: pa.Table, predicate: Predicate) -> DataFr
     """
     if collated_columns(work.snapshot.schema):
         return None
-    found = find(work, files, predicate, _READ_ROWS_MAX)
+    found = find(work, files, predicate, _READ_ROWS_MAX, _GROUP_BYTES_MAX)
     held = None if found is None else held_rows(work, files, found.positions)
     if held is None:
         return None

@@ -133,6 +133,81 @@ def test_the_rows_are_those_that_spark_finds(odd: PathTable, condition: str) -> 
         spark.conf.set("spark.sql.session.timeZone", str(zone))
 
 
+@pytest.mark.broad(keep=5)
+@pytest.mark.parametrize("condition", [*CONDITIONS, "id = 99"])
+def test_few_rows_are_as_a_scan_gives_them(odd: PathTable, condition: str) -> None:
+    work = odd.work()
+    predicate = work.predicate(SqlText(condition), None)
+    assert predicate is not None
+    files = work.snapshot.select(predicate)
+    few = candidates.few_rows(work, files, predicate)
+    assert few is not None
+    scanned = work.scan(files)
+    assert few.schema == scanned.schema
+    _same(few.where(condition), scanned.where(condition))
+
+
+@pytest.mark.no_interop("its data file is another than the one logged")
+def test_groups_whose_numbers_rule_a_row_out_are_not_read(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    t = table(tmp_path / "t", spark, "id BIGINT, s STRING", properties=VECTORS)
+    t.append(spark.range(6).selectExpr("if(id = 2, NULL, id) id", "'' || id s").coalesce(1))
+    (add,) = t.adds()
+    path = t.folder / decode_path(add.path)
+    pq.write_table(pq.read_table(path), path, row_group_size=2)
+    read: list[list[int]] = []
+
+    def told(
+        file: pq.ParquetFile, columns: parquet.Columns, groups: list[int]
+    ) -> Iterator[pa.RecordBatch]:
+        read.append(groups)
+        yield from parquet.rows_of(file, columns, groups)
+
+    monkeypatch.setattr(candidates, "rows_of", told)
+    for condition, groups, places in (
+        ("id = 4", [[2]], [4]),
+        ("id < 1 OR id > 4", [[0], [2]], [0, 5]),
+        ("id = 9", [], []),
+        ("id IS NULL", [[0], [1], [2]], [2]),
+        ("s = '4'", [[0], [1], [2]], [4]),
+        ("id = 4 AND length(s) > 0", [[2]], [4]),
+    ):
+        read.clear()
+        found = _found(t, condition)
+        assert found is not None, condition
+        assert read == groups, condition
+        assert [list(each) for each in found.positions.values()] == ([places] if places else [])
+
+
+@pytest.mark.no_interop("its data file is another than the one logged")
+def test_groups_without_statistics_are_read(tmp_path: Path, spark: SparkSession) -> None:
+    t = table(tmp_path / "t", spark, "id BIGINT", properties=VECTORS)
+    t.append(spark.range(4).coalesce(1))
+    (add,) = t.adds()
+    path = t.folder / decode_path(add.path)
+    pq.write_table(pq.read_table(path), path, row_group_size=2, write_statistics=False)
+    found = _found(t, "id = 3")
+    assert found is not None
+    assert [list(each) for each in found.positions.values()] == [[3]]
+
+
+def test_a_scan_of_large_groups_is_left_to_spark(
+    odd: PathTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def few(condition: str) -> DataFrame | None:
+        work = odd.work()
+        predicate = work.predicate(SqlText(condition), None)
+        assert predicate is not None
+        return candidates.few_rows(work, work.snapshot.select(None), predicate)
+
+    assert few("id = 3") is not None
+    monkeypatch.setattr(candidates, "_GROUP_BYTES_MAX", 10)
+    assert few("id = 3") is None
+    assert few("id = 99") is not None
+    assert _found(odd, "id = 3") is not None  # as an UPDATE looks for it
+
+
 def _found(t: PathTable, condition: str, rows_max: int = 1000) -> candidates.Candidates | None:
     work = t.work()
     read = work.read(SqlText(condition), None)

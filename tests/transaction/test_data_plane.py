@@ -453,6 +453,18 @@ def test_a_scan_leaves_out_what_is_deleted(tmp_path: Path, plane: DataPlane) -> 
     assert t.rows(1) == ALL
 
 
+def test_few_rows_are_those_of_a_scan_that_may_match(tmp_path: Path, plane: DataPlane) -> None:
+    t = made(tmp_path, plane)
+    t.run("DELETE FROM t WHERE id = 2")
+    work = t.work()
+    predicate = work.predicate(SqlText("id >= 2"), None)
+    assert predicate is not None
+    found = work.few_rows(t.snapshot.select(predicate), predicate)
+    assert found is not None
+    assert found.columns == work.scan(t.snapshot.select(None)).columns
+    assert sorted(row[0] for row in found.collect() if row[0] >= 2) == [3, 4]
+
+
 def test_a_row_that_violates_a_condition_is_shown(t: PathTable) -> None:
     work = t.work()
     assert work.violating_row("id > 0") is None

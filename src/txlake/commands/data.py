@@ -441,7 +441,7 @@ def select(context: Context, statement: Select) -> Answer:
     rows = plain_answer(context, statement.query) if statement.as_values else None
     if rows is not None:
         return lambda by: by.frame(rows.schema, rows.rows)
-    frame = context.query(statement.query)
+    frame = context.query(statement.query, at_once=True)
     return lambda _: frame
 
 

@@ -147,6 +147,26 @@ class FileBounds:
                 columns[_folded(path)] = _exact(values, fields[0].type)
         return cls(rows.num_rows, columns)
 
+    @classmethod
+    def of_ranges(
+        cls,
+        ranges: Mapping[str, Sequence[tuple[int, int] | None]],
+        count: int,
+        schema: Struct,
+    ) -> FileBounds:
+        """Groups of rows by the least and greatest value of columns of whole numbers."""
+        unknown = _all_true(count)
+        columns: dict[ColumnPath, ColumnBounds] = {}
+        for name, bounds in ranges.items():
+            item = schema.find(name)
+            assert item is not None
+            lower, upper = (
+                pa.array([None if one is None else one[place] for one in bounds], pa.int64())
+                for place in (0, 1)
+            )
+            columns[_folded((name,))] = ColumnBounds(item.type, lower, upper, unknown, unknown)
+        return cls(count, columns)
+
 
 def _folded(path: ColumnPath) -> ColumnPath:
     return tuple(part.lower() for part in path)

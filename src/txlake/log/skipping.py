@@ -9,7 +9,7 @@ Source: PROTOCOL.md, "Per-file Statistics", "Partition Value Serialization".
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -108,6 +108,22 @@ def rows_must_match(predicate: Predicate, rows: pa.Table, schema: Struct) -> pa.
     return pc.and_not(verdict.true, pc.or_(verdict.false, verdict.null))
 
 
+def ranges_may_match(
+    predicate: Predicate,
+    ranges: Mapping[str, Sequence[tuple[int, int] | None]],
+    count: int,
+    schema: Struct,
+) -> Sequence[bool]:
+    """For each of so many groups of rows whether it may hold one for which the predicate is true.
+
+    `ranges` has the least and the greatest value of columns of whole numbers, by logical name, None
+    where they aren't known; any value may be null.
+    """
+    bounds = FileBounds.of_ranges(ranges, count, schema)
+    verdicts: list[bool] = _Evaluation(bounds).of(predicate).true.to_pylist()
+    return verdicts
+
+
 def is_partition_only(predicate: Predicate, partition_columns: Collection[str]) -> bool:
     """Whether partition values alone decide the predicate: nothing opaque, no other column."""
     partitions = {name.lower() for name in partition_columns}
@@ -149,7 +165,7 @@ class _Evaluation:
 
     def __init__(self, bounds: FileBounds) -> None:
         self._bounds = bounds
-        self._yes = pa.array([True] * bounds.count, pa.bool_())
+        self._yes = pa.repeat(pa.scalar(True), bounds.count)
         self._no = pc.invert(self._yes)
         self._anything = _Verdict(self._yes, self._yes, self._yes)
 
@@ -272,10 +288,14 @@ def _compared(
         case Operator.GREATER_OR_EQUAL:
             return bounds.or_nan(pc.greater_equal(upper, value)), _some(pc.less(lower, value))
         case Operator.EQUAL | Operator.SAME | Operator.NOT_EQUAL:
-            within = pc.and_(
-                _some(pc.less_equal(lower, value)), _some(pc.greater_equal(upper, value))
-            )
-            only = pc.and_(pc.equal(lower, value), pc.equal(upper, value))
+            only = pc.equal(lower, value)
+            if lower is upper:
+                within = _some(only)  # the values themselves
+            else:
+                within = pc.and_(
+                    _some(pc.less_equal(lower, value)), _some(pc.greater_equal(upper, value))
+                )
+                only = pc.and_(only, pc.equal(upper, value))
             other = bounds.or_nan(pc.invert(only))
             return (other, within) if operator is Operator.NOT_EQUAL else (within, other)
 

@@ -6,6 +6,7 @@ Owns the temporary views that stand for tables in a statement's texts, for as lo
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -46,6 +47,8 @@ from txlake.views.describe import Inspection, Rows, describe
 _logger = logging.getLogger(__name__)
 
 _OWN_VIEW = "txlake_"
+# What Spark tells of the file that it reads a row from.
+_TELLS_FILES = re.compile(r"input_file|_metadata", re.IGNORECASE)
 _VIEWS_KEEP_PLANS = "spark.sql.legacy.storeAnalyzedPlanForView"
 
 
@@ -235,12 +238,14 @@ class Context:
         condition: Condition | None = None,
         *,
         file_metadata: bool = False,
+        at_once: bool = False,
     ) -> DataFrame:
         """The table's rows as a DataFrame; notes that the transaction read them.
 
         Only files that the predicate may match are read; the rows are not filtered by it, nor by
         the condition, by which a commit asks whether rows of others match. With `file_metadata`
-        they have the column `_metadata`.
+        they have the column `_metadata`. With `at_once` few rows are found here and now, and those
+        for which the predicate isn't true may be missing.
         """
         snapshot = self.snapshot(handle, travel)
         if travel is None:
@@ -250,7 +255,11 @@ class Context:
             else:
                 table.plain_read(predicate, text, condition=condition)
         work, files = self.work_on(handle, snapshot), snapshot.select(predicate)
-        frame = work.scan_telling_files(files) if file_metadata else work.scan(files)
+        frame = None
+        if at_once and predicate is not None:
+            frame = work.few_rows(files, predicate)
+        if frame is None:
+            frame = work.scan_telling_files(files) if file_metadata else work.scan(files)
         return frame if travel else marked(frame, self._shown(handle, predicate, text))
 
     def changes(self, table: Table, asked: ChangeRange) -> DataFrame:
@@ -300,11 +309,13 @@ class Context:
             expression = expression.in_database(self._is_same)
         return self.plane.column(expression, self._view)
 
-    def query(self, sql: SqlText) -> DataFrame:
+    def query(self, sql: SqlText, *, at_once: bool = False) -> DataFrame:
         """The rows of a query; tables of the lake in it are read in this transaction.
 
-        Other names stay as they are, and are Spark's.
+        Other names stay as they are, and are Spark's. With `at_once` a few rows that are asked for
+        are found here and now, unless the query asks for the files that they are in.
         """
+        at_once = at_once and _TELLS_FILES.search(sql.text) is None
         sql = sql.in_database(self._is_same)
         names_files = metadata_column.names_files(sql.text)
         if names_files:
@@ -318,7 +329,7 @@ class Context:
             mark += "\u2987"
 
         def replaced(reference: Reference) -> str | None:
-            frame = self._referenced(reference, condition, names_files=names_files)
+            frame = self._referenced(reference, condition, names_files=names_files, at_once=at_once)
             if frame is None:
                 return None
             name = f"t{len(frames)}"
@@ -359,7 +370,12 @@ class Context:
         return found[0] == found[1]
 
     def _referenced(
-        self, reference: Reference, where: Filter | None = None, *, names_files: bool = False
+        self,
+        reference: Reference,
+        where: Filter | None = None,
+        *,
+        names_files: bool = False,
+        at_once: bool = False,
     ) -> DataFrame | None:
         if reference.shown is not None:
             rows = self.described(reference.shown)
@@ -381,7 +397,13 @@ class Context:
             work, own = self.work_on(handle, snapshot), where.own
             condition = None if own is None else work.of_the_row(predicate, own, where.alias)
             return self.scan(
-                handle, reference.travel, predicate, where.text, condition, file_metadata=shows
+                handle,
+                reference.travel,
+                predicate,
+                where.text,
+                condition,
+                file_metadata=shows,
+                at_once=at_once,
             )
         raise InvalidRequest(
             f"{handle.store.url} is not a Delta table: it has no _delta_log with a commit"

@@ -6,8 +6,11 @@ as Spark would read it answers None, and Spark reads the files as it reads any.
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -22,12 +25,13 @@ from txlake.datafiles.stored_vectors import as_array
 from txlake.datafiles.vectors import load_vector
 from txlake.log.files import adds_of
 from txlake.log.predicates import And, Opaque, Predicate, columns_of, conjuncts
-from txlake.log.skipping import has_opaque, rows_may_match, rows_must_match
+from txlake.log.skipping import has_opaque, ranges_may_match, rows_may_match, rows_must_match
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add
+from txlake.protocol.collations import collated_columns
 from txlake.protocol.partition_values import parse_column
 from txlake.protocol.types import Field, Primitive, to_arrow_type
-from txlake.spark.bounded_text import is_padded
+from txlake.spark.bounded_text import is_padded, shown_metadata
 from txlake.spark.native_writer import is_plain
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION
@@ -35,11 +39,15 @@ from txlake.spark.table_access import TableAccess
 from txlake.spark.types import parquet_field, spark_type, visible_metadata
 from txlake.spark.writing import data_fields
 
-_FILES_MAX = 16
-_ROWS_MAX = 8_000_000
+_FILES_MAX = 64
+_ROWS_MAX = 24_000_000
+_THREADS_MAX = 8
+_GROUP_BYTES_MAX = 128 * 1024 * 1024
+_READ_ROWS_MAX = 1_000
 _HELD_BYTES_MAX = 64 * 1024 * 1024
 _LOCAL = "file://"
 _LONG = Primitive("long")
+_INTEGERS = frozenset({"byte", "short", "integer", "long"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +64,16 @@ class Candidates:
 
 
 def find(
-    work: TableAccess, files: pa.Table, predicate: Predicate, rows_max: int
+    work: TableAccess,
+    files: pa.Table,
+    predicate: Predicate,
+    rows_max: int,
+    group_bytes_max: int | None = None,
 ) -> Candidates | None:
     """The live rows of the files for which the predicate may hold.
 
-    None where more than `rows_max` may, where the predicate says nothing of columns that this
+    None where more than `rows_max` may, where the row groups that they are in become more than
+    `group_bytes_max` in memory, where the predicate says nothing of columns that this
     process can compare, and where a file is large or isn't certain to be read as Spark reads it.
     """
     snapshot = work.snapshot
@@ -73,29 +86,69 @@ def find(
     adds = adds_of(files)
     if not all(is_local(work, add) for add in adds):
         return None
-    positions: dict[int, np.ndarray] = {}
-    certain = not has_opaque(predicate)
-    looked_at = count = 0
+    search = _Search(work, predicate, told, items, rows_max, group_bytes_max)
     try:
-        for ordinal, add in enumerate(adds):
-            deleted = deleted_rows(work, add)
-            parts = []
-            for start, rows in _read(work, add, items):
-                looked_at += rows.num_rows
-                rows = _with_partitions(snapshot, add, rows)
-                places = np.flatnonzero(rows_may_match(told, rows, snapshot.schema))
-                places = places[~np.isin(places + start, deleted)]
-                count += len(places)
-                if count > rows_max or looked_at > _ROWS_MAX:
-                    return None
-                if len(places):
-                    certain = certain and _hold(predicate, rows.take(pa.array(places)), snapshot)
-                    parts.append(places + start)
-            if parts:
-                positions[ordinal] = np.concatenate(parts)
+        if len(adds) == 1:
+            found = [search.of(adds[0])]
+        else:
+            with ThreadPoolExecutor(min(_THREADS_MAX, os.cpu_count() or 1)) as pool:
+                found = list(pool.map(search.of, adds))
     except (pa.ArrowException, OSError, ValueError):
         return None
-    return Candidates(positions=positions, certain=certain)
+    positions = {ordinal: places for ordinal, places in enumerate(found) if len(places)}
+    return Candidates(positions=positions, certain=search.certain)
+
+
+@dataclass(slots=True)
+class _Search:
+    """What is looked for in all files, some of them at a time, and how much was found so far."""
+
+    work: TableAccess
+    predicate: Predicate
+    told: Predicate
+    items: Sequence[Field]
+    rows_max: int
+    group_bytes_max: int | None
+    certain: bool = field(init=False)
+    _looked_at: int = 0
+    _count: int = 0
+    _group_bytes: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.certain = not has_opaque(self.predicate)
+
+    def of(self, add: Add) -> np.ndarray:
+        """The places in one file. Raises ValueError where it becomes too much in all of them."""
+        snapshot = self.work.snapshot
+        deleted = deleted_rows(self.work, add)
+        parts = [np.empty(0, np.int64)]
+        last = None
+        for group, start, rows in _read(self.work, add, self.items, told=self.told):
+            count = rows.num_rows
+            rows = _with_partitions(snapshot, add, rows)
+            places = np.flatnonzero(rows_may_match(self.told, rows, snapshot.schema))
+            if len(deleted):
+                places = places[~np.isin(places + start, deleted)]
+            is_new = len(places) > 0 and group is not last
+            self._seen(count, len(places), group.total_byte_size if is_new else 0)
+            if len(places):
+                last = group
+                if self.certain and not _hold(
+                    self.predicate, rows.take(pa.array(places)), snapshot
+                ):
+                    self.certain = False
+                parts.append(places + start)
+        return np.concatenate(parts)
+
+    def _seen(self, rows: int, found: int, group_bytes: int) -> None:
+        with self._lock:
+            self._looked_at += rows
+            self._count += found
+            self._group_bytes += group_bytes
+            is_large = self.group_bytes_max is not None and self._group_bytes > self.group_bytes_max
+            if is_large or self._count > self.rows_max or self._looked_at > _ROWS_MAX:
+                raise ValueError("they aren't few")
 
 
 def held_rows(
@@ -140,12 +193,35 @@ def rows_at(
     held = held_rows(work, files, positions)
     if held is None:
         return None
-    fields = [
-        T.StructField(item.name, spark_type(item.type), True, visible_metadata(item))
+    fields = [*_fields(work), *(T.StructField(name, T.LongType()) for name in _extra_names(work))]
+    return work.spark.createDataFrame(held, T.StructType(fields))
+
+
+def few_rows(work: TableAccess, files: pa.Table, predicate: Predicate) -> DataFrame | None:
+    """The live rows of the files for which the predicate may hold, where they are few.
+
+    As `TableAccess.scan` gives them, though Spark doesn't know of files. None as `find`.
+    """
+    if collated_columns(work.snapshot.schema):
+        return None
+    found = find(work, files, predicate, _READ_ROWS_MAX, _GROUP_BYTES_MAX)
+    held = None if found is None else held_rows(work, files, found.positions)
+    if held is None:
+        return None
+    rows = held.select(work.snapshot.schema.names)
+    return work.spark.createDataFrame(rows, T.StructType(_fields(work)))
+
+
+def _fields(work: TableAccess) -> list[T.StructField]:
+    return [
+        T.StructField(
+            item.name,
+            spark_type(item.type),
+            True,
+            {**visible_metadata(item), **shown_metadata(item)},
+        )
         for item in work.snapshot.schema
     ]
-    fields += [T.StructField(name, T.LongType()) for name in _extra_names(work)]
-    return work.spark.createDataFrame(held, T.StructType(fields))
 
 
 def _extra_names(work: TableAccess) -> list[str]:
@@ -163,7 +239,7 @@ def _rows_of_file(
     }
     kept = [Field(name, _LONG) for name in tracked.values() if work.tracks_rows and name]
     parts = []
-    for start, rows in _read(work, add, [*data_fields(snapshot), *kept], wanted):
+    for _, start, rows in _read(work, add, [*data_fields(snapshot), *kept], wanted):
         first, last = np.searchsorted(wanted, [start, start + rows.num_rows])
         if first == last:
             continue
@@ -220,27 +296,68 @@ def _with_partitions(snapshot: Snapshot, add: Add, rows: pa.Table) -> pa.Table:
 
 
 def _read(
-    work: TableAccess, add: Add, items: Sequence[Field], wanted: np.ndarray | None = None
-) -> Iterator[tuple[int, pa.Table]]:
-    """The columns by logical name, some rows at a time, each with the first one's position.
+    work: TableAccess,
+    add: Add,
+    items: Sequence[Field],
+    wanted: np.ndarray | None = None,
+    told: Predicate | None = None,
+) -> Iterator[tuple[pq.RowGroupMetaData, int, pa.Table]]:
+    """The columns by logical name, some rows at a time, with their group and the first's position.
 
-    With `wanted`, positions in ascending order, rows far from them are left out. Raises ValueError
-    for what Spark may read otherwise.
+    With `wanted`, positions in ascending order, rows far from them are left out; with `told` groups
+    without a row of which it may be true. Raises ValueError for what Spark may read otherwise.
     """
     with open_file(_url_of(work, add), work.storage_options) as source:
         file = opened(source)
         columns = _columns(file, items, by_id=work.snapshot.column_mapping_mode == "id")
+        may_have = None if told is None else _groups(file, columns, items, told, work.snapshot)
         start = 0
         for number in range(file.num_row_groups):
-            end = start + file.metadata.row_group(number).num_rows
+            group = file.metadata.row_group(number)
+            end = start + group.num_rows
             last = None if wanted is None else wanted[wanted < end][-1:]
-            if last is None or (len(last) and last[0] >= start):
+            is_asked = last is None or (len(last) and last[0] >= start)
+            if is_asked and (may_have is None or may_have[number]):
                 for batch in rows_of(file, columns, [number]):
-                    yield start, pa.table(batch.columns, [item.name for item in items])
+                    yield group, start, pa.table(batch.columns, [item.name for item in items])
                     start += batch.num_rows
                     if last is not None and start > last[0]:
                         break
             start = end
+
+
+def _groups(
+    file: pq.ParquetFile,
+    columns: Columns,
+    items: Sequence[Field],
+    told: Predicate,
+    snapshot: Snapshot,
+) -> Sequence[bool]:
+    """Of each row group whether it may have such a row, as far as its statistics tell.
+
+    Asked of whole numbers alone, whose bounds no writer cuts or orders in another way.
+    """
+    metadata = file.metadata
+    groups = [metadata.row_group(number) for number in range(file.num_row_groups)]
+    columns_of_file = map(file.schema.column, range(len(file.schema.names)))
+    leaves = {
+        leaf.name: place for place, leaf in enumerate(columns_of_file) if leaf.name == leaf.path
+    }
+    ranges = {}
+    for item, name in zip(items, columns.sources, strict=True):
+        place = leaves.get(name or "")
+        if place is not None and isinstance(item.type, Primitive) and item.type.name in _INTEGERS:
+            ranges[item.name] = [_range(group.column(place)) for group in groups]
+    return ranges_may_match(told, ranges, len(groups), snapshot.schema)
+
+
+def _range(chunk: pq.ColumnChunkMetaData) -> tuple[int, int] | None:
+    """The least and the greatest number of a column in a row group; None where it isn't known."""
+    found = chunk.statistics
+    if found is None or not found.has_min_max:
+        return None
+    bounds = (found.min, found.max)
+    return bounds if all(type(bound) is int for bound in bounds) else None
 
 
 def _columns(file: pq.ParquetFile, items: Sequence[Field], *, by_id: bool) -> Columns:

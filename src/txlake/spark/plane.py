@@ -19,11 +19,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from txlake.errors import InvalidRequest
+from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.ports import Store, System
 from txlake.protocol.types import DataType, Struct
 from txlake.settings import Settings
 from txlake.spark import (
+    candidates,
     change_files,
     dml,
     inserts,
@@ -80,6 +82,9 @@ class SparkTable(TableAccess):
     rearranged = rearranging.rearranged
     files_of_partitions = whole_partitions.files_of_partitions
     plain_rows = plain_rows.plain_rows
+
+    def few_rows(self, files: pa.Table, predicate: Predicate) -> DataFrame | None:
+        return candidates.few_rows(self, files, predicate)
 
     def violating_row(self, condition: str) -> Mapping[str, object] | None:
         frame = self.qualified(self.scan(self.snapshot.select(None)), None)

@@ -134,6 +134,12 @@ class TableData(Protocol):
     def scan_telling_files(self, files: pa.Table) -> DataFrame:
         """The rows of these files with the column `_metadata`, what Spark tells of their files."""
 
+    def few_rows(self, files: pa.Table, predicate: Predicate) -> DataFrame | None:
+        """The live rows of these files for which a bound predicate may hold.
+
+        Others may be among them. None where they are many, or not found at once without Spark.
+        """
+
     def qualified(self, frame: DataFrame, alias: str | None) -> DataFrame:
         """The frame under the alias by which the statement names its columns."""
 

@@ -20,6 +20,7 @@ from tests.simulation.rows.files import RowAccess
 from tests.simulation.rows.frames import RowColumn, RowFrame, frame_of, frame_of_arrow
 from tests.simulation.rows.scopes import Name, Rows, Scope
 from tests.simulation.rows.values import LONG
+from txlake.log.predicates import Predicate
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store, System
 from txlake.protocol.types import DataType, Struct
@@ -60,6 +61,9 @@ class RowTable(RowAccess):
     rearranged = changes.rearranged
     files_of_partitions = whole_partitions.files_of_partitions
     plain_rows = plain_rows.plain_rows
+
+    def few_rows(self, files: pa.Table, predicate: Predicate) -> Any:
+        return self.scan(files)
 
     def violating_row(self, condition: str) -> Mapping[str, object] | None:
         frame: Any = self.qualified(self.scan(self.snapshot.select(None)), None)

@@ -241,7 +241,13 @@ def membership_is_whole(request: _Request) -> None:
         is_catalog_managed(request.before.protocol),
         is_catalog_managed(request.after.protocol),
     )
-    is_said, was_said = not domains.get(DOMAIN, True), DOMAIN in request.before.domains
+    was_said, is_said = (
+        is_in_domain or DOMAIN in state.metadata.configuration
+        for is_in_domain, state in (
+            (DOMAIN in request.before.domains, request.before),
+            (not domains.get(DOMAIN, True), request.after),
+        )
+    )
     is_touched = was != will_be or was_said != is_said
     if is_touched and will_be != is_said:
         raise request.refuse(

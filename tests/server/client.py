@@ -24,9 +24,7 @@ from txlake.transaction.foreign_commit import Staged
 
 DELTA = f"{ROOT}/delta/v1"
 CATALOG = "spark_catalog"
-SCHEMA = (
-    '{"type":"struct","fields":[{"name":"id","type":"integer","nullable":true,"metadata":{}}]}'
-)
+SCHEMA = '{"type":"struct","fields":[{"name":"id","type":"integer","nullable":true,"metadata":{}}]}'
 OPEN = "TBLPROPERTIES ('delta.feature.catalogManaged' = 'supported')"
 
 
@@ -220,5 +218,3 @@ def failed(answer: httpx.Response, status: int, kind: str, told: str = "") -> No
     error = answer.json()["error"]
     assert (error["code"], error["type"]) == (status, kind), answer.text
     assert told in error["message"], error["message"]
-
-

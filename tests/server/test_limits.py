@@ -67,7 +67,7 @@ def test_more_than_there_is_room_for(row_lake: RowLake, gate: Gate) -> None:
     with Client(row_lake, limits=limits) as client, ThreadPoolExecutor(4) as pool:
         asked = [pool.submit(client.call, "GET", "/catalogs") for _ in range(4)]
         done, left = wait(asked, WAIT_S, FIRST_COMPLETED)
-        [refused] = [one.result() for one in done]
+        [refused] = [one.result(WAIT_S) for one in done]
         failed(refused, 429, "TooManyRequestsException")
         assert refused.headers["retry-after"] == "1"
         gate.opened.set()

@@ -102,12 +102,15 @@ def properties_of(snapshot: Snapshot) -> dict[str, str]:
         "delta.lastUpdateVersion": str(snapshot.version),
         "delta.lastCommitTimestamp": str(snapshot.timestamp_ms),
     }
-    clustered = clustered_by(snapshot.schema, snapshot.domains, table=snapshot.table)
-    if clustered:
-        found["delta.clusteringColumns"] = json.dumps(clustered, ensure_ascii=False)
+    found |= {f"delta.{key}": text for key, text in _clustering(snapshot).items()}
     if ROW_TRACKING_DOMAIN in snapshot.domains:
         found["delta.rowTracking.rowIdHighWaterMark"] = str(snapshot.row_id_high_water_mark)
     return found
+
+
+def _clustering(snapshot: Snapshot) -> dict[str, str]:
+    clustered = clustered_by(snapshot.schema, snapshot.domains, table=snapshot.table)
+    return {"clusteringColumns": json.dumps(clustered, ensure_ascii=False)} if clustered else {}
 
 
 def loaded(table: Shown) -> dict[str, object]:
@@ -141,7 +144,7 @@ def table_info(catalog: str, table: Shown) -> dict[str, object]:
         "data_source_format": _FORMAT,
         "columns": column_infos(snapshot.schema, snapshot.partition_columns),
         "storage_location": entry.location,
-        "properties": properties_of(snapshot),
+        "properties": properties_of(snapshot) | _clustering(snapshot),
         "created_at": entry.created_ms,
         "updated_at": max(entry.modified_ms, snapshot.timestamp_ms),
         "table_id": entry.id,

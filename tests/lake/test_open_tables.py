@@ -8,9 +8,13 @@ import pytest
 
 import txlake
 from tests.lake.rows import query
+from tests.transaction.lake_of import LakeOf, paths
+from tests.transaction.log_of import add
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
+from txlake.ports import Head
 from txlake.protocol.actions import CommitInfo
+from txlake.protocol.file_names import STAGED_FOLDER, commit_path
 from txlake.session.engine import Handle
 from txlake.statements import TableName
 from txlake.transaction.membership import TABLE_ID, membership_of
@@ -180,3 +184,16 @@ def group(told: CommitInfo) -> object:
     tags = told.values["tags"]
     assert isinstance(tags, dict)
     return json.loads(tags["txlake.transactionGroup"])
+
+
+def test_its_commits_are_staged_where_others_stage_theirs() -> None:
+    """What can't be published yet can be found by its file, and the folder is there for others."""
+    lake = LakeOf().create("a", opens=True).create("b")
+    assert [one.path for one in lake.store("a").list(STAGED_FOLDER)] == []
+    for name, is_staged in (("a", True), ("b", False)):
+        lake.fake(name).failing.add(commit_path(1))
+        lake.append(name, add("x"))
+        [pending] = (lake.ledger.head(name) or Head(version=-1)).pending
+        assert (pending.staged is not None) is is_staged
+        lake.fake(name).failing.clear()
+        assert paths(lake, name) == ["x"]

@@ -1,4 +1,4 @@
-"""Delta Kernel in Java, a client that is not ours: its program, compiled once, is told what to do."""
+"""Delta Kernel in Java, a client that is not ours: a process of it is told what to do."""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ import pytest
 from tests.lake.rows import query
 from tests.server.client import OPEN, Client, failed, file
 from txlake.conflict.locking import LockMode
-from txlake.errors import ConcurrentDeleteReadException, Conflict
+from txlake.errors import ConcurrentDeleteReadException, Conflict, Unavailable
+from txlake.ports import PutOutcome
 from txlake.protocol.file_names import STAGED_FOLDER, commit_path
 from txlake.server.calls import Limits
 from txlake.statements import TableName
@@ -315,3 +316,52 @@ def test_a_transaction_over_many_tables_is_all_or_nothing_beside_it(client: Clie
     tx.commit()
     failed(client.commit("t", ours), 409, CONFLICT)
     assert query(client.lake, "SELECT id FROM other") == [(5,)]
+
+
+def test_what_is_not_published_yet_is_shown_by_its_file(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that takes no more of the log: the commit stands, and clients read it staged."""
+    kind = type(client.store("t"))
+    put = kind.put_if_absent
+
+    def fail(store: Any, path: str, data: bytes) -> PutOutcome:
+        if path == commit_path(2):
+            raise Unavailable("the store is away")
+        return put(store, path, data)
+
+    monkeypatch.setattr(kind, "put_if_absent", fail)
+    client.lake.sql("INSERT INTO t VALUES (2)")
+    shown = client.load("t")
+    assert shown["latest-table-version"] == 2
+    [commit] = shown["commits"]
+    assert commit["version"] == 2
+    content = client.store("t").get(f"{STAGED_FOLDER}/{commit['file-name']}")
+    assert commit["file-size"] == len(content)
+    assert f'"inCommitTimestamp":{commit["timestamp"]}'.encode() in content
+    monkeypatch.undo()
+    assert client.load("t")["commits"] == []
+    assert client.store("t").get(commit_path(2)) == content
+
+
+def test_a_foreign_commit_that_is_not_published_yet_stands(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = type(client.store("t"))
+    put = kind.put_if_absent
+
+    def fail(store: Any, path: str, data: bytes) -> PutOutcome:
+        if path == commit_path(2):
+            raise Unavailable("the store is away")
+        return put(store, path, data)
+
+    staged = client.stage("t", file("x"))
+    monkeypatch.setattr(kind, "put_if_absent", fail)
+    answer = client.commit("t", staged)
+    assert answer.status_code == 200
+    assert [one["file-name"] for one in answer.json()["commits"]] == [staged.name]
+    # It is kept in the catalog itself, and clients can't be told of it there.
+    failed(client.call("GET", client.url("t")), 503, "InternalServerErrorException")
+    monkeypatch.undo()
+    assert client.load("t")["latest-table-version"] == 2
+    assert live(client) == {"x"}

@@ -11,13 +11,14 @@ import msgspec
 
 from txlake.catalog import TableEntry
 from txlake.errors import Unavailable
+from txlake.log.replay import commit_info_of
 from txlake.log.snapshot import ROW_TRACKING_DOMAIN, Snapshot
 from txlake.ports import TableCommit
 from txlake.protocol.clustering import clustered_by
 from txlake.server.columns import column_infos, delta_columns
 from txlake.session.engine import Engine, Handle
 from txlake.transaction.membership import is_open
-from txlake.transaction.publication import publish_pending, staged_path
+from txlake.transaction.publication import content_of, publish_pending, staged_path
 
 _FORMAT = "DELTA"
 _LOOKS = 4
@@ -58,9 +59,10 @@ def _pending(handle: Handle, commit: TableCommit) -> dict[str, object]:
             f"{handle.name}: version {commit.version} is committed, and can't be published now; "
             "try again"
         )
+    info = commit_info_of(content_of(handle.store, commit), file=f"{handle.name}: {commit.staged}")
     return {
         "version": commit.version,
-        "timestamp": stored.modified_ms,
+        "timestamp": (info and info.in_commit_timestamp_ms) or stored.modified_ms,
         "file-name": commit.staged,
         "file-size": stored.size_bytes,
         "file-modification-timestamp": stored.modified_ms,

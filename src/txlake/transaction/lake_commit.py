@@ -30,7 +30,7 @@ from txlake.settings import Settings
 from txlake.transaction.catalog_managed import CatalogManaged
 from txlake.transaction.commit_info import group_of
 from txlake.transaction.commit_loop import CommitLoop, CommittedTogether, Made
-from txlake.transaction.membership import is_catalog_managed
+from txlake.transaction.membership import is_catalog_managed, is_open
 from txlake.transaction.publication import (
     Newest,
     Publication,
@@ -199,7 +199,9 @@ class LakeCommitter:
             )
         content = encode_actions(actions)
         staged = None
-        if len(content) > self._settings.inline_commit_bytes_max:
+        # Others have to find what isn't published yet, and the folder where they stage theirs.
+        is_shown = is_open(snapshot.protocol)
+        if is_shown or len(content) > self._settings.inline_commit_bytes_max:
             path = log_path(StagedCommit(snapshot.version, self._system.new_id()))
             following.log.store.put(path, content)
             staged = path.rpartition("/")[2]

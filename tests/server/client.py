@@ -9,9 +9,8 @@ from typing import Any, Self
 import httpx2 as httpx
 from starlette.testclient import TestClient
 
-from tests.simulation.rows.lake import RowLake
-from tests.simulation.rows.session import RowSession
 from tests.transaction.foreign import stage, told
+from txlake.lake.lake import Lake
 from txlake.ports import Store
 from txlake.protocol.actions import Action, Add, Metadata, Protocol, encode_actions
 from txlake.protocol.file_names import commit_path
@@ -33,7 +32,7 @@ class Client:
 
     def __init__(
         self,
-        lake: RowLake,
+        lake: Lake,
         *,
         tokens: Sequence[Token] = (),
         limits: Limits | None = None,
@@ -43,7 +42,7 @@ class Client:
         self.engine = lake._session.engine
         self.served = Served(
             engine=self.engine,
-            sessions=Sessions(lambda: RowSession(self.engine)),
+            sessions=Sessions(lambda: type(lake._session)(self.engine)),
             limits=limits or Limits(),
             vends_credentials=vends_credentials,
         )

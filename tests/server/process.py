@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -82,16 +81,3 @@ class ServerProcess:
         self._reader.join(END_S)
         assert self._process.stdout is not None
         self._process.stdout.close()
-
-
-def refused(warehouse: Path, options: Sequence[str]) -> str:
-    """What the command says where it doesn't start."""
-    done = subprocess.run(
-        [sys.executable, "-m", "txlake", "serve", str(warehouse), "--port", "0", *options],
-        capture_output=True,
-        text=True,
-        timeout=START_S,
-        check=False,
-    )
-    assert done.returncode in (2, 6), done
-    return done.stdout + done.stderr

@@ -16,11 +16,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from typer.testing import CliRunner
 
 import txlake
 from tests.server.client import SCHEMA, file
-from tests.server.process import ServerProcess, refused
+from tests.server.process import ServerProcess
 from tests.transaction.foreign import stage, told
+from txlake.cli.app import app
 from txlake.protocol.actions import Metadata, Protocol, encode_actions
 from txlake.protocol.file_names import commit_path
 from txlake.storage import open_store
@@ -180,13 +182,16 @@ def test_with_tokens_and_tls(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "code", "told"),
     [
-        (["--host", "0.0.0.0"], "there are no tokens"),
-        (["--token-file", "nowhere.json"], "nowhere.json"),
-        (["--tls-key", "key.pem"], "--tls-certificate and --tls-key together"),
-        (["--lake", "other"], "not both"),
+        (["--host", "0.0.0.0"], 6, "there are no tokens"),
+        (["--token-file", "nowhere.json"], 6, "nowhere.json"),
+        (["--tls-key", "key.pem"], 2, "--tls-certificate and --tls-key together"),
+        (["--lake", "other"], 2, "not both"),
     ],
 )
-def test_what_does_not_start(tmp_path: Path, options: list[str], told: str) -> None:
-    assert told in refused(tmp_path / "warehouse", options)
+def test_what_does_not_start(tmp_path: Path, options: list[str], code: int, told: str) -> None:
+    command = ["serve", str(tmp_path / "warehouse"), "--port", "0", *options]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == code, done.output
+    assert told in done.output.replace("\n", " ")

@@ -61,7 +61,7 @@ def lake(warehouse: Path, server: ServerProcess, spark: SparkSession) -> Iterato
 
 def rows(lake: txlake.Lake, table: str) -> list[int]:
     """What txlake reads of a table."""
-    return sorted(row[0] for row in query(lake, f"SELECT id FROM {table}"))
+    return sorted(int(str(row[0])) for row in query(lake, f"SELECT id FROM {table}"))
 
 
 def test_it_makes_a_table_that_both_write_and_read(kernel: Kernel, lake: txlake.Lake) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 import txlake
 from tests.server.client import OPEN, Client, file
+from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.transaction.membership import TABLE_ID, membership_of
 
 pytestmark = pytest.mark.no_interop("its files' rows are only said to be there")
@@ -57,3 +60,21 @@ def test_a_dropped_table_comes_back_open(tmp_path: Path) -> None:
         lake.sql("UNDROP TABLE t")
         assert client.uuid("t") == table_id
         assert client.commit("t", client.stage("t", file("x"))).status_code == 200
+
+
+def test_who_does_not_ask_the_catalog_is_refused(tmp_path: Path) -> None:
+    """By txlake in another lake, and by another engine; it is found by its place in its own."""
+    with txlake.connect(str(tmp_path / "warehouse")) as lake, Client(lake) as client:
+        client.create("t")
+        place = client.store("t").url
+        with pytest.raises(DeltaError, match="catalog-managed table"):
+            DeltaTable(place)
+        with txlake.connect(str(tmp_path / "other")) as other:
+            with pytest.raises(UnsupportedFeature, match=r"use its name there, default\.t"):
+                other.sql(f"INSERT INTO delta.`{place}` VALUES (1)")
+            with pytest.raises(InvalidRequest, match="belongs to another lake"):
+                other.attach(place)
+        with pytest.raises(InvalidRequest, match="a commit has to go through that catalog"):
+            txlake.Log(place).start_transaction().commit([{"txn": {"appId": "a", "version": 1}}])
+        lake.sql(f"INSERT INTO delta.`{place}` VALUES (1)")
+        assert client.version("t") == 1

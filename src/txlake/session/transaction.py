@@ -32,6 +32,7 @@ from txlake.transaction.data_plane import TableData
 from txlake.transaction.foreign_commit import Accepted, Outcome, Staged, commit_foreign
 from txlake.transaction.identities import Identities, IdentitiesOf, Reserved
 from txlake.transaction.lake_commit import Part, commit_together
+from txlake.transaction.membership import is_open, unasked
 from txlake.transaction.rebase import Proposal, check_reads, check_same
 from txlake.transaction.staging import Staging
 from txlake.transaction.table_transaction import TableTransaction, Token
@@ -302,9 +303,15 @@ class Transaction:
         return conflict
 
     def _base_of(self, handle: Handle) -> Snapshot | None:
-        """The table at the transaction's instant; a path table as it is now."""
+        """The table at the transaction's instant; a path table as it is now.
+
+        Raises UnsupportedFeature for an open table of a catalog that isn't asked.
+        """
         if handle.entry is None:
-            return handle.log.latest_or_none()
+            latest = handle.log.latest_or_none()
+            if latest is not None and is_open(latest.protocol):
+                raise unasked(latest)
+            return latest
         if self._sequence is None:
             catalog = self.engine.catalog.of_lake()
             if self._is_known and self.explicit:

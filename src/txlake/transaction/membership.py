@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from txlake.errors import CorruptTable, InvalidRequest
+from txlake.errors import CorruptTable, InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, DomainMetadata, Metadata, Protocol
 from txlake.protocol.features import (
@@ -179,6 +179,20 @@ def detaching(snapshot: Snapshot) -> tuple[Action, ...]:
         text = domain.configuration
         actions.append(DomainMetadata(domain=DOMAIN, configuration=text, removed=True))
     return tuple(actions)
+
+
+def unasked(snapshot: Snapshot) -> UnsupportedFeature:
+    """The error for an open table that is read by its place, without its catalog.
+
+    Source: PROTOCOL.md, "Reader Requirements for Catalog-managed tables".
+    """
+    own = membership_of(snapshot)
+    where = "its catalog" if own is None else f"lake {own.lake}"
+    name = "the name that it has there" if own is None else f"its name there, {own.name}"
+    return UnsupportedFeature(
+        f"{snapshot.table}: {where} makes its versions, and its log alone may lack the newest (the "
+        f"table feature {CATALOG_MANAGED}); use {name}"
+    )
 
 
 def refusal(table: str, version: int, domains: Sequence[DomainMetadata]) -> InvalidRequest:

@@ -134,6 +134,20 @@ V_GONE = file("v", "1,2").removed(timestamp_ms=5)
 A_GONE = file("a", base=0, since=1).removed(timestamp_ms=5)
 OTHER_CATALOG = DomainMetadata(domain="txlake.catalog", configuration="{}", removed=False)
 
+
+def identity(mark: int | None) -> str:
+    """A schema with an identity column, whose values were given up to the mark."""
+    told: dict[str, object] = {
+        "delta.identity.start": 1,
+        "delta.identity.step": 1,
+        "delta.identity.allowExplicitInsert": False,
+    }
+    if mark is not None:
+        told["delta.identity.highWaterMark"] = mark
+    column = {"name": "id", "type": "long", "nullable": True, "metadata": told}
+    return json.dumps({"type": "struct", "fields": [column]})
+
+
 # Name: (the rule, the table, the commit's actions, what the reason says).
 REFUSED: dict[str, tuple[str, Snapshot, tuple[Action, ...], str]] = {
     "no commitInfo": ("tells_of_itself", PLAIN, (file("b"),), "found 0"),
@@ -283,6 +297,20 @@ REFUSED: dict[str, tuple[str, Snapshot, tuple[Action, ...], str]] = {
         UNNUMBERED,
         (info(), settings(configuration=TRACKED)),
         "1 files have no row ids",
+    ),
+}
+REFUSED |= {
+    "identity values given": (
+        "identities_are_the_catalogs",
+        table(metadata=settings(schema_string=identity(None))),
+        (info(), settings(schema_string=identity(7))),
+        "values of the identity column",
+    ),
+    "identity values given again": (
+        "identities_are_the_catalogs",
+        table(metadata=settings(schema_string=identity(7))),
+        (info(), settings(schema_string=identity(3))),
+        "values of the identity column",
     ),
 }
 FINE: dict[str, tuple[Snapshot, tuple[Action, ...]]] = {

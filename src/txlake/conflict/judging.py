@@ -30,6 +30,7 @@ from txlake.protocol.actions import (
     Protocol,
     Remove,
 )
+from txlake.protocol.identity import marks_of
 from txlake.protocol.paths import decode_path
 from txlake.protocol.properties import is_true
 from txlake.protocol.statistics import FileStatistics
@@ -314,6 +315,28 @@ def _lacks_ids(case: _Case) -> str | None:
     return f"it turns row tracking on, and {lacking} files have no row ids" if lacking else None
 
 
+def identities_are_the_catalogs(case: _Case) -> str | None:
+    """Values of identity columns are reserved in the lake's catalog, which others don't ask.
+
+    Those that another engine gives may be what a transaction of the lake has drawn already.
+    Source: PROTOCOL.md, "Identity Columns".
+    """
+    if case.after.metadata.schema_string == case.before.metadata.schema_string:
+        return None
+    try:
+        old = marks_of(case.before.schema, case.before.table)
+        new = marks_of(case.after.schema, case.before.table)
+    except CorruptTable as error:
+        return str(error)
+    moved = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+    if not moved:
+        return None
+    return (
+        f"it gives values of the identity column {moved[0]!r}, which this lake's catalog gives "
+        "out; insert the rows by txlake"
+    )
+
+
 Rule = Callable[[_Case], str | None]
 RULES: tuple[Rule, ...] = (
     tells_of_itself,
@@ -324,4 +347,5 @@ RULES: tuple[Rule, ...] = (
     vectors_are_there,
     deleted_rows_stay_deleted,
     row_ids_are_new,
+    identities_are_the_catalogs,
 )

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Brings the servers that the storage tests talk to into .cache/servers: Azure's (azurite), Google's
-# (fake-gcs-server) and Hadoop's file system. Never fails: without one of them its tests are skipped,
-# and a line here says why.
+# (fake-gcs-server) and Hadoop's file system; and Delta Kernel, a client of txlake's own server. Never
+# fails: without one of them its tests are skipped, and a line here says why.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -10,7 +10,7 @@ fake_gcs=v1.56.1
 servers=.cache/servers
 mkdir -p "$servers"
 
-say() { printf '%s\n' "servers of the storage tests: $*" >&2; }
+say() { printf '%s\n' "servers of the tests: $*" >&2; }
 # is_there NAME WANTED: whether that is what was brought the last time.
 is_there() { [ "$(cat "$servers/$1.stamp" 2>/dev/null)" = "$2" ]; }
 # bring NAME WANTED TOOL COMMAND...: runs the command, which fills the folder of that name.
@@ -37,3 +37,6 @@ bring fake-gcs-server "$fake_gcs" go \
 bring hdfs "$(cksum <tools/hdfs_jars.pom.xml)" mvn \
     mvn -q -B -f tools/hdfs_jars.pom.xml dependency:copy-dependencies \
     -DoutputDirectory="$(pwd)/$servers/hdfs"
+bring kernel "$(cksum <tools/kernel_jars.pom.xml)" mvn \
+    mvn -q -B -f tools/kernel_jars.pom.xml dependency:copy-dependencies \
+    -DincludeScope=runtime -DoutputDirectory="$(pwd)/$servers/kernel"

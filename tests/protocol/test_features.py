@@ -157,9 +157,7 @@ def test_an_old_protocol_implies_features_that_may_be_in_use(
         check_writable(protocol(1, 4), feed, table="t")
 
 
-@pytest.mark.parametrize(
-    "feature", ["catalogManaged", "catalogOwned-preview", "collations-preview"]
-)
+@pytest.mark.parametrize("feature", ["catalogOwned", "catalogOwned-preview", "collations-preview"])
 def test_what_has_no_switch_is_always_in_use(feature: str) -> None:
     reads = [feature] if feature in READABLE else []
     with pytest.raises(UnsupportedFeature, match=feature):

@@ -83,12 +83,16 @@ class LakeOf:
         *names: str,
         configuration: Mapping[str, str] | None = None,
         files: Mapping[str, Sequence[Add]] | None = None,
+        opens: bool = False,
     ) -> LakeOf:
-        """Tables of columns id and p; of counters (k and n) where `files` says what is in them."""
+        """Tables of columns id and p; of counters (k and n) where `files` says what is in them.
+
+        `opens`: other engines write them too.
+        """
         tx = LakeTransaction(self)
         for name in (*names, *(files or ())):
             settings = metadata(dict(configuration or {})) if name in names else counters()
-            table = tx.create(name, replace(settings, id=name))
+            table = tx.create(name, replace(settings, id=name), opens=opens)
             if files and name in files:
                 table.stage(files[name], operation="WRITE")
         tx.commit()
@@ -134,12 +138,14 @@ class LakeTransaction:
             self.tables[name] = TableTransaction(log, base, self._level)
         return self.tables[name]
 
-    def create(self, name: str, settings: Metadata) -> TableTransaction:
+    def create(self, name: str, settings: Metadata, *, opens: bool = False) -> TableTransaction:
         """A new table of this name."""
         log = self._lake.open(name)
         table = TableTransaction(log, log.latest_or_none(), self._level)
         belonging = Membership(lake="lake", table=name, name=f"db.{name}")
-        actions = [settings, *attaching(belonging, table.base, settings)]
+        made = attaching(belonging, table.base, settings, opens=opens)
+        # What opens a table sets its metadata anew.
+        actions = made if opens else (settings, *made)
         table.stage(actions, operation="CREATE TABLE")
         location = log.store.url
         self.names.append(

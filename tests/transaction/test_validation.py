@@ -59,6 +59,11 @@ PARTITIONED = Metadata(id="t", schema_string=NESTED, partition_columns=("p",))
 CATALOGS = msgspec.structs.replace(
     FULL, writer_features=(*(FULL.writer_features or ()), "txlakeCatalog")
 )
+OPEN = msgspec.structs.replace(
+    FULL,
+    reader_features=(*(FULL.reader_features or ()), "catalogManaged"),
+    writer_features=(*(FULL.writer_features or ()), "catalogManaged", "inCommitTimestamp"),
+)
 VECTORS_ON = {"delta.enableDeletionVectors": "true"}
 
 
@@ -166,6 +171,18 @@ REFUSED: dict[str, tuple[str, Snapshot, Sequence[Action], str]] = {
         PLAIN,
         [domain("txlake.catalog")],
         "come and go together: attach",
+    ),
+    "an open table without its commits' times": (
+        "open_tables_stay_whole",
+        table(metadata({"io.unitycatalog.tableId": "t"}), A, protocol=OPEN),
+        [add("b")],
+        "delta.enableInCommitTimestamps': expected 'true'",
+    ),
+    "an open table without its id": (
+        "open_tables_stay_whole",
+        table(metadata({"delta.enableInCommitTimestamps": "true"}), A, protocol=OPEN),
+        [add("b")],
+        "the lake's catalog sets it",
     ),
     "a file added twice": ("files_once", PLAIN, [add("b"), add("b")], "'b': it is added twice"),
     "a file removed twice": ("files_once", PLAIN, [GONE, GONE], "'a': it is removed twice"),

@@ -272,6 +272,66 @@ def recover(
     _list(as_json, lambda: lakes.recover(place, locations or ()))
 
 
+@app.command()
+def serve(
+    warehouse: Annotated[
+        str | None,
+        typer.Argument(metavar="[WAREHOUSE]", show_default=False, help="As --lake."),
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: one that is free.")] = 8080,
+    host: Annotated[
+        str, typer.Option(help="The address to listen at; another one than this needs tokens.")
+    ] = "127.0.0.1",
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            show_default=False,
+            help="Who may call: a JSON list of objects with token, name, read_only and expires.",
+        ),
+    ] = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(show_default=False, help="TLS: the certificate's chain, PEM.")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(show_default=False, help="TLS: the certificate's key, PEM.")
+    ] = None,
+    lend_credentials: Annotated[
+        bool,
+        typer.Option(
+            "--lend-credentials",
+            help="Give the lake's own storage options to clients that may write.",
+        ),
+    ] = False,
+    workers: Annotated[
+        int, typer.Option(min=1, help="How many requests are carried out at once.")
+    ] = 8,
+    lake: Lake = None,
+    catalog: Catalog = None,
+    storage_option: Options = None,
+    as_json: Json = False,
+) -> None:
+    """Serve a lake's open tables to other engines, by Unity Catalog's Delta API."""
+    from txlake.cli import lakes
+    from txlake.cli.lakes import ServedAs
+
+    if warehouse and lake and warehouse != lake:
+        raise typer.BadParameter("give WAREHOUSE or --lake, not both")
+    if (tls_certificate is None) != (tls_key is None):
+        raise typer.BadParameter("give --tls-certificate and --tls-key together")
+    place = _lake(warehouse or lake, catalog, None, storage_option)
+    output = _output(as_json, 0)
+    how = ServedAs(
+        host=host,
+        port=port,
+        token_file=token_file,
+        certificate=None if tls_certificate is None else (tls_certificate, tls_key or Path()),
+        lends_credentials=lend_credentials,
+        workers=workers,
+    )
+    with _ending(output):
+        lakes.serve(place, how, lambda url: output.note(f"serving at {url}"))
+
+
 def _run_script(
     place: Place, text: str, args: Mapping[str, str], output: Output, retries: int
 ) -> None:

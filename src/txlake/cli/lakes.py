@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,6 +58,18 @@ class Place:
     isolation: str | None = None
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     allow_outside_paths: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedAs:
+    """How a lake is served, as the arguments say it."""
+
+    host: str
+    port: int
+    token_file: Path | None
+    certificate: tuple[Path, Path] | None
+    lends_credentials: bool
+    workers: int
 
 
 @contextmanager
@@ -178,6 +190,36 @@ def recover(place: Place, locations: Sequence[str]) -> Result:
     rows += [{"kind": "done", "what": text} for text in report.done]
     rows += [{"kind": "unknown", "what": text} for text in report.unknown]
     return listed({"kind": "string", "what": "string"}, rows)
+
+
+def serve(place: Place, how: ServedAs, started: Callable[[str], None]) -> None:
+    """Serves the lake until the process is told to stop; `started` gets the address. No Spark.
+
+    Raises InvalidRequest where the packages of the extra `server` aren't installed, and as
+    `serving.serve`.
+    """
+    try:
+        from txlake.server.calls import Limits
+        from txlake.server.serving import Serving
+        from txlake.server.serving import serve as run
+    except ModuleNotFoundError as error:
+        raise InvalidRequest(
+            f"the server needs the package {error.name}, which isn't installed: "
+            'pip install "txlake[server]" installs it'
+        ) from error
+    from txlake.session.catalog_access import refuse_lost
+
+    serving = Serving(
+        host=how.host,
+        port=how.port,
+        token_file=how.token_file,
+        certificate=how.certificate,
+        vends_credentials=how.lends_credentials,
+        limits=Limits(workers=how.workers),
+    )
+    with opened(place) as (_, session):
+        refuse_lost(session.engine)
+        run(session, serving, started=started)
 
 
 def _view(place: Place, name: str) -> Result:

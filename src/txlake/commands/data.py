@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 
 from txlake.commands.frame_reads import writing
 from txlake.commands.idempotence import written_before
+from txlake.commands.opening import split_request
 from txlake.commands.schema_evolution import grown, with_schema
 from txlake.commands.tables import adopted, create_from_rows, environment_of, place, register
 from txlake.conflict.locking import LockMode
@@ -301,8 +302,9 @@ def write(context: Context, statement: Write) -> Counts:
         handle = adopted(context, handle, managed=statement.location is None)
     else:
         schema = as_table_schema(context.plane.schema_of(rows))
-        create_from_rows(context, handle, statement, schema)
-        register(context, handle, "WRITE")
+        opens, properties = split_request(statement.properties)
+        create_from_rows(context, handle, replace(statement, properties=properties), schema)
+        register(context, handle, "WRITE", opens=opens)
     # An empty micro-batch is nothing but this.
     noted = Change(operation="WRITE")
     if statement.batch is not None:

@@ -21,6 +21,7 @@ from txlake.protocol.identity import marks_of, metadata_with_marks
 from txlake.transaction import row_tracking
 from txlake.transaction.change import Change, Read
 from txlake.transaction.checkpoint_protection import FEATURE as PROTECTION
+from txlake.transaction.membership import kept_while_open
 
 # What a version had of these says nothing of the table now.
 _OF_THE_TABLE = CATALOG_FEATURES | {PROTECTION}
@@ -60,6 +61,10 @@ def restore(
     # Values of identity columns that were given since aren't given again.
     marks = marks_of(current.schema, current.table)
     metadata = metadata_with_marks(wanted.metadata, marks, current.table)
+    open_ones = kept_while_open(current)
+    if open_ones:
+        configuration = {**metadata.configuration, **open_ones}
+        metadata = msgspec.structs.replace(metadata, configuration=configuration)
     if not _has_same_row_ids(current, wanted):
         metadata = _with_hidden_columns_of(current, metadata)
         back = [

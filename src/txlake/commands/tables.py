@@ -17,6 +17,7 @@ from txlake.commands.backfill import backfilled
 from txlake.commands.clone import Copy, clone
 from txlake.commands.drop_feature import drop_feature
 from txlake.commands.frame_reads import writing
+from txlake.commands.opening import asked_by, open_to_others, split_request
 from txlake.commands.steps import committed
 from txlake.conflict.locking import LockMode
 from txlake.ddl.alter import alter
@@ -170,17 +171,21 @@ def _require_dropped(context: Context, there: Handle, own: Membership | None) ->
     )
 
 
-def register(context: Context, handle: Handle, operation: str) -> None:
+def register(context: Context, handle: Handle, operation: str, *, opens: bool = False) -> None:
     """Gives a new table its name, which others see once the transaction commits.
 
-    `operation`: what made it, as its history says.
+    `operation`: what made it, as its history says. `opens`: other engines are to write it too.
     """
     entry, transaction = handle.entry, context.transaction
     if entry is None or not handle.is_new:
+        if opens:
+            open_to_others(context, handle, operation)
         return
     if transaction.knows((entry.database, entry.name)):
         known = transaction.named((entry.database, entry.name))
         if known is not None and known.key == handle.key:
+            if opens:
+                open_to_others(context, handle, operation)
             return  # the transaction made it before, and replaces it
     named = NewTable(
         id=entry.id,
@@ -192,7 +197,7 @@ def register(context: Context, handle: Handle, operation: str) -> None:
     )
     admit_new(context, entry)
     context.transaction.change_name(named, {(entry.database, entry.name): handle})
-    mark(context.transaction, handle, operation)
+    mark(context.transaction, handle, operation, opens=opens)
 
 
 def adopted(context: Context, handle: Handle, *, managed: bool) -> Handle:
@@ -216,6 +221,8 @@ def adopted(context: Context, handle: Handle, *, managed: bool) -> Handle:
 def create_table(context: Context, statement: CreateTable) -> None:
     """CREATE TABLE, also with AS SELECT."""
     statement = replace(statement, keys=tuple(_qualified(context, key) for key in statement.keys))
+    opens, properties = split_request(statement.properties)
+    statement = replace(statement, properties=properties)
     handle = place(context, statement.table, statement.location)
     existing = _existing(context, handle)
     managed = isinstance(statement.table, TableName) and statement.location is None
@@ -255,25 +262,29 @@ def create_table(context: Context, statement: CreateTable) -> None:
                 metrics=written.metrics,
             ),
         )
-    register(context, handle, change.operation)
+    register(context, handle, change.operation, opens=opens)
     _check_parents(context, statement.keys)
 
 
 def create_table_like(context: Context, statement: CreateTableLike) -> None:
     """CREATE TABLE ... LIKE."""
     source = context.snapshot(context.require(statement.source))
+    opens, properties = split_request(statement.properties)
+    statement = replace(statement, properties=properties)
     handle = place(context, statement.table, statement.location)
     if statement.mode in ("or_replace", "replace"):
         handle = adopted(context, handle, managed=statement.location is None)
     change = create_like(statement, source, _existing(context, handle), environment_of(context))
     if change is not None:
         context.transaction.stage(handle, change)
-        register(context, handle, change.operation)
+        register(context, handle, change.operation, opens=opens)
 
 
 def clone_table(context: Context, statement: Clone) -> Mapping[str, int]:
     """CREATE TABLE ... CLONE; Delta's counts."""
     origin = context.require(statement.source)
+    opens, properties = split_request(statement.properties)
+    statement = replace(statement, properties=properties)
     handle = place(context, statement.table, statement.location)
     change = clone(
         statement,
@@ -288,7 +299,7 @@ def clone_table(context: Context, statement: Clone) -> Mapping[str, int]:
     if change is None:
         return {}
     context.transaction.stage(handle, change)
-    register(context, handle, change.operation)
+    register(context, handle, change.operation, opens=opens)
     return change.affected
 
 
@@ -357,6 +368,12 @@ def alter_table(context: Context, statement: AlterStatement) -> None:
         return
     if isinstance(statement, AddConstraint) and isinstance(statement.constraint, KeyConstraint):
         statement = AddConstraint(statement.table, _qualified(context, statement.constraint))
+    opens, rest = asked_by(statement)
+    if opens:
+        open_to_others(context, handle, "SET TBLPROPERTIES")
+    if rest is None:
+        return
+    statement = rest
     environment = environment_of(context, handle)
     if isinstance(statement, SetProperties) and backfilled(context, handle, statement, environment):
         committed(context, handle, lambda own, at: alter(statement, own.snapshot(at), environment))

@@ -30,6 +30,7 @@ from txlake.protocol.clustering import DOMAIN
 from txlake.protocol.column_mapping import all_fields, map_schema
 from txlake.protocol.features import (
     CATALOG_FEATURE,
+    CATALOG_MANAGED,
     ICEBERG,
     MATERIALIZED_PARTITIONS,
     READABLE,
@@ -47,6 +48,10 @@ from txlake.transaction.checkpoint_protection import FEATURE as PROTECTION
 # Features that others stand on.
 _DEPENDENTS = {
     "domainMetadata": ("clustering", "rowTracking", CATALOG_FEATURE),
+    "deletionVectors": (CATALOG_MANAGED,),
+    "inCommitTimestamp": (CATALOG_MANAGED,),
+    "v2Checkpoint": (CATALOG_MANAGED,),
+    "vacuumProtocolCheck": (CATALOG_MANAGED,),
     "columnMapping": ("icebergCompatV1", ICEBERG, "icebergCompatV3"),
     "rowTracking": ("icebergCompatV3",),
 }
@@ -184,6 +189,7 @@ _WHY_NOT = {
     "appendOnly": "every Delta table may have it",
     "invariants": "every Delta table may have it",
     CATALOG_FEATURE: "the lake's catalog holds the table until it is detached",
+    CATALOG_MANAGED: "the lake's catalog holds the table until it is detached",
     ICEBERG: (
         "Delta Lake has no way to drop it; ALTER TABLE ... SET TBLPROPERTIES ("
         "'delta.enableIcebergCompatV2' = 'false') ends its rules"

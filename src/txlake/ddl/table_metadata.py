@@ -38,6 +38,8 @@ from txlake.protocol.table_properties import TableProperties
 from txlake.protocol.types import Struct, parse_schema, schema_to_string
 from txlake.transaction import row_tracking
 from txlake.transaction.checkpoint_protection import BEFORE_VERSION
+from txlake.transaction.membership import DOMAIN as MEMBERSHIP
+from txlake.transaction.membership import TABLE_ID, kept_while_open
 from txlake.transaction.settings_rules import whole_metadata
 
 IN_COMMIT_TIMESTAMPS = "delta.enableInCommitTimestamps"
@@ -53,6 +55,8 @@ INTERNAL_PROPERTIES = (
     row_tracking.COMMIT_VERSION_COLUMN,
     *_ENABLEMENT,
     BEFORE_VERSION,
+    TABLE_ID,
+    MEMBERSHIP,
 )
 _STATS_COLUMNS = "delta.dataSkippingStatsColumns"
 # Spark's own reserved keys, which mean the table's other parts.
@@ -174,6 +178,8 @@ def new_table(
         configuration[DELETION_VECTORS] = "true"
     if defaults and existing is not None:
         configuration = {**row_tracking.kept(existing.metadata.configuration), **configuration}
+    if existing is not None:
+        configuration |= kept_while_open(existing)
     metadata = Metadata(
         id=environment.new_id(),
         schema_string=schema_to_string(schema),

@@ -166,15 +166,18 @@ def stamped(handle: Handle, stamp: Membership) -> int:
     return own.commit().version
 
 
-def mark(transaction: Transaction, handle: Handle, operation: str) -> None:
-    """Says in the log of a table of the lake which lake it is, and by what name."""
+def mark(transaction: Transaction, handle: Handle, operation: str, *, opens: bool = False) -> None:
+    """Says in the log of a table of the lake which lake it is, and by what name.
+
+    `opens`: other engines are to write it too, through the lake's server.
+    """
     entry = handle_entry(handle)
     stamp = Membership(
         lake=transaction.engine.catalog.of_lake().lake_id,
         table=entry.id,
         name=str(TableName((entry.database, entry.name))),
     )
-    actions = attaching(stamp, transaction.open(handle).view)
+    actions = attaching(stamp, transaction.open(handle).view, opens=opens)
     transaction.stage(handle, Change(operation=operation, actions=actions))
 
 

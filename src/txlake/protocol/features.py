@@ -78,8 +78,11 @@ ICEBERG = "icebergCompatV2"
 MATERIALIZED_PARTITIONS = "materializePartitionColumns"
 """The writer feature of a table whose data files hold the partition columns too."""
 
+CATALOG_MANAGED = "catalogManaged"
+"""The feature of a table whose versions a catalog makes, and that any engine writes through it."""
+
 CATALOG_FEATURES = frozenset(
-    {CATALOG_FEATURE, "catalogManaged", "catalogOwned", "catalogOwned-preview"}
+    {CATALOG_FEATURE, CATALOG_MANAGED, "catalogOwned", "catalogOwned-preview"}
 )
 """The features by which a catalog holds a table: they come and go with that alone."""
 
@@ -93,6 +96,7 @@ WRITABLE = frozenset(
     {
         "allowColumnDefaults",
         "appendOnly",
+        CATALOG_MANAGED,
         "changeDataFeed",
         "checkConstraints",
         "checkpointProtection",
@@ -138,6 +142,13 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "rowTracking": ("domainMetadata",),
     "clustering": ("domainMetadata",),
     CATALOG_FEATURE: ("domainMetadata",),
+    CATALOG_MANAGED: (
+        "deletionVectors",
+        "domainMetadata",
+        "inCommitTimestamp",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+    ),
     "icebergCompatV1": ("columnMapping",),
     ICEBERG: ("columnMapping",),
     "icebergCompatV3": ("columnMapping", "rowTracking"),

@@ -29,8 +29,10 @@ from txlake.spark.probe import SparkProbe
 from txlake.transaction.change import Change
 from txlake.transaction.commit_loop import CommittedTogether
 from txlake.transaction.data_plane import TableData
+from txlake.transaction.foreign_commit import Accepted, Outcome, Staged, commit_foreign
 from txlake.transaction.identities import Identities, IdentitiesOf, Reserved
 from txlake.transaction.lake_commit import Part, commit_together
+from txlake.transaction.membership import is_open, unasked
 from txlake.transaction.rebase import Proposal, check_reads, check_same
 from txlake.transaction.staging import Staging
 from txlake.transaction.table_transaction import TableTransaction, Token
@@ -301,9 +303,15 @@ class Transaction:
         return conflict
 
     def _base_of(self, handle: Handle) -> Snapshot | None:
-        """The table at the transaction's instant; a path table as it is now."""
+        """The table at the transaction's instant; a path table as it is now.
+
+        Raises UnsupportedFeature for an open table of a catalog that isn't asked.
+        """
         if handle.entry is None:
-            return handle.log.latest_or_none()
+            latest = handle.log.latest_or_none()
+            if latest is not None and is_open(latest.protocol):
+                raise unasked(latest)
+            return latest
         if self._sequence is None:
             catalog = self.engine.catalog.of_lake()
             if self._is_known and self.explicit:
@@ -568,6 +576,31 @@ class Transaction:
             self._forget_entry()  # which ended with the ratification
             catalog.locks.ended(self.id)
         return committed
+
+    def commit_foreign(self, handle: Handle, staged: Staged, *, bytes_max: int) -> Outcome:
+        """Makes what another engine staged for an open table its next version, and ends with that.
+
+        Raises as `foreign_commit.commit_foreign`.
+        """
+        self.require_active()
+        self.make_known()
+        self.state = State.UNKNOWN
+        try:
+            outcome = commit_foreign(
+                handle.log, staged, transaction_id=self.id, bytes_max=bytes_max
+            )
+        except OutcomeUnknown:
+            raise
+        except Exception:
+            self.state = State.ROLLED_BACK
+            raise
+        if isinstance(outcome, Accepted):
+            self._forget_entry()
+            self.engine.catalog.locks.ended(self.id)
+            self.state = State.COMMITTED
+        else:
+            self._end(State.ROLLED_BACK)
+        return outcome
 
     def require_unkilled(self) -> None:
         """Raises Unavailable when somebody killed it; asked where nothing else asks the catalog."""

@@ -7,7 +7,7 @@ Owns its fields, their order and their spelling, which other engines read. Sourc
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from txlake.conflict.concurrent_commit import READS_ELSEWHERE
@@ -18,6 +18,11 @@ from txlake.release import VERSION
 PRODUCT = "txlake"
 """What `engineInfo` begins with, before a slash and the release."""
 
+GROUP = "txlake.transactionGroup"
+"""The tag of a commit of a transaction over several tables.
+
+JSON: the transaction's `id`, and in `tables` the ids of all that it gave a version at its instant.
+"""
 
 ENGINE = f"{PRODUCT}/{VERSION}"
 
@@ -124,6 +129,14 @@ def commit_info(
     values["engineInfo"] = ENGINE
     values["txnId"] = about.txn_id
     return CommitInfo(values)
+
+
+def group_of(transaction_id: str, table_ids: Collection[str]) -> dict[str, str]:
+    """The tag of a commit that became true with others; none where it wrote one table alone."""
+    if len(table_ids) < 2:
+        return {}
+    told = {"id": transaction_id, "tables": sorted(table_ids)}
+    return {GROUP: _text(told) or ""}
 
 
 def _text(value: object) -> str | None:

@@ -28,8 +28,9 @@ from txlake.protocol.features import CATALOG_FEATURE
 from txlake.protocol.file_names import StagedCommit, commit_path, log_path
 from txlake.settings import Settings
 from txlake.transaction.catalog_managed import CatalogManaged
+from txlake.transaction.commit_info import group_of
 from txlake.transaction.commit_loop import CommitLoop, CommittedTogether, Made
-from txlake.transaction.membership import is_catalog_managed
+from txlake.transaction.membership import is_catalog_managed, is_open
 from txlake.transaction.publication import (
     Newest,
     Publication,
@@ -176,16 +177,19 @@ class LakeCommitter:
 
     def _attempts(self, written: Mapping[str, Rebase], *, retries: int) -> list[_Attempt]:
         made: list[_Attempt] = []
+        group = group_of(self._transaction_id, written.keys())
         try:
             for table_id, following in written.items():
-                made.append(self._attempt(table_id, following, retries))
+                made.append(self._attempt(table_id, following, group, retries))
         except Exception:
             self._drop(made)
             raise
         return made
 
-    def _attempt(self, table_id: str, following: Rebase, retries: int) -> _Attempt:
-        actions, snapshot = following.attempt(retries=retries)
+    def _attempt(
+        self, table_id: str, following: Rebase, group: Mapping[str, str], retries: int
+    ) -> _Attempt:
+        actions, snapshot = following.attempt(retries=retries, tags=group)
         before = snapshot if following.state.version < 0 else following.state
         if not is_catalog_managed(before.protocol):
             raise InvalidRequest(
@@ -195,7 +199,9 @@ class LakeCommitter:
             )
         content = encode_actions(actions)
         staged = None
-        if len(content) > self._settings.inline_commit_bytes_max:
+        # Others have to find what isn't published yet, and the folder where they stage theirs.
+        is_shown = is_open(snapshot.protocol)
+        if is_shown or len(content) > self._settings.inline_commit_bytes_max:
             path = log_path(StagedCommit(snapshot.version, self._system.new_id()))
             following.log.store.put(path, content)
             staged = path.rpartition("/")[2]

@@ -1,8 +1,10 @@
 """Which lake's catalog a table belongs to: how the table says so, and how that comes and goes.
 
-Owns the table feature's and the metadata domain's actions, and the refusal of commits that would
-go past the catalog. A table that belongs to a catalog is read by anyone, as far as it is published.
-Source: DESIGN section 5; PROTOCOL.md, "Table Features", "Domain Metadata".
+Owns the table features' and the metadata domain's actions, and the refusal of commits that would
+go past the catalog. There are two ways to belong: with `txlakeCatalog` anyone reads the table, as
+far as it is published, and the lake alone writes it; with `catalogManaged` it is open, other
+engines read and write it through the lake's server. Source: DESIGN section 5; PROTOCOL.md, "Table
+Features", "Domain Metadata", "Catalog-managed tables".
 """
 
 from __future__ import annotations
@@ -11,11 +13,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from txlake.errors import CorruptTable, InvalidRequest
+import msgspec
+
+from txlake.errors import CorruptTable, InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, DomainMetadata, Metadata, Protocol
 from txlake.protocol.features import (
     CATALOG_FEATURE,
+    CATALOG_MANAGED,
     needed_by_others,
     protocol_for,
     protocol_without,
@@ -23,7 +28,23 @@ from txlake.protocol.features import (
 )
 
 DOMAIN = "txlake.catalog"
-"""The metadata domain that holds a Belonging."""
+"""The metadata domain that holds a Membership.
+
+Also a property with the same text, of a table that another engine made: the first commit of one
+can't be asked for a domain, and can for properties.
+"""
+
+TABLE_ID = "io.unitycatalog.tableId"
+"""The property by which clients of a Unity Catalog check that it is the table they mean."""
+
+OPEN_PROPERTIES = {
+    "delta.checkpoint.writeStatsAsJson": "true",
+    "delta.checkpoint.writeStatsAsStruct": "true",
+    "delta.checkpointPolicy": "v2",
+    "delta.enableDeletionVectors": "true",
+    "delta.enableInCommitTimestamps": "true",
+}
+"""What an open table's properties say besides, as clients of a Unity Catalog expect it."""
 
 ATTACH = "ATTACH"
 """The operation, in a table's history, of the commit that makes it a catalog's."""
@@ -43,22 +64,29 @@ class Membership:
 
 def is_catalog_managed(protocol: Protocol) -> bool:
     """Whether a catalog makes the versions of a table with this protocol."""
-    return CATALOG_FEATURE in supported_features(protocol)
+    return not {CATALOG_FEATURE, CATALOG_MANAGED}.isdisjoint(supported_features(protocol))
+
+
+def is_open(protocol: Protocol) -> bool:
+    """Whether other engines write the table too, through its catalog."""
+    return CATALOG_MANAGED in supported_features(protocol)
 
 
 def membership_of(snapshot: Snapshot) -> Membership | None:
-    """Whose the table is; None for one that no catalog holds.
+    """Whose the table is; None for one that no catalog holds, or another system's catalog.
 
     Raises CorruptTable when it has the table feature, and not, or not wholly, who it is for.
     """
     if not is_catalog_managed(snapshot.protocol):
         return None
     domain = snapshot.domains.get(DOMAIN)
+    text = snapshot.metadata.configuration.get(DOMAIN) if domain is None else domain.configuration
+    if text is None and is_open(snapshot.protocol):
+        return None
     try:
-        found = json.loads("" if domain is None else domain.configuration)
+        found = json.loads(text or "")
         return Membership(lake=found["lake"], table=found["table"], name=found["name"])
     except (ValueError, KeyError, TypeError) as error:
-        text = None if domain is None else domain.configuration
         raise CorruptTable(
             f"{snapshot.table} at version {snapshot.version}: it has the table feature "
             f"{CATALOG_FEATURE}; expected lake, table and name in the metadata domain {DOMAIN}, "
@@ -66,48 +94,105 @@ def membership_of(snapshot: Snapshot) -> Membership | None:
         ) from error
 
 
-def membership_domain(membership: Membership) -> DomainMetadata:
-    """The action that says whose a table is."""
-    text = json.dumps(
+def membership_text(membership: Membership) -> str:
+    """What the domain, or the property of its name, holds."""
+    return json.dumps(
         {"lake": membership.lake, "table": membership.table, "name": membership.name},
         separators=(",", ":"),
         ensure_ascii=False,
     )
+
+
+def membership_domain(membership: Membership) -> DomainMetadata:
+    """The action that says whose a table is."""
+    text = membership_text(membership)
     return DomainMetadata(domain=DOMAIN, configuration=text, removed=False)
 
 
 def attaching(
-    membership: Membership, snapshot: Snapshot, metadata: Metadata | None = None
+    membership: Membership,
+    snapshot: Snapshot,
+    metadata: Metadata | None = None,
+    *,
+    opens: bool = False,
 ) -> tuple[Action, ...]:
     """The actions that make a table a catalog's: a protocol and the domain.
 
-    `metadata` is what the same commit sets, for a table that it creates or replaces.
+    `metadata` is what the same commit sets, for a table that it creates or replaces. `opens`: other
+    engines are to write it too, which sets properties as well; a table that is open stays so.
     """
     existing = snapshot.protocol if snapshot.has_protocol else None
+    if opens or (existing is not None and is_open(existing)):
+        return _opening(membership, metadata or snapshot.metadata, existing)
     protocol = protocol_for(metadata or snapshot.metadata, existing, features=(CATALOG_FEATURE,))
     domain = membership_domain(membership)
     return (domain,) if protocol == existing else (protocol, domain)
+
+
+def _opening(
+    membership: Membership, metadata: Metadata, existing: Protocol | None
+) -> tuple[Action, ...]:
+    own = {**OPEN_PROPERTIES, TABLE_ID: membership.table}
+    changed = msgspec.structs.replace(metadata, configuration={**metadata.configuration, **own})
+    left = None if existing is None else protocol_without([CATALOG_FEATURE], existing)
+    if existing is not None and CATALOG_FEATURE not in supported_features(existing):
+        left = existing
+    protocol = protocol_for(changed, left, features=(CATALOG_MANAGED,))
+    actions: list[Action] = []
+    if protocol != existing:
+        actions.append(protocol)
+    if changed.configuration != metadata.configuration:
+        actions.append(changed)
+    return (*actions, membership_domain(membership))
+
+
+def kept_while_open(snapshot: Snapshot) -> dict[str, str]:
+    """The properties that stay whatever becomes of an open table; none of another one."""
+    if not is_open(snapshot.protocol):
+        return {}
+    names = (*OPEN_PROPERTIES, TABLE_ID, DOMAIN)
+    configuration = snapshot.metadata.configuration
+    return {name: configuration[name] for name in names if name in configuration}
 
 
 def detaching(snapshot: Snapshot) -> tuple[Action, ...]:
     """The actions that make a table a plain one again, for a commit of operation DETACH.
 
     What came with the catalog goes with it where nothing else uses it: `domainMetadata`, and the
-    protocol's versions. Nothing for a table that no catalog holds.
+    protocol's versions; of an open table the properties that name it. Nothing for a table that no
+    catalog holds.
     """
     if not is_catalog_managed(snapshot.protocol):
         return ()
-    removed = [CATALOG_FEATURE]
+    removed = [CATALOG_FEATURE, CATALOG_MANAGED]
     left = protocol_without(removed, snapshot.protocol)
     others = snapshot.domains.keys() - {DOMAIN}
     if not others and not needed_by_others("domainMetadata", left):
         removed.append("domainMetadata")
-    protocol = protocol_without(removed, snapshot.protocol)
+    actions: list[Action] = [protocol_without(removed, snapshot.protocol)]
+    configuration = snapshot.metadata.configuration
+    kept = {key: text for key, text in configuration.items() if key not in (TABLE_ID, DOMAIN)}
+    if kept != configuration:
+        actions.append(msgspec.structs.replace(snapshot.metadata, configuration=kept))
     domain = snapshot.domains.get(DOMAIN)
-    if domain is None:
-        return (protocol,)
-    gone = DomainMetadata(domain=DOMAIN, configuration=domain.configuration, removed=True)
-    return (protocol, gone)
+    if domain is not None:
+        text = domain.configuration
+        actions.append(DomainMetadata(domain=DOMAIN, configuration=text, removed=True))
+    return tuple(actions)
+
+
+def unasked(snapshot: Snapshot) -> UnsupportedFeature:
+    """The error for an open table that is read by its place, without its catalog.
+
+    Source: PROTOCOL.md, "Reader Requirements for Catalog-managed tables".
+    """
+    own = membership_of(snapshot)
+    where = "its catalog" if own is None else f"lake {own.lake}"
+    name = "the name that it has there" if own is None else f"its name there, {own.name}"
+    return UnsupportedFeature(
+        f"{snapshot.table}: {where} makes its versions, and its log alone may lack the newest (the "
+        f"table feature {CATALOG_MANAGED}); use {name}"
+    )
 
 
 def refusal(table: str, version: int, domains: Sequence[DomainMetadata]) -> InvalidRequest:
@@ -125,6 +210,6 @@ def refusal(table: str, version: int, domains: Sequence[DomainMetadata]) -> Inva
         advice = "Use its name in that lake"
     return InvalidRequest(
         f"{table}: version {version} belongs to the catalog {whose}: it has the table feature "
-        f"{CATALOG_FEATURE}, and a commit has to go through that catalog. {advice}, or detach the "
-        "table there first; reading needs neither"
+        f"{CATALOG_FEATURE} or {CATALOG_MANAGED}, and a commit has to go through that catalog. "
+        f"{advice}, or detach the table there first; reading needs neither"
     )

@@ -180,10 +180,12 @@ class Rebase:
         self.checked += [winner.version for winner in winners]
         self.state = latest
 
-    def attempt(self, *, retries: int) -> tuple[tuple[Action, ...], Snapshot]:
+    def attempt(
+        self, *, retries: int, tags: Mapping[str, str] | None = None
+    ) -> tuple[tuple[Action, ...], Snapshot]:
         """The next version's actions, and the table as it is when the attempt succeeds.
 
-        `retries`: how many attempts were lost before.
+        `retries`: how many attempts were lost before; `tags` are the commit's besides its own.
         """
         previous, about = self.state, self.proposal.about
         version = previous.version + 1
@@ -202,14 +204,14 @@ class Rebase:
         if self.footprint.metadata is None and metadata is not previous.metadata:
             actions.insert(0, metadata)
         numbered = assign(actions, previous, version, protocol=protocol, metadata=metadata)
-        tags = dict(preserved_tag(self.footprint, self.proposal.base, metadata))
+        told = {**preserved_tag(self.footprint, self.proposal.base, metadata), **(tags or {})}
         if moves_marks_alone(previous.metadata, metadata):
-            tags[_MARKS_ALONE] = "true"
+            told[_MARKS_ALONE] = "true"
         info = commit_info(
             about,
             now_ms=now_ms,
             in_commit_ms=time_ms,
-            tags=tags,
+            tags=told,
             rebased_over=len(self.checked),
             retries=retries,
         )

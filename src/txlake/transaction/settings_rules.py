@@ -17,6 +17,8 @@ from txlake.protocol import iceberg
 from txlake.protocol.actions import Add, Metadata, Protocol
 from txlake.protocol.column_mapping import all_fields
 from txlake.protocol.features import (
+    CATALOG_FEATURE,
+    CATALOG_MANAGED,
     ICEBERG,
     MATERIALIZED_PARTITIONS,
     protocol_for,
@@ -198,6 +200,8 @@ def protocol_to_set(
     _check_protocol(given, table)
     if current is not None and not may_drop_features:
         dropped = supported_features(current) - supported_features(given)
+        if CATALOG_MANAGED in supported_features(given):
+            dropped -= {CATALOG_FEATURE}  # the table is opened to other engines
         if dropped or (
             given.min_reader_version < current.min_reader_version
             or given.min_writer_version < current.min_writer_version

@@ -22,19 +22,27 @@ from txlake.protocol.actions import (
     Action,
     Add,
     Cdc,
+    CommitInfo,
     DomainMetadata,
     Metadata,
     Protocol,
     Remove,
     Txn,
 )
-from txlake.protocol.features import CATALOG_FEATURE, check_writable
+from txlake.protocol.features import CATALOG_FEATURE, CATALOG_MANAGED, check_writable
 from txlake.protocol.partition_values import parse_value
 from txlake.protocol.paths import decode_path
 from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.types import Field, Struct
 from txlake.transaction.feed_rules import FEED, has_feed, reserved_column
-from txlake.transaction.membership import DOMAIN, is_catalog_managed
+from txlake.transaction.in_commit_time import ENABLE as TIMES
+from txlake.transaction.in_commit_time import is_enabled
+from txlake.transaction.membership import (
+    DOMAIN,
+    TABLE_ID,
+    is_catalog_managed,
+    is_open,
+)
 from txlake.transaction.row_tracking import (
     COMMIT_VERSION_COLUMN,
     ROW_ID_COLUMN,
@@ -115,10 +123,20 @@ def _only(actions: Sequence[Action], kind: type[_Setting], snapshot: Snapshot) -
     return found[0] if found else None
 
 
-def validated(actions: Sequence[Action], snapshot: Snapshot, *, operation: str = "") -> None:
-    """Raises InvalidRequest or UnsupportedFeature unless the actions may follow the snapshot."""
+def validated(
+    actions: Sequence[Action],
+    snapshot: Snapshot,
+    *,
+    operation: str = "",
+    is_foreign: bool = False,
+) -> None:
+    """Raises InvalidRequest or UnsupportedFeature unless the actions may follow the snapshot.
+
+    `is_foreign`: they are another engine's commit as a whole, with what txlake writes into its own.
+    """
     for action in actions:
-        if not isinstance(action, _STAGEABLE):
+        is_whole = is_foreign and isinstance(action, CommitInfo)
+        if not isinstance(action, _STAGEABLE) and not is_whole:
             raise InvalidRequest(
                 f"{snapshot.table}: {type(action).__name__} is txlake's to write; leave it out"
             )
@@ -126,7 +144,8 @@ def validated(actions: Sequence[Action], snapshot: Snapshot, *, operation: str =
     check_writable(after.protocol, after.metadata, table=snapshot.table)
     request = _Request(tuple(actions), snapshot, after, operation)
     for rule in RULES:
-        rule(request)
+        if not (is_foreign and rule is row_ids_are_ours):
+            rule(request)
 
 
 def check_removable(snapshot: Snapshot) -> None:
@@ -222,12 +241,40 @@ def membership_is_whole(request: _Request) -> None:
         is_catalog_managed(request.before.protocol),
         is_catalog_managed(request.after.protocol),
     )
-    is_said, was_said = not domains.get(DOMAIN, True), DOMAIN in request.before.domains
+    was_said, is_said = (
+        is_in_domain or DOMAIN in state.metadata.configuration
+        for is_in_domain, state in (
+            (DOMAIN in request.before.domains, request.before),
+            (not domains.get(DOMAIN, True), request.after),
+        )
+    )
     is_touched = was != will_be or was_said != is_said
     if is_touched and will_be != is_said:
         raise request.refuse(
             f"the table feature {CATALOG_FEATURE} and the metadata domain {DOMAIN} come and go "
             "together: attach the table to a lake, or detach it there, which does both"
+        )
+
+
+def open_tables_stay_whole(request: _Request) -> None:
+    """An open table's commits carry their times, and its id stays what clients know it by.
+
+    Source: PROTOCOL.md, "Writer Requirements for Catalog-managed tables".
+    """
+    if not is_open(request.after.protocol):
+        return
+    configuration = request.after.metadata.configuration
+    if not is_enabled(configuration):
+        raise request.refuse(
+            f"table property {TIMES!r}: expected 'true', as the table feature {CATALOG_MANAGED} "
+            f"asks for it, found {configuration.get(TIMES)!r}"
+        )
+    known = request.before.metadata.configuration.get(TABLE_ID)
+    found = configuration.get(TABLE_ID)
+    if found is None or (known is not None and found != known):
+        raise request.refuse(
+            f"table property {TABLE_ID!r}: the lake's catalog sets it, and it stays "
+            f"{known or 'that'}; found {found!r}"
         )
 
 
@@ -493,6 +540,7 @@ RULES: tuple[Rule, ...] = (
     app_ids_once,
     domains_once,
     membership_is_whole,
+    open_tables_stay_whole,
     files_once,
     removed_files_are_live,
     added_files_are_alone,

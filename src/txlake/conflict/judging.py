@@ -1,0 +1,351 @@
+"""Whether another engine's commit may follow a table's newest version: what it says is checked.
+
+Owns what a catalog can't take on trust from a writer that isn't txlake: when the commit happened,
+that it drops nothing of the table's protocol and is the same table's, that deleted rows stay
+deleted, and that row ids are new. What holds for every commit alike is `transaction.validation`'s.
+Source: PROTOCOL.md, "In-Commit Timestamps", "Catalog-managed tables", "Deletion Vectors", "Row
+Tracking"; DESIGN section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from pyroaring import BitMap64
+
+from txlake.conflict.positions import Vectors
+from txlake.errors import CorruptTable, InvalidRequest
+from txlake.log.files import canonical_key, canonical_path
+from txlake.log.snapshot import Snapshot
+from txlake.protocol.actions import (
+    Action,
+    Add,
+    CommitInfo,
+    DeletionVector,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    Remove,
+)
+from txlake.protocol.identity import marks_of
+from txlake.protocol.paths import decode_path
+from txlake.protocol.properties import is_true
+from txlake.protocol.statistics import FileStatistics
+
+# It brings back files as they were: rows that were deleted since, and ids that were theirs.
+_BRINGS_BACK = "RESTORE"
+_SUSPENDED = "delta.rowTrackingSuspended"
+_TRACKS_ROWS = "delta.enableRowTracking"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignCommit:
+    """A commit that another engine staged.
+
+    Attributes:
+        version: the version that it is to make.
+        actions: its lines, in order.
+        timestamp_ms: when it happened, as the request says.
+        is_kept: names of metadata domains, and of properties, that are the catalog's.
+    """
+
+    version: int
+    actions: tuple[Action, ...]
+    timestamp_ms: int
+    is_kept: frozenset[str] = frozenset()
+
+
+def refusal_of(commit: ForeignCommit, before: Snapshot, vectors: Vectors) -> str | None:
+    """Why the commit would leave a table that isn't whole; None when it may follow.
+
+    `before` is the table at the version before it; `vectors` reads deletion vectors.
+    """
+    case = _Case(commit, before, vectors)
+    return next((reason for rule in RULES if (reason := rule(case)) is not None), None)
+
+
+@dataclass(frozen=True)
+class _Case:
+    commit: ForeignCommit
+    before: Snapshot
+    vectors: Vectors
+
+    @cached_property
+    def after(self) -> Snapshot:
+        """The table's settings as the commit leaves them; files are those before."""
+        kinds = Metadata | Protocol
+        return self.before.apply([one for one in self.commit.actions if isinstance(one, kinds)])
+
+    @cached_property
+    def info(self) -> CommitInfo:
+        return next((one for one in self.commit.actions if isinstance(one, CommitInfo)), _NO_INFO)
+
+    @property
+    def added(self) -> Iterator[Add]:
+        return (one for one in self.commit.actions if isinstance(one, Add))
+
+    @cached_property
+    def removed(self) -> dict[str, Remove]:
+        """The removed files by canonical path."""
+        found = (one for one in self.commit.actions if isinstance(one, Remove))
+        return {canonical_path(file.path): file for file in found}
+
+    @property
+    def brings_back(self) -> bool:
+        return self.info.text("operation") == _BRINGS_BACK
+
+
+_NO_INFO = CommitInfo({})
+
+
+def tells_of_itself(case: _Case) -> str | None:
+    """CommitInfo comes first, once, with the id of its transaction and its time."""
+    actions = case.commit.actions
+    infos = [action for action in actions if isinstance(action, CommitInfo)]
+    if len(infos) != 1 or actions[0] is not infos[0]:
+        return f"expected one commitInfo, as the first action; found {len(infos)}"
+    if not case.info.text("txnId"):
+        return f"commitInfo: expected a txnId, found {case.info.values.get('txnId')!r}"
+    told = case.info.in_commit_timestamp_ms
+    if told is None:
+        found = case.info.values.get("inCommitTimestamp")
+        return f"commitInfo: expected an inCommitTimestamp in milliseconds, found {found!r}"
+    if told != case.commit.timestamp_ms:
+        return f"the request says it happened at {case.commit.timestamp_ms}, its commitInfo {told}"
+    return None
+
+
+def time_grows(case: _Case) -> str | None:
+    """Its time is later than that of the version before."""
+    before, now = case.before.in_commit_timestamp_ms, case.info.in_commit_timestamp_ms
+    if before is not None and now is not None and now <= before:
+        return (
+            f"inCommitTimestamp {now} isn't later than {before}, that of version "
+            f"{case.before.version}"
+        )
+    return None
+
+
+def settings_once(case: _Case) -> str | None:
+    """There is one protocol and one metaData at most."""
+    for kind, name in ((Protocol, "protocol"), (Metadata, "metaData")):
+        count = sum(isinstance(action, kind) for action in case.commit.actions)
+        if count > 1:
+            return f"expected at most one {name}, found {count}"
+    return None
+
+
+def features_stay(case: _Case) -> str | None:
+    """No table feature is dropped, and no version of the protocol lowered."""
+    old, new = case.before.protocol, case.after.protocol
+    dropped = case.before.features - case.after.features
+    if dropped:
+        return f"it drops the table features {', '.join(sorted(dropped))}"
+    if (new.min_reader_version, new.min_writer_version) < (
+        old.min_reader_version,
+        old.min_writer_version,
+    ):
+        return (
+            f"it lowers the protocol from ({old.min_reader_version}, {old.min_writer_version}) to "
+            f"({new.min_reader_version}, {new.min_writer_version})"
+        )
+    return None
+
+
+def table_is_the_same(case: _Case) -> str | None:
+    """The metadata's id and the partition columns stay; what is the catalog's isn't touched."""
+    old, new = case.before.metadata, case.after.metadata
+    if new.id != old.id:
+        return f"its metaData is of table {new.id}, and this is {old.id}"
+    live = len(case.before.files) - len(case.removed)
+    if new.partition_columns != old.partition_columns and live > 0:
+        return (
+            f"it partitions by {list(new.partition_columns)} a table that is partitioned by "
+            f"{list(old.partition_columns)}"
+        )
+    for key in sorted(case.commit.is_kept):
+        if new.configuration.get(key) != old.configuration.get(key):
+            return f"it changes the table property {key!r}, which is the catalog's"
+    for action in case.commit.actions:
+        if isinstance(action, DomainMetadata) and action.domain in case.commit.is_kept:
+            return f"it changes the metadata domain {action.domain!r}, which is the catalog's"
+    return None
+
+
+def deleted_rows_stay_deleted(case: _Case) -> str | None:
+    """Whose deletion vector is replaced has all the deleted rows that it had."""
+    if case.brings_back:
+        return None
+    for file in case.added:
+        known = case.before.files.by_path(file.path)
+        if known is None or known.deletion_vector is None or known.key == file.key:
+            continue
+        old, new = _positions(case, known.deletion_vector), _positions(case, file.deletion_vector)
+        if isinstance(old, str) or isinstance(new, str):
+            reason = old if isinstance(old, str) else new
+            return f"file {decode_path(file.path)!r}: its deletion vector can't be read: {reason}"
+        lost = len(old - new)
+        if lost:
+            return (
+                f"file {decode_path(file.path)!r}: {lost} rows that are deleted at version "
+                f"{case.before.version} are back in its new deletion vector"
+            )
+    return None
+
+
+def vectors_are_there(case: _Case) -> str | None:
+    """A new deletion vector can be read, and has as many rows as it says."""
+    for file in case.added:
+        vector = file.deletion_vector
+        if vector is None or canonical_key(file.key) in case.before.files:
+            continue
+        found = _positions(case, vector)
+        name = decode_path(file.path)
+        if isinstance(found, str):
+            return f"file {name!r}: its deletion vector can't be read: {found}"
+        if len(found) != vector.cardinality:
+            return (
+                f"file {name!r}: its deletion vector has {len(found)} rows, and says that it has "
+                f"{vector.cardinality}"
+            )
+    return None
+
+
+def _positions(case: _Case, vector: DeletionVector | None) -> BitMap64 | str:
+    """The deleted rows, or what keeps them from being read."""
+    if vector is None:
+        return BitMap64()
+    try:
+        return case.vectors.of(vector)
+    except (CorruptTable, InvalidRequest) as error:
+        return str(error)
+
+
+def row_ids_are_new(case: _Case) -> str | None:
+    """Rows of new files have ids that no row had; a file that is listed again keeps its own.
+
+    Source: PROTOCOL.md, "Row IDs", "Row Commit Versions".
+    """
+    configuration = case.after.metadata.configuration
+    if "rowTracking" not in case.after.features or is_true(configuration, _SUSPENDED):
+        return None
+    mark, told = case.before.row_id_high_water_mark, _mark_of(case)
+    if isinstance(told, str):
+        return told
+    fresh: list[tuple[int, int, str]] = []
+    for file in case.added:
+        found = _ids_of(case, file, mark)
+        if isinstance(found, str):
+            return f"file {decode_path(file.path)!r}: {found}"
+        if found is not None:
+            fresh.append((*found, decode_path(file.path)))
+    reason = _overlap(fresh)
+    if reason is not None:
+        return reason
+    highest = max((end for _, end, _ in fresh), default=mark)
+    if told < highest:
+        return f"row ids up to {highest} are given, and the high-water mark is {told}"
+    return _lacks_ids(case)
+
+
+def _mark_of(case: _Case) -> int | str:
+    """The high-water mark after the commit, or what is wrong with it."""
+    before = case.before.row_id_high_water_mark
+    domains = [one for one in case.commit.actions if isinstance(one, DomainMetadata)]
+    try:
+        after = case.before.apply(domains).row_id_high_water_mark
+    except CorruptTable as error:
+        return str(error)
+    if after < before:
+        return f"the high-water mark of row ids goes back from {before} to {after}"
+    return after
+
+
+def _ids_of(case: _Case, file: Add, mark: int) -> tuple[int, int] | str | None:
+    """The first and the last id of a new file's rows; None for rows that had theirs before.
+
+    Text says what is wrong.
+    """
+    known = case.before.files.by_path(file.path)
+    base, since = file.base_row_id, file.default_row_commit_version
+    if known is not None and known.base_row_id is not None:
+        if (base, since) != (known.base_row_id, known.default_row_commit_version):
+            return (
+                f"its rows have the ids from {known.base_row_id} (version "
+                f"{known.default_row_commit_version}), and it lists them from {base} ({since})"
+            )
+        return None
+    if base is None or since is None:
+        return "expected a baseRowId and a defaultRowCommitVersion: the table tracks rows"
+    if case.brings_back and known is None and base <= mark:
+        return None
+    if base <= mark:
+        return f"baseRowId {base} isn't beyond {mark}, the high-water mark: the ids are others'"
+    if since != case.commit.version:
+        return f"expected defaultRowCommitVersion {case.commit.version}, found {since}"
+    try:
+        count = FileStatistics.from_json(file.stats).num_records
+    except CorruptTable as error:
+        return str(error)
+    if count is None:
+        return "its statistics don't state numRecords, which a table that tracks rows needs"
+    return base, base + max(count, 1) - 1
+
+
+def _overlap(fresh: Sequence[tuple[int, int, str]]) -> str | None:
+    ordered = sorted(fresh)
+    for (_, end, one), (start, _, other) in pairwise(ordered):
+        if start <= end:
+            return f"files {one!r} and {other!r} have row ids in common"
+    return None
+
+
+def _lacks_ids(case: _Case) -> str | None:
+    """Turning row tracking on gives ids to all files."""
+    old, new = case.before.metadata.configuration, case.after.metadata.configuration
+    if is_true(old, _TRACKS_ROWS) or not is_true(new, _TRACKS_ROWS):
+        return None
+    live = case.before.files.apply(
+        list(case.added), [canonical_key(file.key) for file in case.removed.values()]
+    )
+    lacking = live.columns("base_row_id")["base_row_id"].null_count
+    return f"it turns row tracking on, and {lacking} files have no row ids" if lacking else None
+
+
+def identities_are_the_catalogs(case: _Case) -> str | None:
+    """Values of identity columns are reserved in the lake's catalog, which others don't ask.
+
+    Those that another engine gives may be what a transaction of the lake has drawn already.
+    Source: PROTOCOL.md, "Identity Columns".
+    """
+    if case.after.metadata.schema_string == case.before.metadata.schema_string:
+        return None
+    try:
+        old = marks_of(case.before.schema, case.before.table)
+        new = marks_of(case.after.schema, case.before.table)
+    except CorruptTable as error:
+        return str(error)
+    moved = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+    if not moved:
+        return None
+    return (
+        f"it gives values of the identity column {moved[0]!r}, which this lake's catalog gives "
+        "out; insert the rows by txlake"
+    )
+
+
+Rule = Callable[[_Case], str | None]
+RULES: tuple[Rule, ...] = (
+    tells_of_itself,
+    time_grows,
+    settings_once,
+    features_stay,
+    table_is_the_same,
+    vectors_are_there,
+    deleted_rows_stay_deleted,
+    row_ids_are_new,
+    identities_are_the_catalogs,
+)

@@ -1,0 +1,179 @@
+"""One request as a handler sees it, and its answer; which session of the lake carries it out."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import msgspec
+
+from txlake.errors import InvalidRequest
+from txlake.server.failures import Failure
+from txlake.server.tokens import Caller
+from txlake.session.engine import Engine
+from txlake.session.session import Session
+
+Body = TypeVar("Body", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one server takes.
+
+    Attributes:
+        workers: requests that are carried out at once.
+        waiting_max: requests that wait for that; beyond them the answer is 429.
+        body_bytes_max: of a request's body.
+        commit_bytes_max: of a staged commit.
+        request_s: how long a request's body may take to arrive, and its answer to be made.
+    """
+
+    workers: int = 8
+    waiting_max: int = 64
+    body_bytes_max: int = 4 * 1024 * 1024
+    commit_bytes_max: int = 64 * 1024 * 1024
+    request_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What a server serves.
+
+    Attributes:
+        engine: the lake's.
+        sessions: its sessions, of which each is used by one request at a time.
+        vends_credentials: whether the lake's own storage options are given to clients.
+    """
+
+    engine: Engine
+    sessions: Sessions
+    limits: Limits = field(default_factory=Limits)
+    vends_credentials: bool = False
+
+    @property
+    def catalog_names(self) -> frozenset[str]:
+        """What the lake is called as a catalog, in lower case."""
+        return self.engine.lake_names
+
+    @property
+    def catalog_name(self) -> str:
+        """The name by which it is listed: its folder's."""
+        names = sorted(self.catalog_names - {"spark_catalog"})
+        return names[0] if names else "spark_catalog"
+
+
+class Sessions:
+    """Sessions of a lake, made when they are needed, and used again."""
+
+    def __init__(self, make: Callable[[], Session]) -> None:
+        self._make = make
+        self._idle: queue.LifoQueue[Session] = queue.LifoQueue()
+
+    @contextmanager
+    def one(self) -> Iterator[Session]:
+        """A session that nobody else uses meanwhile; it waits for no lock."""
+        try:
+            session = self._idle.get_nowait()
+        except queue.Empty:
+            session = self._make()
+            session.lock_timeout_ms = 0
+        try:
+            yield session
+        finally:
+            self._idle.put(session)
+
+    def close(self) -> None:
+        """Ends the sessions that are idle."""
+        while True:
+            try:
+                self._idle.get_nowait().close()
+            except queue.Empty:
+                return
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A request.
+
+    Attributes:
+        path: the parameters of its path.
+        query: those of its query string.
+        content: its body.
+    """
+
+    served: Served
+    session: Session
+    caller: Caller
+    path: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+    content: bytes = b""
+
+    @property
+    def engine(self) -> Engine:
+        """The lake's."""
+        return self.session.engine
+
+    def body(self, kind: type[Body]) -> Body:
+        """The body as a value. Raises Failure where it isn't one."""
+        try:
+            return msgspec.json.decode(self.content, type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise Failure("BadRequestException", f"the request's body: {error}") from error
+
+    def required(self, name: str) -> str:
+        """A parameter of the query string. Raises Failure where it is missing."""
+        value = self.query.get(name)
+        if not value:
+            raise Failure("BadRequestException", f"the query parameter {name!r} is missing")
+        return value
+
+    def check_catalog(self, name: str) -> None:
+        """Raises Failure for another catalog's name."""
+        if name.lower() not in self.served.catalog_names:
+            raise Failure(
+                "NoSuchCatalogException",
+                f"there is no catalog {name!r} here; this is {self.served.catalog_name!r}",
+            )
+
+    def schema(self) -> str:
+        """The schema that the path names, as the lake spells it. Raises Failure without it."""
+        self.check_catalog(self.path["catalog"])
+        return self.database(self.path["schema"])
+
+    def database(self, name: str) -> str:
+        """A schema's name as the lake spells it. Raises Failure where there is none."""
+        found = self.engine.catalog.of_lake().database(name)
+        if found is None:
+            raise Failure("NoSuchSchemaException", f"there is no schema {name!r}")
+        return found.name
+
+    def page(self, total: int) -> tuple[int, int, str | None]:
+        """From where to where a listing of so many goes, and the token of the next page."""
+        try:
+            start = int(self.query.get("page_token") or 0)
+            size = int(self.query.get("max_results") or 0) or total
+        except ValueError as error:
+            raise Failure("BadRequestException", f"the page's query parameters: {error}") from error
+        if start < 0 or size < 0:
+            raise Failure("BadRequestException", "the page's query parameters are below 0")
+        end = min(start + size, total)
+        return start, end, str(end) if end < total else None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A status and a body, which is JSON; None: there is none."""
+
+    status: int
+    body: object = None
+
+
+Handler = Callable[[Call], Answer]
+
+
+def no_name(error: InvalidRequest) -> Failure:
+    """The failure for what can't be a name."""
+    return Failure("InvalidParameterValueException", str(error))

@@ -1,0 +1,190 @@
+"""The Delta API's update of a table: another engine's commit, or its note of what it published.
+
+A table's definition is in its log, so that what changes it comes as a commit; what a request says
+of the definition beside its commit is that commit's business.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import assert_never
+
+from txlake.conflict.locking import LockMode
+from txlake.server.answers import Shown, etag_of, loaded, shown
+from txlake.server.bodies import CommitTold, Requirement, Update, UpdateTable
+from txlake.server.calls import Answer, Call
+from txlake.server.delta import found
+from txlake.server.failures import Failure
+from txlake.session.engine import Handle
+from txlake.statements import TableName
+from txlake.transaction.foreign_commit import (
+    Accepted,
+    Busy,
+    Overtaken,
+    Refused,
+    Resent,
+    Staged,
+)
+from txlake.transaction.membership import is_open
+
+_COMMIT, _PUBLISHED = "add-commit", "set-latest-backfilled-version"
+# Of a table's definition: the commit that they come with has it.
+_DEFINITION = frozenset(
+    {
+        "set-properties",
+        "remove-properties",
+        "set-columns",
+        "set-table-comment",
+        "set-protocol",
+        "set-domain-metadata",
+        "remove-domain-metadata",
+        "set-partition-columns",
+    }
+)
+_OF_EXTERNAL = "update-metadata-snapshot-version"
+_UUID_REQUIRED, _ETAG = "assert-table-uuid", "assert-etag"
+_FILE = re.compile(
+    r"\d{20}\.[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\.json",
+    re.ASCII | re.IGNORECASE,
+)
+
+
+def update(call: Call) -> Answer:
+    """Changes a table, all of it or nothing."""
+    handle = found(call)
+    body = call.body(UpdateTable)
+    updates = _by_action(body.updates)
+    _check_requirements(call, handle, body.requirements)
+    commit = updates.get(_COMMIT)
+    if commit is None and updates.keys() & _DEFINITION:
+        raise Failure(
+            "InvalidParameterValueException",
+            f"{handle.name}: its definition is changed by a commit; add one ({_COMMIT})",
+        )
+    table = shown(call.engine, handle) if commit is None else _committed(call, handle, commit)
+    published = updates.get(_PUBLISHED)
+    if published is not None:
+        _check_published(handle, table, published)
+    return Answer(200, loaded(table))
+
+
+def _by_action(updates: tuple[Update, ...]) -> dict[str, Update]:
+    """The updates by what they do, each at most once."""
+    counts = Counter(one.action for one in updates)
+    if not counts:
+        raise Failure("BadRequestException", "updates: expected at least one")
+    twice = [action for action, count in counts.items() if count > 1]
+    if twice:
+        raise Failure("BadRequestException", f"updates: {', '.join(sorted(twice))} is there twice")
+    if _OF_EXTERNAL in counts:
+        raise Failure(
+            "InvalidParameterValueException",
+            f"updates: {_OF_EXTERNAL} is for tables whose commits this catalog doesn't make",
+        )
+    unknown = counts.keys() - _DEFINITION - {_COMMIT, _PUBLISHED}
+    if unknown:
+        raise Failure("BadRequestException", f"updates: unknown action {sorted(unknown)[0]!r:.80}")
+    return {one.action: one for one in updates}
+
+
+def _check_requirements(call: Call, handle: Handle, requirements: tuple[Requirement, ...]) -> None:
+    """Raises Failure where one of them isn't met, or they aren't as they have to be."""
+    entry = handle.entry
+    assert entry is not None
+    counts = Counter(one.type for one in requirements)
+    if counts[_UUID_REQUIRED] != 1 or counts[_ETAG] > 1:
+        raise Failure(
+            "BadRequestException",
+            f"requirements: expected {_UUID_REQUIRED} once and {_ETAG} at most once",
+        )
+    unknown = counts.keys() - {_UUID_REQUIRED, _ETAG}
+    if unknown:
+        raise Failure("BadRequestException", f"requirements: unknown {sorted(unknown)[0]!r:.80}")
+    for one in requirements:
+        if one.type == _UUID_REQUIRED and (one.uuid or "").lower() != entry.id:
+            raise Failure(
+                "UpdateRequirementConflictException",
+                f"{handle.name}: its table-uuid is {entry.id}, the request is for {one.uuid!r:.80}",
+            )
+        if one.type == _ETAG:
+            now = etag_of(shown(call.engine, handle))
+            if one.etag != now:
+                raise Failure(
+                    "UpdateRequirementConflictException",
+                    f"{handle.name}: its etag is {now}, the request is for {one.etag!r:.80}; load "
+                    "the table again",
+                )
+
+
+def _committed(call: Call, handle: Handle, update: Update) -> Shown:
+    told = update.commit
+    if told is None:
+        raise Failure("BadRequestException", f"{_COMMIT}: expected a commit")
+    if not _FILE.fullmatch(told.file_name):
+        raise Failure(
+            "InvalidParameterValueException",
+            f"{_COMMIT}: expected <20 digits>.<uuid>.json as file-name, found "
+            f"{told.file_name!r:.120}",
+        )
+    staged = Staged(
+        version=told.version,
+        name=told.file_name,
+        timestamp_ms=told.timestamp,
+        size_bytes=told.file_size,
+    )
+    entry = handle.entry
+    assert entry is not None
+    name = TableName((entry.database, entry.name))
+    with call.session.alone([(name, LockMode.IX)]) as context:
+        locked = context.require(name)
+        if locked.entry is None or locked.entry.id != entry.id:
+            raise Failure("NoSuchTableException", f"{handle.name} is another table now")
+        outcome = context.transaction.commit_foreign(
+            locked, staged, bytes_max=call.served.limits.commit_bytes_max
+        )
+    match outcome:
+        case Accepted(snapshot, is_published):
+            return Shown(entry, snapshot, () if is_published else (_told(told),))
+        case Resent():
+            return shown(call.engine, handle)
+        case Overtaken(version):
+            raise Failure(
+                "CommitVersionConflictException",
+                f"{handle.name}: version {told.version} can't be the next one: the table is at "
+                f"version {version}; load it again",
+            )
+        case Refused(reason):
+            raise Failure(
+                "CommitVersionConflictException",
+                f"{handle.name}: version {told.version} is refused: {reason}",
+            )
+        case Busy(reason):
+            raise Failure("TooManyRequestsException", reason)
+        case other:
+            assert_never(other)
+
+
+def _told(commit: CommitTold) -> dict[str, object]:
+    return {
+        "version": commit.version,
+        "timestamp": commit.timestamp,
+        "file-name": commit.file_name,
+        "file-size": commit.file_size,
+        "file-modification-timestamp": commit.file_modification_timestamp,
+    }
+
+
+def _check_published(handle: Handle, table: Shown, update: Update) -> None:
+    """What a client published is looked at by the catalog itself, which notes nothing it is told.
+
+    Raises Failure for a version that isn't ratified.
+    """
+    version = update.latest_published_version
+    if version is None or version < 0:
+        raise Failure("BadRequestException", f"{_PUBLISHED}: expected a version")
+    if not is_open(table.snapshot.protocol) or version > table.snapshot.version:
+        raise Failure(
+            "InvalidParameterValueException",
+            f"{handle.name}: version {version} isn't one that this catalog ratified",
+        )

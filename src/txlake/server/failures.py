@@ -1,0 +1,75 @@
+"""Errors as the API names them: a status, a type of its list, and a message.
+
+Owns which of txlake's errors is which of them. Source: Unity Catalog's Delta API, "Errors".
+"""
+
+from __future__ import annotations
+
+from txlake.errors import (
+    Conflict,
+    CorruptTable,
+    InvalidRequest,
+    LockTimeout,
+    OutcomeUnknown,
+    TxlakeError,
+    Unavailable,
+    UnsupportedFeature,
+)
+
+STATUSES = {
+    "BadRequestException": 400,
+    "InvalidParameterValueException": 400,
+    "UnsupportedTableFormatException": 400,
+    "NotAuthorizedException": 401,
+    "PermissionDeniedException": 403,
+    "NotFoundException": 404,
+    "NoSuchCatalogException": 404,
+    "NoSuchSchemaException": 404,
+    "NoSuchTableException": 404,
+    "AlreadyExistsException": 409,
+    "CommitVersionConflictException": 409,
+    "UpdateRequirementConflictException": 409,
+    "ResourceExhaustedException": 429,
+    "TooManyRequestsException": 429,
+    "CommitStateUnknownException": 500,
+    "InternalServerErrorException": 500,
+    "NotImplementedException": 501,
+}
+"""The types of errors, with the status of each."""
+
+_UNAVAILABLE = 503
+
+
+class Failure(Exception):
+    """What a request failed with. `kind` is one of STATUSES; the message is for its sender."""
+
+    def __init__(self, kind: str, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.status = STATUSES[kind] if status is None else status
+
+    def body(self) -> dict[str, object]:
+        """The answer's body."""
+        error = {"message": str(self), "type": self.kind, "code": self.status}
+        return {"error": error}
+
+
+def failure_of(error: TxlakeError) -> Failure:
+    """The failure that stands for an error of the lake's."""
+    match error:
+        case LockTimeout():
+            return Failure("TooManyRequestsException", str(error))
+        case Unavailable():
+            return Failure("InternalServerErrorException", str(error), status=_UNAVAILABLE)
+        case OutcomeUnknown():
+            return Failure("CommitStateUnknownException", str(error))
+        case Conflict():
+            return Failure("CommitVersionConflictException", str(error))
+        case InvalidRequest():
+            return Failure("InvalidParameterValueException", str(error))
+        case UnsupportedFeature():
+            return Failure("UnsupportedTableFormatException", str(error))
+        case CorruptTable():
+            return Failure("InternalServerErrorException", str(error))
+        case _:
+            return Failure("InternalServerErrorException", str(error))

@@ -1,0 +1,109 @@
+"""The server's process: a lake is opened and served until it is told to stop."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import uvicorn
+
+from txlake.errors import InvalidRequest
+from txlake.server.app import application
+from txlake.server.calls import Limits, Served, Sessions
+from txlake.server.tokens import Tokens
+from txlake.session.session import Session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """How a lake is served.
+
+    Attributes:
+        token_file: the tokens that are good; None: everybody may call, from this host alone.
+        certificate: TLS: a file with the certificate's chain, and one with its key.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    token_file: Path | None = None
+    certificate: tuple[Path, Path] | None = None
+    vends_credentials: bool = False
+    limits: Limits = field(default_factory=Limits)
+
+
+def serve(session: Session, how: Serving, *, started: Callable[[str], None]) -> None:
+    """Serves the session's lake until the process is told to stop.
+
+    `started` is called with the server's address once it takes requests.
+
+    Raises InvalidRequest: the token file can't be read, there is none and others than this host
+    could call, or the address can't be had.
+    """
+    tokens = _tokens(how)
+    engine, level = session.engine, session.level
+    served = Served(
+        engine=engine,
+        sessions=Sessions(lambda: Session(engine, level=level)),
+        limits=how.limits,
+        vends_credentials=how.vends_credentials,
+    )
+    certificate, key = how.certificate or (None, None)
+    config = uvicorn.Config(
+        application(served, tokens),
+        host=how.host,
+        port=how.port,
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        # Of those that are open; each may have one request inside.
+        limit_concurrency=4 * (how.limits.workers + how.limits.waiting_max),
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=int(how.limits.request_s),
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
+    )
+    server = _Server(config, started)
+    server.run()
+    if not server.started:
+        raise InvalidRequest(f"the server couldn't start at {how.host}:{how.port}")
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, told: Callable[[str], None]) -> None:
+        super().__init__(config)
+        self._told = told
+
+    async def startup(self, sockets: object = None) -> None:
+        """Tells the address, which has the port that the system chose where it was asked for."""
+        await super().startup(sockets)  # type: ignore[arg-type]
+        if not self.started:
+            return
+        scheme = "https" if self.config.is_ssl else "http"
+        host, port = self.servers[0].sockets[0].getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        self._told(f"{scheme}://{shown}:{port}")
+
+
+def _tokens(how: Serving) -> Tokens:
+    if how.token_file is None:
+        if not _is_own(how.host):
+            raise InvalidRequest(
+                f"--host {how.host}: others than this host could call, and there are no tokens; "
+                "give --token-file"
+            )
+        return Tokens()
+    try:
+        text = how.token_file.read_bytes()
+    except OSError as error:
+        raise InvalidRequest(f"{how.token_file}: {error.strerror}") from error
+    return Tokens.parse(text, source=str(how.token_file))
+
+
+def _is_own(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

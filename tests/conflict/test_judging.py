@@ -1,0 +1,380 @@
+"""What another engine's commit may not do, each rule with its cases; and what passes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+import msgspec
+import pytest
+from pyroaring import BitMap64
+
+from txlake.conflict import judging
+from txlake.conflict.judging import RULES, ForeignCommit, refusal_of
+from txlake.errors import CorruptTable
+from txlake.log.snapshot import ROW_TRACKING_DOMAIN, Snapshot
+from txlake.protocol.actions import (
+    Action,
+    Add,
+    CommitInfo,
+    DeletionVector,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+)
+
+SCHEMA = json.dumps(
+    {
+        "type": "struct",
+        "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}],
+    }
+)
+FEATURES = ("catalogManaged", "deletionVectors", "domainMetadata", "inCommitTimestamp")
+PROTOCOL = Protocol(
+    min_reader_version=3,
+    min_writer_version=7,
+    reader_features=("catalogManaged", "deletionVectors"),
+    writer_features=FEATURES,
+)
+TRACKING = msgspec.structs.replace(PROTOCOL, writer_features=(*FEATURES, "rowTracking"))
+CONFIGURATION = {"delta.enableInCommitTimestamps": "true", "own": "1"}
+METADATA = Metadata(id="t", schema_string=SCHEMA, configuration=CONFIGURATION)
+TRACKED = {**CONFIGURATION, "delta.enableRowTracking": "true"}
+KEPT = frozenset({"own", "txlake.catalog"})
+POSITIONS: Mapping[str, BitMap64] = {
+    "none": BitMap64(),
+    "1": BitMap64([1]),
+    "1,2": BitMap64([1, 2]),
+    "2,3": BitMap64([2, 3]),
+}
+
+
+class Vectors:
+    """The vectors of POSITIONS; others are gone."""
+
+    def of(self, vector: DeletionVector) -> BitMap64:
+        found = POSITIONS.get(vector.path_or_inline_dv)
+        if found is None:
+            raise CorruptTable(f"vector {vector.path_or_inline_dv} is missing")
+        return found
+
+    def of_id(self, vector_id: str) -> BitMap64:
+        raise AssertionError("ids say nothing of a foreign commit's vectors")
+
+
+def vector(name: str, rows: int | None = None) -> DeletionVector:
+    """A vector of POSITIONS, or one that isn't there."""
+    count = len(POSITIONS.get(name, ())) if rows is None else rows
+    return DeletionVector(
+        storage_type="u", path_or_inline_dv=name, size_in_bytes=9, cardinality=count
+    )
+
+
+def file(
+    path: str,
+    deleted: str | None = None,
+    *,
+    rows: int | None = 10,
+    base: int | None = None,
+    since: int | None = None,
+    says: int | None = None,
+) -> Add:
+    """A file of ten rows; `deleted` names its vector, which may say another number of rows."""
+    return Add(
+        path=path,
+        partition_values={},
+        size=1,
+        modification_time=1,
+        data_change=True,
+        stats=None if rows is None else json.dumps({"numRecords": rows}),
+        deletion_vector=None if deleted is None else vector(deleted, says),
+        base_row_id=base,
+        default_row_commit_version=since,
+    )
+
+
+def mark(value: int) -> DomainMetadata:
+    """The high-water mark of row ids."""
+    text = json.dumps({"rowIdHighWaterMark": value})
+    return DomainMetadata(domain=ROW_TRACKING_DOMAIN, configuration=text, removed=False)
+
+
+def info(time: object = 2000, txn: object = "x", operation: str = "WRITE") -> CommitInfo:
+    return CommitInfo({"inCommitTimestamp": time, "txnId": txn, "operation": operation})
+
+
+def table(
+    *actions: Action, protocol: Protocol = PROTOCOL, metadata: Metadata = METADATA
+) -> Snapshot:
+    """The table at version 3, of time 1000."""
+    return Snapshot.empty("t").apply(
+        [info(1000), protocol, metadata, *actions], version=3, timestamp_ms=1
+    )
+
+
+def settings(**changes: object) -> Metadata:
+    return msgspec.structs.replace(METADATA, **changes)
+
+
+def without(feature: str) -> Protocol:
+    left = tuple(name for name in FEATURES if name != feature)
+    return msgspec.structs.replace(PROTOCOL, writer_features=left)
+
+
+PLAIN = table(file("a"), file("v", "1,2"))
+ROWS = table(
+    file("a", base=0, since=1),
+    mark(9),
+    protocol=TRACKING,
+    metadata=settings(configuration=TRACKED),
+)
+UNNUMBERED = table(file("a"), protocol=TRACKING)
+V_GONE = file("v", "1,2").removed(timestamp_ms=5)
+A_GONE = file("a", base=0, since=1).removed(timestamp_ms=5)
+OTHER_CATALOG = DomainMetadata(domain="txlake.catalog", configuration="{}", removed=False)
+
+
+def identity(mark: int | None) -> str:
+    """A schema with an identity column, whose values were given up to the mark."""
+    told: dict[str, object] = {
+        "delta.identity.start": 1,
+        "delta.identity.step": 1,
+        "delta.identity.allowExplicitInsert": False,
+    }
+    if mark is not None:
+        told["delta.identity.highWaterMark"] = mark
+    column = {"name": "id", "type": "long", "nullable": True, "metadata": told}
+    return json.dumps({"type": "struct", "fields": [column]})
+
+
+# Name: (the rule, the table, the commit's actions, what the reason says).
+REFUSED: dict[str, tuple[str, Snapshot, tuple[Action, ...], str]] = {
+    "no commitInfo": ("tells_of_itself", PLAIN, (file("b"),), "found 0"),
+    "commitInfo later": ("tells_of_itself", PLAIN, (file("b"), info()), "as the first action"),
+    "two of them": ("tells_of_itself", PLAIN, (info(), info()), "found 2"),
+    "no txnId": ("tells_of_itself", PLAIN, (info(txn=None),), "expected a txnId"),
+    "an empty txnId": ("tells_of_itself", PLAIN, (info(txn=""),), "expected a txnId"),
+    "no time": ("tells_of_itself", PLAIN, (info(None),), "expected an inCommitTimestamp"),
+    "a time in words": ("tells_of_itself", PLAIN, (info("now"),), "found 'now'"),
+    "another time": ("tells_of_itself", PLAIN, (info(2001),), "at 2000, its commitInfo 2001"),
+    "an older time": ("time_grows", PLAIN, (info(900),), "900 isn't later than 1000"),
+    "the same time": ("time_grows", PLAIN, (info(1000),), "1000 isn't later than 1000"),
+    "two protocols": ("settings_once", PLAIN, (info(), PROTOCOL, PROTOCOL), "one protocol"),
+    "two metaData": ("settings_once", PLAIN, (info(), METADATA, METADATA), "one metaData"),
+    "a feature dropped": (
+        "features_stay",
+        PLAIN,
+        (info(), without("inCommitTimestamp")),
+        "drops the table features inCommitTimestamp",
+    ),
+    "catalogManaged dropped": (
+        "features_stay",
+        PLAIN,
+        (
+            info(),
+            Protocol(
+                min_reader_version=3,
+                min_writer_version=7,
+                reader_features=("deletionVectors",),
+                writer_features=FEATURES[1:],
+            ),
+        ),
+        "catalogManaged",
+    ),
+    "another table's metaData": (
+        "table_is_the_same",
+        PLAIN,
+        (info(), settings(id="u")),
+        "is of table u, and this is t",
+    ),
+    "other partitions": (
+        "table_is_the_same",
+        PLAIN,
+        (info(), settings(partition_columns=("id",))),
+        "partitions by",
+    ),
+    "the catalog's property": (
+        "table_is_the_same",
+        PLAIN,
+        (info(), settings(configuration={**CONFIGURATION, "own": "2"})),
+        "property 'own'",
+    ),
+    "the catalog's property gone": (
+        "table_is_the_same",
+        PLAIN,
+        (info(), settings(configuration={"delta.enableInCommitTimestamps": "true"})),
+        "property 'own'",
+    ),
+    "the catalog's domain": (
+        "table_is_the_same",
+        PLAIN,
+        (info(), OTHER_CATALOG),
+        "domain 'txlake.catalog'",
+    ),
+    "a vector that isn't there": (
+        "vectors_are_there",
+        PLAIN,
+        (info(), file("b", "gone")),
+        "'b': its deletion vector can't be read: vector gone is missing",
+    ),
+    "a vector that miscounts": (
+        "vectors_are_there",
+        PLAIN,
+        (info(), file("b", "1,2", says=3)),
+        "has 2 rows, and says that it has 3",
+    ),
+    "deleted rows that are back": (
+        "deleted_rows_stay_deleted",
+        PLAIN,
+        (info(), V_GONE, file("v", "2,3")),
+        "'v': 1 rows that are deleted at version 3 are back",
+    ),
+    "a vector that is gone": (
+        "deleted_rows_stay_deleted",
+        PLAIN,
+        (info(), V_GONE, file("v")),
+        "2 rows that are deleted",
+    ),
+    "no row id": ("row_ids_are_new", ROWS, (info(), file("b")), "expected a baseRowId"),
+    "no commit version": (
+        "row_ids_are_new",
+        ROWS,
+        (info(), file("b", base=10), mark(19)),
+        "defaultRowCommitVersion",
+    ),
+    "ids of other rows": (
+        "row_ids_are_new",
+        ROWS,
+        (info(), file("b", base=5, since=4), mark(14)),
+        "baseRowId 5 isn't beyond 9",
+    ),
+    "another version's": (
+        "row_ids_are_new",
+        ROWS,
+        (info(), file("b", base=10, since=3), mark(19)),
+        "expected defaultRowCommitVersion 4, found 3",
+    ),
+    "ids twice in one commit": (
+        "row_ids_are_new",
+        ROWS,
+        (info(), file("b", base=10, since=4), file("c", base=15, since=4), mark(24)),
+        "'b' and 'c' have row ids in common",
+    ),
+    "a mark that is too low": (
+        "row_ids_are_new",
+        ROWS,
+        (info(), file("b", base=10, since=4), mark(18)),
+        "ids up to 19 are given, and the high-water mark is 18",
+    ),
+    "no new mark": (
+        "row_ids_are_new",
+        ROWS,
+        (info(), file("b", base=10, since=4)),
+        "the high-water mark is 9",
+    ),
+    "a mark that goes back": ("row_ids_are_new", ROWS, (info(), mark(3)), "goes back from 9 to 3"),
+    "a mark that is none": (
+        "row_ids_are_new",
+        ROWS,
+        (info(), DomainMetadata(domain=ROW_TRACKING_DOMAIN, configuration="?", removed=False)),
+        "expected a rowIdHighWaterMark",
+    ),
+    "an unknown number of rows": (
+        "row_ids_are_new",
+        ROWS,
+        (info(), file("b", base=10, since=4, rows=None), mark(19)),
+        "don't state numRecords",
+    ),
+    "a listed file's ids changed": (
+        "row_ids_are_new",
+        ROWS,
+        (info(), A_GONE, file("a", "1", base=10, since=4), mark(19)),
+        "have the ids from 0 .version 1., and it lists them from 10",
+    ),
+    "row tracking on, files without": (
+        "row_ids_are_new",
+        UNNUMBERED,
+        (info(), settings(configuration=TRACKED)),
+        "1 files have no row ids",
+    ),
+}
+REFUSED |= {
+    "identity values given": (
+        "identities_are_the_catalogs",
+        table(metadata=settings(schema_string=identity(None))),
+        (info(), settings(schema_string=identity(7))),
+        "values of the identity column",
+    ),
+    "identity values given again": (
+        "identities_are_the_catalogs",
+        table(metadata=settings(schema_string=identity(7))),
+        (info(), settings(schema_string=identity(3))),
+        "values of the identity column",
+    ),
+}
+FINE: dict[str, tuple[Snapshot, tuple[Action, ...]]] = {
+    "an append": (PLAIN, (info(), file("b"))),
+    "more rows deleted": (PLAIN, (info(), file("a").removed(timestamp_ms=5), file("a", "1"))),
+    "a property": (PLAIN, (info(), settings(configuration={**CONFIGURATION, "more": "1"}))),
+    "a feature": (
+        PLAIN,
+        (info(), msgspec.structs.replace(PROTOCOL, writer_features=(*FEATURES, "appendOnly"))),
+    ),
+    "a restore": (PLAIN, (info(operation="RESTORE"), V_GONE, file("v"))),
+    "new ids": (ROWS, (info(), file("b", base=10, since=4), mark(19))),
+    "a listed file": (ROWS, (info(), A_GONE, file("a", "1", base=0, since=1))),
+    "an old file back": (ROWS, (info(operation="RESTORE"), file("z", base=4, since=0))),
+    "suspended": (
+        table(
+            protocol=TRACKING,
+            metadata=settings(
+                configuration={**CONFIGURATION, "delta.rowTrackingSuspended": "true"}
+            ),
+        ),
+        (info(), file("b")),
+    ),
+    "tracked from now on": (
+        table(protocol=TRACKING),
+        (info(), settings(configuration=TRACKED), file("b", base=0, since=4), mark(9)),
+    ),
+}
+
+
+def judge(before: Snapshot, actions: tuple[Action, ...]) -> str | None:
+    """Why not, of a commit that says it happened at 2000 where nothing else is said."""
+    told = next(
+        (one.number("inCommitTimestamp") for one in actions if isinstance(one, CommitInfo)), 0
+    )
+    time = 2000 if told is None or told > 2000 else told
+    return refusal_of(
+        ForeignCommit(version=4, actions=actions, timestamp_ms=time, is_kept=KEPT),
+        before,
+        Vectors(),
+    )
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name: str) -> None:
+    _, before, actions, reason = REFUSED[name]
+    found = judge(before, actions)
+    assert found is not None
+    assert re.search(reason, found), found
+
+
+@pytest.mark.parametrize("name", FINE)
+def test_fine(name: str) -> None:
+    assert judge(*FINE[name]) is None
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule.__name__))
+def test_each_rule_refuses_what_no_other_does(
+    rule: judging.Rule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judging, "RULES", [other for other in RULES if other is not rule])
+    passed = []
+    for name, (refused_by, before, actions, _) in REFUSED.items():
+        if judge(before, actions) is None:
+            assert refused_by == rule.__name__, name
+            passed.append(name)
+    assert passed

@@ -1,0 +1,219 @@
+"""Another engine, played: it calls a server, and stages commits in the lake's folders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import httpx2 as httpx
+from starlette.testclient import TestClient
+
+from tests.transaction.foreign import stage, told
+from txlake.lake.lake import Lake
+from txlake.ports import Store
+from txlake.protocol.actions import Action, Add, Metadata, Protocol, encode_actions
+from txlake.protocol.file_names import commit_path
+from txlake.server.app import ROOT, application
+from txlake.server.calls import Limits, Served, Sessions
+from txlake.server.tokens import Token, Tokens
+from txlake.session.engine import Handle
+from txlake.statements import TableName
+from txlake.transaction.foreign_commit import Staged
+
+DELTA = f"{ROOT}/delta/v1"
+CATALOG = "spark_catalog"
+SCHEMA = '{"type":"struct","fields":[{"name":"id","type":"integer","nullable":true,"metadata":{}}]}'
+OPEN = "TBLPROPERTIES ('delta.feature.catalogManaged' = 'supported')"
+
+
+class Client:
+    """Calls the server of a lake; `lake` and its stores are at hand too."""
+
+    def __init__(
+        self,
+        lake: Lake,
+        *,
+        tokens: Sequence[Token] = (),
+        limits: Limits | None = None,
+        vends_credentials: bool = False,
+    ) -> None:
+        self.lake = lake
+        self.engine = lake._session.engine
+        self.served = Served(
+            engine=self.engine,
+            sessions=Sessions(lambda: type(lake._session)(self.engine)),
+            limits=limits or Limits(),
+            vends_credentials=vends_credentials,
+        )
+        self.app = application(self.served, Tokens(tokens))
+        self._http = TestClient(self.app, raise_server_exceptions=False)
+        self._time_ms = self.engine.system.now_ms() + 1_000_000
+
+    def __enter__(self) -> Self:
+        self._http.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._http.__exit__(kind, error, trace)
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        token: str | None = None,
+        content: bytes | None = None,
+    ) -> httpx.Response:
+        """One request; `path` below the root of both APIs."""
+        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        extra: dict[str, Any] = {"content": content} if content is not None else {"json": body}
+        if content is None and body is None:
+            extra = {}
+        return self._http.request(method, f"{ROOT}{path}", headers=headers, **extra)
+
+    # Tables
+
+    def url(self, table: str, schema: str = "default") -> str:
+        """The path of a table in the Delta API."""
+        return f"/delta/v1/catalogs/{CATALOG}/schemas/{schema}/tables/{table}"
+
+    def handle(self, table: str) -> Handle:
+        """A table of the lake."""
+        found = self.engine.find(TableName((table,)), "default")
+        assert found is not None
+        return found
+
+    def store(self, table: str) -> Store:
+        """A table's folder."""
+        return self.handle(table).store
+
+    def load(self, table: str) -> dict[str, Any]:
+        """What the server says of a table."""
+        answer = self.call("GET", self.url(table))
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def version(self, table: str) -> int:
+        """The table's newest version."""
+        return self.handle(table).log.latest().version
+
+    def next_time(self) -> int:
+        """A time after all before."""
+        self._time_ms += 1000
+        return self._time_ms
+
+    # Commits
+
+    def stage(self, table: str, *actions: Action, version: int | None = None) -> Staged:
+        """Stages a commit, of the next version."""
+        wanted = self.version(table) + 1 if version is None else version
+        return stage(self.store(table), wanted, self.next_time(), *actions)
+
+    def commit(self, table: str, staged: Staged, **changes: object) -> httpx.Response:
+        """Asks for a staged commit; `changes` in what is told of it."""
+        return self.call("POST", self.url(table), self.request(table, staged, **changes))
+
+    def request(self, table: str, staged: Staged, **changes: object) -> dict[str, Any]:
+        """The body that asks for it."""
+        commit = {
+            "version": staged.version,
+            "timestamp": staged.timestamp_ms,
+            "file-name": staged.name,
+            "file-size": staged.size_bytes,
+            "file-modification-timestamp": staged.timestamp_ms,
+        }
+        told = {name.replace("_", "-"): value for name, value in changes.items()}
+        return {
+            "requirements": [{"type": "assert-table-uuid", "uuid": self.uuid(table)}],
+            "updates": [{"action": "add-commit", "commit": {**commit, **told}}],
+        }
+
+    def uuid(self, table: str) -> str:
+        """The table's id."""
+        entry = self.handle(table).entry
+        assert entry is not None
+        return entry.id
+
+    # New tables
+
+    def staging(self, table: str) -> dict[str, Any]:
+        """Asks for a place for a new table."""
+        path = f"/delta/v1/catalogs/{CATALOG}/schemas/default/staging-tables"
+        answer = self.call("POST", path, {"name": table})
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def write_first(
+        self,
+        staging: dict[str, Any],
+        *,
+        lacking: Sequence[str] = (),
+        properties: dict[str, str] | None = None,
+    ) -> int:
+        """Writes a new table's first commit, as it was asked for; its time."""
+        required = staging["required-protocol"]
+        protocol = Protocol(
+            min_reader_version=required["min-reader-version"],
+            min_writer_version=required["min-writer-version"],
+            reader_features=_but(required["reader-features"], lacking),
+            writer_features=_but(required["writer-features"], lacking),
+        )
+        configuration = {**staging["required-properties"], **(properties or {})}
+        metadata = Metadata(id="of the client", schema_string=SCHEMA, configuration=configuration)
+        time = self.next_time()
+        info = told(time, f"first {time}", "CREATE TABLE")
+        store = self.engine.store_at(staging["location"])
+        store.put(commit_path(0), encode_actions([info, protocol, metadata]))
+        return time
+
+    def create_request(self, table: str, staging: dict[str, Any], time: int) -> dict[str, Any]:
+        """The body that asks for a new table's name."""
+        return {
+            "name": table,
+            "location": staging["location"],
+            "table-type": "MANAGED",
+            "columns": {"type": "struct", "fields": []},
+            "protocol": staging["required-protocol"],
+            "properties": staging["required-properties"],
+            "last-commit-timestamp-ms": time,
+        }
+
+    def create(self, table: str) -> httpx.Response:
+        """Makes a table, as a client does."""
+        staging = self.staging(table)
+        time = self.write_first(staging)
+        path = f"/delta/v1/catalogs/{CATALOG}/schemas/default/tables"
+        return self.call("POST", path, self.create_request(table, staging, time))
+
+
+def _but(names: Sequence[str], lacking: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if name not in lacking)
+
+
+def file(path: str, rows: int = 1) -> Add:
+    """A data file that is said to be there."""
+    return Add(
+        path=path,
+        partition_values={},
+        size=1,
+        modification_time=1,
+        data_change=True,
+        stats=f'{{"numRecords":{rows}}}',
+    )
+
+
+def failed(answer: httpx.Response, status: int, kind: str, told: str = "") -> None:
+    """The answer is the API's error of that kind, and says so."""
+    assert answer.status_code == status, answer.text
+    error = answer.json()["error"]
+    assert (error["code"], error["type"]) == (status, kind), answer.text
+    assert told in error["message"], error["message"]

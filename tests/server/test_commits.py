@@ -1,0 +1,367 @@
+"""Another engine's commits through the server: requirements, verdicts, and ours beside them."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.lake.rows import query
+from tests.server.client import OPEN, Client, failed, file
+from txlake.conflict.locking import LockMode
+from txlake.errors import ConcurrentDeleteReadException, Conflict, Unavailable
+from txlake.ports import PutOutcome
+from txlake.protocol.file_names import STAGED_FOLDER, commit_path
+from txlake.server.calls import Limits
+from txlake.statements import TableName
+from txlake.transaction.foreign_commit import Staged
+
+CONFLICT, UNMET = "CommitVersionConflictException", "UpdateRequirementConflictException"
+BAD, INVALID = "BadRequestException", "InvalidParameterValueException"
+
+
+@pytest.fixture(autouse=True)
+def table(client: Client) -> None:
+    """The open table `t` of one row."""
+    client.lake.sql(f"CREATE TABLE t (id INT) {OPEN}; INSERT INTO t VALUES (1)")
+
+
+def live(client: Client, table: str = "t") -> set[str]:
+    """The data files that another engine added, as txlake reads the table now."""
+    return {one.path for one in client.handle(table).log.latest().files.adds() if one.size == 1}
+
+
+def test_a_commit_is_the_tables_next_version(client: Client) -> None:
+    staged = client.stage("t", file("x"))
+    answer = client.commit("t", staged)
+    assert answer.status_code == 200
+    assert answer.json()["latest-table-version"] == 2
+    assert answer.json()["commits"] == []
+    content = client.store("t").get(f"{STAGED_FOLDER}/{staged.name}")
+    assert client.store("t").get(commit_path(2)) == content
+    assert live(client) == {"x"}
+    assert client.load("t")["latest-table-version"] == 2
+
+
+def test_it_is_one_instant_of_the_lake(client: Client) -> None:
+    before = client.engine.catalog.of_lake().ledger.sequence()
+    client.commit("t", client.stage("t", file("x")))
+    assert client.engine.catalog.of_lake().ledger.sequence() == before + 1
+    newest = client.lake.view("txlake.commits").to_pylist()
+    assert ("default.t", 2, "WRITE") in [
+        (one["table"], one["version"], one["operation"]) for one in newest
+    ]
+
+
+def test_one_that_is_sent_again_is_told_that_it_stands(client: Client) -> None:
+    staged = client.stage("t", file("x"))
+    body = client.request("t", staged)
+    answers = [client.call("POST", client.url("t"), body) for _ in range(3)]
+    assert [one.status_code for one in answers] == [200, 200, 200]
+    assert client.version("t") == 2
+
+
+def test_the_second_of_two_is_told_who_was_first(client: Client) -> None:
+    first, second = client.stage("t", file("x")), client.stage("t", file("y"))
+    assert client.commit("t", first).status_code == 200
+    failed(client.commit("t", second), 409, CONFLICT, "the table is at version 2")
+    assert live(client) == {"x"}
+
+
+def test_many_at_once_are_put_in_a_row(client: Client) -> None:
+    """Each version is one client's, and nothing that was answered 200 is lost."""
+
+    def append(number: int) -> str:
+        name = f"f{number}"
+        for _ in range(200):
+            staged = client.stage("t", file(name))
+            answer = client.commit("t", staged)
+            if answer.status_code == 200:
+                return name
+            assert answer.status_code in (409, 429), answer.text
+        raise AssertionError("it never got its turn")
+
+    lock = threading.Lock()
+    plain = client.next_time
+
+    def locked() -> int:
+        with lock:
+            return plain()
+
+    client.next_time = locked  # type: ignore[method-assign]
+    with ThreadPoolExecutor(4) as pool:
+        done = set(pool.map(append, range(12)))
+    assert live(client) == done
+    assert client.version("t") == 13
+
+
+REQUIREMENTS: dict[str, tuple[Any, int, str]] = {
+    "none": ([], 400, BAD),
+    "no uuid": ([{"type": "assert-etag", "etag": "x"}], 400, BAD),
+    "another table's": (
+        [{"type": "assert-table-uuid", "uuid": "00000000-0000-4000-8000-000000000000"}],
+        409,
+        UNMET,
+    ),
+    "no table's": ([{"type": "assert-table-uuid", "uuid": "t"}], 409, UNMET),
+    "without a value": ([{"type": "assert-table-uuid"}], 409, UNMET),
+    "twice": (["uuid", "uuid"], 400, BAD),
+    "unknown": (["uuid", {"type": "assert-moon"}], 400, BAD),
+    "a stale etag": (["uuid", {"type": "assert-etag", "etag": "old"}], 409, UNMET),
+    "not a list": ("uuid", 400, BAD),
+}
+
+
+@pytest.mark.parametrize("name", REQUIREMENTS)
+def test_requirements_that_are_not_met(client: Client, name: str) -> None:
+    requirements, status, kind = REQUIREMENTS[name]
+    body = client.request("t", client.stage("t", file("x")))
+    own = body["requirements"][0]
+    body["requirements"] = (
+        requirements
+        if isinstance(requirements, str)
+        else [own if one == "uuid" else one for one in requirements]
+    )
+    failed(client.call("POST", client.url("t"), body), status, kind)
+    assert client.version("t") == 1
+
+
+def test_an_etag_changes_with_the_definition_alone(client: Client) -> None:
+    before = client.load("t")["metadata"]["etag"]
+    body = client.request("t", client.stage("t", file("x")))
+    body["requirements"].append({"type": "assert-etag", "etag": before})
+    assert client.call("POST", client.url("t"), body).status_code == 200
+    assert client.load("t")["metadata"]["etag"] == before
+    client.lake.sql("ALTER TABLE t ADD COLUMN (more INT)")
+    after = client.load("t")["metadata"]["etag"]
+    assert after != before
+    body = client.request("t", client.stage("t", file("y")))
+    body["requirements"].append({"type": "assert-etag", "etag": before})
+    failed(client.call("POST", client.url("t"), body), 409, UNMET, "load the table again")
+
+
+UPDATES: dict[str, tuple[Any, str]] = {
+    "none": ([], BAD),
+    "two commits": (["commit", "commit"], BAD),
+    "unknown": ([{"action": "sing"}], BAD),
+    "a commit without one": ([{"action": "add-commit"}], BAD),
+    "a definition without a commit": (
+        [{"action": "set-properties", "updates": {"a": "b"}}],
+        INVALID,
+    ),
+    "a comment without a commit": ([{"action": "set-table-comment", "comment": "c"}], INVALID),
+    "what external tables have": (
+        ["commit", {"action": "update-metadata-snapshot-version"}],
+        INVALID,
+    ),
+    "published without a version": ([{"action": "set-latest-backfilled-version"}], BAD),
+    "published beyond the head": (
+        [{"action": "set-latest-backfilled-version", "latest-published-version": 7}],
+        INVALID,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_updates_that_are_refused(client: Client, name: str) -> None:
+    updates, kind = UPDATES[name]
+    body = client.request("t", client.stage("t", file("x")))
+    [commit] = body["updates"]
+    body["updates"] = [commit if one == "commit" else one for one in updates]
+    failed(client.call("POST", client.url("t"), body), 400, kind)
+    assert client.version("t") == 1
+
+
+def test_what_a_client_published_is_no_news(client: Client) -> None:
+    body = client.request("t", client.stage("t", file("x")))
+    note = {"action": "set-latest-backfilled-version", "latest-published-version": 1}
+    assert client.call("POST", client.url("t"), {**body, "updates": [note]}).status_code == 200
+    body["updates"].append(note)
+    answer = client.call("POST", client.url("t"), body)
+    assert answer.status_code == 200
+    assert answer.json()["latest-table-version"] == 2
+
+
+def told(staged: Staged, what: str) -> dict[str, object]:
+    """What is told of a staged commit, wrong in one thing."""
+    cases: dict[str, dict[str, object]] = {
+        "a gap": {"version": 3},
+        "an old version": {"version": 1},
+        "no version": {"version": -1},
+        "another time": {"timestamp": staged.timestamp_ms + 1},
+        "another size": {"file_size": staged.size_bytes + 1},
+        "no such file": {"file_name": f"{2:020d}.ffffffff-0000-4000-8000-000000000000.json"},
+        "another version's name": {"file_name": staged.name.replace("2.", "3.", 1)},
+        "a file elsewhere": {"file_name": "../../../t2/_delta_log/_staged_commits/x.json"},
+        "a published one": {"file_name": f"{1:020d}.json"},
+        "no name": {"file_name": ""},
+    }
+    return cases[what]
+
+
+@pytest.mark.parametrize(
+    ("what", "status"),
+    [
+        ("a gap", 400),
+        ("an old version", 400),
+        ("no version", 400),
+        ("another time", 409),
+        ("another size", 400),
+        ("no such file", 400),
+        ("another version's name", 400),
+        ("a file elsewhere", 400),
+        ("a published one", 400),
+        ("no name", 400),
+    ],
+)
+def test_a_commit_that_is_not_as_it_was_told(client: Client, what: str, status: int) -> None:
+    staged = client.stage("t", file("x"))
+    answer = client.commit("t", staged, **told(staged, what))
+    failed(answer, status, INVALID if status == 400 else CONFLICT)
+    assert client.version("t") == 1
+    assert live(client) == set()
+
+
+def test_a_version_gap(client: Client) -> None:
+    staged = client.stage("t", file("x"), version=4)
+    failed(client.commit("t", staged), 409, CONFLICT, "the table is at version 1")
+
+
+def test_another_tables_staged_file(client: Client) -> None:
+    client.lake.sql(f"CREATE TABLE u (id INT) {OPEN}; INSERT INTO u VALUES (1)")
+    staged = client.stage("u", file("x"))
+    failed(client.commit("t", staged), 400, INVALID, "there is no staged commit")
+
+
+def test_what_would_corrupt_the_table_is_refused_with_the_reason(client: Client) -> None:
+    twice = client.stage("t", file("x"), file("x"))
+    failed(client.commit("t", twice), 409, CONFLICT, "is refused: ")
+    gone = client.stage("t", file("gone").removed(timestamp_ms=1))
+    failed(client.commit("t", gone), 409, CONFLICT, "it isn't in the table")
+    assert client.version("t") == 1
+
+
+def test_a_commit_that_is_too_large(client: Client) -> None:
+    staged = client.stage("t", file("x"))
+    with Client(client.lake, limits=Limits(commit_bytes_max=10)) as small:
+        failed(small.commit("t", staged), 400, INVALID, "a commit at most 10")
+
+
+def test_a_client_that_dies_between_staging_and_commit_leaves_nothing(client: Client) -> None:
+    client.stage("t", file("never"))
+    assert client.load("t")["latest-table-version"] == 1
+    assert client.commit("t", client.stage("t", file("x"))).status_code == 200
+    client.lake.sql("INSERT INTO t VALUES (2)")
+    assert client.version("t") == 3
+
+
+def test_a_table_that_is_not_open_is_only_read(client: Client) -> None:
+    client.lake.sql("CREATE TABLE u (id INT); INSERT INTO u VALUES (1)")
+    found = client.load("u")
+    assert found["metadata"]["table-type"] == "EXTERNAL"
+    assert "latest-table-version" not in found
+    failed(
+        client.commit("u", client.stage("u", file("x"))), 400, INVALID, "opens it to other engines"
+    )
+    client.lake.sql(f"ALTER TABLE u SET {OPEN}")
+    assert client.load("u")["metadata"]["table-type"] == "MANAGED"
+    assert client.commit("u", client.stage("u", file("x"))).status_code == 200
+
+
+def test_whoever_changes_the_definition_makes_it_wait(client: Client) -> None:
+    staged = client.stage("t", file("x"))
+    session = client.lake.session()
+    with session._session.alone([(TableName(("t",)), LockMode.SCH_M)]):
+        failed(client.commit("t", staged), 429, "TooManyRequestsException")
+    assert client.commit("t", staged).status_code == 200
+
+
+def test_our_transaction_goes_on_over_a_foreign_append(client: Client) -> None:
+    with client.lake.transaction() as tx:
+        tx.sql("INSERT INTO t VALUES (2)")
+        assert client.commit("t", client.stage("t", file("x"))).status_code == 200
+    assert client.version("t") == 3
+    assert live(client) == {"x"}
+
+
+def test_our_transaction_loses_to_a_foreign_delete(client: Client) -> None:
+    [added] = client.handle("t").log.latest().files.adds()
+    theirs = client.stage("t", added.removed(timestamp_ms=1))
+    tx = client.lake.begin()
+    tx.sql("DELETE FROM t WHERE id = 1")
+    assert client.commit("t", theirs).status_code == 200
+    with pytest.raises(Conflict) as caught:
+        tx.commit()
+    assert not isinstance(caught.value, ConcurrentDeleteReadException) or caught.value.evidence
+    assert query(client.lake, "SELECT id FROM t") == []
+
+
+def test_a_transaction_over_many_tables_is_all_or_nothing_beside_it(client: Client) -> None:
+    client.lake.sql("CREATE TABLE other (id INT)")
+    [added] = client.handle("t").log.latest().files.adds()
+    theirs = client.stage("t", added.removed(timestamp_ms=1))
+    tx = client.lake.begin()
+    tx.sql("DELETE FROM t WHERE id = 1")
+    tx.sql("INSERT INTO other VALUES (1)")
+    assert client.commit("t", theirs).status_code == 200
+    with pytest.raises(Conflict):
+        tx.commit()
+    assert query(client.lake, "SELECT id FROM other") == []
+    tx = client.lake.begin()
+    tx.sql("INSERT INTO t VALUES (5)")
+    tx.sql("INSERT INTO other VALUES (5)")
+    ours = client.stage("t", file("x"))
+    tx.commit()
+    failed(client.commit("t", ours), 409, CONFLICT)
+    assert query(client.lake, "SELECT id FROM other") == [(5,)]
+
+
+def test_what_is_not_published_yet_is_shown_by_its_file(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that takes no more of the log: the commit stands, and clients read it staged."""
+    kind = type(client.store("t"))
+    put = kind.put_if_absent
+
+    def fail(store: Any, path: str, data: bytes) -> PutOutcome:
+        if path == commit_path(2):
+            raise Unavailable("the store is away")
+        return put(store, path, data)
+
+    monkeypatch.setattr(kind, "put_if_absent", fail)
+    client.lake.sql("INSERT INTO t VALUES (2)")
+    shown = client.load("t")
+    assert shown["latest-table-version"] == 2
+    [commit] = shown["commits"]
+    assert commit["version"] == 2
+    content = client.store("t").get(f"{STAGED_FOLDER}/{commit['file-name']}")
+    assert commit["file-size"] == len(content)
+    assert f'"inCommitTimestamp":{commit["timestamp"]}'.encode() in content
+    monkeypatch.undo()
+    assert client.load("t")["commits"] == []
+    assert client.store("t").get(commit_path(2)) == content
+
+
+def test_a_foreign_commit_that_is_not_published_yet_stands(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = type(client.store("t"))
+    put = kind.put_if_absent
+
+    def fail(store: Any, path: str, data: bytes) -> PutOutcome:
+        if path == commit_path(2):
+            raise Unavailable("the store is away")
+        return put(store, path, data)
+
+    staged = client.stage("t", file("x"))
+    monkeypatch.setattr(kind, "put_if_absent", fail)
+    answer = client.commit("t", staged)
+    assert answer.status_code == 200
+    assert [one["file-name"] for one in answer.json()["commits"]] == [staged.name]
+    # It is kept in the catalog itself, and clients can't be told of it there.
+    failed(client.call("GET", client.url("t")), 503, "InternalServerErrorException")
+    monkeypatch.undo()
+    assert client.load("t")["latest-table-version"] == 2
+    assert live(client) == {"x"}

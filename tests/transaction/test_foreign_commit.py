@@ -1,0 +1,256 @@
+"""Commits that another engine staged for open tables: ratified, published, or refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.transaction.foreign import stage
+from tests.transaction.lake_of import LakeOf, paths, when
+from tests.transaction.log_of import add
+from txlake.errors import (
+    ConcurrentDeleteDeleteException,
+    InvalidRequest,
+    OutcomeUnknown,
+    Unavailable,
+)
+from txlake.protocol.file_names import STAGED_FOLDER, commit_path
+from txlake.settings import Settings
+from txlake.transaction.foreign_commit import (
+    Accepted,
+    Busy,
+    Outcome,
+    Overtaken,
+    Refused,
+    Resent,
+    Staged,
+    commit_foreign,
+)
+
+LATER = 1_000_000
+MAX = 1_000_000
+
+
+def lake_of_open(settings: Settings | None = None) -> LakeOf:
+    """A lake with the open table `a`, at version 0."""
+    return LakeOf(settings).create("a", opens=True)
+
+
+def ask(lake: LakeOf, staged: Staged, *, bytes_max: int = MAX, name: str = "a") -> Outcome:
+    """Asks the catalog to make it true, in a transaction of its own."""
+    asking = lake.system.new_id()
+    return commit_foreign(lake.open(name), staged, transaction_id=asking, bytes_max=bytes_max)
+
+
+def now_ms(lake: LakeOf) -> int:
+    """A time after all commits."""
+    return lake.system.now_ms() + LATER
+
+
+def staged_append(lake: LakeOf, version: int, name: str = "x", *, later: int = 0) -> Staged:
+    """An append of one file, staged."""
+    return stage(lake.store("a"), version, now_ms(lake) + later, add(name))
+
+
+def test_a_staged_commit_is_published_byte_by_byte() -> None:
+    lake = lake_of_open()
+    staged = staged_append(lake, 1)
+    content = lake.store("a").get(f"{STAGED_FOLDER}/{staged.name}")
+    found = ask(lake, staged)
+    assert isinstance(found, Accepted)
+    assert found.is_published
+    assert lake.store("a").get(commit_path(1)) == content
+    assert paths(lake, "a") == ["x"]
+    assert found.snapshot.version == 1
+    # Its writer may be reading it.
+    assert lake.store("a").get(f"{STAGED_FOLDER}/{staged.name}") == content
+
+
+def test_what_was_judged_is_published_whatever_becomes_of_the_file() -> None:
+    lake = lake_of_open()
+    staged = staged_append(lake, 1)
+    path = f"{STAGED_FOLDER}/{staged.name}"
+    content = lake.store("a").get(path)
+    when(lake, "ratify", lambda: lake.store("a").put(path, b"{}"))
+    assert isinstance(ask(lake, staged), Accepted)
+    assert lake.store("a").get(commit_path(1)) == content
+
+
+def test_a_large_commit_is_kept_beside_the_catalog() -> None:
+    lake = lake_of_open(Settings(inline_commit_bytes_max=10))
+    staged = staged_append(lake, 1)
+    assert isinstance(ask(lake, staged), Accepted)
+    kept = [one.path for one in lake.store("a").list(STAGED_FOLDER)]
+    assert kept == [f"{STAGED_FOLDER}/{staged.name}"]
+    assert paths(lake, "a") == ["x"]
+
+
+def test_who_sends_it_again_is_told_that_it_stands() -> None:
+    lake = lake_of_open()
+    staged = staged_append(lake, 1)
+    assert isinstance(ask(lake, staged), Accepted)
+    assert isinstance(ask(lake, staged), Resent)
+    assert isinstance(ask(lake, staged_append(lake, 2, "y", later=1)), Accepted)
+    again = ask(lake, staged)
+    assert isinstance(again, Resent)
+    assert again.snapshot.version == 2
+    assert paths(lake, "a") == ["x", "y"]
+
+
+def test_another_commit_of_a_version_that_is_taken_is_told_so() -> None:
+    lake = lake_of_open()
+    lake.append("a", add("ours"))
+    assert ask(lake, staged_append(lake, 1)) == Overtaken(1)
+    assert ask(lake, staged_append(lake, 3)) == Overtaken(1)
+    assert paths(lake, "a") == ["ours"]
+
+
+def test_one_that_comes_first_in_the_last_moment_wins() -> None:
+    lake = lake_of_open()
+    staged = staged_append(lake, 1)
+    when(lake, "ratify", lambda: lake.append("a", add("ours")))
+    assert ask(lake, staged) == Overtaken(1)
+    assert paths(lake, "a") == ["ours"]
+
+
+def test_whose_turn_it_is_goes_first() -> None:
+    lake = lake_of_open()
+    lake.ledger.reserve("another", ["a"])
+    assert isinstance(ask(lake, staged_append(lake, 1)), Busy)
+    assert paths(lake, "a") == []
+
+
+def test_our_transactions_follow_it() -> None:
+    lake = lake_of_open()
+    tx = lake.begin()
+    tx.table("a").stage([add("ours")], operation="WRITE")
+    assert isinstance(ask(lake, staged_append(lake, 1)), Accepted)
+    tx.commit()
+    assert paths(lake, "a") == ["ours", "x"]
+    assert lake.open("a").latest().version == 2
+
+
+def test_our_transaction_that_it_gets_in_the_way_of_loses() -> None:
+    lake = lake_of_open()
+    lake.append("a", add("x"))
+    tx = lake.begin()
+    gone = add("x").removed(timestamp_ms=1)
+    tx.table("a").stage([gone], operation="DELETE")
+    theirs = stage(lake.store("a"), 2, now_ms(lake), gone)
+    assert isinstance(ask(lake, theirs), Accepted)
+    with pytest.raises(ConcurrentDeleteDeleteException, match="version 2"):
+        tx.commit()
+
+
+def test_our_next_commit_has_a_later_time() -> None:
+    lake = lake_of_open()
+    ahead = staged_append(lake, 1, later=10 * LATER)
+    assert isinstance(ask(lake, ahead), Accepted)
+    lake.append("a", add("ours"))
+    time = lake.open("a").latest().in_commit_timestamp_ms
+    assert time is not None
+    assert time > ahead.timestamp_ms
+
+
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        ("twice", "it is added twice"),
+        ("not live", "it isn't in the table"),
+        ("old", "isn't later than"),
+        ("without times", "expected 'true'"),
+    ],
+)
+def test_what_would_corrupt_is_refused(what: str, reason: str) -> None:
+    lake = lake_of_open()
+    store, time = lake.store("a"), now_ms(lake)
+    settings = lake.open("a").latest().metadata
+    bare = {k: v for k, v in settings.configuration.items() if "InCommit" not in k}
+    changed = type(settings)(
+        **{
+            **{name: getattr(settings, name) for name in settings.__struct_fields__},
+            "configuration": bare,
+        }
+    )
+    cases = {
+        "twice": stage(store, 1, time, add("x"), add("x")),
+        "not live": stage(store, 1, time, add("y").removed(timestamp_ms=1)),
+        "old": stage(store, 1, 1, add("x")),
+        "without times": stage(store, 1, time, changed),
+    }
+    before = lake.ledger.head("a")
+    found = ask(lake, cases[what])
+    assert isinstance(found, Refused)
+    assert reason in found.reason
+    assert lake.ledger.head("a") == before
+
+
+def test_a_file_that_is_not_what_was_told() -> None:
+    lake = lake_of_open()
+    staged = staged_append(lake, 1)
+    other = f"{2:020d}.0-1.json"
+    cases = {
+        "there is no staged commit": replace(staged, name=f"{1:020d}.gone.json"),
+        "bytes were told|were told": replace(staged, size_bytes=1),
+        "as the name of the staged commit": replace(staged, name=other),
+        "name of the staged": replace(staged, name="../../a.json"),
+    }
+    for message, asked in cases.items():
+        with pytest.raises(InvalidRequest, match=message):
+            ask(lake, asked)
+    with pytest.raises(InvalidRequest, match="a commit at most 10"):
+        ask(lake, staged, bytes_max=10)
+    lake.store("a").put(f"{STAGED_FOLDER}/{staged.name}", b"x" * staged.size_bytes)
+    with pytest.raises(InvalidRequest, match="broken JSON"):
+        ask(lake, staged)
+    assert paths(lake, "a") == []
+
+
+def test_a_table_that_is_not_open_takes_none() -> None:
+    lake = LakeOf().create("a")
+    with pytest.raises(InvalidRequest, match="opens it to other engines"):
+        ask(lake, staged_append(lake, 1))
+    assert paths(lake, "a") == []
+
+
+def test_a_lost_reply_is_told_as_unknown_and_settled_by_sending_again() -> None:
+    lake = lake_of_open()
+    staged = staged_append(lake, 1)
+
+    def lose() -> None:
+        raise OutcomeUnknown("the reply was lost")
+
+    when(lake, "ratify done", lose)
+    with pytest.raises(OutcomeUnknown):
+        ask(lake, staged)
+    assert isinstance(ask(lake, staged), Resent)
+    assert paths(lake, "a") == ["x"]
+
+
+def test_a_catalog_that_is_away_leaves_nothing() -> None:
+    lake = lake_of_open(Settings(inline_commit_bytes_max=10))
+    staged = staged_append(lake, 1)
+
+    def away() -> None:
+        raise Unavailable("the catalog is away")
+
+    when(lake, "ratify", away)
+    with pytest.raises(Unavailable):
+        ask(lake, staged)
+    assert [one.path for one in lake.store("a").list(STAGED_FOLDER)] == [
+        f"{STAGED_FOLDER}/{staged.name}"
+    ]
+    assert isinstance(ask(lake, staged), Accepted)
+
+
+def test_one_that_cannot_be_published_stands() -> None:
+    lake = lake_of_open()
+    staged = staged_append(lake, 1)
+    lake.fake("a").failing.add(commit_path(1))
+    found = ask(lake, staged)
+    assert isinstance(found, Accepted)
+    assert not found.is_published
+    lake.fake("a").failing.clear()
+    assert paths(lake, "a") == ["x"]
+    assert lake.fake("a").get(commit_path(1))

@@ -52,6 +52,7 @@ def test_what_a_lake_does_is_measured_and_checked(
     assert measured.samples["beside-short"] == [1 + details["a long transaction: lost"]]
 
 
+@pytest.mark.broad
 def test_growth_in_commits_tables_and_writers_is_measured_and_checked(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -122,6 +122,7 @@ def test_types_are_shown_and_kept(place: str, lake: txlake.Lake) -> None:
     assert schema["s"].dataType.simpleString() == "string collate UTF8_LCASE"
     assert schema["b"].dataType.simpleString() == "string"
     assert schema["p"].dataType.simpleString() == "string collate UTF8_LCASE"
+    assert lake.sql(f"SELECT * FROM delta.`{place}` WHERE id = 1").schema == schema
     described = rows(lake.sql(f"DESCRIBE delta.`{place}`").limit(4).select("col_name", "data_type"))
     assert ("s", "string collate UTF8_LCASE") in described
     snapshot = txlake.Log(place).snapshot()

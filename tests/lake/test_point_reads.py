@@ -66,6 +66,14 @@ def test_all_else_is_spark_s(lake: txlake.LakeSession, query: str) -> None:
     assert _reads_files(lake.sql(query))
 
 
+def test_what_a_schema_shows_of_columns_is_spark_s(lake: txlake.LakeSession) -> None:
+    lake.sql("CREATE TABLE shown (id BIGINT, p STRING NOT NULL) PARTITIONED BY (p)")
+    lake.sql("INSERT INTO shown VALUES (1, 'a')")
+    found = lake.sql("SELECT * FROM shown WHERE id = 1")
+    assert _reads_files(found)
+    assert found.schema == lake.read("shown").schema
+
+
 def test_many_rows_are_spark_s(lake: txlake.LakeSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidates, "_READ_ROWS_MAX", 2)
     assert not _reads_files(lake.sql("SELECT * FROM plain WHERE id < 2"))

@@ -37,7 +37,7 @@ from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import parquet_field, spark_type, visible_metadata
-from txlake.spark.writing import data_fields
+from txlake.spark.writing import data_fields, partition_fields
 
 _FILES_MAX = 64
 _ROWS_MAX = 24_000_000
@@ -202,8 +202,10 @@ def few_rows(work: TableAccess, files: pa.Table, predicate: Predicate) -> DataFr
 
     As `TableAccess.scan` gives them, though Spark doesn't know of files. None as `find`.
     """
-    if collated_columns(work.snapshot.schema):
-        return None
+    if collated_columns(work.snapshot.schema) or not all(
+        item.nullable for item in partition_fields(work.snapshot)
+    ):
+        return None  # a scan shows collations, and NOT NULL of partition columns
     found = find(work, files, predicate, _READ_ROWS_MAX, _GROUP_BYTES_MAX)
     held = None if found is None else held_rows(work, files, found.positions)
     if held is None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [
+    pytest.mark.broad(keep=2),
     pytest.mark.timeout(900),
     pytest.mark.no_interop("path readers refuse open tables"),
 ]

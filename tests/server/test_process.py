@@ -27,7 +27,10 @@ from txlake.protocol.actions import Metadata, Protocol, encode_actions
 from txlake.protocol.file_names import commit_path
 from txlake.storage import open_store
 
-pytestmark = pytest.mark.no_interop("its files' rows are only said to be there")
+pytestmark = [
+    pytest.mark.broad(keep=3),
+    pytest.mark.no_interop("its files' rows are only said to be there"),
+]
 
 ROOT = "/api/2.1/unity-catalog"
 TABLES = f"{ROOT}/delta/v1/catalogs/warehouse/schemas/default/tables"

@@ -30,7 +30,10 @@ def test_a_lost_catalog_is_rebuilt_from_their_logs(tmp_path: Path) -> None:
     for left in (warehouse / "_txlake").glob("catalog.db*"):
         left.unlink()
     with txlake.connect(str(warehouse)) as lake, Client(lake) as client:
-        assert lake.recover().tables == ("default.elsewhere", "default.ours", "default.theirs")
+        report = lake.recover()
+        assert report.tables == ("default.elsewhere", "default.ours", "default.theirs")
+        # What clients staged stays, and is published.
+        assert [told for told in report.unknown if "never published" in told] == []
         assert {name: client.uuid(name) for name in known} == known
         assert {name: client.version(name) for name in known} == versions
         for name in known:

@@ -18,7 +18,7 @@ from txlake.membership.drop_note import DropNote, note_in
 from txlake.membership.dropping import finish
 from txlake.membership.opening import MARKER, Marker, mark, marker_of
 from txlake.ports import DroppedTable, NewTable, RenamedTable, Store
-from txlake.protocol.file_names import LOG_FOLDER, STAGED_FOLDER
+from txlake.protocol.file_names import LOG_FOLDER, STAGED_FOLDER, StagedCommit, parse_name
 from txlake.session.catalog_access import transaction_of
 from txlake.session.engine import Engine, Lost
 from txlake.session.session import Session
@@ -319,6 +319,9 @@ def _take_in(session: Session, epoch: int, place: str, report: _Report, *, manag
         return
     report.tables.append(own.name)
     for staged in log.store.list(STAGED_FOLDER):
+        match parse_name(staged.path):
+            case StagedCommit(version, _) if version <= latest.version:
+                continue  # another engine's, which is published or wasn't ratified
         report.unknown.append(
             f"{own.name}: {staged.path} may hold a commit that was ratified and never published"
         )

@@ -9,10 +9,11 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from tests.catalog.ledgers import System_, User, version
+from tests.catalog.ledgers import System_, User, new, version
 from tests.catalog.locking import until
-from txlake.catalog import Catalog, lock_rows
+from txlake.catalog import Catalog, admission, lock_rows
 from txlake.catalog.admission import Admission, Asked, Entrant, Seen
+from txlake.catalog.database import Database
 from txlake.catalog.relations import counters
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.errors import CorruptTable, Deadlock, LockTimeout, Unavailable
@@ -264,3 +265,37 @@ def test_who_began_first_has_the_lower_number(user: User) -> None:
     for who in (second, first):
         assert admitted(user, who).is_granted
     assert [one.id for one in transactions.listed()] == [first.id, second.id]
+
+
+def test_a_name_means_its_databases_table_that_is_there(user: User) -> None:
+    """Neither another database's table of that name nor one that was dropped."""
+    catalog = user.catalog
+    for database in ("d", "e"):
+        catalog.create_database(database)
+    user.ratify(names=(replace(new("da", database="d", head=0), name="a"),))
+    user.ratify(names=(replace(new("eb", database="e", head=0), name="b"),))
+    user.ratify(names=(DroppedTable(id="da"),))
+    user.ratify(names=(replace(new("again", database="d", head=0), name="a"),))
+    asked = Asked(names=frozenset({A, ("d", "a"), ("d", "b")}))
+    seen = catalog.admissions.look(asked, on_a("Sch-S")).seen
+    assert {name: entry.id for name, entry in seen.tables.items()} == {A: "a", ("d", "a"): "again"}
+    assert seen.databases.keys() == {"default", "d"}
+    assert [entry.database for _, entry in sorted(seen.tables.items())] == ["d", "default"]
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(("is_alone", "looks"), [(True, 1), (False, 2)])
+def test_names_are_looked_at_again_where_others_may_write(
+    user: User, monkeypatch: pytest.MonkeyPatch, is_alone: bool, looks: int
+) -> None:
+    seen: list[Seen] = []
+    look = admission._seen
+
+    def noted(connection: sa.Connection, asked: Asked) -> Seen:
+        seen.append(look(connection, asked))
+        return seen[-1]
+
+    monkeypatch.setattr(admission, "_seen", noted)
+    monkeypatch.setattr(Database, "writes_alone", is_alone)
+    assert admitted(user, entrant(user)).is_granted
+    assert len(seen) == looks

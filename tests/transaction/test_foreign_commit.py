@@ -8,13 +8,14 @@ import pytest
 
 from tests.transaction.foreign import stage
 from tests.transaction.lake_of import LakeOf, paths, when
-from tests.transaction.log_of import add
+from tests.transaction.log_of import add, metadata
 from txlake.errors import (
     ConcurrentDeleteDeleteException,
     InvalidRequest,
     OutcomeUnknown,
     Unavailable,
 )
+from txlake.protocol.actions import DomainMetadata
 from txlake.protocol.file_names import STAGED_FOLDER, commit_path
 from txlake.settings import Settings
 from txlake.transaction.foreign_commit import (
@@ -254,3 +255,19 @@ def test_one_that_cannot_be_published_stands() -> None:
     lake.fake("a").failing.clear()
     assert paths(lake, "a") == ["x"]
     assert lake.fake("a").get(commit_path(1))
+
+
+def test_another_engine_gives_its_rows_their_ids() -> None:
+    """What txlake alone writes into its own commits comes whole from others."""
+    lake = LakeOf()
+    beginning = lake.begin()
+    beginning.create("a", metadata({"delta.enableRowTracking": "true"}), opens=True)
+    beginning.commit()
+    file = add("x", stats='{"numRecords":2}', base_row_id=0, default_row_commit_version=1)
+    mark = DomainMetadata(
+        domain="delta.rowTracking", configuration='{"rowIdHighWaterMark":1}', removed=False
+    )
+    staged = stage(lake.store("a"), 1, now_ms(lake), file, mark)
+    found = ask(lake, staged)
+    assert isinstance(found, Accepted), found
+    assert found.snapshot.row_id_high_water_mark == 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -520,22 +520,22 @@ def _live() -> sa.Select[Any]:
     return sa.select(tables).where(tables.c.dropped_sequence.is_(None))
 
 
-def _named(
-    owners: Sequence[sa.BindParameter[str]], names: Sequence[sa.BindParameter[str]]
-) -> sa.Select[Any]:
-    is_asked = (
-        (tables.c.database_id == databases.c.id)
-        & tables.c.dropped_sequence.is_(None)
-        & tables.c.folded_name.in_(names)
-    )
-    return (
+_NAMED = Prepared(
+    lambda owners, names: (
         sa.select(tables, *(column.label(f"owner_{column.name}") for column in databases.c))
-        .select_from(databases.outerjoin(tables, is_asked))
+        .select_from(
+            databases.outerjoin(
+                tables,
+                (tables.c.database_id == databases.c.id)
+                & tables.c.dropped_sequence.is_(None)
+                & tables.c.folded_name.in_(names),
+            )
+        )
         .where(databases.c.folded_name.in_(owners))
-    )
-
-
-_NAMED = Prepared(_named, "owners", "names")
+    ),
+    "owners",
+    "names",
+)
 
 
 def _live_update(table_id: str) -> sa.Update:

@@ -30,6 +30,8 @@ OPEN = "TBLPROPERTIES ('delta.feature.catalogManaged' = 'supported')"
 class Client:
     """Calls the server of a lake; `lake` and its stores are at hand too."""
 
+    _time_ms = 0
+
     def __init__(
         self,
         lake: Lake,
@@ -48,7 +50,6 @@ class Client:
         )
         self.app = application(self.served, Tokens(tokens))
         self._http = TestClient(self.app, raise_server_exceptions=False)
-        self._time_ms = self.engine.system.now_ms() + 1_000_000
 
     def __enter__(self) -> Self:
         self._http.__enter__()
@@ -106,9 +107,10 @@ class Client:
         return self.handle(table).log.latest().version
 
     def next_time(self) -> int:
-        """A time after all before."""
-        self._time_ms += 1000
-        return self._time_ms
+        """A time after all before, those of other clients too."""
+        now_ms = self.engine.system.now_ms() + 1_000_000
+        Client._time_ms = max(Client._time_ms + 1000, now_ms)
+        return Client._time_ms
 
     # Commits
 

@@ -49,7 +49,7 @@ class Prepared:
         self._statement = statement
         self._lists = lists
         self._given = tuple(given)
-        self._texts: dict[tuple[str, tuple[int, ...]], _Text] = {}
+        self._texts: dict[tuple[str, str, tuple[int, ...]], _Text] = {}
 
     def rows(self, connection: Connection, **parameters: object) -> list[Row]:
         """The rows that it gives."""
@@ -120,7 +120,7 @@ class Prepared:
         return text, text.bound(parameters)
 
     def _text(self, dialect: Dialect, lengths: tuple[int, ...]) -> _Text:
-        found = self._texts.get((dialect.name, lengths))
+        found = self._texts.get((dialect.name, dialect.driver, lengths))
         if found is None:
             lists: list[list[sa.BindParameter[Any]]] = [
                 [sa.bindparam(f"{name}_{place}") for place in range(length)]
@@ -129,7 +129,7 @@ class Prepared:
             statement = self._statement(*lists) if callable(self._statement) else self._statement
             found = _compiled(statement, dialect, self._given)
             if max(lengths, default=0) <= _LIST_MAX:
-                self._texts[dialect.name, lengths] = found
+                self._texts[dialect.name, dialect.driver, lengths] = found
         return found
 
 

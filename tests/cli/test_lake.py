@@ -105,6 +105,7 @@ CREATE TABLE shop.t (id INT, n BIGINT, at TIMESTAMP, name STRING);
 INSERT INTO shop.t VALUES (1, 1, NULL, 'a'), (2, 2, TIMESTAMP'2026-01-31 12:00:00Z', 'b');
 UPDATE shop.t SET n = n + 1, name = name || '!' WHERE id = 1;
 DELETE FROM shop.t WHERE id = 2 AND name LIKE 'b%';
+UPDATE shop.t SET n = 7, name = 'of nobody' WHERE id > 2 AND name IS NOT NULL;
 BEGIN; INSERT INTO shop.t VALUES (3, 3, NULL, 'c'); UPDATE shop.t SET n = 0 WHERE id = 3; COMMIT;
 BEGIN; DELETE FROM shop.t; ROLLBACK;
 ALTER TABLE shop.t ADD COLUMN more INT;
@@ -125,6 +126,7 @@ def test_what_asks_for_no_query_starts_no_spark(warehouse: str, spark: SparkSess
         assert not opened._session.engine.plane.is_started
     assert [row for text, one in told.items() if "UPDATE" in text for row in one.rows] == [
         (1,),
+        (0,),
         (1,),
     ]
     assert told["DESCRIBE shop.t"].rows[1] == ("n", "bigint", None)

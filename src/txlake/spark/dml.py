@@ -118,6 +118,9 @@ def _candidates(
     work: TableAccess, files: pa.Table, predicate: Predicate | None
 ) -> candidates.Candidates | None:
     """The rows for which the condition may hold, where this process soon finds them."""
+    if not files.num_rows:
+        is_known = predicate is None or not has_opaque(predicate)
+        return candidates.Candidates(positions={}, certain=True) if is_known else None
     few = few_rows_max(files)
     if predicate is None or not few:
         return None
@@ -182,25 +185,24 @@ def update(
     resolved = resolve_assignments(work, assignments, alias)
     refuse_changed(work.snapshot, resolved)
     written = Written()
-    if files.num_rows:
-        found = _candidates(work, files, read.predicate)
-        here = None if found is None else write_images(work, files, found, resolved, alias)
-        if here is not None:
-            written = here
+    found = _candidates(work, files, read.predicate)
+    here = None if found is None else write_images(work, files, found, resolved, alias)
+    if here is not None:
+        written = here
+    elif files.num_rows:
+        values = (one.value for one in assignments if not isinstance(one.value, Default))
+        expressions = [*values, *(() if condition is None else (condition,))]
+        held = _held(work, files, found, expressions)
+        if held is None:
+            scanned = work.scan(files, positions=True, where=read.predicate)
         else:
-            values = (one.value for one in assignments if not isinstance(one.value, Default))
-            expressions = [*values, *(() if condition is None else (condition,))]
-            held = _held(work, files, found, expressions)
-            if held is None:
-                scanned = work.scan(files, positions=True, where=read.predicate)
-            else:
-                scanned = held
-            frame = _where(work, scanned, condition, alias)
-            images = updated(work, frame, resolved, carried=(FILE, ROW))
-            checked = rows.checked(images, work.snapshot, given=set(resolved))
-            written = write_frame(
-                checked, work.target(), few_rows_max=few_rows_max(files), held=held is not None
-            )
+            scanned = held
+        frame = _where(work, scanned, condition, alias)
+        images = updated(work, frame, resolved, carried=(FILE, ROW))
+        checked = rows.checked(images, work.snapshot, given=set(resolved))
+        written = write_frame(
+            checked, work.target(), few_rows_max=few_rows_max(files), held=held is not None
+        )
     else:
         # What no row could take is refused whatever rows there are; this plans, and runs nothing.
         frame = _where(work, work.scan(files, positions=True), condition, alias)

@@ -139,6 +139,8 @@ class TableCommit:
         content: the bytes of the commit file; None where they stand in `staged`.
         staged: the name of a file in `_delta_log/_staged_commits` that holds them.
         operation: as the commit's commitInfo names it.
+        is_shared: other engines may be reading the staged file: it stays when the commit is
+            published, until the log is cleaned up.
     """
 
     table_id: str
@@ -146,6 +148,7 @@ class TableCommit:
     content: bytes | None = None
     staged: str | None = None
     operation: str | None = None
+    is_shared: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

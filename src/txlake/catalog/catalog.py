@@ -23,6 +23,7 @@ from txlake.catalog.identities import IdentityMarks
 from txlake.catalog.journal import Journal
 from txlake.catalog.locks import Locks
 from txlake.catalog.names import DatabaseEntry, TableEntry, matches
+from txlake.catalog.ports import NewPlace
 from txlake.catalog.pruning import Pruner
 from txlake.catalog.recovering import Recovery
 from txlake.catalog.relations import databases, tables
@@ -50,6 +51,9 @@ class Catalog:
     Raises InvalidRequest for a URL that isn't one, a database that can't be used or the catalog of
     a newer txlake, Unavailable when the database can't be reached or is busy for too long.
     """
+
+    is_lake = True
+    has_names = True
 
     def __init__(
         self,
@@ -253,6 +257,12 @@ class Catalog:
         return name_parts.qualified(
             table, database, lakes, lambda name: self.database(name) is not None
         )
+
+    def new_place(self, database: str, name: str) -> NewPlace | None:
+        """None: a lake's tables are where the lake puts them."""
+
+    def asked_of(self, table_id: str) -> NewPlace | None:
+        """None: nobody asks anything."""
 
     def find(self, database: str, name: str) -> TableEntry | None:
         """The table of that name; letter case doesn't count."""

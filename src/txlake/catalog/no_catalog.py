@@ -9,9 +9,9 @@ from collections.abc import Collection, Sequence
 from typing import NoReturn
 
 from txlake.catalog.names import DatabaseEntry, TableEntry
-from txlake.catalog.ports import Wanted
+from txlake.catalog.ports import NewPlace, Wanted
 from txlake.errors import Conflict, InvalidRequest
-from txlake.ports import OpenTransactions
+from txlake.ports import Ledger, OpenTransactions
 from txlake.statements import TableName
 
 
@@ -89,7 +89,9 @@ class _NoViews:
 class NoCatalog:
     """An AnyCatalog that knows nothing."""
 
-    lake_id = None
+    lake_id: None = None
+    is_lake = False
+    has_names = False
 
     def __init__(self) -> None:
         self.sessions = _NoSessions()
@@ -101,13 +103,21 @@ class NoCatalog:
     def of_lake(self) -> NoReturn:
         raise InvalidRequest("there is no lake here; open one with txlake.connect")
 
+    @property
+    def ledger(self) -> Ledger:
+        return self.of_lake()
+
     def close(self) -> None: ...
+
+    def new_place(self, database: str, name: str) -> NewPlace | None: ...
+
+    def asked_of(self, table_id: str) -> NewPlace | None: ...
 
     def qualified(self, table: TableName, database: str, lakes: Collection[str]) -> tuple[str, str]:
         """The name as it is: which parts it may have is another's business."""
         return database, str(table)
 
-    def database(self, name: str) -> None: ...
+    def database(self, name: str) -> DatabaseEntry | None: ...
 
     def databases(self) -> Sequence[DatabaseEntry]:
         return ()
@@ -115,7 +125,7 @@ class NoCatalog:
     def tables(self, database: str) -> Sequence[TableEntry]:
         return ()
 
-    def find(self, database: str, name: str) -> None: ...
+    def find(self, database: str, name: str) -> TableEntry | None: ...
 
     def at_place(self, location: str) -> None: ...
 

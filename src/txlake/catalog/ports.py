@@ -1,24 +1,41 @@
 """What is asked of a catalog where there may be none.
 
 `Catalog` is a lake's, `NoCatalog` stands where tables are named by their places alone: it knows no
-name, takes no locks and keeps no book. All that only a lake can do is asked of `of_lake()`.
+name, takes no locks and keeps no book; `unity.UnityCatalog` has another system's names, and that
+system makes the versions. All that only a lake can do is asked of `of_lake()`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from txlake.catalog.names import DatabaseEntry, TableEntry
 from txlake.catalog.views import ViewEntry
 from txlake.errors import Conflict
-from txlake.ports import OpenTransactions
+from txlake.ports import Ledger, OpenTransactions
 from txlake.statements import TableName
 
 if TYPE_CHECKING:
     from txlake.catalog.catalog import Catalog
 
 Wanted = TypeVar("Wanted")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPlace:
+    """Where another system's catalog wants a new table.
+
+    Attributes:
+        entry: the table's id, place and name.
+        features: the table features that its first commit has to have.
+        properties: the properties that its first commit has to set.
+    """
+
+    entry: TableEntry
+    features: frozenset[str]
+    properties: Mapping[str, str]
 
 
 class Sessions(Protocol):
@@ -157,6 +174,21 @@ class AnyCatalog(Protocol):
         """Which lake this is; None: none."""
         ...
 
+    @property
+    def is_lake(self) -> bool:
+        """Whether it is a lake's."""
+        ...
+
+    @property
+    def has_names(self) -> bool:
+        """Whether tables have names here."""
+        ...
+
+    @property
+    def ledger(self) -> Ledger:
+        """Who makes the named tables' versions. Raises InvalidRequest where there are none."""
+        ...
+
     def of_lake(self) -> Catalog:
         """The lake's catalog. Raises InvalidRequest where there is none."""
         ...
@@ -183,6 +215,14 @@ class AnyCatalog(Protocol):
 
     def find(self, database: str, name: str) -> TableEntry | None:
         """The table of that name; letter case doesn't count."""
+        ...
+
+    def new_place(self, database: str, name: str) -> NewPlace | None:
+        """A place for a new table; None where the caller chooses it."""
+        ...
+
+    def asked_of(self, table_id: str) -> NewPlace | None:
+        """What was asked of a new table, when it got its place; None where nothing was."""
         ...
 
     def at_place(self, location: str) -> TableEntry | None:

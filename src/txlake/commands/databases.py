@@ -83,6 +83,9 @@ def use_database(context: Context, statement: UseDatabase) -> None:
     entry = context.engine.catalog.database(statement.name)
     if entry is None:
         raise InvalidRequest(f"there is no database {statement.name!r}; SHOW DATABASES lists them")
+    if not context.engine.catalog.is_lake:  # another system's: there is nothing to lock
+        context.use(statement.name)
+        return
     number = context.transaction.session_number()
     used = database_lock(entry.number, LockMode.S)
     locks = context.engine.catalog.of_lake().locks

@@ -45,8 +45,9 @@ _TABLES = Struct(
 
 def show_databases(context: Context, statement: ShowDatabases) -> Rows:
     """SHOW DATABASES."""
-    found = context.engine.catalog.of_lake().databases(statement.pattern)
-    return Rows(schema=_texts("namespace"), rows=[(entry.name,) for entry in found])
+    found = context.engine.catalog.databases()
+    named = [(entry.name,) for entry in found if matches(entry.name, statement.pattern)]
+    return Rows(schema=_texts("namespace"), rows=named)
 
 
 def show_tables(context: Context, statement: ShowTables) -> Rows:
@@ -97,7 +98,7 @@ def _schema_of(context: Context, table: TableName) -> Struct | None:
 
 def describe_database(context: Context, statement: DescribeDatabase) -> Rows:
     """DESCRIBE DATABASE [EXTENDED]."""
-    entry = context.engine.catalog.of_lake().database(statement.name)
+    entry = context.engine.catalog.database(statement.name)
     if entry is None:
         raise InvalidRequest(f"there is no database {statement.name!r}")
     rows = [

@@ -55,7 +55,7 @@ from txlake.statements import (
 )
 from txlake.transaction.change import Change
 from txlake.transaction.data_plane import Placement
-from txlake.transaction.membership import ATTACH, Membership, membership_of
+from txlake.transaction.membership import ATTACH, Membership, as_asked, membership_of
 
 _COPIERS = 8
 
@@ -102,10 +102,15 @@ def place(context: Context, table: Table, location: str | None = None) -> Handle
             )
         return found
     owner, name = context.engine.qualified(table, context.database)
-    known = context.engine.catalog.of_lake().database(owner)
+    known = context.engine.catalog.database(owner)
     if known is None or context.is_homeless(table):
         raise InvalidRequest(f"there is no database {owner!r}; CREATE DATABASE {owner} makes it")
     owner = known.name
+    given = context.engine.catalog.new_place(owner, name)
+    if given is not None:
+        if location is not None:
+            raise InvalidRequest(f"{table}: its catalog chooses its place; leave out LOCATION")
+        return context.engine.at_entry(given.entry, is_new=True)
     if context.engine.catalog.of_lake().views.find(owner, name) is not None:
         raise InvalidRequest(f"{table} is a view; choose another name, or DROP VIEW it")
     if location is None:
@@ -195,9 +200,15 @@ def register(context: Context, handle: Handle, operation: str, *, opens: bool = 
         managed=entry.managed,
         number=entry.number,
     )
-    admit_new(context, entry)
+    given = context.engine.catalog.asked_of(entry.id)
+    if given is None:
+        admit_new(context, entry)
     context.transaction.change_name(named, {(entry.database, entry.name): handle})
-    mark(context.transaction, handle, operation, opens=opens)
+    if given is None:
+        mark(context.transaction, handle, operation, opens=opens)
+        return
+    actions = as_asked(context.transaction.open(handle).view, given.features, given.properties)
+    context.transaction.stage(handle, Change(operation=operation, actions=actions))
 
 
 def adopted(context: Context, handle: Handle, *, managed: bool) -> Handle:
@@ -421,7 +432,7 @@ def _rename(context: Context, handle: Handle, statement: RenameTable) -> None:
     owner, name = context.engine.qualified(statement.new_table, entry.database)
     if context.find(statement.new_table) is not None:
         raise InvalidRequest(f"{statement.new_table} exists already")
-    known = context.engine.catalog.of_lake().database(owner)
+    known = context.engine.catalog.database(owner)
     if known is None or context.is_homeless(statement.new_table):
         raise InvalidRequest(f"there is no database {owner!r}; CREATE DATABASE {owner} makes it")
     renamed = context.engine.at_entry(
@@ -431,7 +442,8 @@ def _rename(context: Context, handle: Handle, statement: RenameTable) -> None:
         RenamedTable(id=entry.id, database=known.name, name=name),
         {(entry.database, entry.name): None, (known.name, name): renamed},
     )
-    mark(context.transaction, renamed, "RENAME TABLE")
+    if context.engine.catalog.is_lake:
+        mark(context.transaction, renamed, "RENAME TABLE")
 
 
 def _of_create(statement: CreateTable) -> Sequence[TableLock]:

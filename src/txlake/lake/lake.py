@@ -21,7 +21,7 @@ from txlake.errors import Conflict, InvalidRequest
 from txlake.lake.statements import Statements
 from txlake.lake.streams import Streams
 from txlake.membership.attachment import attach, detach
-from txlake.membership.connecting import session_on
+from txlake.membership.connecting import session_on, unity_session_on
 from txlake.membership.recovery import Recovered, recover
 from txlake.session.engine import Engine
 from txlake.session.instants import changes_of
@@ -30,6 +30,7 @@ from txlake.session.transaction import Transaction as Held
 from txlake.settings import Settings
 from txlake.sql import parse
 from txlake.tables.spark_sessions import note_lake
+from txlake.unity import is_unity
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,20 +41,24 @@ logger = logging.getLogger(__name__)
 
 
 def connect(
-    location: str,
+    location: str | None = None,
     *,
     catalog: str | None = None,
+    token: str | None = None,
     spark: SparkSession | None = None,
     storage_options: Mapping[str, str] | None = None,
     isolation: str | None = None,
     settings: Settings | None = None,
 ) -> Lake:
-    """Opens a lake, creating it on first use.
+    """Opens a lake, creating it on first use; or a catalog of a Unity Catalog.
 
     Args:
-        location: the warehouse: a folder or a URL (file, s3, gs, az, memory).
+        location: the warehouse: a folder or a URL (file, s3, gs, az, memory); none of a Unity
+            Catalog, whose tables are where it says.
         catalog: SQLAlchemy's URL of the database that keeps the names; SQLite inside a local
-            warehouse by default.
+            warehouse by default. Of a Unity Catalog the address of its API,
+            `uc+https://host/api/2.1/unity-catalog`, with `?catalog=name` where it has several.
+        token: a Unity Catalog's, as its `Authorization: Bearer` header wants it.
         spark: the session that does the data work; the active one, or a new local one, by default.
         storage_options: credentials and the like, as obstore names them.
         isolation: the level of transactions that ask for none: "serializable",
@@ -69,6 +74,7 @@ def connect(
         location,
         make_spark=lambda: spark or local_spark(),
         catalog=catalog,
+        token=token,
         storage_options=storage_options,
         isolation=isolation,
         settings=settings,
@@ -79,15 +85,38 @@ def connect(
 
 
 def open_session(
-    location: str,
+    location: str | None,
     *,
     make_spark: Callable[[], SparkSession],
     catalog: str | None = None,
+    token: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     isolation: str | None = None,
     settings: Settings | None = None,
 ) -> Session:
     """The default session of a lake, opened as `connect` does; Spark starts when it is needed."""
+    if catalog is not None and is_unity(catalog):
+        if location is not None:
+            raise InvalidRequest(
+                "a Unity Catalog says where its tables are: leave out the location, found "
+                f"{location!r}"
+            )
+        return unity_session_on(
+            catalog,
+            commands=COMMANDS,
+            make_spark=make_spark,
+            token=token,
+            storage_options=storage_options,
+            isolation=isolation,
+            settings=settings,
+        )
+    if token is not None:
+        raise InvalidRequest(
+            "token is a Unity Catalog's, which catalog='uc+https://...' names; a lake's catalog "
+            "has its password in its URL"
+        )
+    if location is None:
+        raise InvalidRequest("location: expected the lake's folder or URL, found none")
     session = session_on(
         location,
         commands=COMMANDS,

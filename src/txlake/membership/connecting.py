@@ -23,6 +23,7 @@ from txlake.settings import Settings
 from txlake.spark.plane import SparkPlane
 from txlake.storage import local_path, open_store
 from txlake.system import System
+from txlake.unity import UnityCatalog, UnityClient
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,13 +56,7 @@ def session_on(
         system=system,
         settings=settings,
         commands=commands,
-        plane=SparkPlane(
-            make_spark=make_spark,
-            system=system,
-            settings=settings,
-            open_store=open_store,
-            storage_options=options,
-        ),
+        plane=_plane(make_spark, system, settings, options),
         warehouse=warehouse,
         catalog=_catalog(catalog, warehouse.url, system, settings),
         storage_options=options,
@@ -69,6 +64,53 @@ def session_on(
     session = Session(engine, level=level)
     open_lake(session)
     return session
+
+
+def unity_session_on(
+    address: str,
+    *,
+    commands: Commands,
+    make_spark: Callable[[], SparkSession],
+    token: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    isolation: str | None = None,
+    settings: Settings | None = None,
+) -> Session:
+    """The default session of a catalog of a Unity Catalog's server.
+
+    Raises InvalidRequest for an address or an option that can't be, and where the server has no
+    such catalog or doesn't let us in; Unavailable where it can't be reached.
+    """
+    options = dict(storage_options or {})
+    system = System()
+    level = None if isolation is None else parse_level(isolation)
+    settings = settings or Settings()
+    parse_granularity(settings.conflict_granularity)
+    client = UnityClient.at(address, system, token)
+    engine = Engine(
+        system=system,
+        settings=settings,
+        commands=commands,
+        plane=_plane(make_spark, system, settings, options),
+        catalog=UnityCatalog(client, system, lambda location: open_store(location, options)),
+        storage_options=options,
+    )
+    return Session(engine, level=level)
+
+
+def _plane(
+    make_spark: Callable[[], SparkSession],
+    system: System,
+    settings: Settings,
+    options: Mapping[str, str],
+) -> SparkPlane:
+    return SparkPlane(
+        make_spark=make_spark,
+        system=system,
+        settings=settings,
+        open_store=open_store,
+        storage_options=options,
+    )
 
 
 def _catalog(url: str | None, warehouse_url: str, system: System, settings: Settings) -> Catalog:

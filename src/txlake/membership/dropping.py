@@ -34,6 +34,11 @@ def drop(transaction: Transaction, handle: Handle, *, purge: bool = False) -> No
     InvalidRequest where a symbolic link leads to that folder: it isn't the lake's.
     """
     engine, entry = transaction.engine, handle_entry(handle)
+    if not engine.catalog.is_lake:  # what becomes of its folder is its catalog's business
+        transaction.discard(handle)
+        gone = DroppedTable(id=entry.id, stays=True)
+        transaction.change_name(gone, {(entry.database, entry.name): None})
+        return
     if entry.managed:
         _require_own(engine, handle.store, handle.name)
     kept_ms = (

@@ -15,7 +15,7 @@ from txlake.log.replay import commit_info_of
 from txlake.log.snapshot import ROW_TRACKING_DOMAIN, Snapshot
 from txlake.ports import TableCommit
 from txlake.protocol.clustering import clustered_by
-from txlake.server.columns import column_infos, delta_columns
+from txlake.protocol.unity_columns import column_infos, delta_columns
 from txlake.session.engine import Engine, Handle
 from txlake.transaction.membership import is_open
 from txlake.transaction.publication import content_of, publish_pending, staged_path

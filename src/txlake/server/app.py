@@ -28,6 +28,7 @@ from txlake.server.failures import Failure, failure_of
 from txlake.server.tokens import Caller, Tokens
 
 ROOT = "/api/2.1/unity-catalog"
+OWN_ROOT = "/api/txlake/v1"
 _DELTA = f"{ROOT}/delta/v1"
 _TABLES = f"{_DELTA}/catalogs/{{catalog}}/schemas/{{schema}}/tables"
 _log = logging.getLogger(__name__)
@@ -77,6 +78,7 @@ ENDPOINTS = (
     Endpoint("GET", f"{ROOT}/tables/{{full_name}}", names.table),
     Endpoint("DELETE", f"{ROOT}/tables/{{full_name}}", names.delete_table, changes=True),
     Endpoint("POST", f"{ROOT}/temporary-table-credentials", names.table_credentials),
+    Endpoint("POST", f"{OWN_ROOT}/transactions", commits.transact, changes=True),
 )
 """All that the server answers."""
 

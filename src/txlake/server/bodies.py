@@ -1,6 +1,6 @@
 """What requests of the Delta API say, as checked values; what isn't known is ignored.
 
-Source: Unity Catalog's Delta API, its schemas of requests.
+Source: Unity Catalog's Delta API, its schemas of requests; a transaction is txlake's own.
 """
 
 from __future__ import annotations
@@ -73,6 +73,34 @@ class UpdateTable(_Body, frozen=True, kw_only=True):
 
     requirements: tuple[Requirement, ...]
     updates: tuple[Update, ...]
+
+
+class TableTold(_Body, frozen=True, kw_only=True):
+    """A table, by its names and its id."""
+
+    schema: str
+    table: str
+    uuid: str
+
+
+class TableCommitTold(TableTold, frozen=True, kw_only=True):
+    """A table and the staged commit that is to be its next version."""
+
+    commit: CommitTold
+
+
+class TableAtTold(TableTold, frozen=True, kw_only=True):
+    """A table and the version that it must still have."""
+
+    version: int
+
+
+class TransactionTold(_Body, frozen=True, kw_only=True):
+    """Commits of several tables of a catalog, all of them or none."""
+
+    catalog: str
+    tables: tuple[TableCommitTold, ...]
+    unchanged: tuple[TableAtTold, ...] = ()
 
 
 class Rename(_Body, frozen=True, kw_only=True):

@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from txlake.conflict.locking import LockMode
 from txlake.server.answers import Shown, etag_of, loaded, shown
-from txlake.server.bodies import CommitTold, Requirement, Update, UpdateTable
+from txlake.server.bodies import (
+    CommitTold,
+    Requirement,
+    TableTold,
+    TransactionTold,
+    Update,
+    UpdateTable,
+)
 from txlake.server.calls import Answer, Call
-from txlake.server.delta import found
+from txlake.server.delta import found, table_named
 from txlake.server.failures import Failure
 from txlake.session.engine import Handle
 from txlake.statements import TableName
@@ -25,6 +33,7 @@ from txlake.transaction.foreign_commit import (
     Refused,
     Resent,
     Staged,
+    Stopped,
 )
 from txlake.transaction.membership import is_open
 
@@ -62,7 +71,7 @@ def update(call: Call) -> Answer:
             "InvalidParameterValueException",
             f"{handle.name}: its definition is changed by a commit; add one ({_COMMIT})",
         )
-    table = shown(call.engine, handle) if commit is None else _committed(call, handle, commit)
+    table = shown(call.engine, handle) if commit is None else _commit_of(call, handle, commit)
     published = updates.get(_PUBLISHED)
     if published is not None:
         _check_published(handle, table, published)
@@ -117,52 +126,114 @@ def _check_requirements(call: Call, handle: Handle, requirements: tuple[Requirem
                 )
 
 
-def _committed(call: Call, handle: Handle, update: Update) -> Shown:
+def transact(call: Call) -> Answer:
+    """Commits of several tables at one instant, all or none; txlake's own, for its client.
+
+    What each commit says of its table's definition counts.
+    """
+    body = call.body(TransactionTold)
+    if not body.tables:
+        raise Failure("BadRequestException", "tables: expected at least one")
+    call.check_catalog(body.catalog)
+    handles = [_of(call, one) for one in (*body.tables, *body.unchanged)]
+    ids = [one.key for one in handles]
+    if len(set(ids)) < len(ids):
+        raise Failure("BadRequestException", "tables, unchanged: a table is there twice")
+    asked = [
+        (handle, one.commit)
+        for handle, one in zip(handles[: len(body.tables)], body.tables, strict=True)
+    ]
+    held = {
+        handle.key: (handle, one.version)
+        for handle, one in zip(handles[len(body.tables) :], body.unchanged, strict=True)
+    }
+    _committed(call, asked, held)
+    return Answer(200, {})
+
+
+def _of(call: Call, told: TableTold) -> Handle:
+    handle = table_named(call, call.database(told.schema), told.table)
+    if handle.key != told.uuid.lower():
+        raise Failure(
+            "UpdateRequirementConflictException",
+            f"{handle.name}: its table-uuid is {handle.key}, the request is for {told.uuid!r:.80}",
+        )
+    return handle
+
+
+def _commit_of(call: Call, handle: Handle, update: Update) -> Shown:
     told = update.commit
     if told is None:
         raise Failure("BadRequestException", f"{_COMMIT}: expected a commit")
+    entry = handle.entry
+    assert entry is not None
+    match _committed(call, [(handle, told)], {}):
+        case [Accepted(snapshot, is_published)]:
+            return Shown(entry, snapshot, () if is_published else (_told(told),))
+        case _:
+            return shown(call.engine, handle)
+
+
+def _committed(
+    call: Call,
+    asked: Sequence[tuple[Handle, CommitTold]],
+    unchanged: Mapping[str, tuple[Handle, int]],
+) -> Sequence[Accepted | Resent]:
+    """Makes commits true, all or none; `unchanged` as in `commit_foreign_together`, with tables.
+
+    Raises Failure where nothing happened.
+    """
+    wanted = [(handle, LockMode.IX) for handle, _ in asked]
+    wanted += [(handle, LockMode.SCH_S) for handle, _ in unchanged.values()]
+    staged = [_staged(told) for _, told in asked]
+    names = {handle.key: handle.name for handle, _ in wanted}
+    with call.session.alone([(_name(handle), mode) for handle, mode in wanted]) as context:
+        locked = [context.require(_name(handle)) for handle, _ in wanted]
+        for handle, now in zip((one for one, _ in wanted), locked, strict=True):
+            if now.key != handle.key:
+                raise Failure("NoSuchTableException", f"{handle.name} is another table now")
+        outcome = context.transaction.commit_foreign(
+            list(zip(locked[: len(asked)], staged, strict=True)),
+            {key: version for key, (_, version) in unchanged.items()},
+            bytes_max=call.served.limits.commit_bytes_max,
+        )
+    if not isinstance(outcome, Stopped):
+        return outcome
+    name = names.get(outcome.table, outcome.table)
+    match outcome.why:
+        case Overtaken(version):
+            raise Failure(
+                "CommitVersionConflictException",
+                f"{name}: the table is at version {version}, which the request doesn't follow; "
+                "load it again",
+            )
+        case Refused(reason):
+            raise Failure("CommitVersionConflictException", f"{name}: it is refused: {reason}")
+        case Busy(reason):
+            raise Failure("TooManyRequestsException", reason)
+        case other:
+            assert_never(other)
+
+
+def _name(handle: Handle) -> TableName:
+    entry = handle.entry
+    assert entry is not None
+    return TableName((entry.database, entry.name))
+
+
+def _staged(told: CommitTold) -> Staged:
     if not _FILE.fullmatch(told.file_name):
         raise Failure(
             "InvalidParameterValueException",
             f"{_COMMIT}: expected <20 digits>.<uuid>.json as file-name, found "
             f"{told.file_name!r:.120}",
         )
-    staged = Staged(
+    return Staged(
         version=told.version,
         name=told.file_name,
         timestamp_ms=told.timestamp,
         size_bytes=told.file_size,
     )
-    entry = handle.entry
-    assert entry is not None
-    name = TableName((entry.database, entry.name))
-    with call.session.alone([(name, LockMode.IX)]) as context:
-        locked = context.require(name)
-        if locked.entry is None or locked.entry.id != entry.id:
-            raise Failure("NoSuchTableException", f"{handle.name} is another table now")
-        outcome = context.transaction.commit_foreign(
-            locked, staged, bytes_max=call.served.limits.commit_bytes_max
-        )
-    match outcome:
-        case Accepted(snapshot, is_published):
-            return Shown(entry, snapshot, () if is_published else (_told(told),))
-        case Resent():
-            return shown(call.engine, handle)
-        case Overtaken(version):
-            raise Failure(
-                "CommitVersionConflictException",
-                f"{handle.name}: version {told.version} can't be the next one: the table is at "
-                f"version {version}; load it again",
-            )
-        case Refused(reason):
-            raise Failure(
-                "CommitVersionConflictException",
-                f"{handle.name}: version {told.version} is refused: {reason}",
-            )
-        case Busy(reason):
-            raise Failure("TooManyRequestsException", reason)
-        case other:
-            assert_never(other)
 
 
 def _told(commit: CommitTold) -> dict[str, object]:

@@ -121,7 +121,11 @@ class Context:
                 return self.transaction.named(name)
         if self.is_homeless(table):
             return None
-        return self._meanings.get(table) or self.engine.find(table, self.database)
+        found = self._meanings.get(table) or self.engine.find(table, self.database)
+        if found is not None and not self.engine.catalog.is_lake:
+            # Nothing is locked there: a name means the same to the whole statement.
+            self._meanings = {**self._meanings, table: found}
+        return found
 
     def exists(self, handle: Handle | None) -> bool:
         """Whether there is a table, in the eyes of the transaction."""
@@ -159,7 +163,7 @@ class Context:
             yield
         except InvalidRequest as error:
             parts = missing_table(error)
-            if parts is None or len(parts) > 2 or self.engine.warehouse is None:
+            if parts is None or len(parts) > 2 or not self.engine.catalog.has_names:
                 raise
             name = TableName(parts)
             if self.find(name) is not None:

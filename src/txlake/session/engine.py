@@ -282,8 +282,9 @@ class Engine:
         yield from shared
         if not is_named:
             return
-        if self.warehouse is not None:
-            yield self.warehouse.url
+        if self.warehouse is None:
+            return
+        yield self.warehouse.url
         for database in self.catalog.databases():
             for table in self.catalog.tables(database.name):
                 yield canonical_url(table.location)
@@ -370,7 +371,7 @@ class Engine:
         return Handle(table=table, name=name, log=log, store=store, entry=entry, is_new=is_new)
 
     def _governed(self, entry: TableEntry | None) -> CatalogManaged | None:
-        return None if entry is None else CatalogManaged(self.catalog.of_lake().ledger, entry.id)
+        return None if entry is None else CatalogManaged(self.catalog.ledger, entry.id)
 
     def at_entry(self, entry: TableEntry, *, is_new: bool = False) -> Handle:
         """The table of a catalog entry."""
@@ -399,6 +400,8 @@ class Engine:
             entry = self.catalog.at_place(handle.store.url)
             return handle if entry is None else self.at(table.location, table, entry)
         entry = self.catalog.find(*self.qualified(table, database))
+        if entry is not None and entry.head is None and not self.catalog.is_lake:
+            return self.at(entry.location, table)  # another system's name for a path table
         return None if entry is None else self.at_entry(entry)
 
     def qualified(self, table: TableName, database: str) -> tuple[str, str]:

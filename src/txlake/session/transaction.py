@@ -8,7 +8,7 @@ path table.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
@@ -29,7 +29,14 @@ from txlake.spark.probe import SparkProbe
 from txlake.transaction.change import Change
 from txlake.transaction.commit_loop import CommittedTogether
 from txlake.transaction.data_plane import TableData
-from txlake.transaction.foreign_commit import Accepted, Outcome, Staged, commit_foreign
+from txlake.transaction.foreign_commit import (
+    Accepted,
+    Request,
+    Resent,
+    Staged,
+    Stopped,
+    commit_foreign_together,
+)
 from txlake.transaction.identities import Identities, IdentitiesOf, Reserved
 from txlake.transaction.lake_commit import Part, commit_together
 from txlake.transaction.membership import is_open, unasked
@@ -246,7 +253,8 @@ class Transaction:
     def _identities(self, handle: Handle, table_id: str) -> Identities:
         part = self.open(handle)
         known = part.base.metadata.id if part.base.has_metadata else None
-        if handle.entry is None or known != table_id:
+        catalog = self.engine.catalog
+        if handle.entry is None or not catalog.is_lake or known != table_id:
             return part.drawn
         return Reserved(self.engine.catalog.of_lake().identities, handle.entry.id)
 
@@ -303,7 +311,7 @@ class Transaction:
         return conflict
 
     def _base_of(self, handle: Handle) -> Snapshot | None:
-        """The table at the transaction's instant; a path table as it is now.
+        """The table at the transaction's instant; where there is none as it is now.
 
         Raises UnsupportedFeature for an open table of a catalog that isn't asked.
         """
@@ -312,6 +320,8 @@ class Transaction:
             if latest is not None and is_open(latest.protocol):
                 raise unasked(latest)
             return latest
+        if not self.engine.catalog.is_lake:  # another system's, which has no instants
+            return None if handle.is_new else handle.log.latest_or_none()
         if self._sequence is None:
             catalog = self.engine.catalog.of_lake()
             if self._is_known and self.explicit:
@@ -324,7 +334,7 @@ class Transaction:
 
     def _database_of(self, handle: Handle) -> DatabaseEntry | None:
         entry = handle.entry
-        if entry is None:
+        if entry is None or not self.engine.catalog.is_lake:
             return None
         if entry.database not in self._databases:
             self._databases[entry.database] = self.engine.catalog.database(entry.database)
@@ -556,7 +566,7 @@ class Transaction:
             written[key].read_elsewhere(one for url, one in self._tables.items() if url != key)
             written[key].commit(user_metadata=told, probe=self._probe(key))
             return None
-        catalog = self.engine.catalog.of_lake()
+        catalog = self.engine.catalog
         self.make_known()
         gone = {one.id for one in self._names.changes if isinstance(one, DroppedTable)}
         parts = [
@@ -577,24 +587,33 @@ class Transaction:
             catalog.locks.ended(self.id)
         return committed
 
-    def commit_foreign(self, handle: Handle, staged: Staged, *, bytes_max: int) -> Outcome:
-        """Makes what another engine staged for an open table its next version, and ends with that.
+    def commit_foreign(
+        self,
+        asked: Sequence[tuple[Handle, Staged]],
+        unchanged: Mapping[str, int],
+        *,
+        bytes_max: int,
+    ) -> Sequence[Accepted | Resent] | Stopped:
+        """Makes what another engine staged for open tables their next versions, and ends with that.
 
-        Raises as `foreign_commit.commit_foreign`.
+        Raises as `foreign_commit.commit_foreign_together`.
         """
         self.require_active()
         self.make_known()
         self.state = State.UNKNOWN
         try:
-            outcome = commit_foreign(
-                handle.log, staged, transaction_id=self.id, bytes_max=bytes_max
+            outcome = commit_foreign_together(
+                [Request(handle.log, staged) for handle, staged in asked],
+                unchanged,
+                transaction_id=self.id,
+                bytes_max=bytes_max,
             )
         except OutcomeUnknown:
             raise
         except Exception:
             self.state = State.ROLLED_BACK
             raise
-        if isinstance(outcome, Accepted):
+        if not isinstance(outcome, Stopped) and isinstance(outcome[0], Accepted):
             self._forget_entry()
             self.engine.catalog.locks.ended(self.id)
             self.state = State.COMMITTED

@@ -17,7 +17,7 @@ def unknown_table(
     engine: Engine, transaction: Transaction | None, database: str, table: TableName
 ) -> InvalidRequest:
     """The error for a name that means no table, with the nearest names that do."""
-    if engine.warehouse is None:
+    if not engine.catalog.has_names:
         return InvalidRequest(
             f"there is no table {str(table)!r} in database {database!r}; {_ADVICE}"
         )

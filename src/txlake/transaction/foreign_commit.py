@@ -1,4 +1,4 @@
-"""Another engine's commit of one open table: read where it was staged, judged, ratified, published.
+"""Another engine's commit of open tables: read where it was staged, judged, ratified, published.
 
 Owns the steps and their order; why a commit is refused is `conflict.judging`'s and `validation`'s.
 What was judged is what is ratified: the ledger gets the bytes that were read, so that nothing which
@@ -9,7 +9,8 @@ who may be reading it; the log's clean-up removes it. Source: DESIGN section 5; 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from txlake.conflict.judging import ForeignCommit, refusal_of
@@ -22,9 +23,10 @@ from txlake.errors import (
     UnsupportedFeature,
 )
 from txlake.log.snapshot import Snapshot
-from txlake.ports import Ledger, Moved, Ratification, Ratified, Reserved, TableCommit
+from txlake.ports import Moved, Ratification, Ratified, Reserved, TableCommit
 from txlake.protocol.actions import Action, CommitInfo, decode_actions
 from txlake.protocol.file_names import StagedCommit, commit_path, log_path, parse_name
+from txlake.transaction.catalog_managed import CatalogManaged
 from txlake.transaction.checkpointing import after_commit
 from txlake.transaction.membership import DOMAIN, TABLE_ID, is_open
 from txlake.transaction.publication import Newest, Publication, publish_newest, staged_path
@@ -90,48 +92,125 @@ class Busy:
 Outcome = Accepted | Resent | Overtaken | Refused | Busy
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A staged commit, and the log of the table that it is for."""
+
+    log: TableLog
+    staged: Staged
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """None of several commits happened: why not, and which table was in the way."""
+
+    table: str
+    why: Overtaken | Refused | Busy
+
+
 def commit_foreign(
     log: TableLog, staged: Staged, *, transaction_id: str, bytes_max: int
 ) -> Outcome:
     """Makes a staged commit the next version of an open table of a lake, or says why not.
 
-    `transaction_id`: one that the catalog knows, which ends with the ratification. `bytes_max`: how
-    large a commit may be.
-
-    Raises InvalidRequest where the table isn't open, or the file isn't there or isn't what was
-    told; Unavailable; OutcomeUnknown when it may have been ratified. Nothing was changed then but
-    in the last case.
+    As `commit_foreign_together`, of one table.
     """
-    governed = log.governed
-    assert governed is not None, "only a lake's tables have commits of others"
-    with log.turn():
-        before = log.latest()
-        if not is_open(before.protocol):
-            raise InvalidRequest(
-                f"{log.name}: only txlake writes it: it lacks the table feature catalogManaged. "
-                "ALTER TABLE ... SET TBLPROPERTIES ('delta.feature.catalogManaged' = 'supported') "
-                "opens it to other engines"
-            )
-        content = _read(log, staged, bytes_max)
-        if staged.version <= before.version:
-            return _told_before(log, staged, content, before)
-        if staged.version > before.version + 1:
-            return Overtaken(before.version)
-        found = _judged(log, staged, content, before)
-        if isinstance(found, Refused):
-            return found
-        return _ratified(log, governed.ledger, governed.table_id, found, before, transaction_id)
+    found = commit_foreign_together(
+        [Request(log, staged)], {}, transaction_id=transaction_id, bytes_max=bytes_max
+    )
+    return found.why if isinstance(found, Stopped) else found[0]
+
+
+def commit_foreign_together(
+    asked: Sequence[Request],
+    unchanged: Mapping[str, int],
+    *,
+    transaction_id: str,
+    bytes_max: int,
+) -> Sequence[Accepted | Resent] | Stopped:
+    """Makes staged commits the next versions of open tables at one instant, all or none.
+
+    `unchanged`: by table id, the versions that other tables must still have. `transaction_id`: one
+    that the catalog knows, which ends with the ratification. `bytes_max`: how large a commit may
+    be.
+
+    Raises InvalidRequest where a table isn't open, or a file isn't there or isn't what was told;
+    Unavailable; OutcomeUnknown when it may have been ratified. Nothing was changed then but in the
+    last case.
+    """
+    with ExitStack() as turns:
+        for one in sorted(asked, key=lambda one: _governed(one.log).table_id):
+            turns.enter_context(one.log.turn())
+        sound: list[_Sound] = []
+        resent: list[tuple[TableLog, Resent]] = []
+        for one in asked:
+            match _looked_at(one, bytes_max):
+                case _Sound() as found:
+                    sound.append(found)
+                case Resent() as found:
+                    resent.append((one.log, found))
+                case why:
+                    return Stopped(one.log.name, why)
+        if not sound:
+            return [found for _, found in resent]
+        if resent:  # so it isn't the commit that came before, which was of all of them
+            log, found = resent[0]
+            return Stopped(log.name, Overtaken(found.snapshot.version))
+        return _ratified(sound, unchanged, transaction_id)
+
+
+def _looked_at(asked: Request, bytes_max: int) -> _Sound | Resent | Overtaken | Refused:
+    log, staged = asked.log, asked.staged
+    before = log.latest()
+    if not is_open(before.protocol):
+        raise InvalidRequest(
+            f"{log.name}: only txlake writes it: it lacks the table feature catalogManaged. "
+            "ALTER TABLE ... SET TBLPROPERTIES ('delta.feature.catalogManaged' = 'supported') "
+            "opens it to other engines"
+        )
+    content = _read(log, staged, bytes_max)
+    if staged.version <= before.version:
+        return _told_before(log, staged, content, before)
+    if staged.version > before.version + 1:
+        return Overtaken(before.version)
+    return _judged(log, staged, content, before)
+
+
+def _governed(log: TableLog) -> CatalogManaged:
+    assert log.governed is not None, "only a lake's tables have commits of others"
+    return log.governed
 
 
 @dataclass(frozen=True, slots=True)
 class _Sound:
-    """A commit that may follow."""
+    """A commit that may follow `before`."""
 
+    log: TableLog
+    before: Snapshot
     version: int
     content: bytes
     actions: tuple[Action, ...]
     info: CommitInfo
-    inline_bytes_max: int
+
+    @property
+    def table_id(self) -> str:
+        """The catalog's id of the table."""
+        return _governed(self.log).table_id
+
+    def kept(self) -> TableCommit:
+        """What the ledger keeps of it; a large one is put into a file of the lake's own first."""
+        log = self.log
+        commit = TableCommit(
+            table_id=self.table_id,
+            version=self.version,
+            content=self.content,
+            operation=self.info.text("operation"),
+        )
+        if len(self.content) <= log.settings.inline_commit_bytes_max:
+            return commit
+        path = log_path(StagedCommit(self.version, log.system.new_id()))
+        log.store.put(path, self.content)
+        return replace(commit, content=None, staged=path.rpartition("/")[2])
 
 
 def _read(log: TableLog, staged: Staged, bytes_max: int) -> bytes:
@@ -162,7 +241,9 @@ def _read(log: TableLog, staged: Staged, bytes_max: int) -> bytes:
         raise InvalidRequest(f"{log.name}: there is no staged commit {path}") from error
 
 
-def _told_before(log: TableLog, staged: Staged, content: bytes, now: Snapshot) -> Outcome:
+def _told_before(
+    log: TableLog, staged: Staged, content: bytes, now: Snapshot
+) -> Resent | Overtaken:
     """Whether it is the commit that made its version: its reply was lost, and it was sent again.
 
     A commit names its transaction, so that no other one has the same bytes.
@@ -194,80 +275,88 @@ def _judged(log: TableLog, staged: Staged, content: bytes, before: Snapshot) -> 
         validated(actions, before, operation=info.text("operation") or "", is_foreign=True)
     except (InvalidRequest, UnsupportedFeature, CorruptTable) as error:
         return Refused(str(error))
-    inline = log.settings.inline_commit_bytes_max
-    return _Sound(staged.version, content, actions, info, inline)
+    return _Sound(log, before, staged.version, content, actions, info)
 
 
 def _ratified(
-    log: TableLog,
-    ledger: Ledger,
-    table_id: str,
-    sound: _Sound,
-    before: Snapshot,
-    transaction_id: str,
-) -> Outcome:
-    commit = TableCommit(
-        table_id=table_id,
-        version=sound.version,
-        content=sound.content,
-        operation=sound.info.text("operation"),
-    )
-    kept = commit
-    if len(sound.content) > sound.inline_bytes_max:
-        path = log_path(StagedCommit(sound.version, log.system.new_id()))
-        log.store.put(path, sound.content)
-        kept = replace(commit, content=None, staged=path.rpartition("/")[2])
+    sound: Sequence[_Sound], unchanged: Mapping[str, int], transaction_id: str
+) -> Sequence[Accepted | Resent] | Stopped:
+    kept: list[tuple[_Sound, TableCommit]] = []
     try:
-        answer = _ratify(log, ledger, transaction_id, kept)
+        kept.extend((one, one.kept()) for one in sound)
+        answer = _ratify(kept, unchanged, transaction_id)
     except OutcomeUnknown:
         raise
     except TxlakeError:
-        _drop(log, kept)
+        _drop(kept)
         raise
     match answer:
         case Moved(heads=heads):
-            _drop(log, kept)
-            return Overtaken(heads.get(table_id, before.version))
+            _drop(kept)
+            return _moved(sound, unchanged, heads)
         case Reserved():
-            _drop(log, kept)
-            return Busy(f"{log.name}: it is another transaction's turn to commit")
+            _drop(kept)
+            name = sound[0].log.name
+            return Stopped(name, Busy(f"{name}: it is another transaction's turn to commit"))
         case Ratified():
-            return _published(
-                log, ledger, replace(kept, content=sound.content), sound, before, answer
-            )
+            return _published(kept, answer)
 
 
 def _ratify(
-    log: TableLog, ledger: Ledger, transaction_id: str, commit: TableCommit
+    kept: Sequence[tuple[_Sound, TableCommit]], unchanged: Mapping[str, int], transaction_id: str
 ) -> Ratified | Moved | Reserved:
-    if log.store.head(commit_path(commit.version)) is not None:
-        log.latest()  # raises where the log is ahead of its catalog
-    return ledger.ratify(Ratification(transaction_id=transaction_id, commits=(commit,)))
+    for one, commit in kept:
+        if one.log.store.head(commit_path(commit.version)) is not None:
+            one.log.latest()  # raises where the log is ahead of its catalog
+    request = Ratification(
+        transaction_id=transaction_id,
+        commits=tuple(commit for _, commit in kept),
+        unchanged=unchanged,
+    )
+    return _governed(kept[0][0].log).ledger.ratify(request)
 
 
-def _drop(log: TableLog, kept: TableCommit) -> None:
-    if kept.staged is not None:
-        log.store.delete([staged_path(kept.staged)])
+def _moved(
+    sound: Sequence[_Sound], unchanged: Mapping[str, int], heads: Mapping[str, int]
+) -> Stopped:
+    """Which table another transaction changed meanwhile."""
+    for one in sound:
+        if heads.get(one.table_id, one.before.version) != one.before.version:
+            return Stopped(one.log.name, Overtaken(heads[one.table_id]))
+    for table_id, version in unchanged.items():
+        if heads.get(table_id, version) != version:
+            return Stopped(table_id, Overtaken(heads[table_id]))
+    first = sound[0]
+    return Stopped(first.log.name, Overtaken(heads.get(first.table_id, first.before.version)))
+
+
+def _drop(kept: Iterable[tuple[_Sound, TableCommit]]) -> None:
+    for one, commit in kept:
+        if commit.staged is not None:
+            one.log.store.delete([staged_path(commit.staged)])
 
 
 def _published(
-    log: TableLog,
-    ledger: Ledger,
-    commit: TableCommit,
-    sound: _Sound,
-    before: Snapshot,
-    ratified: Ratified,
-) -> Accepted:
-    """Never raises: the commit stands."""
-    now_ms = log.system.now_ms()
-    snapshot = before.apply(sound.actions, version=sound.version, timestamp_ms=now_ms)
-    log.adopt(snapshot)
-    published = ratified.published.get(commit.table_id)
-    newest = Newest(log.store, commit, log.name, published)
-    publication: Publication = publish_newest(ledger, [newest])
-    is_published = commit.table_id in publication.tables
-    if is_published:
-        after_commit(log, snapshot, txn_id=sound.info.text("txnId"))
-    elif publication.occupied is not None:
-        log.forget()  # who uses it next is to meet the wrong file
-    return Accepted(snapshot, is_published)
+    kept: Sequence[tuple[_Sound, TableCommit]], ratified: Ratified
+) -> Sequence[Accepted | Resent]:
+    """Never raises: the commits stand."""
+    now_ms = kept[0][0].log.system.now_ms()
+    snapshots: list[Snapshot] = []
+    newest: list[Newest] = []
+    for one, commit in kept:
+        made = one.before.apply(one.actions, version=one.version, timestamp_ms=now_ms)
+        one.log.adopt(made)
+        snapshots.append(made)
+        published = ratified.published.get(commit.table_id)
+        known = replace(commit, content=one.content)
+        newest.append(Newest(one.log.store, known, one.log.name, published))
+    publication: Publication = publish_newest(_governed(kept[0][0].log).ledger, newest)
+    outcomes: list[Accepted | Resent] = []
+    for (one, commit), made in zip(kept, snapshots, strict=True):
+        is_published = commit.table_id in publication.tables
+        if is_published:
+            after_commit(one.log, made, txn_id=one.info.text("txnId"))
+        elif publication.occupied is not None:
+            one.log.forget()  # who uses it next is to meet the wrong file
+        outcomes.append(Accepted(made, is_published))
+    return outcomes

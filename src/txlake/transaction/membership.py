@@ -10,7 +10,7 @@ Features", "Domain Metadata", "Catalog-managed tables".
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -144,6 +144,18 @@ def _opening(
     if changed.configuration != metadata.configuration:
         actions.append(changed)
     return (*actions, membership_domain(membership))
+
+
+def as_asked(
+    snapshot: Snapshot, features: Collection[str], properties: Mapping[str, str]
+) -> tuple[Action, ...]:
+    """The actions that give a new table what another system's catalog asks of it."""
+    metadata = snapshot.metadata
+    changed = msgspec.structs.replace(
+        metadata, configuration={**metadata.configuration, **properties}
+    )
+    existing = snapshot.protocol if snapshot.has_protocol else None
+    return (protocol_for(changed, existing, features=tuple(sorted(features))), changed)
 
 
 def kept_while_open(snapshot: Snapshot) -> dict[str, str]:

@@ -216,8 +216,12 @@ def _versions(commits: Sequence[TableCommit]) -> Versions:
 
 
 def _tidy(store: Store, commits: Sequence[TableCommit]) -> None:
-    """Deletes what commits that are published now were staged in."""
-    staged = [staged_path(commit.staged) for commit in commits if commit.staged is not None]
+    """Deletes what commits that are published now were staged in, unless others may read it."""
+    staged = [
+        staged_path(commit.staged)
+        for commit in commits
+        if commit.staged is not None and not commit.is_shared
+    ]
     if staged:
         store.delete(staged)
 

@@ -228,7 +228,8 @@ def test_the_package_exports() -> None:
 
 def test_connects_arguments() -> None:
     assert signature(txlake.connect) == (
-        "location, *, catalog=None, spark=None, storage_options=None, isolation=None, settings=None"
+        "location=None, *, catalog=None, token=None, spark=None, storage_options=None, "
+        "isolation=None, settings=None"
     )
     assert signature(txlake.Log.__init__) == "location, storage_options=None, *, settings=None"
     assert signature(txlake.sources_tag) == "sources"

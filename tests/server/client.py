@@ -14,7 +14,7 @@ from txlake.lake.lake import Lake
 from txlake.ports import Store
 from txlake.protocol.actions import Action, Add, Metadata, Protocol, encode_actions
 from txlake.protocol.file_names import commit_path
-from txlake.server.app import ROOT, application
+from txlake.server.app import OWN_ROOT, ROOT, application
 from txlake.server.calls import Limits, Served, Sessions
 from txlake.server.tokens import Token, Tokens
 from txlake.session.engine import Handle
@@ -72,12 +72,13 @@ class Client:
         token: str | None = None,
         content: bytes | None = None,
     ) -> httpx.Response:
-        """One request; `path` below the root of both APIs."""
+        """One request; `path` below the root of both APIs, or txlake's own, whole."""
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
         extra: dict[str, Any] = {"content": content} if content is not None else {"json": body}
         if content is None and body is None:
             extra = {}
-        return self._http.request(method, f"{ROOT}{path}", headers=headers, **extra)
+        whole = path if path.startswith(OWN_ROOT) else f"{ROOT}{path}"
+        return self._http.request(method, whole, headers=headers, **extra)
 
     # Tables
 

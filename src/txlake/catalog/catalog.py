@@ -54,6 +54,7 @@ class Catalog:
 
     is_lake = True
     has_names = True
+    schemas = None
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import NoReturn
 
 from txlake.catalog.names import DatabaseEntry, TableEntry
-from txlake.catalog.ports import NewPlace, Wanted
+from txlake.catalog.ports import NewPlace, Schemas, Wanted
 from txlake.errors import Conflict, InvalidRequest
 from txlake.ports import Ledger, OpenTransactions
 from txlake.statements import TableName
@@ -92,6 +92,10 @@ class NoCatalog:
     lake_id: None = None
     is_lake = False
     has_names = False
+
+    @property
+    def schemas(self) -> Schemas | None:
+        return None
 
     def __init__(self) -> None:
         self.sessions = _NoSessions()

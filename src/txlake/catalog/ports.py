@@ -38,6 +38,20 @@ class NewPlace:
     properties: Mapping[str, str]
 
 
+class Schemas(Protocol):
+    """Another system's schemas, which are a session's databases."""
+
+    def create(
+        self, name: str, *, comment: str | None = None, properties: Mapping[str, str]
+    ) -> None:
+        """Makes a schema. Raises InvalidRequest where there is one of that name."""
+        ...
+
+    def drop(self, name: str, *, cascade: bool) -> None:
+        """Drops a schema. Raises InvalidRequest for one with tables, unless `cascade`."""
+        ...
+
+
 class Sessions(Protocol):
     """The sessions that others see."""
 
@@ -177,6 +191,11 @@ class AnyCatalog(Protocol):
     @property
     def is_lake(self) -> bool:
         """Whether it is a lake's."""
+        ...
+
+    @property
+    def schemas(self) -> Schemas | None:
+        """Who makes and drops databases, where that is another system."""
         ...
 
     @property

@@ -33,6 +33,7 @@ app = typer.Typer(
 )
 
 _ALLOW_OUTSIDE = "TXLAKE_ALLOW_OUTSIDE_PATHS"
+_TOKEN = "TXLAKE_TOKEN"
 _NO_LAKE = "no lake is named: say --lake or set TXLAKE_LAKE"
 
 Lake = Annotated[
@@ -429,6 +430,7 @@ def _place(
         isolation=isolation,
         storage_options=_named(options, "--storage-option: expected KEY=VALUE"),
         allow_outside_paths=tuple(filter(None, allowed.split(","))),
+        token=os.environ.get(_TOKEN) or None,
     )
 
 

@@ -50,7 +50,8 @@ _LOG4J = Path(__file__).with_name("log4j2.properties")
 class Place:
     """Which lake, and how it is opened; as `txlake.connect` takes it.
 
-    `location` is None where none was named, which is enough for a table named by its place.
+    `location` is None where none was named, which is enough for a table named by its place; it may
+    be a Unity Catalog's address, whose token `token` is.
     """
 
     location: str | None
@@ -58,6 +59,7 @@ class Place:
     isolation: str | None = None
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     allow_outside_paths: tuple[str, ...] = ()
+    token: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +78,16 @@ class ServedAs:
 def opened(place: Place) -> Iterator[tuple[Lake, Session]]:
     """The lake and its default session; its open transaction is rolled back at the end."""
     from txlake.lake.lake import Lake, open_session
+    from txlake.unity import is_unity
 
     if place.location is None:
         raise InvalidRequest("no lake is named; say --lake or set TXLAKE_LAKE")
+    is_elsewhere = is_unity(place.location)
     session = open_session(
-        place.location,
+        None if is_elsewhere else place.location,
         make_spark=quiet_spark,
-        catalog=place.catalog,
+        catalog=place.location if is_elsewhere else place.catalog,
+        token=place.token if is_elsewhere else None,
         storage_options=place.storage_options,
         isolation=place.isolation,
         settings=Settings(allow_outside_paths=place.allow_outside_paths),

@@ -6,6 +6,7 @@ ALTER DATABASE and of isolation levels.
 
 from __future__ import annotations
 
+from txlake.catalog.ports import Schemas
 from txlake.conflict.granularity import PROPERTY as GRANULARITY
 from txlake.conflict.granularity import parse_granularity
 from txlake.conflict.locking import LockMode
@@ -27,6 +28,10 @@ _RESERVED = {name.partition(".")[0] for name in VIEWS if "." in name} | {"pg_cat
 
 def create_database(context: Context, statement: CreateDatabase) -> None:
     """CREATE DATABASE."""
+    schemas = context.engine.catalog.schemas
+    if schemas is not None:
+        _create_schema(context, statement, schemas)
+        return
     context.engine.place_of(statement.name, "t")
     if statement.name.lower() in _RESERVED:
         raise InvalidRequest(
@@ -39,6 +44,15 @@ def create_database(context: Context, statement: CreateDatabase) -> None:
         isolation=statement.isolation,
         properties=_checked(statement.properties),
     )
+
+
+def _create_schema(context: Context, statement: CreateDatabase, schemas: Schemas) -> None:
+    """As `create_database`, of another system's catalog, where databases have no levels."""
+    if statement.isolation is not None:
+        context.engine.catalog.of_lake()  # raises
+    if context.engine.catalog.database(statement.name) is not None and statement.if_not_exists:
+        return
+    schemas.create(statement.name, comment=statement.comment, properties=dict(statement.properties))
 
 
 def alter_database(context: Context, statement: AlterDatabase) -> None:
@@ -65,6 +79,12 @@ def _checked(properties: tuple[tuple[str, str], ...]) -> dict[str, str]:
 
 def drop_database(context: Context, statement: DropDatabase) -> None:
     """DROP DATABASE; with CASCADE its tables and views too."""
+    schemas = context.engine.catalog.schemas
+    if schemas is not None:
+        known = context.engine.catalog.database(statement.name)
+        if known is not None or not statement.if_exists:
+            schemas.drop(statement.name, cascade=statement.cascade)
+        return
     catalog = context.engine.catalog.of_lake()
     if statement.if_exists and catalog.database(statement.name) is None:
         return

@@ -87,13 +87,17 @@ def unity_session_on(
     settings = settings or Settings()
     parse_granularity(settings.conflict_granularity)
     client = UnityClient.at(address, system, token)
+    catalog = UnityCatalog(client, system, options)
+    plane = _plane(make_spark, system, settings, options)
+    plane.options_at = catalog.lending.options
     engine = Engine(
         system=system,
         settings=settings,
         commands=commands,
-        plane=_plane(make_spark, system, settings, options),
-        catalog=UnityCatalog(client, system, lambda location: open_store(location, options)),
+        plane=plane,
+        catalog=catalog,
         storage_options=options,
+        open_store=lambda location, options: catalog.lending.store(location),
     )
     return Session(engine, level=level)
 

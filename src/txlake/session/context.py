@@ -41,7 +41,7 @@ from txlake.statements import (
 )
 from txlake.transaction.data_plane import Condition, DataPlane, TableData
 from txlake.transaction.validation import check_removable
-from txlake.views import CatalogEntries, rows_of
+from txlake.views import CatalogEntries, rows_of, view_named
 from txlake.views.describe import Inspection, Rows, describe
 
 _logger = logging.getLogger(__name__)
@@ -495,7 +495,9 @@ class Context:
 
     def catalog_view(self, parts: tuple[str, ...]) -> Rows | None:
         """What one of the lake's own views shows now, read committed; None for other names."""
-        if self.engine.warehouse is None:
+        if not self.engine.catalog.is_lake:
+            if self.engine.catalog.has_names and view_named(parts) is not None:
+                self.engine.catalog.of_lake()  # raises
             return None
         if len(parts) > 2 and parts[0].lower() in self.engine.lake_names:
             parts = parts[1:]

@@ -112,6 +112,7 @@ class SparkPlane:
     Attributes:
         make_spark: gives the session when the first statement needs one.
         open_store: gives the store at a place, with the storage options.
+        options_at: the storage options of a table at a place, where each has its own.
     """
 
     make_spark: Callable[[], SparkSession]
@@ -119,6 +120,7 @@ class SparkPlane:
     settings: Settings
     open_store: Callable[[str, Mapping[str, str]], Store]
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    options_at: Callable[[str], Mapping[str, str]] | None = None
     _spark: SparkSession | None = None
     _manifests: Manifests | None = None
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -186,12 +188,15 @@ class SparkPlane:
             settings=self.settings,
             snapshot=snapshot,
             store=store,
-            storage_options=self.storage_options,
+            storage_options=self._options_at(store.url),
             allowed=allowed,
             column_of=column_of or plain_column,
             name=name,
             identities=identities or DrawnHere(),
         )
+
+    def _options_at(self, place: str) -> Mapping[str, str]:
+        return self.storage_options if self.options_at is None else self.options_at(place)
 
     def _scratch(self) -> Manifests:
         """Where scan manifests are written."""

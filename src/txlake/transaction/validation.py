@@ -248,12 +248,19 @@ def membership_is_whole(request: _Request) -> None:
             (not domains.get(DOMAIN, True), request.after),
         )
     )
+    if request.before.version < 0 and not is_said and _is_anothers(request.after):
+        return
     is_touched = was != will_be or was_said != is_said
     if is_touched and will_be != is_said:
         raise request.refuse(
             f"the table feature {CATALOG_FEATURE} and the metadata domain {DOMAIN} come and go "
             "together: attach the table to a lake, or detach it there, which does both"
         )
+
+
+def _is_anothers(snapshot: Snapshot) -> bool:
+    """Whether another system's catalog makes the versions of the table."""
+    return is_open(snapshot.protocol) and TABLE_ID in snapshot.metadata.configuration
 
 
 def open_tables_stay_whole(request: _Request) -> None:

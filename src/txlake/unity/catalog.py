@@ -7,20 +7,53 @@ Catalog's API, "Catalogs", "Schemas", "Tables".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NoReturn
 
 from txlake.catalog import DatabaseEntry, NoCatalog, TableEntry
 from txlake.catalog.name_parts import qualified
 from txlake.catalog.ports import NewPlace
-from txlake.errors import InvalidRequest, UnsupportedFeature
-from txlake.ports import Store, System
+from txlake.errors import InvalidRequest, OutcomeUnknown, UnsupportedFeature
+from txlake.ports import System
 from txlake.statements import TableName
-from txlake.unity.client import Answer, Declined, UnityClient, delta_path, quoted
+from txlake.unity.client import Answer, Declined, Unanswered, UnityClient, delta_path, quoted
 from txlake.unity.ledger import Known, UnityLedger
+from txlake.unity.lending import Lending
 
 _GONE = 404
 _FORMAT = "DELTA"
+
+
+@dataclass(frozen=True, slots=True)
+class _Schemas:
+    """`catalog.ports.Schemas` of one catalog."""
+
+    client: UnityClient
+    catalog: str
+
+    def create(
+        self, name: str, *, comment: str | None = None, properties: Mapping[str, str]
+    ) -> None:
+        told: dict[str, object] = {"name": name, "catalog_name": self.catalog}
+        if comment is not None:
+            told["comment"] = comment
+        self._do("POST", "/schemas", name, told | {"properties": dict(properties)})
+
+    def drop(self, name: str, *, cascade: bool) -> None:
+        path = f"/schemas/{quoted(f'{self.catalog}.{name}')}"
+        self._do("DELETE", f"{path}?force={str(cascade).lower()}", name)
+
+    def _do(self, method: str, path: str, name: str, body: object = None) -> None:
+        try:
+            self.client.told(method, path, body)
+        except Declined as error:
+            raise InvalidRequest(f"database {name!r}: nothing was changed: {error}") from error
+        except Unanswered as error:
+            raise OutcomeUnknown(
+                f"database {name!r}: whether that was done isn't known; SHOW DATABASES tells: "
+                f"{error}"
+            ) from error
 
 
 class UnityCatalog(NoCatalog):
@@ -29,15 +62,23 @@ class UnityCatalog(NoCatalog):
     has_names = True
 
     def __init__(
-        self, client: UnityClient, system: System, open_store: Callable[[str], Store]
+        self, client: UnityClient, system: System, storage_options: Mapping[str, str]
     ) -> None:
         """Raises InvalidRequest where the server has no such catalog, or several to choose from."""
         super().__init__()
         self._client = client
         self._system = system
         self.name = _chosen(client)
-        self._ledger = UnityLedger(client, self.name, system, open_store)
+        self._ledger = UnityLedger(client, self.name, system)
+        self.lending = Lending(self._ledger, storage_options)
+        self._ledger.open_store = self.lending.store
         self._asked: dict[str, NewPlace] = {}
+        self._schemas = _Schemas(client, self.name)
+
+    @property
+    def schemas(self) -> _Schemas:
+        """Who makes and drops schemas."""
+        return self._schemas
 
     @property
     def ledger(self) -> UnityLedger:
@@ -129,7 +170,9 @@ class UnityCatalog(NoCatalog):
             created_ms=now_ms,
             modified_ms=now_ms,
         )
-        self._ledger.learn(Known(id=entry.id, schema=database, name=name, location=entry.location))
+        self._ledger.learn(
+            Known(id=entry.id, schema=database, name=name, location=entry.location, is_new=True)
+        )
         unset = [key for key, text in found["required-properties"].items() if text is None]
         if unset:
             raise UnsupportedFeature(

@@ -208,7 +208,9 @@ class UnityClient:
         kind, message = _failure(found, status)
         said = f"{self.url}{path}: {message}"
         if status in (401, 403):
-            raise InvalidRequest(f"{said} (status {status}); give token= one that may do this")
+            raise InvalidRequest(
+                f"{self.url}{path}: is the token right, and may it do this? {message}"
+            )
         if 400 <= status < 500 or status == 501:
             raise Declined(status, kind, said)
         raise Unanswered(f"{said} (status {status})")

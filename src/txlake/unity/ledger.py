@@ -36,6 +36,7 @@ from txlake.protocol.actions import Action, CommitInfo, Metadata, Protocol, deco
 from txlake.protocol.file_names import commit_path
 from txlake.protocol.types import parse_schema
 from txlake.protocol.unity_columns import delta_columns
+from txlake.storage import canonical_url
 from txlake.transaction.publication import staged_path
 from txlake.unity.client import BUSY, Answer, Declined, Unanswered, UnityClient, delta_path
 
@@ -54,12 +55,13 @@ _DERIVED_TOO = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """A table as the catalog told of it last."""
+    """A table as the catalog told of it last. `is_new`: it has a place, and no name yet."""
 
     id: str
     schema: str
     name: str
     location: str
+    is_new: bool = False
 
     @property
     def shown(self) -> str:
@@ -100,12 +102,32 @@ class UnityLedger:
     client: UnityClient
     catalog: str
     system: System
-    open_store: Callable[[str], Store]
+    open_store: Callable[[str], Store] = field(init=False)
     _known: dict[str, Known] = field(default_factory=dict)
 
     def learn(self, table: Known) -> None:
         """From here on the table is known by its id."""
         self._known[table.id] = table
+
+    def table_at(self, location: str) -> str | None:
+        """The id of the table whose files are at a place, or around it."""
+        for known in list(self._known.values()):
+            place = canonical_url(known.location)
+            if location == place or location.startswith(f"{place}/"):
+                return known.id
+        return None
+
+    def credentials(self, table_id: str, operation: str) -> Answer:
+        """What the catalog lends for a table's files.
+
+        Raises Declined, InvalidRequest, Unavailable.
+        """
+        known = self._known[table_id]
+        query = {"operation": operation}
+        if known.is_new:
+            path = delta_path("staging-tables", table_id, "credentials")
+            return self.client.asked(path)
+        return self.client.asked(self.path(known.schema, known.name, "credentials"), query)
 
     def path(self, schema: str, name: str | None = None, *rest: str) -> str:
         """The path of a table in the Delta API; without a name that of a schema's tables."""

@@ -8,6 +8,7 @@ from itertools import chain, zip_longest
 
 from tests.simulation import definitions, programs, streams
 from tests.simulation.feeds import FEED
+from tests.simulation.foreign import OPEN
 from tests.simulation.luck import OF_BUCKETS, OF_DISKS, OF_RECOVERIES, Luck, Misfortune
 from tests.simulation.programs import Plan
 from txlake.settings import RetrySettings, Settings
@@ -32,6 +33,7 @@ _KEPT_MS = (0, 1_000, 7 * 24 * 3_600_000)
 _WITH_IDENTITY = 0.15
 _WITH_FEED = 0.15
 _WITH_STREAM = 0.1
+_WITH_OPEN = 0.15
 # Whose checks know of no rows that were lost with a catalog.
 _OF_ONE_HISTORY = {definitions.KIND, streams.KIND}
 _OF_DATABASES = {
@@ -84,6 +86,7 @@ class Shape:
         properties: of each table.
         has_identity: whether each has an identity column, which programs don't know of.
         is_server: the catalog's leases go by a clock that may be set, as a server's do.
+        is_open: its tables are open, and every second client commits as another engine does.
     """
 
     has_catalog: bool
@@ -96,6 +99,7 @@ class Shape:
     is_recovered: bool
     is_server: bool
     has_identity: bool
+    is_open: bool
 
 
 def shape_of(case: Case) -> Shape:
@@ -138,6 +142,10 @@ def shape_of(case: Case) -> Shape:
     has_feed = random.Random(f"feed {case.seed}").random() < _WITH_FEED
     if has_feed and plan.kind != definitions.KIND:
         properties = (*properties, FEED)
+    is_open = has_catalog and random.Random(f"open {case.seed}").random() < _WITH_OPEN
+    is_open = is_open and plan.kind != definitions.KIND
+    if is_open:
+        properties = (*_PROPERTIES[0], OPEN)
     settings = Settings(
         retry=RetrySettings(
             commit_attempts_max=60,
@@ -160,8 +168,10 @@ def shape_of(case: Case) -> Shape:
         frozenset(possible),
         has_catalog and plan.kind != definitions.KIND and chance.random() < 0.1,
         has_catalog and chance.random() < 0.5,
-        # In a path table those who insert conflict.
+        # In a path table those who insert conflict; and no other engine may give values.
         has_catalog
+        and not is_open
         and plan.kind != definitions.KIND
         and random.Random(f"identity {case.seed}").random() < _WITH_IDENTITY,
+        is_open,
     )

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from tests.simulation.foreign import foreign_engine
 from tests.simulation.history import Doubt, Record, Step, Told
 from tests.simulation.luck import Misfortune
 from tests.simulation.process import WAREHOUSE, Interrupted, Process, patiently
@@ -19,6 +20,7 @@ from tests.simulation.stores import ROOT
 from txlake.conflict.levels import Level
 from txlake.errors import Conflict, CorruptTable, InvalidRequest, OutcomeUnknown, Unavailable
 from txlake.membership.attachment import attach, detach
+from txlake.session.engine import Engine
 from txlake.session.transaction import State, Transaction
 
 if TYPE_CHECKING:
@@ -31,9 +33,14 @@ _RECONNECTED_MS = (1, 50, 500, 4_000)
 
 
 class NotedSession(RowSession):
-    """A session that says which transaction it began last."""
+    """A session that says which transaction it began last.
+
+    Attributes:
+        opened: the process's engine when it was made.
+    """
 
     newest: Transaction | None = None
+    opened: Engine | None = None
 
     def begin(
         self, *, level: Level | None = None, read_only: bool = False, explicit: bool = True
@@ -60,8 +67,7 @@ class Client:
 
     def run(self, process: Process) -> None:
         """Does what is left, in a session of a process, which may die of it."""
-        assert process.engine is not None
-        session = NotedSession(process.engine, level=self._level)
+        session = self._session(process)
         while self._left:
             number, program = self._left.pop(0)
             attempt, attempts = 0, program.attempts
@@ -94,10 +100,18 @@ class Client:
     def _reconnected(self, process: Process, session: NotedSession) -> NotedSession:
         """A session of the lake as it is now, after a while."""
         self._world.scheduler.sleep(self._world.scheduler.chance.choice(_RECONNECTED_MS))
-        if process.engine is session.engine:
+        if process.engine is session.opened:
             patiently(process.open)
-        assert process.engine is not None
-        return NotedSession(process.engine, level=self._level)
+        return self._session(process)
+
+    def _session(self, process: Process) -> NotedSession:
+        """Every second client of a lake with open tables commits as another engine does."""
+        engine = process.engine
+        assert engine is not None
+        is_foreign = self._world.shape.is_open and int(self.name[1:]) % 2
+        session = NotedSession(foreign_engine(engine) if is_foreign else engine, level=self._level)
+        session.opened = engine
+        return session
 
 
 class _Attempt:

@@ -151,6 +151,39 @@ class _Search:
                 raise ValueError("they aren't few")
 
 
+def live_columns(
+    work: TableAccess, files: pa.Table, items: Sequence[Field], possible: Predicate
+) -> Iterator[Iterator[tuple[np.ndarray, pa.Table]]]:
+    """Of each file, in order, the positions of live rows and their values in these columns.
+
+    Row groups in which the bound predicate can't be true may be left out, as may rows. Raises
+    ValueError, or what Arrow raises, for what isn't certain to be read as Spark reads it.
+    """
+    snapshot = work.snapshot
+    names = {name.lower() for name in snapshot.partition_columns}
+    data = [item for item in items if item.name.lower() not in names]
+    if not data or not all(map(_is_plain, data)) or files.num_rows > _FILES_MAX:
+        raise ValueError("they can't be read here")
+    told = And(tuple(part for part in conjuncts(possible) if not isinstance(part, Opaque)))
+    for add in adds_of(files):
+        if not is_local(work, add):
+            raise ValueError("a file is elsewhere")
+        yield _live_in(work, add, data, told)
+
+
+def _live_in(
+    work: TableAccess, add: Add, items: Sequence[Field], told: Predicate
+) -> Iterator[tuple[np.ndarray, pa.Table]]:
+    deleted = deleted_rows(work, add)
+    for _, start, rows in _read(work, add, items, told=told):
+        places = np.arange(start, start + rows.num_rows)
+        rows = _with_partitions(work.snapshot, add, rows)
+        if len(deleted):
+            is_live = ~np.isin(places, deleted)
+            places, rows = places[is_live], rows.filter(pa.array(is_live))
+        yield places, rows
+
+
 def held_rows(
     work: TableAccess, files: pa.Table, positions: Mapping[int, np.ndarray]
 ) -> pa.Table | None:

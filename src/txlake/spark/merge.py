@@ -38,6 +38,7 @@ from txlake.spark import rows
 from txlake.spark.deletions import Deletions, delete_positions
 from txlake.spark.dml import column_path, few_rows_max, updated_rows
 from txlake.spark.identities import Generation, generating
+from txlake.spark.merge_here import merge_here
 from txlake.spark.merge_job import MergeJob
 from txlake.spark.merge_source import LocalSource, held_source, keys_in_target
 from txlake.spark.spark_errors import translating
@@ -159,6 +160,10 @@ def _written(
     if held is not None:
         of_keys = _of_keys(read, keys_in_target(work, statement, held))
         files = work.snapshot.select(of_keys.predicate)
+        possible = of_keys.predicate or Always(True)
+        here = merge_here(work, statement, held, files, possible, few_rows_max(files))
+        if here is not None:
+            return files, here, of_keys
         try:
             job = MergeJob(
                 work,

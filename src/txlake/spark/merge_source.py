@@ -66,9 +66,10 @@ _CLOCK = re.compile(
     r"(?i)\b(current_(timestamp|date|time)|now|localtimestamp|curdate|getdate|unix_timestamp)\b"
 )
 _NAME = r"(?:`(?:[^`]|``)+`|[^\W\d]\w*)"
-_COLUMN = rf"({_NAME}(?:\.{_NAME})?)"
-_COMPARISON = re.compile(rf"{_COLUMN} (=|<|<=|>|>=) {_COLUMN}")
-_BETWEEN = re.compile(rf"{_COLUMN} BETWEEN {_COLUMN} AND {_COLUMN}")
+COLUMN = rf"({_NAME}(?:\.{_NAME})?)"
+"""A column's name, alone or with what qualifies it."""
+_COMPARISON = re.compile(rf"{COLUMN} (=|<|<=|>|>=) {COLUMN}")
+_BETWEEN = re.compile(rf"{COLUMN} BETWEEN {COLUMN} AND {COLUMN}")
 _FROM_BELOW = frozenset({Operator.GREATER, Operator.GREATER_OR_EQUAL})
 _MIRRORED = {
     Operator.LESS: Operator.GREATER,
@@ -274,24 +275,54 @@ def _columns_compared(
             None  # a frame shows its alias by its columns alone, and a struct's fields look alike
         )
     left, operator, right = texts
-    sides: list[tuple[bool, Field]] = []
-    for text in (left, right):
-        path = [_unquoted(name) for name in re.findall(_NAME, text)]
-        found = [
-            (is_target, item)
-            for is_target, schema in ((True, target), (False, source))
-            if (item := schema.find(path[-1])) is not None
-            and (len(path) == 1 or path[0].lower() == str(qualifiers[not is_target]).lower())
-        ]
-        if len(found) != 1:
-            return None
-        sides += found
+    sides = [
+        _side(text, (target, source), (qualifiers[0], qualifiers[1])) for text in (left, right)
+    ]
     match sides:
         case [(True, ours), (False, theirs)]:
             return _Compared(ours, operator, theirs)
         case [(False, theirs), (True, ours)]:
             return _Compared(ours, _MIRRORED.get(operator, operator), theirs)
     return None
+
+
+def _side(
+    text: str, schemas: tuple[Struct, Struct], qualifiers: tuple[str | None, str | None]
+) -> tuple[bool, Field] | None:
+    """The one column that a name means, and whether it is the target's, the first of the two."""
+    path = [_unquoted(name) for name in re.findall(_NAME, text)]
+    found = [
+        (is_target, item)
+        for is_target, schema in ((True, schemas[0]), (False, schemas[1]))
+        if (item := schema.find(path[-1])) is not None
+        and (len(path) == 1 or path[0].lower() == str(qualifiers[not is_target]).lower())
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def compared_columns(
+    work: TableAccess, statement: Merge, held: LocalSource, part: Predicate
+) -> tuple[Field, Field] | None:
+    """The target's column and the source's that a part of the ON condition says are equal.
+
+    None where it says something else, or it isn't certain whose the columns are.
+    """
+    told = list(_comparisons(part))
+    if len(told) != 1 or told[0][1] is not Operator.EQUAL:
+        return None
+    found = _columns_compared(work, statement, delta_schema(held.schema), held.alias, told[0])
+    return None if found is None else (found.ours, found.theirs)
+
+
+def side_of(
+    work: TableAccess, statement: Merge, held: LocalSource, text: str
+) -> tuple[bool, Field] | None:
+    """The one column that a name in a clause for matched rows means; whether it is the target's.
+
+    None where it isn't certain.
+    """
+    qualifiers = (statement.target_alias or work.name, held.alias)
+    return _side(text, (work.snapshot.schema, delta_schema(held.schema)), qualifiers)
 
 
 def _values(held: LocalSource, one: _Compared) -> pa.ChunkedArray:

@@ -1,0 +1,118 @@
+"""Clients that commit as another engine does: they stage a commit, and a server judges it.
+
+They are txlake's own sessions, whose ledger asks the server's part of the engine in place of the
+catalog: so all that is known of transactions is known of theirs.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, cast
+
+from tests.simulation.history import Doubt
+from txlake.catalog import AnyCatalog, Catalog
+from txlake.ports import Ledger, Moved, Ratification, Ratified, Reserved
+from txlake.protocol.actions import CommitInfo, decode_actions
+from txlake.session.bounded_cache import Recent
+from txlake.session.engine import Engine
+from txlake.transaction.foreign_commit import (
+    Busy,
+    Overtaken,
+    Refused,
+    Request,
+    Staged,
+    Stopped,
+    commit_foreign_together,
+)
+from txlake.transaction.publication import staged_path
+from txlake.transaction.table_log import TableLog
+
+OPEN = ("delta.feature.catalogManaged", "supported")
+_COMMIT_BYTES_MAX = 1 << 24
+
+
+def foreign_engine(engine: Engine) -> Engine:
+    """The same lake, whose commits of open tables go through a server in the same process."""
+    made = copy.copy(engine)
+    made.catalog = cast(AnyCatalog, _Catalog(engine.catalog.of_lake(), _served(engine)))
+    made._logs = Recent(engine.settings.tables_cached)
+    return made
+
+
+def _served(engine: Engine) -> Engine:
+    """The server's engine: what it knows of logs, it has read itself."""
+    made = copy.copy(engine)
+    made._logs = Recent(engine.settings.tables_cached)
+    return made
+
+
+class _Catalog:
+    """The lake's catalog, but for who makes versions."""
+
+    def __init__(self, catalog: Catalog, server: Engine) -> None:
+        self._catalog = catalog
+        self.ledger = cast(Ledger, _Ledger(catalog, server))
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._catalog, name)
+
+
+class _Ledger:
+    """The lake's ledger, but that a server ratifies what was staged for open tables."""
+
+    def __init__(self, catalog: Catalog, server: Engine) -> None:
+        self._catalog = catalog
+        self._server = server
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._catalog.ledger, name)
+
+    def ratify(self, request: Ratification) -> Ratified | Moved | Reserved:
+        """As `Ledger.ratify`. Raises Doubt where the server refuses what a sound client asks."""
+        if request.names or any(one.staged is None for one in request.commits):
+            return self._catalog.ledger.ratify(request)
+        logs = {one.table_id: self._log(one.table_id) for one in request.commits}
+        asked = [
+            Request(logs[one.table_id], _told(logs[one.table_id], one.version, str(one.staged)))
+            for one in request.commits
+        ]
+        if not asked:
+            return self._catalog.ledger.ratify(request)
+        outcome = commit_foreign_together(
+            asked,
+            request.unchanged,
+            transaction_id=request.transaction_id,
+            bytes_max=_COMMIT_BYTES_MAX,
+        )
+        if not isinstance(outcome, Stopped):
+            now = self._server.system.now_ms()
+            return Ratified(sequence=self._catalog.ledger.sequence(), time_ms=now)
+        match outcome.why:
+            case Overtaken():
+                return Moved(heads=self._heads([*logs, *request.unchanged]))
+            case Busy():
+                return Reserved(transaction_id="another")
+            case Refused(reason):
+                raise Doubt(f"{outcome.table}: a sound commit was refused: {reason}")
+
+    def _log(self, table_id: str) -> TableLog:
+        found = next(
+            entry
+            for database in self._catalog.databases()
+            for entry in self._catalog.tables(database.name)
+            if entry.id == table_id
+        )
+        return self._server.at_entry(found).log
+
+    def _heads(self, tables: list[str]) -> Mapping[str, int]:
+        heads = {table: self._catalog.ledger.head(table) for table in tables}
+        return {table: head.version for table, head in heads.items() if head is not None}
+
+
+def _told(log: TableLog, version: int, name: str) -> Staged:
+    """What a client tells of its staged commit."""
+    content = log.store.get(staged_path(name))
+    infos = [one for one in decode_actions(content, file=name) if isinstance(one, CommitInfo)]
+    time: Any = infos[0].in_commit_timestamp_ms
+    return Staged(version=version, name=name, timestamp_ms=time, size_bytes=len(content))

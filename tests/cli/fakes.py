@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from txlake.cli.results import Column, Result
 from txlake.cli.work import Standing
 from txlake.errors import TxlakeError
+from txlake.views.results import Column, Result
 
 NOTHING = Result(columns=(), rows=(), total=0)
 Answer = Result | BaseException

@@ -20,9 +20,9 @@ from tests.cli.fakes import rows
 from txlake.cli import app as app_module
 from txlake.cli.app import app
 from txlake.cli.export import Exported, csv_file, parquet_file
-from txlake.cli.results import Column, Result, collected
 from txlake.errors import InvalidRequest
 from txlake.sql import script
+from txlake.views.results import Column, Result, collected
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

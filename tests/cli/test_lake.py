@@ -21,7 +21,6 @@ from tests.cli.fakes import FakeSystem
 from txlake.cli import lakes
 from txlake.cli.app import app
 from txlake.cli.output import JsonLines
-from txlake.cli.results import Column, Result, collected, held
 from txlake.cli.scripts import Runner
 from txlake.cli.work import LakeWorker, Standing
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
@@ -33,6 +32,7 @@ from txlake.spark.types import spark_schema
 from txlake.sql import script
 from txlake.views import VIEWS
 from txlake.views.describe import Rows
+from txlake.views.results import Column, Result, collected, held
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from txlake.release import VERSION
 if TYPE_CHECKING:
     from txlake.cli.lakes import Place
     from txlake.cli.output import Output
-    from txlake.cli.results import Result
     from txlake.sql import Piece
+    from txlake.views.results import Result
 
 app = typer.Typer(
     name="txlake",

@@ -16,14 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from txlake.cli.output import Messages
-from txlake.cli.results import Column, Result
-from txlake.cli.values import json_text, json_value
 from txlake.errors import InvalidRequest, TxlakeError
 from txlake.protocol.type_text import parse_type
 from txlake.protocol.types import Array, DataType, Map, Primitive, Struct, to_arrow_type
 from txlake.sql import Piece
 from txlake.statements import InspectionStatement, Select, Statement
 from txlake.statements.descriptions import DescribeDetail, DescribeHistory
+from txlake.views.json_values import json_text, json_value
+from txlake.views.results import Column, Result
 
 Form = Literal["csv", "parquet"]
 _TO_QUOTE = re.compile(r'[",\r\n]|^\s|\s$|^$')

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from txlake.cli.results import Result, listed
 from txlake.cli.work import LakeWorker
 from txlake.errors import InvalidRequest
 from txlake.settings import Settings
+from txlake.views.results import Result, listed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

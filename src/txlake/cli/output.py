@@ -14,9 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from txlake.cli.failures import error_facts
-from txlake.cli.results import Result
-from txlake.cli.values import json_text, text_value
+from txlake.cli.values import text_value
 from txlake.sql import Piece
+from txlake.views.json_values import json_text
+from txlake.views.results import Result
 
 _PIPE_WIDTH = 100_000  # nothing is cut or folded where no terminal is
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from txlake.cli.output import Output
-from txlake.cli.results import Result
 from txlake.cli.work import Worker
 from txlake.conflict.evidence import is_futile
 from txlake.errors import Conflict, InvalidRequest
@@ -19,6 +18,7 @@ from txlake.settings import RetrySettings
 from txlake.sql import Piece
 from txlake.statements import Atomic, CreateTemporaryView, ExecuteImmediate, SparkCommand
 from txlake.statements.scripting import DeclareVariable, SetVariables, steps_of
+from txlake.views.results import Result
 
 
 @dataclass(frozen=True, slots=True)

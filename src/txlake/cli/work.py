@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from txlake.cli.background import Background
-from txlake.cli.results import Result, collected, held
 from txlake.errors import TxlakeError
 from txlake.views.describe import Rows
+from txlake.views.results import Result, collected, held
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

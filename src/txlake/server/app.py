@@ -22,7 +22,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from txlake.errors import TxlakeError
-from txlake.server import commits, creation, delta, names
+from txlake.server import commits, creation, delta, names, served_sql
 from txlake.server.calls import Answer, Call, Handler, Served
 from txlake.server.failures import Failure, failure_of
 from txlake.server.tokens import Caller, Tokens
@@ -79,6 +79,10 @@ ENDPOINTS = (
     Endpoint("DELETE", f"{ROOT}/tables/{{full_name}}", names.delete_table, changes=True),
     Endpoint("POST", f"{ROOT}/temporary-table-credentials", names.table_credentials),
     Endpoint("POST", f"{OWN_ROOT}/transactions", commits.transact, changes=True),
+    # What a caller may say who may only read is told statement by statement.
+    Endpoint("POST", f"{OWN_ROOT}/sql", served_sql.run),
+    Endpoint("POST", f"{OWN_ROOT}/sessions", served_sql.begin_session),
+    Endpoint("DELETE", f"{OWN_ROOT}/sessions/{{session}}", served_sql.end_session),
 )
 """All that the server answers."""
 
@@ -112,11 +116,22 @@ class _Desk:
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
         """While the server runs; what was begun is ended before the sessions are."""
+        sweeping = asyncio.create_task(self._sweep())
         try:
             yield
         finally:
+            sweeping.cancel()
             await asyncio.to_thread(self._threads.shutdown)
-            self._served.sessions.close()
+            self._served.close()
+
+    async def _sweep(self) -> None:
+        """Ends the sessions that clients left behind, though nobody asks for anything."""
+        while True:
+            await asyncio.sleep(self._limits.conversation_idle_s / 4)
+            try:
+                await asyncio.to_thread(self._served.conversations.sweep)
+            except TxlakeError as error:
+                _log.warning("sessions that nobody uses end later: %s", error)
 
     def answering(self, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
         """The function that starlette calls for an endpoint."""
@@ -187,6 +202,8 @@ class _Desk:
                 kind or "InternalServerErrorException",
                 f"no answer within {self._limits.request_s:g} s; what was asked may still happen",
             ) from error
+        if answer.media is not None:
+            return Response(answer.content, answer.status, media_type=answer.media)
         return _response(answer.status, answer.body)
 
     def _carried_out(
@@ -204,6 +221,7 @@ class _Desk:
                         path=path,
                         query=dict(request.query_params),
                         content=content,
+                        accept=request.headers.get("accept", ""),
                     )
                 )
         except Failure:

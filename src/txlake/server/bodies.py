@@ -5,6 +5,8 @@ Source: Unity Catalog's Delta API, its schemas of requests; a transaction is txl
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 
@@ -101,6 +103,21 @@ class TransactionTold(_Body, frozen=True, kw_only=True):
     catalog: str
     tables: tuple[TableCommitTold, ...]
     unchanged: tuple[TableAtTold, ...] = ()
+
+
+class Script(_Body, frozen=True, kw_only=True):
+    """SQL, with the values of its markers; `session`: where it is carried out."""
+
+    statement: str
+    parameters: dict[str, Any] | list[Any] | None = None
+    session: str | None = None
+
+
+class NewSession(_Body, frozen=True, kw_only=True):
+    """A session is to be kept."""
+
+    isolation: str | None = None
+    database: str | None = None
 
 
 class Rename(_Body, frozen=True, kw_only=True):

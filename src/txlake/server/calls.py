@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from txlake.errors import InvalidRequest
+from txlake.server.conversations import Conversations
 from txlake.server.failures import Failure
 from txlake.server.tokens import Caller
 from txlake.session.engine import Engine
@@ -29,6 +30,10 @@ class Limits:
         body_bytes_max: of a request's body.
         commit_bytes_max: of a staged commit.
         request_s: how long a request's body may take to arrive, and its answer to be made.
+        sql_rows_max: rows of a query that are answered.
+        sql_lock_ms: how long a statement may wait for a lock, in a thread that others need.
+        conversations_max: sessions that clients may keep at once.
+        conversation_idle_s: how long one is kept that nobody uses.
     """
 
     workers: int = 8
@@ -36,6 +41,10 @@ class Limits:
     body_bytes_max: int = 4 * 1024 * 1024
     commit_bytes_max: int = 64 * 1024 * 1024
     request_s: float = 60.0
+    sql_rows_max: int = 10_000
+    sql_lock_ms: int = 5_000
+    conversations_max: int = 64
+    conversation_idle_s: float = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +54,7 @@ class Served:
     Attributes:
         engine: the lake's.
         sessions: its sessions, of which each is used by one request at a time.
+        conversations: the sessions that clients keep.
         vends_credentials: whether the lake's own storage options are given to clients.
     """
 
@@ -52,6 +62,21 @@ class Served:
     sessions: Sessions
     limits: Limits = field(default_factory=Limits)
     vends_credentials: bool = False
+    conversations: Conversations = field(init=False)
+
+    def __post_init__(self) -> None:
+        made = Conversations(
+            self.sessions.fresh,
+            self.engine.system.now_ms,
+            count_max=self.limits.conversations_max,
+            idle_ms=int(1000 * self.limits.conversation_idle_s),
+        )
+        object.__setattr__(self, "conversations", made)
+
+    def close(self) -> None:
+        """Ends all sessions."""
+        self.conversations.close()
+        self.sessions.close()
 
     @property
     def catalog_names(self) -> frozenset[str]:
@@ -85,6 +110,10 @@ class Sessions:
         finally:
             self._idle.put(session)
 
+    def fresh(self) -> Session:
+        """A new one, which its user closes."""
+        return self._make()
+
     def close(self) -> None:
         """Ends the sessions that are idle."""
         while True:
@@ -102,6 +131,7 @@ class Call:
         path: the parameters of its path.
         query: those of its query string.
         content: its body.
+        accept: the form of answers that it asks for, as its header says it.
     """
 
     served: Served
@@ -110,6 +140,7 @@ class Call:
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
     content: bytes = b""
+    accept: str = ""
 
     @property
     def engine(self) -> Engine:
@@ -165,10 +196,12 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A status and a body, which is JSON; None: there is none."""
+    """A status and a body, which is JSON; None: there is none, or `content` of that type."""
 
     status: int
     body: object = None
+    content: bytes = b""
+    media: str | None = None
 
 
 Handler = Callable[[Call], Answer]

@@ -41,16 +41,20 @@ _UNAVAILABLE = 503
 
 
 class Failure(Exception):
-    """What a request failed with. `kind` is one of STATUSES; the message is for its sender."""
+    """What a request failed with. `kind` is one of STATUSES; the message is for its sender.
+
+    `more`: what else the answer's error says.
+    """
 
     def __init__(self, kind: str, message: str, *, status: int | None = None) -> None:
         super().__init__(message)
         self.kind = kind
+        self.more: dict[str, object] = {}
         self.status = STATUSES[kind] if status is None else status
 
     def body(self) -> dict[str, object]:
         """The answer's body."""
-        error = {"message": str(self), "type": self.kind, "code": self.status}
+        error = {"message": str(self), "type": self.kind, "code": self.status, **self.more}
         return {"error": error}
 
 

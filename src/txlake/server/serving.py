@@ -5,7 +5,9 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import uvicorn
 
@@ -14,6 +16,10 @@ from txlake.server.app import application
 from txlake.server.calls import Limits, Served, Sessions
 from txlake.server.tokens import Tokens
 from txlake.session.session import Session
+from txlake.spark.plane import SparkPlane
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +49,8 @@ def serve(session: Session, how: Serving, *, started: Callable[[str], None]) -> 
     """
     tokens = _tokens(how)
     engine, level = session.engine, session.level
+    if isinstance(engine.plane, SparkPlane):
+        engine.plane.make_spark = partial(_without_files, engine.plane.make_spark)
     served = Served(
         engine=engine,
         sessions=Sessions(lambda: Session(engine, level=level)),
@@ -69,6 +77,13 @@ def serve(session: Session, how: Serving, *, started: Callable[[str], None]) -> 
     server.run()
     if not server.started:
         raise InvalidRequest(f"the server couldn't start at {how.host}:{how.port}")
+
+
+def _without_files(make_spark: Callable[[], SparkSession]) -> SparkSession:
+    """A Spark session for the statements of others, which name no files of this machine."""
+    spark = make_spark()
+    spark.conf.set("spark.sql.runSQLOnFiles", "false")
+    return spark
 
 
 class _Server(uvicorn.Server):

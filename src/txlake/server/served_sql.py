@@ -1,0 +1,285 @@
+"""SQL for those who can't import Python: statements in, rows out as JSON or as an Arrow stream.
+
+Owns what a caller may say: statements about the lake's own tables by name. What could reach the
+server's machine, its files, or the settings that all callers share is refused, and so is every
+change by a token that may only read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from txlake.commands import COMMANDS
+from txlake.conflict.levels import parse_level
+from txlake.errors import Conflict, InvalidRequest, TxlakeError
+from txlake.lake.lake import LakeSession
+from txlake.protocol.type_text import parse_type
+from txlake.protocol.types import to_arrow_type
+from txlake.server.bodies import NewSession, Script
+from txlake.server.calls import Answer, Call
+from txlake.server.failures import Failure, failure_of
+from txlake.session.command import AsRows, words_of
+from txlake.session.controls import CONTROLS
+from txlake.session.session import Session
+from txlake.spark.spark_errors import spark_errors
+from txlake.sql import parse
+from txlake.statements import (
+    Begin,
+    Commit,
+    ConvertTable,
+    ConvertToDelta,
+    CopyInto,
+    CreateTemporaryView,
+    DescribeDatabase,
+    DescribeDetail,
+    DescribeHistory,
+    DescribeQuery,
+    DescribeTable,
+    ExecuteImmediate,
+    ExplainConflicts,
+    Generate,
+    ReadTable,
+    ReleaseSavepoint,
+    Rollback,
+    RollbackTo,
+    Savepoint,
+    Select,
+    SetIsolation,
+    SetLockTimeout,
+    SetXactAbort,
+    ShowColumns,
+    ShowCreateTable,
+    ShowDatabases,
+    ShowDroppedTables,
+    ShowIsolation,
+    ShowPartitions,
+    ShowProperties,
+    ShowTables,
+    ShowViews,
+    SparkCommand,
+    Statement,
+    StreamBatch,
+    TableName,
+    TablePath,
+    UseDatabase,
+    Write,
+)
+from txlake.views.describe import Rows
+from txlake.views.json_values import json_value
+from txlake.views.results import Result, collected, held
+
+ARROW = "application/vnd.apache.arrow.stream"
+READS: frozenset[type] = frozenset(
+    {
+        *(Select, Begin, Commit, Rollback, Savepoint, RollbackTo, ReleaseSavepoint),
+        *(SetIsolation, SetLockTimeout, SetXactAbort, ShowIsolation, UseDatabase),
+        *(ShowColumns, ShowCreateTable, ShowDatabases, ShowDroppedTables, ShowPartitions),
+        *(ShowProperties, ShowTables, ShowViews, ExplainConflicts),
+        *(DescribeDatabase, DescribeDetail, DescribeHistory, DescribeQuery, DescribeTable),
+    }
+)
+"""What a token that may only read may say."""
+
+NOT_SERVED: frozenset[type] = frozenset(
+    {
+        *(SparkCommand, CopyInto, ConvertToDelta, ConvertTable, Generate, ExecuteImmediate),
+        *(CreateTemporaryView, ReadTable, StreamBatch, Write),
+    }
+)
+"""What reaches beyond the lake's tables, or all callers."""
+
+_KINDS: frozenset[type] = frozenset({*COMMANDS, *CONTROLS})
+# Functions of Spark's that call any method of the JVM, and its clause that runs a program.
+_BEYOND = re.compile(r"(?i)\b((try_)?reflect|java_method)\b|\busing\s*r?['\"]")
+_COMMENT = re.compile(r"(?s)/\*.*?\*/|--[^\n]*")
+_PLACE = re.compile(r"[/\\:]")
+# As Spark is asked for the files of a place: text.`/place`.
+_PLACE_IN_TEXT = re.compile(r"\.\s*`[^`]*[/\\:][^`]*`")
+
+
+def run(call: Call) -> Answer:
+    """Carries out a script; the answer is the last statement's."""
+    script = call.body(Script)
+    with _answering(), _session(call, script.session) as session:
+        return _ran(call, session, script)
+
+
+def begin_session(call: Call) -> Answer:
+    """A session that is kept, until it is ended or nobody uses it for long."""
+    told = call.body(NewSession) if call.content.strip() else NewSession()
+
+    def prepare(session: Session) -> None:
+        session.lock_timeout_ms = call.served.limits.sql_lock_ms
+        if told.isolation is not None:
+            session.level = parse_level(told.isolation)
+        if told.database is not None:
+            if session.engine.catalog.database(told.database) is None:
+                raise InvalidRequest(f"there is no database {told.database!r}")
+            session.database = told.database
+
+    with _answering():
+        name = call.served.conversations.begin(call.caller.name, prepare)
+    return Answer(200, {"session": name})
+
+
+def end_session(call: Call) -> Answer:
+    """Ends a session; its open transaction is rolled back."""
+    call.served.conversations.end(call.path["session"], call.caller.name)
+    return Answer(204)
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    """Tells errors of the lake's with their class, and a conflict with its evidence."""
+    try:
+        yield
+    except TxlakeError as error:
+        failure = failure_of(error)
+        failure.more = {"class": type(error).__name__, "codes": list(error.codes)}
+        if isinstance(error, Conflict) and error.evidence is not None:
+            failure.more["evidence"] = json_value(dataclasses.asdict(error.evidence))
+        raise failure from error
+
+
+def _session(call: Call, name: str | None) -> AbstractContextManager[Session]:
+    if name is not None:
+        return call.served.conversations.one(name, call.caller.name)
+    return _one_request(call)
+
+
+@contextmanager
+def _one_request(call: Call) -> Iterator[Session]:
+    """A session of this request alone. Raises InvalidRequest where it leaves a transaction open."""
+    session = call.served.sessions.fresh()
+    session.lock_timeout_ms = call.served.limits.sql_lock_ms
+    try:
+        yield session
+        if session.current is not None:
+            raise InvalidRequest(
+                "the script leaves its transaction open, which was rolled back: COMMIT it, or open "
+                "a session (POST /sessions) and name it in each request"
+            )
+    finally:
+        session.close()
+
+
+def _ran(call: Call, session: Session, script: Script) -> Answer:
+    try:
+        statements = parse(script.statement, script.parameters)
+        _check(call, script.statement, statements)
+    except (TxlakeError, Failure) as error:
+        session.fail(error)
+        raise
+    found = LakeSession(session)._answered(script.statement, script.parameters, AsRows())
+    try:
+        with spark_errors():
+            result = _result(found, call.served.limits.sql_rows_max)
+    except BaseException as error:
+        session.fail(error)
+        raise
+    if ARROW in call.accept:
+        return Answer(200, content=_stream(result), media=ARROW)
+    return Answer(200, _shown(session, result))
+
+
+def _result(found: DataFrame | Rows, rows_max: int) -> Result:
+    return held(found, rows_max) if isinstance(found, Rows) else collected(found, rows_max)
+
+
+def _shown(session: Session, result: Result) -> dict[str, object]:
+    return {
+        "columns": [{"name": one.name, "type": one.type} for one in result.columns],
+        "rows": [[json_value(value) for value in row] for row in result.rows],
+        "total": result.total,
+        "truncated": result.total > len(result.rows),
+        "transaction": None if session.current is None else session.current.id,
+    }
+
+
+def _stream(result: Result) -> bytes:
+    """The rows as an Arrow IPC stream; `total` is in the schema's metadata."""
+    types = [to_arrow_type(parse_type(one.type)) for one in result.columns]
+    names = [one.name for one in result.columns]
+    columns = [
+        pa.array([row[place] for row in result.rows], kind) for place, kind in enumerate(types)
+    ]
+    table = pa.Table.from_arrays(columns, names=names)
+    table = table.replace_schema_metadata({"total": str(result.total)})
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+# What may be said
+
+
+def _check(call: Call, text: str, statements: Sequence[Statement]) -> None:
+    """Raises Failure for what isn't served, or not to this caller."""
+    text = _COMMENT.sub(" ", text)
+    if _PLACE_IN_TEXT.search(text):
+        raise _of_a_place()
+    if _BEYOND.search(text):
+        raise Failure(
+            "PermissionDeniedException",
+            "reflect, java_method and USING 'program' run code on the server, and aren't served",
+        )
+    for statement in statements:
+        for part in _parts(statement):
+            _check_part(call, part)
+
+
+def _check_part(call: Call, part: object) -> None:
+    kind = type(part)
+    if kind in NOT_SERVED:
+        raise Failure(
+            "PermissionDeniedException",
+            f"{_words(part)} isn't served: it reaches beyond the lake's tables, or changes what "
+            "all callers share",
+        )
+    if kind in _KINDS and call.caller.read_only and kind not in READS:
+        raise Failure(
+            "PermissionDeniedException",
+            f"{call.caller.name!r} may only read, and {_words(part)} changes the lake",
+        )
+    most = call.served.limits.sql_lock_ms
+    if isinstance(part, SetLockTimeout) and not 0 <= part.timeout_ms <= most:
+        raise Failure(
+            "InvalidParameterValueException",
+            f"SET LOCK_TIMEOUT {part.timeout_ms}: a served session waits for 0 to {most} ms",
+        )
+    is_place = isinstance(part, TablePath) or getattr(part, "location", None) is not None
+    if is_place or (isinstance(part, TableName) and any(map(_PLACE.search, part.parts))):
+        raise _of_a_place()
+
+
+def _of_a_place() -> Failure:
+    return Failure(
+        "PermissionDeniedException",
+        "a table is served by its name in the lake, not by a path or a LOCATION",
+    )
+
+
+def _words(part: object) -> str:
+    return words_of(part)  # type: ignore[arg-type]
+
+
+def _parts(part: object) -> Iterator[object]:
+    """A statement and all that it is made of."""
+    yield part
+    if isinstance(part, Mapping):
+        for one in part.values():
+            yield from _parts(one)
+    elif isinstance(part, tuple | list | frozenset):
+        for one in part:
+            yield from _parts(one)
+    elif dataclasses.is_dataclass(part):
+        for item in dataclasses.fields(part):
+            yield from _parts(getattr(part, item.name))

@@ -15,6 +15,7 @@ from bench.suites import (
     merges,
     retail,
     rows,
+    served,
     start,
     tpch,
     transactions,
@@ -325,6 +326,10 @@ WORKS = (
     Work(
         "order-spark", "lake", "sql", "same in a Spark session, median",
         lake.order_by_sql, 1, ALONE, Target(40.0, None), unit="ms",
+    ),
+    Work(
+        "served", "served", "served", "32 clients' commits through one server: each",
+        served.commits, 1, ALONE, Target(1.0, None), unit="ms", warms_up=False,
     ),
     Work(
         "two-rows", "transactions", "one", "BEGIN; INSERT 1 row into each of 2 tables; COMMIT",

@@ -18,6 +18,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import sum as sum_of
 
+import another_engine
 import nycflights
 import screen
 import txlake
@@ -57,6 +58,7 @@ def main() -> None:
         a_definition_waits(lake)
         a_stream(lake, Path(folder))
         other_engines(lake)
+        an_open_table(lake, f"{folder}/warehouse")
     spark.stop()
 
 
@@ -262,6 +264,35 @@ def other_engines(lake: txlake.Lake) -> None:
         screen.say(f"delta-rs writes: [red]{type(error).__name__}[/red]: {error}")
     else:
         raise AssertionError("expected delta-rs to refuse")
+
+
+def an_open_table(lake: txlake.Lake, warehouse: str) -> None:
+    """Another engine commits between two statements of a transaction of ours, and both stand."""
+    screen.chapter("9. An open table: another engine commits between two of ours")
+    lake.sql(
+        "CREATE TABLE sales.refunds (order_id BIGINT, dollars BIGINT) "
+        "TBLPROPERTIES ('delta.feature.catalogManaged' = 'supported')"
+    )
+    theirs = pyarrow.table({"order_id": [12], "dollars": [50]})
+    with another_engine.served(warehouse) as server, lake.session() as clerk:
+        screen.code(f"txlake serve {warehouse}")
+        engine = another_engine.Appender(server, "spark_catalog", "sales", "refunds")
+        clerk.sql("BEGIN; INSERT INTO sales.refunds VALUES (10, 100)")
+        clerk.sql("INSERT INTO billing.payments VALUES (30, 25)")
+        screen.say(f"The other engine appends: {engine.append(theirs)}")
+        clerk.sql("COMMIT")
+        screen.say("The clerk's COMMIT, of two tables, goes on after it.")
+        refused = engine.append(theirs)
+        screen.say(f"The other engine appends to the version that it knew: [red]{refused}[/red]")
+        engine.load()
+        screen.say(f"It loads the table again, and appends: {engine.append(theirs)}")
+    rows = lake.sql("DESCRIBE HISTORY sales.refunds").collect()
+    made = [(row["version"], row["operation"], row["engineInfo"].partition("/")[0]) for row in rows]
+    screen.table("who made sales.refunds", ("version", "operation", "engine"), made)
+    assert [engine for _, _, engine in made[:3]] == ["another-engine", "txlake", "another-engine"]
+    assert refused == 409
+    total = lake.sql("SELECT sum(dollars) AS dollars FROM sales.refunds").collect()[0]["dollars"]
+    screen.say(f"${total} are paid back, and nothing was lost.")
 
 
 if __name__ == "__main__":

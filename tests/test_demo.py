@@ -52,6 +52,9 @@ def test_the_demo_comes_to_its_end() -> None:
         "one more request, and started twice: 22 seats taken, 22 sold, $4,047.00 paid",
         "The answers are equal",
         "txlakeCatalog",
+        "The other engine appends: 200",
+        "to the version that it knew: 409",
+        "$200 are paid back, and nothing was lost",
     ):
         assert said in shown, f"{said!r} isn't in:\n{shown}"
 

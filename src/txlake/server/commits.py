@@ -152,7 +152,7 @@ def transact(call: Call) -> Answer:
 
 
 def _of(call: Call, told: TableTold) -> Handle:
-    handle = table_named(call, call.database(told.schema), told.table)
+    handle = table_named(call, told.schema, told.table)
     if handle.key != told.uuid.lower():
         raise Failure(
             "UpdateRequirementConflictException",

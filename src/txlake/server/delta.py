@@ -49,13 +49,15 @@ _LENT: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 def found(call: Call) -> Handle:
     """The table that the path names. Raises Failure where there is none."""
-    return table_named(call, call.schema(), call.path["table"])
+    call.check_catalog(call.path["catalog"])
+    return table_named(call, call.path["schema"], call.path["table"])
 
 
 def table_named(call: Call, database: str, name: str) -> Handle:
     """A table by its names. Raises Failure where there is none."""
     entry = call.engine.catalog.of_lake().find(database, name)
     if entry is None or entry.head is None:
+        database = call.database(database)  # raises where there is none
         raise Failure("NoSuchTableException", f"there is no table {database}.{name}")
     return call.engine.at_entry(entry)
 

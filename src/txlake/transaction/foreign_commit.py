@@ -299,7 +299,7 @@ def _ratified(
             name = sound[0].log.name
             return Stopped(name, Busy(f"{name}: it is another transaction's turn to commit"))
         case Ratified():
-            return _published(kept, answer)
+            return _published(kept, answer, transaction_id)
 
 
 def _ratify(
@@ -337,7 +337,7 @@ def _drop(kept: Iterable[tuple[_Sound, TableCommit]]) -> None:
 
 
 def _published(
-    kept: Sequence[tuple[_Sound, TableCommit]], ratified: Ratified
+    kept: Sequence[tuple[_Sound, TableCommit]], ratified: Ratified, transaction_id: str
 ) -> Sequence[Accepted | Resent]:
     """Never raises: the commits stand."""
     now_ms = kept[0][0].log.system.now_ms()
@@ -350,7 +350,8 @@ def _published(
         published = ratified.published.get(commit.table_id)
         known = replace(commit, content=one.content)
         newest.append(Newest(one.log.store, known, one.log.name, published))
-    publication: Publication = publish_newest(_governed(kept[0][0].log).ledger, newest)
+    ledger = _governed(kept[0][0].log).ledger
+    publication: Publication = publish_newest(ledger, newest, soon=transaction_id)
     outcomes: list[Accepted | Resent] = []
     for (one, commit), made in zip(kept, snapshots, strict=True):
         is_published = commit.table_id in publication.tables

@@ -41,14 +41,16 @@ MERGES = (
     "ON t.k = s.v WHEN NOT MATCHED THEN INSERT (t.k, p) VALUES (s.k, NULL)",
     "ON t.k = s.k WHEN MATCHED THEN UPDATE SET t.p = 'moved', t.d = s.d",
     "ON t.k = s.k WHEN MATCHED THEN UPDATE SET v = -7",
+    "ON t.k = s.k WHEN MATCHED THEN UPDATE SET v = t.v + s.v, x = s.v * 2, s = t.s || '-' || s.s",
+    "ON t.k = s.k WHEN MATCHED THEN UPDATE SET v = -(s.v - 1) + 2 * t.k, x = t.v / 4",
 )
 BY_SPARK = (
     f"ON t.k = s.k AND t.v > 15 {ALL}",
     "ON t.k = s.k WHEN MATCHED AND s.v > 0 THEN UPDATE SET v = s.v",
-    "ON t.k = s.k WHEN MATCHED THEN UPDATE SET v = t.v + s.v",
     "ON t.k = s.k WHEN NOT MATCHED BY SOURCE THEN DELETE",
     "ON t.x = s.x WHEN MATCHED THEN DELETE",
     "ON t.k <=> s.k WHEN MATCHED THEN DELETE",
+    "ON t.k = s.k WHEN MATCHED THEN UPDATE SET s = concat(t.s, s.s)",
     "ON t.k = s.k WHEN NOT MATCHED THEN INSERT (k, s) VALUES (s.k, upper(s.s))",
 )
 
@@ -177,7 +179,9 @@ def test_many_rows_are_sparks(
     tmp_path: Path, spark: SparkSession, here: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     t = made(tmp_path / "t", spark, properties=VECTORS)
-    monkeypatch.setattr(merging, "few_rows_max", lambda files: 5)
-    t.run(f"MERGE INTO t USING {SOURCE} AS s ON t.k = s.k {ALL}")
-    assert here == [False]
+    for limit, most in (("_ROWS_MAX", 5), ("_BYTES_MAX", 100)):
+        with monkeypatch.context() as patched:
+            patched.setattr(merge_here, limit, most)
+            t.run(f"MERGE INTO t USING {SOURCE} AS s ON t.k = s.k {ALL}")
+    assert here == [False, False]
     assert counts(t)["num_affected_rows"] == 6

@@ -17,9 +17,10 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class ColumnValue:
-    """A column of the row, by its name in the text."""
+    """A column of the row, by its name in the text; `qualifier`: what stands before it."""
 
     name: str
+    qualifier: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,32 +24,33 @@ _BY_SETTINGS = ("\\", '"')
 """What they mean in a text depends on Spark's settings."""
 
 
-def parsed(text: str, aliases: Iterable[str]) -> Value | None:
+def parsed(text: str, aliases: Iterable[str], *, is_qualified: bool) -> Value | None:
     """What `values.parse_value` promises. Raises InvalidRequest for no expression."""
     if any(sign in text for sign in _BY_SETTINGS):
         return None
     try:
-        return _value(condition_of(text), Reader(aliases))
+        return _value(condition_of(text), Reader(aliases), 2 if is_qualified else 1)
     except (NotLiteral, RecursionError):
         return None
 
 
-def _value(node: exp.Expression, reader: Reader) -> Value:
-    """Raises NotLiteral for what isn't modelled."""
+def _value(node: exp.Expression, reader: Reader, parts_max: int) -> Value:
+    """Raises NotLiteral for what isn't modelled; columns have names of so many parts."""
     match node:
         case exp.Paren():
-            return _value(node.this, reader)
+            return _value(node.this, reader, parts_max)
         case exp.Column():
             check_plain(node)
             path = reader.column(node)
-            if len(path) != 1:
+            if len(path) > parts_max:
                 raise NotLiteral
-            return ColumnValue(path[0])
+            return ColumnValue(path[-1], path[0] if len(path) > 1 else None)
         case exp.Cast() if node.to.this not in _TOLD:
             raise NotLiteral
     operator = _OPERATORS.get(type(node))
     if operator is not None:
-        return Operation(operator, _value(node.this, reader), _value(node.expression, reader))
+        left, right = (_value(one, reader, parts_max) for one in (node.this, node.expression))
+        return Operation(operator, left, right)
     if isinstance(node, exp.Neg) and not isinstance(node.this, exp.Literal):
-        return Negated(_value(node.this, reader))
+        return Negated(_value(node.this, reader, parts_max))
     return Literal(literal_of(node))

@@ -31,15 +31,18 @@ class _NotHere(Exception):
     """It is Spark's to compute."""
 
 
-def parse_value(text: str, *, aliases: Collection[str] = ()) -> Value | None:
+def parse_value(
+    text: str, *, aliases: Collection[str] = (), is_qualified: bool = False
+) -> Value | None:
     """The value of a SQL expression; None where it isn't modelled.
 
-    `aliases` as in `predicates.parse_predicate`.
+    `aliases` as in `predicates.parse_predicate`. `is_qualified`: columns of more than one table are
+    meant, whose names may stand before them; they are kept.
     """
     from txlake.log import value_parser
 
     try:
-        return value_parser.parsed(text, aliases)
+        return value_parser.parsed(text, aliases, is_qualified=is_qualified)
     except InvalidRequest:
         return None  # Spark says what is wrong with it
 
@@ -65,7 +68,9 @@ class _Rows:
             case Literal(constant):
                 scalar = _scalar(constant)
                 return pa.chunked_array([pa.repeat(scalar, self.rows.num_rows)], scalar.type)
-            case ColumnValue(name):
+            case ColumnValue(name, qualifier):
+                if qualifier is not None:
+                    raise _NotHere
                 item = self.schema.find(name)
                 if item is None:
                     raise _NotHere

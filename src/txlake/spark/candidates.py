@@ -91,12 +91,18 @@ def find(
         if len(adds) == 1:
             found = [search.of(adds[0])]
         else:
-            with ThreadPoolExecutor(min(_THREADS_MAX, os.cpu_count() or 1)) as pool:
+            with ThreadPoolExecutor(threads_for(files)) as pool:
                 found = list(pool.map(search.of, adds))
     except (pa.ArrowException, OSError, ValueError):
         return None
     positions = {ordinal: places for ordinal, places in enumerate(found) if len(places)}
     return Candidates(positions=positions, certain=search.certain)
+
+
+def threads_for(files: pa.Table) -> int:
+    """How many threads read these files."""
+    count: int = files.num_rows
+    return max(1, min(_THREADS_MAX, os.cpu_count() or 1, count))
 
 
 @dataclass(slots=True)
@@ -201,10 +207,13 @@ def held_rows(
     names = [*snapshot.schema.names, *_extra_names(work)]
     adds = adds_of(files)
     try:
-        parts = [
-            _rows_of_file(work, ordinal, adds[ordinal], wanted, names)
-            for ordinal, wanted in positions.items()
-        ]
+        with ThreadPoolExecutor(threads_for(files)) as pool:
+            parts = list(
+                pool.map(
+                    lambda item: _rows_of_file(work, item[0], adds[item[0]], item[1], names),
+                    positions.items(),
+                )
+            )
     except (pa.ArrowException, OSError, ValueError):
         return None
     held = pa.concat_tables(parts) if parts else _no_rows(snapshot, names)

@@ -161,7 +161,7 @@ def _written(
         of_keys = _of_keys(read, keys_in_target(work, statement, held))
         files = work.snapshot.select(of_keys.predicate)
         possible = of_keys.predicate or Always(True)
-        here = merge_here(work, statement, held, files, possible, few_rows_max(files))
+        here = merge_here(work, statement, held, files, possible)
         if here is not None:
             return files, here, of_keys
         try:

@@ -1,15 +1,16 @@
 """A MERGE of few rows that this process joins and writes itself, without a Spark job.
 
 Owns when it may: the source is held, the target's files that its keys may be in are few and on this
-machine, both are compared by plain columns, no clause has a condition, and each value is a column
-or a constant. Whatever else there is, also what is wrong with the statement, is Spark's.
+machine, both are compared by plain columns, no clause has a condition, and each value is one that
+`log.values` models. Whatever else there is, also what is wrong with the statement, is Spark's.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from threading import Lock
 
 import numpy as np
 import pyarrow as pa
@@ -18,14 +19,14 @@ import pyarrow.compute as pc
 from txlake.datafiles.write_task import DELETE, INSERT, UPDATE
 from txlake.log.coercion import has_plain_text
 from txlake.log.predicates import Predicate, conjuncts, parse_predicate
-from txlake.log.value_nodes import Literal, Negated, Operation, Value
+from txlake.log.value_nodes import ColumnValue, Negated, Operation, Value
 from txlake.log.values import computed, parse_value
 from txlake.protocol.identity import is_identity
 from txlake.protocol.types import Field, Primitive, Struct, from_arrow_type, to_arrow_type
 from txlake.spark import candidates, rows
 from txlake.spark.dml import resolve_assignments
 from txlake.spark.local_rows import fitted
-from txlake.spark.merge_source import COLUMN, LocalSource, compared_columns, side_of
+from txlake.spark.merge_source import LocalSource, column_meant, compared_columns
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION
 from txlake.spark.table_access import TableAccess
@@ -42,6 +43,9 @@ from txlake.statements import (
     Star,
 )
 
+# Files on this machine that this process reads sooner than a job of Spark's begins to pay.
+_BYTES_MAX = 512 * 1024 * 1024
+_ROWS_MAX = 250_000
 _POSITION, _NUMBER = "__txlake_position", "__txlake_number"
 _INTEGERS = frozenset({"byte", "short", "integer", "long"})
 
@@ -95,12 +99,10 @@ def merge_here(
     held: LocalSource,
     files: pa.Table,
     possible: Predicate,
-    rows_max: int,
 ) -> Written | None:
     """Carries the MERGE out on these files of the target; None where Spark has to.
 
-    `possible`: what is true of each row that matches, as far as it is known. `rows_max`: how many
-    rows may match, and how many the source may have.
+    `possible`: what is true of each row that matches, as far as it is known.
 
     Raises InvalidRequest for a value whose type the column can't store.
     """
@@ -108,12 +110,14 @@ def merge_here(
     clauses, keys = _Clauses.of(statement), _keys(work, statement, held)
     if clauses is None or keys is None or statement.schema_evolution:
         return None
-    if held.rows.num_rows > rows_max or rows.has_rules(snapshot):
+    if (pc.sum(files["size"]).as_py() or 0) > _BYTES_MAX or held.rows.num_rows > _ROWS_MAX:
+        return None
+    if rows.has_rules(snapshot):
         return None
     if any(is_identity(item) for item in snapshot.schema):
         return None
     try:
-        matches = _matches(work, held, files, keys, possible, rows_max)
+        matches = _matches(work, held, files, keys, possible, _ROWS_MAX)
     except (pa.ArrowException, OSError, ValueError):
         return None
     if matches is None:
@@ -176,22 +180,29 @@ def _matches(
     source = source.drop_null()  # NULL equals nothing
     if source.group_by(names).aggregate([]).num_rows < source.num_rows:
         return None
-    found: dict[int, np.ndarray] = {}
-    numbers: list[np.ndarray] = [np.empty(0, np.int64)]
     items = list({key.ours.name: key.ours for key in keys}.values())
-    for ordinal, read in enumerate(candidates.live_columns(work, files, items, possible)):
-        positions: list[np.ndarray] = []
-        for places, columns in read:
-            ours = pa.table([_comparable(columns.column(key.ours.name)) for key in keys], names)
-            pairs = _joined(ours, source, names)
-            positions.append(places[pairs[0]])
-            numbers.append(pairs[1])
-        together = np.concatenate([np.empty(0, np.int64), *positions])
-        if len(together):
-            found[ordinal] = together
-        if sum(map(len, found.values())) > rows_max:
+    lock, count = Lock(), 0
+
+    def in_file(read: Iterator[tuple[np.ndarray, pa.Table]]) -> tuple[np.ndarray, np.ndarray]:
+        """The positions in one file, and their source rows."""
+        nonlocal count
+        parts = list(read)
+        if not parts:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        rows = pa.concat_tables([part for _, part in parts])
+        ours = pa.table([_comparable(rows.column(key.ours.name)) for key in keys], names)
+        places, numbers = _joined(ours, source, names)
+        with lock:
+            count += len(places)
+        if count > rows_max:
             raise ValueError("they aren't few")
-    return _Matches(found, np.concatenate(numbers))
+        return np.concatenate([at for at, _ in parts])[places], numbers
+
+    reads = candidates.live_columns(work, files, items, possible)
+    with ThreadPoolExecutor(candidates.threads_for(files)) as pool:
+        found = list(pool.map(in_file, reads))
+    positions = {ordinal: at for ordinal, (at, _) in enumerate(found) if len(at)}
+    return _Matches(positions, np.concatenate([np.empty(0, np.int64), *(of for _, of in found)]))
 
 
 def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -323,16 +334,48 @@ class _Parts:
         """A value of a row of both sides: a column of one of them, or a constant."""
         if text.startswith(_STAR):
             return self._stored(theirs.column(text[1:]), self._theirs(text[1:]), item)
-        if re.fullmatch(COLUMN, text):
-            found = side_of(self.work, self.statement, self.held, text)
-            if found is None:
-                return None
-            is_ours, column = found
-            return self._stored((ours if is_ours else theirs).column(column.name), column, item)
-        value = parse_value(text)
-        if value is None or not _is_constant(value):
+        value = parse_value(text, is_qualified=True)
+        used: dict[str, tuple[Field, pa.ChunkedArray]] = {}
+        named = None if value is None else self._named(value, ours, theirs, used)
+        if named is None:
             return None
-        return self._computed(value, item, theirs)
+        if isinstance(named, ColumnValue):
+            column, values = used[named.name]
+            return self._stored(values, column, item)
+        used[""] = (Field("", Primitive("long")), theirs.column(0))  # so that it has its rows
+        both = pa.table({name: values for name, (_, values) in used.items()})
+        schema = Struct(tuple(replace(one, name=name) for name, (one, _) in used.items()))
+        return self._computed(named, item, both, schema)
+
+    def _named(
+        self,
+        value: Value,
+        ours: pa.Table,
+        theirs: pa.Table,
+        used: dict[str, tuple[Field, pa.ChunkedArray]],
+    ) -> Value | None:
+        """The value with names of its columns that no two of both sides have; they are `used`.
+
+        None where it isn't certain whose a column is.
+        """
+        match value:
+            case ColumnValue(name, qualifier):
+                found = column_meant(self.work, self.statement, self.held, name, qualifier)
+                if found is None:
+                    return None
+                is_ours, column = found
+                own = f"{'ours' if is_ours else 'theirs'}.{column.name}"
+                used[own] = (column, (ours if is_ours else theirs).column(column.name))
+                return ColumnValue(own)
+            case Negated(part):
+                inner = self._named(part, ours, theirs, used)
+                return None if inner is None else Negated(inner)
+            case Operation(operator, first, second):
+                left = self._named(first, ours, theirs, used)
+                right = self._named(second, ours, theirs, used)
+                return None if left is None or right is None else Operation(operator, left, right)
+            case _:
+                return value
 
     def _of_source(self, text: str, item: Field, theirs: pa.Table) -> pa.ChunkedArray | None:
         """A value of a row of the source alone."""
@@ -340,10 +383,12 @@ class _Parts:
             return self._stored(theirs.column(text[1:]), self._theirs(text[1:]), item)
         alias = self.held.alias
         value = parse_value(text, aliases=() if alias is None else (alias,))
-        return None if value is None else self._computed(value, item, theirs)
+        return None if value is None else self._computed(value, item, theirs, self._source)
 
-    def _computed(self, value: Value, item: Field, theirs: pa.Table) -> pa.ChunkedArray | None:
-        made = computed(value, theirs, self._source)
+    def _computed(
+        self, value: Value, item: Field, rows: pa.Table, schema: Struct
+    ) -> pa.ChunkedArray | None:
+        made = computed(value, rows, schema)
         if made is None:
             return None
         return self._stored(made, Field(item.name, from_arrow_type(made.type)), item)
@@ -366,15 +411,3 @@ _STAR = "\0"
 def _quoted(item: Field) -> str:
     """A column of the source as `_values` tells of it."""
     return f"{_STAR}{item.name}"
-
-
-def _is_constant(value: Value) -> bool:
-    match value:
-        case Literal():
-            return True
-        case Negated(part):
-            return _is_constant(part)
-        case Operation(_, left, right):
-            return _is_constant(left) and _is_constant(right)
-        case _:
-            return False

@@ -66,10 +66,9 @@ _CLOCK = re.compile(
     r"(?i)\b(current_(timestamp|date|time)|now|localtimestamp|curdate|getdate|unix_timestamp)\b"
 )
 _NAME = r"(?:`(?:[^`]|``)+`|[^\W\d]\w*)"
-COLUMN = rf"({_NAME}(?:\.{_NAME})?)"
-"""A column's name, alone or with what qualifies it."""
-_COMPARISON = re.compile(rf"{COLUMN} (=|<|<=|>|>=) {COLUMN}")
-_BETWEEN = re.compile(rf"{COLUMN} BETWEEN {COLUMN} AND {COLUMN}")
+_COLUMN = rf"({_NAME}(?:\.{_NAME})?)"
+_COMPARISON = re.compile(rf"{_COLUMN} (=|<|<=|>|>=) {_COLUMN}")
+_BETWEEN = re.compile(rf"{_COLUMN} BETWEEN {_COLUMN} AND {_COLUMN}")
 _FROM_BELOW = frozenset({Operator.GREATER, Operator.GREATER_OR_EQUAL})
 _MIRRORED = {
     Operator.LESS: Operator.GREATER,
@@ -291,11 +290,20 @@ def _side(
 ) -> tuple[bool, Field] | None:
     """The one column that a name means, and whether it is the target's, the first of the two."""
     path = [_unquoted(name) for name in re.findall(_NAME, text)]
+    return _meant(path[-1], path[0] if len(path) > 1 else None, schemas, qualifiers)
+
+
+def _meant(
+    name: str,
+    qualifier: str | None,
+    schemas: tuple[Struct, Struct],
+    qualifiers: tuple[str | None, str | None],
+) -> tuple[bool, Field] | None:
     found = [
         (is_target, item)
         for is_target, schema in ((True, schemas[0]), (False, schemas[1]))
-        if (item := schema.find(path[-1])) is not None
-        and (len(path) == 1 or path[0].lower() == str(qualifiers[not is_target]).lower())
+        if (item := schema.find(name)) is not None
+        and (qualifier is None or qualifier.lower() == str(qualifiers[not is_target]).lower())
     ]
     return found[0] if len(found) == 1 else None
 
@@ -314,15 +322,16 @@ def compared_columns(
     return None if found is None else (found.ours, found.theirs)
 
 
-def side_of(
-    work: TableAccess, statement: Merge, held: LocalSource, text: str
+def column_meant(
+    work: TableAccess, statement: Merge, held: LocalSource, name: str, qualifier: str | None
 ) -> tuple[bool, Field] | None:
     """The one column that a name in a clause for matched rows means; whether it is the target's.
 
     None where it isn't certain.
     """
     qualifiers = (statement.target_alias or work.name, held.alias)
-    return _side(text, (work.snapshot.schema, delta_schema(held.schema)), qualifiers)
+    schemas = (work.snapshot.schema, delta_schema(held.schema))
+    return _meant(name, qualifier, schemas, qualifiers)
 
 
 def _values(held: LocalSource, one: _Compared) -> pa.ChunkedArray:

@@ -96,6 +96,11 @@ bench: setup ## txlake beside the other engines, and docs/benchmarks.md's table:
 	@tools/ducklake_venv.sh
 	@$(PYTHON) -m bench --page $(BENCH_ARGS)
 
+.PHONY: docs
+docs: setup-python ## the documents as a site, in .cache/site
+	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=src $(PYTHON) -m mkdocs build --strict --quiet
+	@echo "$(CURDIR)/.cache/site/index.html"
+
 .PHONY: sim
 sim: setup ## the engine on a simulated machine: SEEDS=10000 FROM=1, or one of them again by SEED=n
 	@PYTHONPATH=src:. $(PYTHON) -m tests.simulation $(SIM_ARGS)

@@ -145,6 +145,9 @@ class Recorder:
         state.schema = schema  # type: ignore[attr-defined]
         return cast("Snapshot", state)
 
+    def glance(self, table: Table) -> Snapshot | None:
+        return self.snapshot(table)
+
     def exists(self, table: Table) -> bool:
         return table in self.existing
 

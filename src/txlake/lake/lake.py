@@ -31,6 +31,7 @@ from txlake.settings import Settings
 from txlake.sql import parse
 from txlake.tables.spark_sessions import note_lake
 from txlake.unity import is_unity
+from txlake.views.notebook import card, told_or_why
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -152,6 +153,11 @@ def local_spark(settings: Mapping[str, str] | None = None) -> SparkSession:
     return spark
 
 
+def lake_place(engine: Engine) -> str:
+    """Where a lake is, as it shows itself: no credentials are in a store's URL."""
+    return "in another catalog" if engine.warehouse is None else f"at {engine.warehouse.url}"
+
+
 class Transaction(Statements):
     """A transaction beside the session's own: all of its statements, or none.
 
@@ -164,6 +170,16 @@ class Transaction(Statements):
     def __init__(self, session: Session, held: Held) -> None:
         self._session = session
         self._own = held
+
+    def __repr__(self) -> str:
+        return f"<Transaction {self.id}: {self.state}>"
+
+    def _repr_html_(self) -> str:
+        own = self._own
+        level = None if own.level is None else own.level.value
+        facts = [("state", self.state), ("isolation", level), ("instant", self.sequence)]
+        changed = [(name,) for name in own.changed_names()]
+        return card(f"Transaction {self.id}", facts, ("changed",), changed)
 
     def _held(self) -> Held:
         return self._own
@@ -223,6 +239,31 @@ class LakeSession(Streams):
         self._session = session
         self._blocks: dict[int, list[Transaction]] = {}
         self._has_warned = False
+
+    def __repr__(self) -> str:
+        session, kind = self._session, type(self).__name__
+        return f"<{kind} {lake_place(session.engine)}, database {session.database}>"
+
+    def _repr_html_(self) -> str:
+        return told_or_why(repr(self), self._html)
+
+    def _html(self) -> str:
+        session = self._session
+        session.engine.require_open()
+        tables = [
+            (entry.database, entry.name, "" if entry.head is None else entry.head)
+            for database in session.engine.catalog.databases()
+            for entry in session.engine.catalog.tables(database.name)
+        ]
+        current = session.current
+        facts = [
+            ("database", session.database),
+            ("isolation", None if session.level is None else session.level.value),
+            ("transaction", None if current is None else f"{current.id} ({current.state.value})"),
+            ("tables", f"{len(tables):,}"),
+        ]
+        title = f"{type(self).__name__} {lake_place(session.engine)}"
+        return card(title, facts, ("database", "table", "version"), tables)
 
     def _beside(self, method: str) -> None:
         blocks = self._blocks.get(threading.get_ident(), ())

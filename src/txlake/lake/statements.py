@@ -305,6 +305,10 @@ class Executor:
         """The table's state."""
         return self._session.snapshot(table, travel, transaction=self._transaction)
 
+    def glance(self, table: Table) -> Snapshot | None:
+        """The table's state; None in an open transaction, which a look that fails would fail."""
+        return None if self._transaction is not None else self._session.glance(table)
+
     def exists(self, table: Table) -> bool:
         """Whether there is such a table."""
         return self._session.exists(table, transaction=self._transaction)

@@ -285,6 +285,10 @@ class Session:
         with self._reading(table, transaction) as context:
             return context.snapshot(context.require(table), travel)
 
+    def glance(self, table: Table) -> Snapshot | None:
+        """The table's state; None in an open transaction, which a look that fails would fail."""
+        return None if self._current is not None else self.snapshot(table)
+
     def exists(self, table: Table, *, transaction: Transaction | None = None) -> bool:
         """Whether there is such a table."""
         with self._reading(table, transaction) as context:

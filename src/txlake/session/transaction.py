@@ -449,6 +449,10 @@ class Transaction:
         """What is done when the commit is asked for, by whomever; it may stage more."""
         self._preparations.append(work)
 
+    def changed_names(self) -> list[str]:
+        """The names of the tables that something was staged on, whatever became of it."""
+        return sorted(self._handles[key].name for key, _ in self._written())
+
     def changed(self) -> list[Handle]:
         """The tables that something was staged on."""
         return [self._handles[key] for key, _ in self._written()]

@@ -39,6 +39,13 @@ class Executor(Protocol):
         """The table's state. Raises InvalidRequest when there is no such table."""
         ...
 
+    def glance(self, table: Table) -> Snapshot | None:
+        """The table's state; None in an open transaction, which a look that fails would fail.
+
+        Raises InvalidRequest when there is no such table.
+        """
+        ...
+
     def exists(self, table: Table) -> bool:
         """Whether there is such a table."""
         ...

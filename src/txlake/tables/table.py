@@ -62,6 +62,7 @@ from txlake.tables.hadoop import storage_options
 from txlake.tables.merge import DeltaMergeBuilder, Target
 from txlake.tables.optimize import DeltaOptimizeBuilder
 from txlake.tables.spark_catalog import create_named, entry_of, knows_delta
+from txlake.views.notebook import card, told_or_why
 
 
 class DeltaTable:
@@ -93,6 +94,22 @@ class DeltaTable:
 
     def __repr__(self) -> str:
         return f"DeltaTable({self._name or self._table})"
+
+    def _repr_html_(self) -> str:
+        return told_or_why(repr(self), self._html)
+
+    def _html(self) -> str:
+        now = self._executor.glance(self._table)
+        if now is None:
+            return card(repr(self), ())
+        facts = [
+            ("version", now.version),
+            ("files", f"{len(now.files):,}"),
+            ("partitioned by", ", ".join(now.partition_columns) or None),
+            ("comment", now.metadata.description),
+        ]
+        columns = [(item.name, short_text(item.type)) for item in now.schema]
+        return card(repr(self), facts, ("column", "type"), columns)
 
     # --- finding ------------------------------------------------------------------------------
 

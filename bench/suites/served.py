@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
@@ -54,7 +54,8 @@ def commits(stage: Stage, number: int) -> float:
     with _server(folder) as address, ThreadPoolExecutor(CLIENTS) as pool:
         clients = [_Client(address, f"t{one}") for one in range(CLIENTS)]
         running = [pool.submit(client.run, start, each) for client in clients]
-        start.wait()
+        with suppress(threading.BrokenBarrierError):  # whose error says more
+            start.wait()
         began = time.perf_counter()
         took = [one for client in running for one in client.result()]
         seconds = time.perf_counter() - began
@@ -101,9 +102,16 @@ class _Client:
 
     def run(self, start: threading.Barrier, count: int) -> list[float]:
         """Commits so often; the milliseconds of each, waits for its turn included."""
+        try:
+            return self._run(start, count)
+        except BaseException:
+            start.abort()  # nobody waits for this one
+            raise
+
+    def _run(self, start: threading.Barrier, count: int) -> list[float]:
         loaded = self._asked("GET")
         assert loaded is not None, "nobody else asks yet"
-        location = urlsplit(loaded["metadata"]["location"]).path
+        location = unquote(urlsplit(loaded["metadata"]["location"]).path)
         folder = Path(location) / "_delta_log/_staged_commits"
         folder.mkdir(exist_ok=True)
         table_id = loaded["metadata"]["table-uuid"]

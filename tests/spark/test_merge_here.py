@@ -16,6 +16,8 @@ from txlake.spark.writing import Written
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.broad(keep=4)
+
 COLUMNS = "k INT, p STRING, v BIGINT, s STRING, d DATE, x DOUBLE"
 TARGET = """
 (1, 'a', 10, 'one', DATE'2026-01-01', 1.5), (2, 'a', 20, 'two', NULL, -0.0),

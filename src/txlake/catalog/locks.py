@@ -39,6 +39,7 @@ from txlake.conflict.locking import (
     youngest,
 )
 from txlake.errors import Deadlock, Evidence, LockTimeout, Unavailable
+from txlake.telemetry import span, timed
 
 _PAUSE_MS_MIN = 2.0
 _PAUSE_MS_MAX = 50.0
@@ -303,6 +304,10 @@ class Locks:
 
     def wait(self, asked: Queued, heard: int, timeout_ms: int) -> None:
         """Until the request is granted. Raises as `acquire`."""
+        with span("lock.wait", mode=asked.mode.value), timed("txlake.lock.wait"):
+            self._wait(asked, heard, timeout_ms)
+
+    def _wait(self, asked: Queued, heard: int, timeout_ms: int) -> None:
         system = self._on.system
         begun_ms = system.monotonic_ms()
         pause_ms = _PAUSE_MS_MIN

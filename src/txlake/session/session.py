@@ -38,6 +38,7 @@ from txlake.statements import (
     TimeTravel,
 )
 from txlake.statements.scripting import Block
+from txlake.telemetry import span
 from txlake.views import VIEWS
 from txlake.views.describe import Rows
 
@@ -156,6 +157,16 @@ class Session:
         asked_in = transaction
         if transaction is not None and transaction.state is State.FAILED and asks_only(statement):
             transaction = None  # XACT_STATE() is -1 there
+        with span("statement", kind=words_of(statement)):
+            return self._answer_of(transaction, asked_in, statement, user_metadata)
+
+    def _answer_of(
+        self,
+        transaction: Transaction | None,
+        asked_in: Transaction | None,
+        statement: Statement,
+        user_metadata: str | None,
+    ) -> Answer:
         statement = answered(
             statement, lambda: Answers(self.engine, asked_in, self.database, self.number)
         )

@@ -26,6 +26,7 @@ from txlake.session.change_files import write_changes
 from txlake.session.commit_description import is_described
 from txlake.session.engine import Engine, Handle
 from txlake.spark.probe import SparkProbe
+from txlake.telemetry import count, span, timed
 from txlake.transaction.change import Change
 from txlake.transaction.commit_loop import CommittedTogether
 from txlake.transaction.data_plane import TableData
@@ -513,7 +514,8 @@ class Transaction:
         try:
             # Ctrl-C may come at any instant, before the commit point or after it.
             self.state = State.UNKNOWN
-            committed = self._commit()
+            with span("commit", transaction=self.id), timed("txlake.commit.duration"):
+                committed = self._commit()
             occupied = None if committed is None else committed.occupied
             is_doubtful = occupied is not None and occupied.by_txlake
             self.state = State.UNKNOWN if is_doubtful else State.COMMITTED
@@ -526,6 +528,7 @@ class Transaction:
             self._fail_as(self.state, error)
             raise
         self._end(self.state)
+        count("txlake.commits")
         if is_doubtful:
             raise CorruptTable(
                 f"transaction {self.id} was ratified by a catalog that isn't up to date, and may "
@@ -687,6 +690,13 @@ class Transaction:
     def _note(self, error: BaseException) -> None:
         """Enters a conflict into the lake's list of them."""
         if isinstance(error, Conflict):
+            facts = error.evidence
+            count(
+                "txlake.conflicts",
+                error=type(error).__name__,
+                rule=None if facts is None else facts.rule,
+                table=None if facts is None else facts.table,
+            )
             # While the catalog knows it: its number and when it began are noted too.
             self.engine.catalog.journal.met(self.id, self.session_number(), error)
 

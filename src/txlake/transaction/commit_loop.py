@@ -23,6 +23,7 @@ from txlake.errors import (
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Moved, Reserved, System
 from txlake.settings import Settings
+from txlake.telemetry import count, span, timed
 from txlake.transaction.checkpointing import after_commit
 from txlake.transaction.publication import Occupied, Publication
 from txlake.transaction.rebase import Committed, Rebase, wait_after
@@ -182,7 +183,9 @@ class CommitLoop:
         for attempt in range(1, self._retry.commit_attempts_max + 1):
             if not self._is_due():
                 return attempt - 1, Made(snapshots={}, publication=Publication(frozenset()))
-            match self._attempt(retries=attempt - 1):
+            with span("attempt", number=attempt):
+                answer = self._attempt(retries=attempt - 1)
+            match answer:
                 case Made() as made:
                     return attempt, made
                 case Moved() as moved:
@@ -247,6 +250,10 @@ class CommitLoop:
         all is told before what happened on any one table. The answer is the transaction's own
         commit, when that is what came first.
         """
+        with span("rebase"), timed("txlake.rebase.duration"):
+            return self._caught_up(table_ids)
+
+    def _caught_up(self, table_ids: Iterable[str]) -> Made | None:
         news: list[tuple[Rebase, Sequence[ConcurrentCommit], Snapshot]] = []
         for table_id in table_ids:
             one = self._tables[table_id]
@@ -266,6 +273,7 @@ class CommitLoop:
     def _lose(self, attempt: int) -> None:
         """After so many losses the next turn is asked for; others are waited for until then."""
         self._losses += 1
+        count("txlake.commit.retries")
         if self._losses >= self._retry.reserve_after:
             tables = [table_id for table_id, one in self._asked().items() if one.state.version >= 0]
             self._is_reserved = self._committer.reserve(tables)

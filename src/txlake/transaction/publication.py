@@ -14,6 +14,7 @@ from txlake.errors import CorruptTable, TxlakeError, Unavailable
 from txlake.log.replay import commit_info_of
 from txlake.ports import Head, Ledger, PutOutcome, Store, TableCommit, Versions
 from txlake.protocol.file_names import STAGED_FOLDER, commit_path
+from txlake.telemetry import span
 from txlake.transaction.commit_info import PRODUCT
 
 _log = logging.getLogger(__name__)
@@ -125,6 +126,11 @@ def publish_newest(
     that had nothing else to publish are noted by what this process does next. Never raises: the
     commits stand, what fails is logged, and the next process that meets a commit publishes it.
     """
+    with span("publish", tables=len(newest)):
+        return _published(ledger, newest, soon)
+
+
+def _published(ledger: Ledger, newest: Sequence[Newest], soon: str | None) -> Publication:
     tables: set[str] = set()
     made: list[tuple[Newest, Sequence[TableCommit]]] = []
     occupied: Occupied | None = None

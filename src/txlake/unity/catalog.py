@@ -97,6 +97,9 @@ class UnityCatalog(NoCatalog):
             "txlake.connect(folder)"
         )
 
+    def close(self) -> None:
+        self._client.close()
+
     def qualified(self, table: TableName, database: str, lakes: Collection[str]) -> tuple[str, str]:
         return qualified(table, database, {self.name.lower()}, lambda name: False)
 

@@ -137,6 +137,11 @@ class UnityClient:
         """
         return self._sent(method, path, body=body)
 
+    def close(self) -> None:
+        """Closes its connections; the next request opens another."""
+        if self._pool is not None:
+            self._pool.clear()
+
     @property
     def own_url(self) -> str | None:
         """Where txlake's own API is, if the server is txlake's; None: it can't be one."""

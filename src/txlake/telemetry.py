@@ -1,0 +1,86 @@
+"""Spans and metrics for OpenTelemetry, where the program has loaded it; nothing otherwise.
+
+Owns their names. What is told are kinds of statements, tables, rules and times: no text of a
+statement, no condition and no row. The extra `otel` brings the API; the SDK and its exporters are
+the program's own choice.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+Attribute = str | int | float | bool
+
+METRICS = {
+    "txlake.commits": ("1", "transactions that were committed"),
+    "txlake.commit.duration": ("ms", "from the COMMIT to its end"),
+    "txlake.commit.retries": ("1", "attempts to commit that lost to another writer's commit"),
+    "txlake.conflicts": ("1", "transactions that lost, by error, rule and table"),
+    "txlake.rebase.duration": ("ms", "to read and check what other writers committed meanwhile"),
+    "txlake.lock.wait": ("ms", "for a lock that another session held"),
+}
+"""By name the unit and what is counted, or measured where the unit is ms."""
+
+_instruments: dict[tuple[int, str], Any] = {}
+
+
+@contextmanager
+def span(name: str, **attributes: Attribute | None) -> Iterator[None]:
+    """What happens inside is a span `txlake.<name>`; an error that leaves it is noted there.
+
+    The attributes are called `txlake.<attribute>`; those that are None are left out.
+    """
+    api = sys.modules.get("opentelemetry.trace")
+    if api is None:
+        yield
+        return
+    with api.get_tracer("txlake").start_as_current_span(
+        f"txlake.{name}", attributes=_named(attributes), record_exception=False
+    ):
+        yield
+
+
+def count(name: str, **attributes: Attribute | None) -> None:
+    """One more of a metric."""
+    instrument = _instrument(name)
+    if instrument is not None:
+        instrument.add(1, _named(attributes))
+
+
+@contextmanager
+def timed(name: str, **attributes: Attribute | None) -> Iterator[None]:
+    """How long what happens inside takes, as a value of a metric; also where it fails."""
+    instrument = _instrument(name)
+    if instrument is None:
+        yield
+        return
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        instrument.record(1_000 * (time.perf_counter() - start), _named(attributes))
+
+
+def _instrument(name: str) -> Any | None:  # noqa: ANN401
+    """The program's instrument; None where it has loaded no OpenTelemetry."""
+    api = sys.modules.get("opentelemetry.metrics")
+    if api is None:
+        return None
+    provider = api.get_meter_provider()
+    key = (id(provider), name)
+    found = _instruments.get(key)
+    if found is None:
+        unit, description = METRICS[name]
+        meter = provider.get_meter("txlake")
+        make = meter.create_histogram if unit == "ms" else meter.create_counter
+        found = make(name, unit=unit, description=description)
+        _instruments[key] = found
+    return found
+
+
+def _named(attributes: dict[str, Attribute | None]) -> dict[str, Attribute]:
+    return {f"txlake.{key}": value for key, value in attributes.items() if value is not None}

@@ -185,7 +185,7 @@ def test_an_engine_that_fails_ends_the_bench(
         ([], list(SUITES)),
         (
             ["--quick"],
-            ["rows", "start", "point", "files", "log", "tpch", "lake", "transactions"],
+            ["rows", "start", "point", "files", "log", "tpch", "lake", "served", "transactions"],
         ),
         (["--quick", "contention"], ["contention"]),
     ],

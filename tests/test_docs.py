@@ -174,6 +174,20 @@ def test_the_page_of_streams_runs_as_written(spark: SparkSession, tmp_path: Path
     lake.close()
 
 
+@pytest.mark.broad
+@pytest.mark.parametrize("name", ["migrating", "pipelines"])
+def test_the_how_to_runs_as_written_and_prints_what_it_says(
+    name: str, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names: dict[str, object] = {}
+    programs = blocks(page(f"docs/{name}.md"), "python")
+    for program in programs:
+        exec(compile(program, f"docs/{name}.md", "exec"), names)
+    promised = re.findall(r"^print\(.*\)  # (.*)$", "".join(programs), re.MULTILINE)
+    assert promised
+    assert capsys.readouterr().out.splitlines() == promised
+
+
 def test_a_client_without_java_is_told_all_that_txlake_needs() -> None:
     needed = tomllib.loads(page("pyproject.toml"))["project"]["dependencies"]
     [command] = re.findall(

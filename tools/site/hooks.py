@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
-from nbconvert import MarkdownExporter  # type: ignore[import-untyped, unused-ignore]
+from nbconvert import MarkdownExporter
 
 import txlake
 

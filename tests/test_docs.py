@@ -174,6 +174,31 @@ def test_the_page_of_streams_runs_as_written(spark: SparkSession, tmp_path: Path
     lake.close()
 
 
+def test_the_loggers_are_those_of_the_code() -> None:
+    package = ROOT / "src" / "txlake"
+    logging = {
+        path.relative_to(package).parts[0]
+        for path in package.rglob("*.py")
+        if "logging.getLogger(__name__)" in path.read_text(encoding="utf-8")
+    }
+    said = {codes(cells[0])[0] for cells in table(page("docs/operations.md"), "loggers below")}
+    assert said == {f"txlake.{name}" for name in logging}
+
+
+@pytest.mark.broad
+@pytest.mark.parametrize("name", ["errors", "migrating", "pipelines"])
+def test_the_how_to_runs_as_written_and_prints_what_it_says(
+    name: str, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names: dict[str, object] = {}
+    programs = blocks(page(f"docs/{name}.md"), "python")
+    for program in programs:
+        exec(compile(program, f"docs/{name}.md", "exec"), names)
+    promised = re.findall(r"^ *print\(.*\)  # (.*)$", "".join(programs), re.MULTILINE)
+    assert promised
+    assert capsys.readouterr().out.splitlines() == promised
+
+
 def test_a_client_without_java_is_told_all_that_txlake_needs() -> None:
     needed = tomllib.loads(page("pyproject.toml"))["project"]["dependencies"]
     [command] = re.findall(

@@ -1,4 +1,4 @@
-"""Pages of the site that aren't in docs/: those of the root, and the reference from docstrings.
+"""Pages of the site that aren't in docs/: those of the root, the notebooks, and the reference.
 
 Owns where their links lead: on GitHub they are paths of the repository, here they are pages.
 """
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from nbconvert import MarkdownExporter
 
 import txlake
 
@@ -46,6 +47,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         text = (ROOT / name).read_text(encoding="utf-8")
         files.append(File.generated(config, page, content=_of_the_site(text)))
     files.append(File.generated(config, "reference.md", content=reference()))
+    for notebook in sorted((ROOT / "examples/notebooks").glob("*.ipynb")):
+        text, _ = MarkdownExporter().from_filename(str(notebook))
+        files.append(File.generated(config, f"notebook-{notebook.stem}.md", content=text))
     return files
 
 

@@ -448,3 +448,27 @@ def test_metadata_that_makes_the_table_unwritable() -> None:
     with pytest.raises(UnsupportedFeature, match="icebergCompatV1"):
         transaction.stage([metadata({"delta.enableIcebergCompatV1": "true"})], operation="SET")
     assert not transaction.has_changes
+
+
+TIMES = {"delta.enableInCommitTimestamps": "true"}
+ID = {"io.unitycatalog.tableId": "t"}
+
+
+def test_another_systems_catalog_holds_a_table_from_the_first_commit_on() -> None:
+    validated([OPEN, metadata({**TIMES, **ID})], Snapshot.empty("t"))
+
+
+@pytest.mark.parametrize(
+    ("actions", "before"),
+    [
+        ([OPEN, metadata({**TIMES, **ID})], PLAIN),
+        ([OPEN, metadata(TIMES)], Snapshot.empty("t")),
+        ([CATALOGS, metadata(ID)], Snapshot.empty("t")),
+    ],
+    ids=["a table that is there", "no id", "the lake's own feature"],
+)
+def test_who_holds_a_table_is_said_in_all_other_cases(
+    actions: list[Action], before: Snapshot
+) -> None:
+    with pytest.raises(InvalidRequest, match="come and go together"):
+        validated(actions, before)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -43,7 +42,10 @@ def run(lake: Lake, text: str) -> list[tuple[object, ...]]:
 
 
 class Lossy:
-    """An ASGI app whose answers may be lost. `lose` says of a request "before", "after" or ""."""
+    """An ASGI app whose answers may be lost.
+
+    `lose` says of a request "before", "after", "denied" (the token isn't good any more) or "".
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -57,6 +59,11 @@ class Lossy:
         method, path = scope["method"], scope["path"]
         self.asked.append((method, path))
         lost = self.lose(method, path)
+        if lost == "denied":
+            await _error(401, "NotAuthorizedException", "the token has expired")(
+                scope, receive, send
+            )
+            return
         if lost == "before":
             raise ConnectionError("the request is lost")
 
@@ -68,18 +75,28 @@ class Lossy:
             raise ConnectionError("the answer is lost")
 
 
+class _Server(uvicorn.Server):
+    """Says when it takes requests, or failed to."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.is_up = threading.Event()
+
+    async def startup(self, sockets: object = None) -> None:
+        try:
+            await super().startup(sockets)  # type: ignore[arg-type]
+        finally:
+            self.is_up.set()
+
+
 @contextmanager
-def on_a_socket(app: ASGIApp) -> Iterator[str]:
-    """The app's address, as `catalog=` takes it."""
-    config = uvicorn.Config(app, port=0, log_level="critical", lifespan="on")
-    server = uvicorn.Server(config)
+def on_a_socket(app: ASGIApp, **config: Any) -> Iterator[str]:
+    """The app's address, as `catalog=` takes it; `config` is uvicorn's."""
+    server = _Server(uvicorn.Config(app, port=0, log_level="critical", lifespan="on", **config))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    until = time.monotonic() + START_S
-    while not server.started:
-        assert thread.is_alive()
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    assert server.is_up.wait(START_S)
+    assert server.started
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
         yield f"uc+http://127.0.0.1:{port}"

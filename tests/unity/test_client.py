@@ -185,6 +185,37 @@ def test_a_commit_without_an_answer_is_there_once(there: ServedLake, when: str, 
     assert rows(there.lake, "orders") == [(1, 10), (2, 20), (3, 30)]
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_token_that_ends_after_a_lost_answer_settles_nothing(
+    there: ServedLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    monkeypatch.setattr(System, "wait_ms", lambda system, duration_ms: None)
+    left = [when]
+    with there.client() as uc:
+        run(uc, "BEGIN; INSERT INTO orders VALUES (3, 30)")
+        there.server.lose = lambda method, path: left.pop() if left else "denied"
+        with pytest.raises(OutcomeUnknown, match="orders"):
+            run(uc, "COMMIT")
+        there.server.lose = lambda method, path: ""
+    # Whoever ratified it may still have to read it.
+    staged = list((tmp_path / "lake/orders/_delta_log/_staged_commits").iterdir())
+    assert len([path for path in staged if path.name.startswith(f"{2:020d}.")]) == 1
+    assert len(rows(there.lake, "orders")) == (3 if when == "after" else 2)
+
+
+def test_an_answer_that_is_no_table_is_refused(tmp_path: Path) -> None:
+    catalog = OtherCatalog(tmp_path)
+    with (
+        on_a_socket(catalog.app()) as address,
+        txlake.connect(catalog=f"{address}?catalog=main") as uc,
+    ):
+        run(uc, "CREATE TABLE s.t (id INT)")
+        [table] = catalog.tables.values()
+        table.location = 7  # type: ignore[assignment]
+        with pytest.raises(Unavailable, match=r"s\.t: the catalog's answer can't be understood"):
+            run(uc, "SELECT * FROM s.t")
+
+
 def test_an_outcome_that_nobody_tells_is_unknown(
     there: ServedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,7 +254,7 @@ def test_a_table_is_created_renamed_and_dropped(there: ServedLake) -> None:
         assert rows(there.lake, "made") == [(1, "a")]
         run(uc, "ALTER TABLE made RENAME TO other")
         assert rows(uc, "other") == [(1, "a")]
-        run(uc, "DROP TABLE other")
+        run(uc, "BEGIN; INSERT INTO other VALUES (2, 'b'); DROP TABLE other; COMMIT")
         with pytest.raises(InvalidRequest, match="no table 'other'"):
             run(uc, "SELECT * FROM other")
     assert run(there.lake, "SHOW TABLES DROPPED")

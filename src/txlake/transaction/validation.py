@@ -248,7 +248,7 @@ def membership_is_whole(request: _Request) -> None:
             (not domains.get(DOMAIN, True), request.after),
         )
     )
-    if request.before.version < 0 and not is_said and _is_anothers(request.after):
+    if request.before.version < 0 and _is_anothers(request.after):
         return
     is_touched = was != will_be or was_said != is_said
     if is_touched and will_be != is_said:

@@ -14,9 +14,10 @@ from typing import NoReturn
 from txlake.catalog import DatabaseEntry, NoCatalog, TableEntry
 from txlake.catalog.name_parts import qualified
 from txlake.catalog.ports import NewPlace
-from txlake.errors import InvalidRequest, OutcomeUnknown, UnsupportedFeature
+from txlake.errors import InvalidRequest, OutcomeUnknown, Unavailable, UnsupportedFeature
 from txlake.ports import System
 from txlake.statements import TableName
+from txlake.unity.answers import StagingTable, read
 from txlake.unity.client import Answer, Declined, Unanswered, UnityClient, delta_path, quoted
 from txlake.unity.ledger import Known, UnityLedger
 from txlake.unity.lending import Lending
@@ -133,21 +134,20 @@ class UnityCatalog(NoCatalog):
         found = self._ledger.load(database, name)
         if found is None:
             return None
-        metadata = found["metadata"]
-        version = found.get("latest-table-version")
+        metadata = found.metadata
         entry = TableEntry(
-            id=metadata["table-uuid"],
+            id=metadata.table_uuid,
             number=0,
             database=database,
             database_number=0,
             name=name,
-            location=metadata["location"],
-            managed=metadata["table-type"] == "MANAGED",
-            created_ms=metadata["created-time"],
-            modified_ms=metadata["updated-time"],
-            head=None if version is None else int(version),
+            location=metadata.location,
+            managed=metadata.table_type == "MANAGED",
+            created_ms=metadata.created_time,
+            modified_ms=metadata.updated_time,
+            head=found.latest_table_version,
         )
-        if version is not None:
+        if entry.head is not None:
             self._ledger.learn(
                 Known(id=entry.id, schema=database, name=name, location=entry.location)
             )
@@ -157,18 +157,20 @@ class UnityCatalog(NoCatalog):
         """As `AnyCatalog.new_place`. Raises InvalidRequest where the name is taken."""
         path = delta_path("catalogs", self.name, "schemas", database, "staging-tables")
         try:
-            found = self._client.told("POST", path, {"name": name})
+            answer = self._client.told("POST", path, {"name": name})
         except Declined as error:
             raise InvalidRequest(f"{database}.{name}: {error}") from error
-        asked = found["required-protocol"]
+        except Unanswered as error:  # a place that nobody uses is nobody's table
+            raise Unavailable(f"{database}.{name}: it got no place: {error}") from error
+        found = read(answer, StagingTable, f"{database}.{name}")
         now_ms = self._system.now_ms()
         entry = TableEntry(
-            id=found["table-id"],
+            id=found.table_id,
             number=0,
             database=database,
             database_number=0,
             name=name,
-            location=found["location"],
+            location=found.location,
             managed=True,
             created_ms=now_ms,
             modified_ms=now_ms,
@@ -176,15 +178,18 @@ class UnityCatalog(NoCatalog):
         self._ledger.learn(
             Known(id=entry.id, schema=database, name=name, location=entry.location, is_new=True)
         )
-        unset = [key for key, text in found["required-properties"].items() if text is None]
-        if unset:
+        wanted = found.required_properties
+        properties = {key: text for key, text in wanted.items() if text is not None}
+        if len(properties) < len(wanted):
             raise UnsupportedFeature(
-                f"{self.shown} wants {', '.join(unset)} of a new table, with values of our choice"
+                f"{self.shown} wants {', '.join(sorted(wanted.keys() - properties))} of a new "
+                "table, with values of our choice"
             )
+        asked = found.required_protocol
         self._asked[entry.id] = NewPlace(
             entry=entry,
-            features=frozenset({*asked.get("reader-features", ()), *asked["writer-features"]}),
-            properties=dict(found["required-properties"]),
+            features=frozenset({*asked.reader_features, *asked.writer_features}),
+            properties=properties,
         )
         return self._asked[entry.id]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, Unavailable
+from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, TxlakeError
 from txlake.ports import (
     DroppedTable,
     Head,
@@ -38,7 +38,8 @@ from txlake.protocol.types import parse_schema
 from txlake.protocol.unity_columns import delta_columns
 from txlake.storage import canonical_url
 from txlake.transaction.publication import staged_path
-from txlake.unity.client import BUSY, Answer, Declined, Unanswered, UnityClient, delta_path
+from txlake.unity.answers import Credentials, Loaded, read
+from txlake.unity.client import BUSY, Declined, Unanswered, UnityClient, delta_path
 
 _log = logging.getLogger(__name__)
 _LOOKS = 6
@@ -117,31 +118,36 @@ class UnityLedger:
                 return known.id
         return None
 
-    def credentials(self, table_id: str, operation: str) -> Answer:
+    def credentials(self, table_id: str, operation: str) -> Credentials:
         """What the catalog lends for a table's files.
 
         Raises Declined, InvalidRequest, Unavailable.
         """
         known = self._known[table_id]
-        query = {"operation": operation}
         if known.is_new:
-            path = delta_path("staging-tables", table_id, "credentials")
-            return self.client.asked(path)
-        return self.client.asked(self.path(known.schema, known.name, "credentials"), query)
+            found = self.client.asked(delta_path("staging-tables", table_id, "credentials"))
+        else:
+            path = self.path(known.schema, known.name, "credentials")
+            found = self.client.asked(path, {"operation": operation})
+        return read(found, Credentials, known.shown)
 
     def path(self, schema: str, name: str | None = None, *rest: str) -> str:
         """The path of a table in the Delta API; without a name that of a schema's tables."""
         parts = ("catalogs", self.catalog, "schemas", schema, "tables")
         return delta_path(*parts, *(() if name is None else (name,)), *rest)
 
-    def load(self, schema: str, name: str) -> Answer | None:
-        """What the catalog says of a table; None: there is none. Raises Unavailable."""
+    def load(self, schema: str, name: str) -> Loaded | None:
+        """What the catalog says of a table; None: there is none.
+
+        Raises Unavailable, InvalidRequest.
+        """
         try:
-            return self.client.asked(self.path(schema, name))
+            found = self.client.asked(self.path(schema, name))
         except Declined as error:
             if error.status == _GONE:
                 return None
             raise InvalidRequest(str(error)) from error
+        return read(found, Loaded, f"{schema}.{name}")
 
     # The ledger
 
@@ -246,24 +252,29 @@ class UnityLedger:
     def _commit(
         self, staged: Sequence[_Staged], others: Mapping[str, int], ask: Callable[[], None]
     ) -> Ratified | Moved | Reserved:
-        """Asks until it is known what became of it."""
+        """Asks until it is known what became of it.
+
+        Once a request was left without an answer, nothing that a later one is told means that it
+        didn't happen: the staged files are kept until somebody's commits are at the versions.
+        """
         said = ""
         for number in range(_LOOKS):
             if number:
                 self.system.wait_ms(_LOOK_MS * 2**number)
-            is_first = number == 0
             try:
                 ask()
                 return self._ratified()
             except Declined as error:
+                if number == 0:
+                    return self._declined(staged, others, error)
                 said = str(error)
-                answer = self._declined(staged, others, error, is_first=is_first)
-            except Unavailable as error:
-                if is_first:
-                    raise  # it never got there
-                said, answer = str(error), None
             except Unanswered as error:
-                said, answer = str(error), self._settled(staged, others)
+                said = str(error)
+            except TxlakeError as error:
+                if number == 0:
+                    raise  # it never got there
+                said = str(error)
+            answer = self._settled(staged, others)
             if answer is not None:
                 return answer
         names = ", ".join(f"{one.known.shown} ({one.commit.staged})" for one in staged)
@@ -273,17 +284,12 @@ class UnityLedger:
         )
 
     def _declined(
-        self,
-        staged: Sequence[_Staged],
-        others: Mapping[str, int],
-        error: Declined,
-        *,
-        is_first: bool,
-    ) -> Ratified | Moved | Reserved | None:
-        """What a refusal means; None: look again."""
+        self, staged: Sequence[_Staged], others: Mapping[str, int], error: Declined
+    ) -> Ratified | Moved | Reserved:
+        """What a refusal of the only request means. Raises InvalidRequest."""
         if error.status == BUSY:
-            return Reserved(transaction_id="") if is_first else None
-        if error.kind == "CommitVersionConflictException" or not is_first:
+            return Reserved(transaction_id="")
+        if error.kind == "CommitVersionConflictException":
             answer = self._settled(staged, others)
             if answer is not None:
                 return answer
@@ -313,7 +319,7 @@ class UnityLedger:
                     is_own = first.store.get(commit_path(version)) == first.content
                 if is_own:  # and those beside it, which are ratified with it
                     return self._ratified()
-        except (Unavailable, FileNotFoundError):
+        except (TxlakeError, FileNotFoundError):
             return None
         now = {table: at.version for table, at in heads.items() if at is not None}
         expected = {one.known.id: one.commit.version - 1 for one in staged} | dict(others)
@@ -329,8 +335,8 @@ class UnityLedger:
             updates.append({"action": "set-protocol", "protocol": protocol_told(protocol)})
         if metadata is None:
             return updates
-        found = self.load(known.schema, known.name) or {}
-        before: Mapping[str, str] = found.get("metadata", {}).get("properties") or {}
+        found = self.load(known.schema, known.name)
+        before: Mapping[str, str] = {} if found is None else found.metadata.properties
         now = metadata.configuration
         changed = {key: text for key, text in now.items() if before.get(key) != text}
         gone = [key for key in before if key not in now and not _is_derived(key)]
@@ -357,7 +363,9 @@ class UnityLedger:
         """Carries out a change of one name, with its table's first commit where it is new."""
         if len(request.names) > 1 or request.unchanged:
             raise InvalidRequest(
-                "a Unity Catalog changes one name at a time; end the transaction after each"
+                "a Unity Catalog changes one name at a time, whatever other tables are like then; "
+                "nothing was changed: end the transaction after each, and at a level below "
+                "Serializable where it reads others"
             )
         [change] = request.names
         match change:
@@ -404,7 +412,7 @@ class UnityLedger:
             raise InvalidRequest(f"{shown}: it wasn't created: {error}") from error
         except Unanswered as error:
             found = self.load(change.database, change.name)
-            if found is None or found["metadata"]["table-uuid"] != change.id:
+            if found is None or found.metadata.table_uuid != change.id:
                 raise OutcomeUnknown(
                     f"{shown}: whether it was created isn't known; look for it with SHOW TABLES, "
                     f"and create it again where it isn't there: {error}"
@@ -434,25 +442,23 @@ class UnityLedger:
             ) from error
 
 
-def head_of(loaded: Answer, table_id: str) -> Head | None:
+def head_of(loaded: Loaded, table_id: str) -> Head | None:
     """Where a table stands, as the catalog tells; None where it is another table.
 
     Raises InvalidRequest for a table whose commits the catalog doesn't make.
     """
-    if loaded["metadata"]["table-uuid"] != table_id:
+    if loaded.metadata.table_uuid != table_id:
         return None
-    version = loaded.get("latest-table-version")
+    version = loaded.latest_table_version
     if version is None:
         raise InvalidRequest(
-            f"{loaded['metadata'].get('location')}: its commits aren't made by the catalog any more"
+            f"{loaded.metadata.location}: its commits aren't made by the catalog any more"
         )
     pending = [
-        TableCommit(
-            table_id=table_id, version=int(one["version"]), staged=one["file-name"], is_shared=True
-        )
-        for one in loaded.get("commits") or ()
+        TableCommit(table_id=table_id, version=one.version, staged=one.file_name, is_shared=True)
+        for one in loaded.commits or ()
     ]
-    return Head(version=int(version), pending=tuple(sorted(pending, key=lambda one: one.version)))
+    return Head(version=version, pending=tuple(sorted(pending, key=lambda one: one.version)))
 
 
 def protocol_told(protocol: Protocol) -> dict[str, object]:

@@ -12,7 +12,8 @@ from typing import cast
 from txlake.errors import InvalidRequest
 from txlake.ports import Store
 from txlake.storage import local_path, open_store
-from txlake.unity.client import Answer, Declined
+from txlake.unity.answers import Credentials
+from txlake.unity.client import Declined
 from txlake.unity.ledger import UnityLedger
 
 _OPERATIONS = ("READ_WRITE", "READ")
@@ -82,15 +83,14 @@ class _Renewed:
         return getattr(self._open(), name)
 
 
-def _read(answer: Answer) -> tuple[Mapping[str, str], int]:
+def _read(answer: Credentials) -> tuple[Mapping[str, str], int]:
     """The options, and until when they are good. Raises InvalidRequest for other clouds' keys."""
-    for lent in answer.get("storage-credentials") or ():
-        config: Mapping[str, str] = lent.get("config") or {}
-        options = {_NAMES[key]: text for key, text in config.items() if key in _NAMES}
-        if options or not config:
-            return options, int(lent["expiration-time-ms"])
+    for lent in answer.storage_credentials:
+        options = {_NAMES[key]: text for key, text in lent.config.items() if key in _NAMES}
+        if options or not lent.config:
+            return options, lent.expiration_time_ms
         raise InvalidRequest(
-            f"the catalog lends {', '.join(sorted(config))}, which can't be used here; give "
+            f"the catalog lends {', '.join(sorted(lent.config))}, which can't be used here; give "
             "storage_options"
         )
     raise InvalidRequest("the catalog lends no credentials; give storage_options")

@@ -25,23 +25,33 @@ METRICS = {
 }
 """By name the unit and what is counted, or measured where the unit is ms."""
 
-_instruments: dict[tuple[int, str], Any] = {}
+# By name, for which provider an instrument was made, and the instrument.
+_instruments: dict[str, tuple[Any, Any]] = {}
 
 
 @contextmanager
 def span(name: str, **attributes: Attribute | None) -> Iterator[None]:
-    """What happens inside is a span `txlake.<name>`; an error that leaves it is noted there.
+    """What happens inside is a span `txlake.<name>`; of an error that leaves it, its class is told.
 
-    The attributes are called `txlake.<attribute>`; those that are None are left out.
+    The attributes are called `txlake.<attribute>`; those that are None are left out. Also a
+    decorator: then every call of the function is one.
     """
     api = sys.modules.get("opentelemetry.trace")
     if api is None:
         yield
         return
+    # What an error says may quote rows and conditions.
     with api.get_tracer("txlake").start_as_current_span(
-        f"txlake.{name}", attributes=_named(attributes), record_exception=False
-    ):
-        yield
+        f"txlake.{name}",
+        attributes=_named(attributes),
+        record_exception=False,
+        set_status_on_exception=False,
+    ) as own:
+        try:
+            yield
+        except BaseException as error:
+            own.set_status(api.StatusCode.ERROR, type(error).__name__)
+            raise
 
 
 def count(name: str, **attributes: Attribute | None) -> None:
@@ -53,7 +63,10 @@ def count(name: str, **attributes: Attribute | None) -> None:
 
 @contextmanager
 def timed(name: str, **attributes: Attribute | None) -> Iterator[None]:
-    """How long what happens inside takes, as a value of a metric; also where it fails."""
+    """How long what happens inside takes, as a value of a metric; also where it fails.
+
+    Also a decorator, as `span`.
+    """
     instrument = _instrument(name)
     if instrument is None:
         yield
@@ -71,15 +84,15 @@ def _instrument(name: str) -> Any | None:  # noqa: ANN401
     if api is None:
         return None
     provider = api.get_meter_provider()
-    key = (id(provider), name)
-    found = _instruments.get(key)
-    if found is None:
-        unit, description = METRICS[name]
-        meter = provider.get_meter("txlake")
-        make = meter.create_histogram if unit == "ms" else meter.create_counter
-        found = make(name, unit=unit, description=description)
-        _instruments[key] = found
-    return found
+    known = _instruments.get(name)
+    if known is not None and known[0] is provider:
+        return known[1]
+    unit, description = METRICS[name]
+    meter = provider.get_meter("txlake")
+    make = meter.create_histogram if unit == "ms" else meter.create_counter
+    made = make(name, unit=unit, description=description)
+    _instruments[name] = (provider, made)
+    return made
 
 
 def _named(attributes: dict[str, Attribute | None]) -> dict[str, Attribute]:

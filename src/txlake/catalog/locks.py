@@ -302,12 +302,10 @@ class Locks:
         """How often something changed in this process; noted before asking, `wait` goes by it."""
         return self._bell.rung
 
+    @span("lock.wait")
+    @timed("txlake.lock.wait")
     def wait(self, asked: Queued, heard: int, timeout_ms: int) -> None:
         """Until the request is granted. Raises as `acquire`."""
-        with span("lock.wait", mode=asked.mode.value), timed("txlake.lock.wait"):
-            self._wait(asked, heard, timeout_ms)
-
-    def _wait(self, asked: Queued, heard: int, timeout_ms: int) -> None:
         system = self._on.system
         begun_ms = system.monotonic_ms()
         pause_ms = _PAUSE_MS_MIN

@@ -183,9 +183,7 @@ class CommitLoop:
         for attempt in range(1, self._retry.commit_attempts_max + 1):
             if not self._is_due():
                 return attempt - 1, Made(snapshots={}, publication=Publication(frozenset()))
-            with span("attempt", number=attempt):
-                answer = self._attempt(retries=attempt - 1)
-            match answer:
+            match self._attempt(retries=attempt - 1):
                 case Made() as made:
                     return attempt, made
                 case Moved() as moved:
@@ -204,6 +202,7 @@ class CommitLoop:
                     assert_never(other)
         raise self._committer.exhausted(self._tables, self._retry.commit_attempts_max)
 
+    @span("attempt")
     def _attempt(self, *, retries: int) -> Made | Moved | Reserved | Unanswered:
         written = self.written()
         unchanged = {
@@ -243,6 +242,8 @@ class CommitLoop:
             if heads.get(table_id, one.state.version) != one.state.version
         ]
 
+    @span("rebase")
+    @timed("txlake.rebase.duration")
     def _catch_up(self, table_ids: Iterable[str]) -> Made | None:
         """Checks these tables against all that came first, and follows the newest versions.
 
@@ -250,10 +251,6 @@ class CommitLoop:
         all is told before what happened on any one table. The answer is the transaction's own
         commit, when that is what came first.
         """
-        with span("rebase"), timed("txlake.rebase.duration"):
-            return self._caught_up(table_ids)
-
-    def _caught_up(self, table_ids: Iterable[str]) -> Made | None:
         news: list[tuple[Rebase, Sequence[ConcurrentCommit], Snapshot]] = []
         for table_id in table_ids:
             one = self._tables[table_id]

@@ -117,6 +117,7 @@ def publish(store: Store, ledger: Ledger, commits: Sequence[TableCommit], *, tab
         _tidy(store, commits)
 
 
+@span("publish")
 def publish_newest(
     ledger: Ledger, newest: Sequence[Newest], *, soon: str | None = None
 ) -> Publication:
@@ -126,11 +127,6 @@ def publish_newest(
     that had nothing else to publish are noted by what this process does next. Never raises: the
     commits stand, what fails is logged, and the next process that meets a commit publishes it.
     """
-    with span("publish", tables=len(newest)):
-        return _published(ledger, newest, soon)
-
-
-def _published(ledger: Ledger, newest: Sequence[Newest], soon: str | None) -> Publication:
     tables: set[str] = set()
     made: list[tuple[Newest, Sequence[TableCommit]]] = []
     occupied: Occupied | None = None

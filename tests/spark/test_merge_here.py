@@ -122,6 +122,38 @@ def test_it_does_what_spark_does(
     assert here == [True] * len(merges)
 
 
+def test_values_of_every_kind(
+    tmp_path: Path, spark: SparkSession, here: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = (
+        "k BIGINT, b BYTE, h SHORT, f FLOAT, o BOOLEAN, e DECIMAL(20, 3), t TIMESTAMP, "
+        "n TIMESTAMP_NTZ, y BINARY, p DATE"
+    )
+    ours = (
+        "1, 1Y, 2S, 1.5F, true, 1.125, TIMESTAMP'2026-01-01 12:00:00Z', "
+        "TIMESTAMP_NTZ'2026-01-01 12:00:00', X'00FF', DATE'2026-01-01'"
+    )
+    theirs = (
+        "{k}L, -1Y, 3S, float('NaN'), NULL, 2.250, TIMESTAMP'1999-12-31 23:59:59.999999Z', "
+        "TIMESTAMP_NTZ'0001-01-01 00:00:00', X'', DATE'1999-12-31'"
+    )
+    names = ", ".join(part.split()[0] for part in columns.replace("(20, 3)", "").split(", "))
+    values = ", ".join(f"({theirs.format(k=k)})" for k in (1, 2))
+    source = f"(SELECT * FROM VALUES {values} AS r({names}))"
+    found = []
+    for who in ("here", "spark"):
+        t = table(tmp_path / who, spark, columns, partitioned_by="p", properties=VECTORS)
+        t.run(f"INSERT INTO t VALUES ({ours})")
+        with monkeypatch.context() as patched:
+            if who == "spark":
+                patched.setattr(merging, "merge_here", lambda *arguments: None)
+            t.run(f"MERGE INTO t USING {source} AS s ON t.k = s.k {ALL}")
+        found.append(rows(t))
+    assert here == [True]
+    assert found[0] == found[1]
+    assert len(found[0]) == 2
+
+
 def test_what_is_left_to_spark(tmp_path: Path, spark: SparkSession, here: list[bool]) -> None:
     for place, merge in enumerate(BY_SPARK):
         t = made(tmp_path / str(place), spark, properties=VECTORS)

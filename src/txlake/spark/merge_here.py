@@ -34,7 +34,6 @@ from txlake.spark.types import delta_schema
 from txlake.spark.writing import ACTION, Written, write_arrow
 from txlake.statements import (
     Assignment,
-    Default,
     MatchedDelete,
     MatchedUpdate,
     Merge,
@@ -131,7 +130,7 @@ def merge_here(
     if clauses.insert is not None:
         made.append(parts.inserted(clauses.insert, matches))
     whole = [one for one in made if one is not None]
-    if len(whole) < len(made):
+    if len(whole) < len(made) or len({one.schema for one in whole}) > 1:
         return None
     return write_arrow(pa.concat_tables(whole), work.target())
 
@@ -308,33 +307,28 @@ class _Parts:
 
     # Values
 
-    def _values(self, assignments: Sequence[Assignment] | Star) -> dict[str, str | None]:
-        """By column the text of its new value; None where it isn't seen through.
+    def _values(self, assignments: Sequence[Assignment] | Star) -> dict[str, str | Field | None]:
+        """By column the text of its new value, or the source's column; None: it isn't seen through.
 
-        Of `*` the source's column of that name, which there may not be: that is None too.
+        Of `*` there may be no column of that name: that is None too.
         """
         if isinstance(assignments, Star):
-            found = {item.name: self._source.find(item.name) for item in self._schema}
-            return {name: None if one is None else _quoted(one) for name, one in found.items()}
+            return {item.name: self._source.find(item.name) for item in self._schema}
         resolved = resolve_assignments(self.work, tuple(assignments), self.statement.target_alias)
-        values: dict[str, str | None] = {}
+        values: dict[str, str | Field | None] = {}
         for name, entries in resolved.items():
             [(path, value), *more] = entries
-            is_plain = not path and not more and isinstance(value, SqlText)
-            if not is_plain or isinstance(value, Default):
-                values[name] = None
-            else:
-                assert isinstance(value, SqlText), "that is what is plain"
-                values[name] = None if value.references else value.text
+            is_seen = not path and not more and isinstance(value, SqlText) and not value.references
+            values[name] = value.text if is_seen and isinstance(value, SqlText) else None
         return values
 
     def _of_pair(
-        self, text: str, item: Field, ours: pa.Table, theirs: pa.Table
+        self, told: str | Field, item: Field, ours: pa.Table, theirs: pa.Table
     ) -> pa.ChunkedArray | None:
-        """A value of a row of both sides: a column of one of them, or a constant."""
-        if text.startswith(_STAR):
-            return self._stored(theirs.column(text[1:]), self._theirs(text[1:]), item)
-        value = parse_value(text, is_qualified=True)
+        """A value of a row of both sides."""
+        if isinstance(told, Field):
+            return self._stored(theirs.column(told.name), told, item)
+        value = parse_value(told, is_qualified=True)
         used: dict[str, tuple[Field, pa.ChunkedArray]] = {}
         named = None if value is None else self._named(value, ours, theirs, used)
         if named is None:
@@ -377,12 +371,14 @@ class _Parts:
             case _:
                 return value
 
-    def _of_source(self, text: str, item: Field, theirs: pa.Table) -> pa.ChunkedArray | None:
+    def _of_source(
+        self, told: str | Field, item: Field, theirs: pa.Table
+    ) -> pa.ChunkedArray | None:
         """A value of a row of the source alone."""
-        if text.startswith(_STAR):
-            return self._stored(theirs.column(text[1:]), self._theirs(text[1:]), item)
+        if isinstance(told, Field):
+            return self._stored(theirs.column(told.name), told, item)
         alias = self.held.alias
-        value = parse_value(text, aliases=() if alias is None else (alias,))
+        value = parse_value(told, aliases=() if alias is None else (alias,))
         return None if value is None else self._computed(value, item, theirs, self._source)
 
     def _computed(
@@ -393,21 +389,8 @@ class _Parts:
             return None
         return self._stored(made, Field(item.name, from_arrow_type(made.type)), item)
 
-    def _theirs(self, name: str) -> Field:
-        found = self._source.find(name)
-        assert found is not None, "it was found before"
-        return found
-
     def _stored(
         self, values: pa.ChunkedArray, source: Field, item: Field
     ) -> pa.ChunkedArray | None:
         stored = fitted(values, source, item, self.work.snapshot)
         return None if stored is None or (stored.null_count and not item.nullable) else stored
-
-
-_STAR = "\0"
-
-
-def _quoted(item: Field) -> str:
-    """A column of the source as `_values` tells of it."""
-    return f"{_STAR}{item.name}"

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 import pytest
 
 from tests.server.client import OPEN, Client, failed, file
 from tests.simulation.rows.lake import RowLake
-from txlake.server import names
+from tests.unity.served import on_a_socket
+from txlake.server import commits, names
 from txlake.server.app import ENDPOINTS
 from txlake.server.calls import Answer, Call, Limits
+from txlake.server.heads import prompt_protocol
 
 WAIT_S = 30
 
@@ -73,6 +77,67 @@ def test_more_than_there_is_room_for(row_lake: RowLake, gate: Gate) -> None:
         gate.opened.set()
         assert [one.result(WAIT_S).status_code for one in left] == [200, 200, 200]
         assert client.call("GET", "/metastore_summary").status_code == 200
+
+
+def test_commits_beyond_the_queue_are_turned_away_and_none_is_lost(
+    row_lake: RowLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six clients, each with a table of its own, have one worker between them."""
+    refused, turned_away = threading.Event(), 0
+    update = commits.update
+
+    def hold(call: Call) -> Answer:
+        refused.wait(WAIT_S)  # the first one, until another one was turned away
+        return update(call)
+
+    endpoints = tuple(
+        replace(one, handler=hold) if one.handler is update else one for one in ENDPOINTS
+    )
+    monkeypatch.setattr("txlake.server.app.ENDPOINTS", endpoints)
+    names = [f"t{number}" for number in range(6)]
+    for name in names:
+        row_lake.sql(f"CREATE TABLE {name} (id INT) {OPEN}")
+    with Client(row_lake, limits=Limits(workers=1, waiting_max=2)) as client:
+        bodies = {
+            name: [
+                client.request(name, client.stage(name, file(f"{version}"), version=version))
+                for version in (1, 2, 3)
+            ]
+            for name in names
+        }
+
+        def commit(name: str) -> None:
+            nonlocal turned_away
+            for body in bodies[name]:
+                while (answer := client.call("POST", client.url(name), body)).status_code == 429:
+                    turned_away += 1
+                    refused.set()
+                assert answer.status_code == 200, answer.text
+
+        with ThreadPoolExecutor(len(names)) as pool:
+            list(pool.map(commit, names))
+        assert turned_away > 0
+        for name in names:
+            live = client.handle(name).log.latest().files.adds()
+            assert sorted(one.path for one in live) == ["1", "2", "3"]
+
+
+def test_a_head_that_never_ends_closes_its_connection(client: Client) -> None:
+    with on_a_socket(client.app, http=prompt_protocol(0.2)) as address:
+        parts = urlsplit(address)
+        place = (str(parts.hostname), int(parts.port or 0))
+        for begun in (b"", b"GET /none HTTP/1.1\r\nHost: x\r\n"):
+            with socket.create_connection(place, WAIT_S) as line:
+                line.sendall(begun)
+                assert line.recv(100) == b""
+        with socket.create_connection(place, WAIT_S) as line:
+            line.sendall(b"GET /none HTTP/1.1\r\nHost: x\r\n\r\n")
+            answer = b""
+            while not answer.endswith(b"}}"):
+                answer += line.recv(10_000)
+            assert answer.startswith(b"HTTP/1.1 404")
+            line.sendall(b"GET /none HT")  # on the connection that was kept
+            assert line.recv(100) == b""
 
 
 def test_an_answer_that_takes_too_long(row_lake: RowLake, gate: Gate) -> None:

@@ -30,6 +30,7 @@ class Limits:
         body_bytes_max: of a request's body.
         commit_bytes_max: of a staged commit.
         request_s: how long a request's body may take to arrive, and its answer to be made.
+        head_s: how long a request's head may take to arrive.
         sql_rows_max: rows of a query that are answered.
         sql_lock_ms: how long a statement may wait for a lock, in a thread that others need.
         conversations_max: sessions that clients may keep at once.
@@ -41,6 +42,7 @@ class Limits:
     body_bytes_max: int = 4 * 1024 * 1024
     commit_bytes_max: int = 64 * 1024 * 1024
     request_s: float = 60.0
+    head_s: float = 10.0
     sql_rows_max: int = 10_000
     sql_lock_ms: int = 5_000
     conversations_max: int = 64

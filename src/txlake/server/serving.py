@@ -14,6 +14,7 @@ import uvicorn
 from txlake.errors import InvalidRequest
 from txlake.server.app import application
 from txlake.server.calls import Limits, Served, Sessions
+from txlake.server.heads import prompt_protocol
 from txlake.server.tokens import Tokens
 from txlake.session.session import Session
 from txlake.spark.plane import SparkPlane
@@ -69,6 +70,7 @@ def serve(session: Session, how: Serving, *, started: Callable[[str], None]) -> 
         # Of those that are open; each may have one request inside.
         limit_concurrency=4 * (how.limits.workers + how.limits.waiting_max),
         timeout_keep_alive=30,
+        http=prompt_protocol(how.limits.head_s),
         timeout_graceful_shutdown=int(how.limits.request_s),
         ssl_certfile=certificate,
         ssl_keyfile=key,

@@ -76,6 +76,12 @@ def test_what_a_statement_is_told(user: User) -> None:
     assert seen.versions == {"a": 1, "b": 0}
 
 
+def test_a_table_that_is_known_by_its_place_brings_its_database(user: User) -> None:
+    asked = Asked(names=frozenset(), places=frozenset({"file:///b"}))
+    seen = user.catalog.admissions.look(asked, on_a("Sch-S")).seen
+    assert list(seen.databases) == ["default"]
+
+
 def test_who_only_looks_leaves_no_trace_and_waits_for_nobody(user: User, other: User) -> None:
     look = user.catalog.admissions.look
     assert look(ON_A, on_a("Sch-S")).is_granted

@@ -12,6 +12,7 @@ from functools import cache
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from txlake.catalog import names
 from txlake.catalog.database import Database
 from txlake.catalog.engines import clock
 from txlake.catalog.owners import ACTIVE, is_due, is_over
@@ -34,14 +35,7 @@ from txlake.conflict.locking import (
     ResourceType,
 )
 
-_COUNTER = counters.c.name == "lock"
-_NUMBERED = Prepared(
-    sa.update(counters)
-    .where(_COUNTER)
-    .values(value=counters.c.value + sa.bindparam("count"))
-    .returning(counters.c.value)
-)
-_TURN = Prepared(sa.select(counters.c.value).where(_COUNTER).with_for_update())
+_TURN = Prepared(sa.select(counters.c.value).where(counters.c.name == names.LOCK).with_for_update())
 _REQUESTS = (
     locks.c.id,
     locks.c.session_id,
@@ -81,8 +75,7 @@ def taking_numbers(connection: Connection, count: int) -> Callable[[], int]:
 
     Until the end nobody else asks for locks or is granted one.
     """
-    newest = _NUMBERED.sent(connection, count=count)
-    return lambda: int(newest()[0].value) - count + 1
+    return names.taking_numbers(connection, names.LOCK, count)
 
 
 def take_turn(connection: Connection) -> None:
@@ -139,23 +132,22 @@ def _addition(is_sqlite: bool) -> Prepared:
 
 def add(connection: Connection, on: Database, requests: Sequence[Queued]) -> None:
     """Writes new requests."""
-    if requests:
-        given = [
-            {
-                "id": one.id,
-                "session_id": one.owner.session,
-                "transaction_id": one.owner.transaction,
-                "resource_type": one.resource.type.value,
-                "resource_subtype": one.resource.subtype,
-                "database_number": one.resource.database,
-                "entity": one.resource.entity,
-                "description": one.resource.description,
-                "mode": one.mode.value,
-                "status": one.status.value,
-            }
-            for one in requests
-        ]
-        _addition(on.is_sqlite).run_all(connection, given)
+    given = [
+        {
+            "id": one.id,
+            "session_id": one.owner.session,
+            "transaction_id": one.owner.transaction,
+            "resource_type": one.resource.type.value,
+            "resource_subtype": one.resource.subtype,
+            "database_number": one.resource.database,
+            "entity": one.resource.entity,
+            "description": one.resource.description,
+            "mode": one.mode.value,
+            "status": one.status.value,
+        }
+        for one in requests
+    ]
+    _addition(on.is_sqlite).run_all(connection, given)
 
 
 def convert(connection: Connection, held: Queued, mode: LockMode) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,7 +93,13 @@ def set_sequence(connection: Connection, sequence: int) -> None:
 
 def next_number(connection: Connection, counter: str, count: int = 1) -> int:
     """The first of so many new numbers of a counter; others wait for them until the end."""
-    return _NUMBERED.number(connection, counter=counter, count=count) - count + 1
+    return taking_numbers(connection, counter, count)()
+
+
+def taking_numbers(connection: Connection, counter: str, count: int) -> Callable[[], int]:
+    """As `next_number`, which is asked for at once; what it gives waits for the number."""
+    newest = _NUMBERED.sent(connection, counter=counter, count=count)
+    return lambda: int(newest()[0].value) - count + 1
 
 
 def raise_number(connection: Connection, counter: str, number: int) -> None:

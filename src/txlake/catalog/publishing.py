@@ -116,10 +116,9 @@ def _reached(published: int, vouched: Sequence[Versions]) -> int:
 
 def write_steps(connection: Connection, steps: Sequence[Step]) -> None:
     """Notes them; the bytes of those commits aren't needed any more."""
-    if steps:
-        rows = [{"of": one.table_id, "before": one.before, "until": one.until} for one in steps]
-        _CLEAR.run_all(connection, rows)
-        _PUBLISH.run_all(connection, rows)
+    rows = [{"of": one.table_id, "before": one.before, "until": one.until} for one in steps]
+    _CLEAR.run_all(connection, rows)
+    _PUBLISH.run_all(connection, rows)
 
 
 class Publications:

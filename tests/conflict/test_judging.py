@@ -47,6 +47,7 @@ POSITIONS: Mapping[str, BitMap64] = {
     "1": BitMap64([1]),
     "1,2": BitMap64([1, 2]),
     "2,3": BitMap64([2, 3]),
+    "1,2,3": BitMap64([1, 2, 3]),
 }
 
 
@@ -130,6 +131,7 @@ ROWS = table(
     metadata=settings(configuration=TRACKED),
 )
 UNNUMBERED = table(file("a"), protocol=TRACKING)
+LOST = table(file("w", "gone", says=1))
 V_GONE = file("v", "1,2").removed(timestamp_ms=5)
 A_GONE = file("a", base=0, since=1).removed(timestamp_ms=5)
 OTHER_CATALOG = DomainMetadata(domain="txlake.catalog", configuration="{}", removed=False)
@@ -146,6 +148,18 @@ def identity(mark: int | None) -> str:
         told["delta.identity.highWaterMark"] = mark
     column = {"name": "id", "type": "long", "nullable": True, "metadata": told}
     return json.dumps({"type": "struct", "fields": [column]})
+
+
+BROKEN = identity(None).replace('"delta.identity.step": 1', '"delta.identity.step": 0')
+WIDER = json.dumps(
+    {
+        "type": "struct",
+        "fields": [
+            {"name": name, "type": "long", "nullable": True, "metadata": {}}
+            for name in ("id", "more")
+        ],
+    }
+)
 
 
 # Name: (the rule, the table, the commit's actions, what the reason says).
@@ -181,6 +195,12 @@ REFUSED: dict[str, tuple[str, Snapshot, tuple[Action, ...], str]] = {
             ),
         ),
         "catalogManaged",
+    ),
+    "a lower protocol": (
+        "features_stay",
+        PLAIN,
+        (info(), Protocol(min_reader_version=2, min_writer_version=7, writer_features=FEATURES)),
+        r"lowers the protocol from \(3, 7\) to \(2, 7\)",
     ),
     "another table's metaData": (
         "table_is_the_same",
@@ -236,12 +256,24 @@ REFUSED: dict[str, tuple[str, Snapshot, tuple[Action, ...], str]] = {
         (info(), V_GONE, file("v")),
         "2 rows that are deleted",
     ),
+    "a vector after one that isn't there": (
+        "deleted_rows_stay_deleted",
+        LOST,
+        (info(), file("w", "gone", says=1).removed(timestamp_ms=5), file("w", "1,2")),
+        "'w': its deletion vector can't be read: vector gone is missing",
+    ),
     "no row id": ("row_ids_are_new", ROWS, (info(), file("b")), "expected a baseRowId"),
     "no commit version": (
         "row_ids_are_new",
         ROWS,
         (info(), file("b", base=10), mark(19)),
-        "defaultRowCommitVersion",
+        "expected a baseRowId and a defaultRowCommitVersion",
+    ),
+    "a commit version alone": (
+        "row_ids_are_new",
+        ROWS,
+        (info(), file("b", since=4)),
+        "expected a baseRowId and a defaultRowCommitVersion",
     ),
     "ids of other rows": (
         "row_ids_are_new",
@@ -286,6 +318,24 @@ REFUSED: dict[str, tuple[str, Snapshot, tuple[Action, ...], str]] = {
         (info(), file("b", base=10, since=4, rows=None), mark(19)),
         "don't state numRecords",
     ),
+    "statistics that can't be read": (
+        "row_ids_are_new",
+        ROWS,
+        (info(), msgspec.structs.replace(file("b", base=10, since=4), stats="?"), mark(19)),
+        "statistics",
+    ),
+    "new ids in a restore, no mark": (
+        "row_ids_are_new",
+        ROWS,
+        (info(operation="RESTORE"), file("z", base=10, since=4)),
+        "ids up to 19 are given, and the high-water mark is 9",
+    ),
+    "others' ids for a file without": (
+        "row_ids_are_new",
+        table(file("a"), mark(9), protocol=TRACKING),
+        (info(operation="RESTORE"), A_GONE, file("a", base=4, since=1)),
+        "baseRowId 4 isn't beyond 9",
+    ),
     "a listed file's ids changed": (
         "row_ids_are_new",
         ROWS,
@@ -312,10 +362,26 @@ REFUSED |= {
         (info(), settings(schema_string=identity(3))),
         "values of the identity column",
     ),
+    "identity that nobody can follow": (
+        "identities_are_the_catalogs",
+        PLAIN,
+        (info(), settings(schema_string=BROKEN)),
+        "delta.identity.step",
+    ),
 }
 FINE: dict[str, tuple[Snapshot, tuple[Action, ...]]] = {
     "an append": (PLAIN, (info(), file("b"))),
     "more rows deleted": (PLAIN, (info(), file("a").removed(timestamp_ms=5), file("a", "1"))),
+    "still more rows deleted": (PLAIN, (info(), V_GONE, file("v", "1,2,3"))),
+    "a file listed anew as it was, its vector lost": (
+        LOST,
+        (info(), msgspec.structs.replace(file("w", "gone", says=1), stats=None)),
+    ),
+    "other partitions of an empty table": (
+        table(),
+        (info(), settings(partition_columns=("id",))),
+    ),
+    "another column": (PLAIN, (info(), settings(schema_string=WIDER))),
     "a property": (PLAIN, (info(), settings(configuration={**CONFIGURATION, "more": "1"}))),
     "a feature": (
         PLAIN,
@@ -323,6 +389,22 @@ FINE: dict[str, tuple[Snapshot, tuple[Action, ...]]] = {
     ),
     "a restore": (PLAIN, (info(operation="RESTORE"), V_GONE, file("v"))),
     "new ids": (ROWS, (info(), file("b", base=10, since=4), mark(19))),
+    "ids one after the other": (
+        ROWS,
+        (info(), file("c", base=20, since=4), file("b", base=10, since=4), mark(29)),
+    ),
+    "ids for a file that had none": (
+        UNNUMBERED,
+        (info(), settings(configuration=TRACKED), A_GONE, file("a", base=0, since=4), mark(9)),
+    ),
+    "ids of new files alone, while they aren't tracked": (
+        UNNUMBERED,
+        (info(), file("b", base=0, since=4), mark(9)),
+    ),
+    "a table that was tracked before, and not wholly": (
+        table(file("a"), mark(9), protocol=TRACKING, metadata=settings(configuration=TRACKED)),
+        (info(), file("b", base=10, since=4), mark(19)),
+    ),
     "a listed file": (ROWS, (info(), A_GONE, file("a", "1", base=0, since=1))),
     "an old file back": (ROWS, (info(operation="RESTORE"), file("z", base=4, since=0))),
     "suspended": (

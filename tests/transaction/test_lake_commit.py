@@ -28,7 +28,7 @@ from txlake.errors import (
 )
 from txlake.ports import DroppedTable, RenamedTable
 from txlake.protocol.actions import CommitInfo, decode_actions
-from txlake.protocol.file_names import commit_path
+from txlake.protocol.file_names import STAGED_FOLDER, commit_path
 from txlake.settings import RetrySettings, Settings
 from txlake.transaction.membership import DETACH, detaching
 from txlake.transaction.table_transaction import TableTransaction
@@ -466,3 +466,11 @@ def test_two_that_read_a_table_of_granularity_table_dont_conflict_on_it() -> Non
     other.table("b").stage([add("x", stats=bounds)], operation="WRITE")
     other.commit()
     assert tx.commit().tables["a"].version == 1
+
+
+def test_what_is_ratified_of_an_open_table_is_where_others_look_for_it() -> None:
+    lake = LakeOf().create("a", opens=True)
+    seen: list[int] = []
+    when(lake, "ratify", lambda: seen.append(len(list(lake.store("a").list(STAGED_FOLDER)))))
+    lake.append("a", add("x"))
+    assert seen == [1]

@@ -25,9 +25,10 @@ from txlake.errors import (
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Moved, Ratification, Ratified, Reserved, TableCommit
 from txlake.protocol.actions import Action, CommitInfo, decode_actions
-from txlake.protocol.file_names import StagedCommit, commit_path, log_path, parse_name
+from txlake.protocol.file_names import StagedCommit, parse_name
 from txlake.transaction.catalog_managed import CatalogManaged
 from txlake.transaction.checkpointing import after_commit
+from txlake.transaction.lake_commit import drop_kept, kept_of, require_free
 from txlake.transaction.membership import DOMAIN, TABLE_ID, is_open
 from txlake.transaction.publication import Newest, Publication, publish_newest, staged_path
 from txlake.transaction.table_log import TableLog
@@ -198,19 +199,15 @@ class _Sound:
         return _governed(self.log).table_id
 
     def kept(self) -> TableCommit:
-        """What the ledger keeps of it; a large one is put into a file of the lake's own first."""
-        log = self.log
-        commit = TableCommit(
+        """What the ledger keeps of it: the bytes that were judged, whatever becomes of its file."""
+        return kept_of(
+            self.log,
             table_id=self.table_id,
             version=self.version,
             content=self.content,
             operation=self.info.text("operation"),
+            always_staged=False,
         )
-        if len(self.content) <= log.settings.inline_commit_bytes_max:
-            return commit
-        path = log_path(StagedCommit(self.version, log.system.new_id()))
-        log.store.put(path, self.content)
-        return replace(commit, content=None, staged=path.rpartition("/")[2])
 
 
 def _read(log: TableLog, staged: Staged, bytes_max: int) -> bytes:
@@ -306,8 +303,7 @@ def _ratify(
     kept: Sequence[tuple[_Sound, TableCommit]], unchanged: Mapping[str, int], transaction_id: str
 ) -> Ratified | Moved | Reserved:
     for one, commit in kept:
-        if one.log.store.head(commit_path(commit.version)) is not None:
-            one.log.latest()  # raises where the log is ahead of its catalog
+        require_free(one.log, commit.version)
     request = Ratification(
         transaction_id=transaction_id,
         commits=tuple(commit for _, commit in kept),
@@ -332,8 +328,7 @@ def _moved(
 
 def _drop(kept: Iterable[tuple[_Sound, TableCommit]]) -> None:
     for one, commit in kept:
-        if commit.staged is not None:
-            one.log.store.delete([staged_path(commit.staged)])
+        drop_kept(one.log, commit)
 
 
 def _published(

@@ -87,7 +87,7 @@ def commit_together(
     # In one order, so that which conflict is raised doesn't depend on chance.
     tables = dict(sorted(tables.items(), key=lambda item: (item[1].log.name, item[0])))
     loop = CommitLoop(
-        LakeCommitter(ledger, transaction_id, names, system, settings),
+        LakeCommitter(ledger, transaction_id, names),
         tables,
         told=frozenset(_table_id(part.log) for part in parts if part.is_told),
         has_names=bool(names),
@@ -117,14 +117,10 @@ class LakeCommitter:
         ledger: Ledger,
         transaction_id: str,
         names: Sequence[NameChange],
-        system: System,
-        settings: Settings,
     ) -> None:
         self._ledger = ledger
         self._transaction_id = transaction_id
         self._names = tuple(names)
-        self._system = system
-        self._settings = settings
 
     @property
     def name(self) -> str:
@@ -198,19 +194,14 @@ class LakeCommitter:
                 "written by its place now"
             )
         content = encode_actions(actions)
-        staged = None
-        # Others have to find what isn't published yet, and the folder where they stage theirs.
-        is_shown = is_open(snapshot.protocol)
-        if is_shown or len(content) > self._settings.inline_commit_bytes_max:
-            path = log_path(StagedCommit(snapshot.version, self._system.new_id()))
-            following.log.store.put(path, content)
-            staged = path.rpartition("/")[2]
-        commit = TableCommit(
+        commit = kept_of(
+            following.log,
             table_id=table_id,
             version=snapshot.version,
-            content=None if staged else content,
-            staged=staged,
+            content=content,
             operation=following.proposal.about.operation,
+            # Others have to find what isn't published yet, and the folder where they stage theirs.
+            always_staged=is_open(snapshot.protocol),
         )
         return _Attempt(following, commit, content, snapshot)
 
@@ -233,36 +224,12 @@ class LakeCommitter:
             raise
 
     def _drop(self, made: Iterable[_Attempt]) -> None:
-        """Deletes the files of an attempt that wasn't ratified."""
         for one in made:
-            if one.commit.staged is not None:
-                log = one.following.log
-                try:
-                    log.store.delete([staged_path(one.commit.staged)])
-                except TxlakeError as error:
-                    _logger.info("%s: a staged commit was left behind: %s", log.name, error)
+            drop_kept(one.following.log, one.commit)
 
     def _check_free(self, made: Sequence[_Attempt]) -> None:
-        """Looks whether the logs end where the attempts go on.
-
-        A file at an attempt's version is that of a transaction which was ratified meanwhile, or one
-        that the catalog doesn't know; the version before isn't published yet, or its file was
-        removed. A log that is ahead of its catalog, or behind it, raises CorruptTable. Of a table
-        that is only being made it is another's table: InvalidRequest.
-        """
         for one in made:
-            log, before = one.following.log, one.following.state.version
-            path = commit_path(one.commit.version)
-            if log.store.head(path) is None:
-                if before >= 0 and log.store.head(commit_path(before)) is None:
-                    log.require_published()
-                continue
-            if before < 0:
-                raise InvalidRequest(
-                    f"{log.name}: {log.store.url}/{path} exists already: another writer has made a "
-                    "table at this place; choose another place, or attach that table"
-                )
-            log.latest()
+            require_free(one.following.log, one.commit.version)
 
     def _publish(self, made: Sequence[_Attempt], ratified: Ratified) -> Publication:
         """Never raises."""
@@ -281,6 +248,55 @@ class LakeCommitter:
             # Who takes up a name, or a place, that this one gave away finds all of it published.
             soon=None if self._names else self._transaction_id,
         )
+
+
+def kept_of(
+    log: TableLog,
+    *,
+    table_id: str,
+    version: int,
+    content: bytes,
+    operation: str | None,
+    always_staged: bool,
+) -> TableCommit:
+    """What the ledger is to keep of a commit; a large one is put into a file beside the log."""
+    if not always_staged and len(content) <= log.settings.inline_commit_bytes_max:
+        return TableCommit(table_id=table_id, version=version, content=content, operation=operation)
+    path = log_path(StagedCommit(version, log.system.new_id()))
+    log.store.put(path, content)
+    staged = path.rpartition("/")[2]
+    return TableCommit(table_id=table_id, version=version, staged=staged, operation=operation)
+
+
+def drop_kept(log: TableLog, kept: TableCommit) -> None:
+    """Deletes the file of a commit that wasn't ratified; a file that stays does no harm."""
+    if kept.staged is None:
+        return
+    try:
+        log.store.delete([staged_path(kept.staged)])
+    except TxlakeError as error:
+        _logger.info("%s: a staged commit was left behind: %s", log.name, error)
+
+
+def require_free(log: TableLog, version: int) -> None:
+    """Looks whether a log ends where a version is to follow.
+
+    A file at that version is that of a transaction which was ratified meanwhile, or one that the
+    catalog doesn't know; the version before isn't published yet, or its file was removed. A log
+    that is ahead of its catalog, or behind it, raises CorruptTable. Of a table that is only being
+    made it is another table's: InvalidRequest.
+    """
+    path, before = commit_path(version), version - 1
+    if log.store.head(path) is None:
+        if before >= 0 and log.store.head(commit_path(before)) is None:
+            log.require_published()
+        return
+    if before < 0:
+        raise InvalidRequest(
+            f"{log.name}: {log.store.url}/{path} exists already: another writer has made a "
+            "table at this place; choose another place, or attach that table"
+        )
+    log.latest()
 
 
 def _table_id(log: TableLog) -> str:

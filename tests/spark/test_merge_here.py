@@ -134,7 +134,8 @@ def test_values_of_every_kind(
         "TIMESTAMP_NTZ'2026-01-01 12:00:00', X'00FF', DATE'2026-01-01'"
     )
     theirs = (
-        "{k}L, -1Y, 3S, float('NaN'), NULL, 2.250, TIMESTAMP'1999-12-31 23:59:59.999999Z', "
+        "{k}L, -1Y, 3S, float('NaN'), CAST(NULL AS BOOLEAN), 2.250, "
+        "TIMESTAMP'1999-12-31 23:59:59.999999Z', "
         "TIMESTAMP_NTZ'0001-01-01 00:00:00', X'', DATE'1999-12-31'"
     )
     names = ", ".join(part.split()[0] for part in columns.replace("(20, 3)", "").split(", "))

@@ -163,6 +163,10 @@ guards: setup-python ## the list of guards as the code is now, and tests for tho
 mutants: setup-python ## mutmut's mutants of conflict/ that no test notices: an hour
 	@tools/mutants.sh conflict
 
+.PHONY: console-pictures
+console-pictures: setup-python ## the console's pictures in docs/, taken in Debian's Chromium
+	@PYTHONPATH=src:. $(PYTHON) -m tests.console.pictures
+
 .PHONY: hermitage
 hermitage: setup ## Hermitage's anomalies at every level, and docs/hermitage.md of it: two minutes
 	@$(PYTHON) -m tests.hermitage.page

@@ -1,11 +1,12 @@
-// The page "Now" is asked for again every two seconds, unless it is paused or nobody sees it.
+// The page "Now" is asked for again every two seconds, unless it is paused, nobody sees it, or the
+// focus is on what would be replaced.
 "use strict";
 const button = document.getElementById("pause");
 const part = document.getElementById("part");
 let paused = false;
 
 async function refresh() {
-  if (paused || document.hidden) return;
+  if (paused || document.hidden || part.contains(document.activeElement)) return;
   try {
     const answer = await fetch(button.dataset.part, { redirect: "manual" });
     if (answer.ok) part.innerHTML = await answer.text();

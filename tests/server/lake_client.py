@@ -14,7 +14,10 @@ from txlake import Lake
 from txlake.errors import OutcomeUnknown
 from txlake.lake.statements import Statements
 from txlake.session.command import AsRows
+from txlake.settings import Settings
 from txlake.views.describe import Rows
+
+_LEASE_MS = 5_000
 
 
 def main(place: str, token: str, catalog: str) -> None:
@@ -28,7 +31,8 @@ def main(place: str, token: str, catalog: str) -> None:
 def connected(place: str, token: str, catalog: str) -> Lake:
     """The lake in a folder, or the one behind a server."""
     if "://" not in place:
-        return txlake.connect(place)
+        # What it holds when it is killed is free when its lease ends.
+        return txlake.connect(place, settings=Settings(lease_ms=_LEASE_MS))
     url = f"uc+{place}/api/2.1/unity-catalog?catalog={catalog}"
     return txlake.connect(catalog=url, token=token)
 

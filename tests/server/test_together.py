@@ -92,7 +92,7 @@ def by_path(lake: txlake.Lake, table: str) -> list[int]:
 def test_nothing_is_lost_or_doubled(
     java: tuple[str, ...], spark: SparkSession, tmp_path: Path
 ) -> None:
-    written(java, spark, tmp_path, Plan(turns=6, kills=1, server_kills=1), 3)
+    written(java, spark, tmp_path, Plan(turns=10, kills=2, server_kills=1), 3)
 
 
 @pytest.mark.broad

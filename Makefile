@@ -202,5 +202,6 @@ peers: setup
 	@tools/delta_jars.sh
 	@tools/servers.sh
 	@tools/judge.sh
+	@tools/rust_kernel.sh
 	@tools/duckdb_venv.sh
 	@tools/dbt_venv.sh

@@ -17,13 +17,21 @@ from tests.simulation.history import Doubt, Told
 from tests.simulation.luck import Fault, Misfortune, Struck
 from tests.simulation.scheduler import Stuck
 from tests.simulation.statements import Rows
-from tests.simulation.telling import Doing, told_of, world_of
+from tests.simulation.telling import Doing, is_put, told_of, world_of
 from tests.simulation.watching import Standing, Watcher, place_of
 from tests.simulation.world import Failure, World
 from txlake.errors import InvalidRequest
 
 SEED_MAX = 1_000_000_000
 FAULTS_MAX = 12
+# After these a put has no reply.
+_UNANSWERED = {
+    Misfortune.PUT_LOST,
+    Misfortune.PUT_LATE,
+    Misfortune.PUT_UNANSWERED,
+    Misfortune.STORE_AWAY,
+    Misfortune.INTERRUPT,
+}
 TURNS_MAX = 20_000  # the longest of 400 seeds has 4,600
 
 
@@ -232,6 +240,7 @@ def _steps(
 ) -> Iterable[Replayed]:
     attempts: dict[str, str] = {}
     times: dict[str, float] = {}
+    sent: dict[str, tuple[object, ...]] = {}  # by lane, a put that has no reply yet
     before = {standing.table: standing.version for standing in watch.start}
     for number, (seen, line) in enumerate(zip(watch.seen, trace), start=1):
         told = told_of(seen.what)
@@ -243,13 +252,18 @@ def _steps(
             if version is not None and version != known:
                 made.append((standing.table, version))
             before[standing.table] = version
+        words = told.words
+        if sent.pop(seen.lane, None) == seen.what:
+            words = f"{words}: done"
+        elif is_put(seen.what) and not _UNANSWERED & {one.kind for one in struck.get(number, ())}:
+            sent[seen.lane] = seen.what
         yield Replayed(
             number,
             float(line.partition(" ")[0]),
             seen.lane,
             attempts.get(seen.lane, ""),
             told.doing,
-            told.words,
+            words,
             line,
             seen.tables,
             tuple(made),

@@ -31,6 +31,7 @@ PATH = "/simulator"
 FOLDER = Path(__file__).parent / "pages"
 _DIGITS_MAX = 12
 _COLUMNS = ("k", "v", "tag")
+_PUT_BACK = {Misfortune.CATALOG_BACK, Misfortune.CATALOG_GONE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ class Simulator:
             "next_struck": _next_struck(run, asked.step),
             "possible": [kind for kind in possible if kind not in asked_here],
             "tables": _tables(run, here),
+            "is_put_back": any(one.kind in _PUT_BACK for one in run.all_struck),
             "attempt": None if here is None else run.attempts.get(here.attempt),
             "attempts": _attempts(run),
             "told": _told(run),
@@ -179,9 +181,9 @@ def _changed(other: Changes) -> list[str]:
         if was is None:
             said.append(f"Transaction {name} wasn't tried before, and is told {_of(now)} now.")
         elif now is None:
-            said.append(f"Transaction {name} was told {was.value} before, and isn't tried now.")
+            said.append(f"Transaction {name} was told {_of(was)} before, and isn't tried now.")
         else:
-            said.append(f"Transaction {name} was told {was.value} before, and {now.value} now.")
+            said.append(f"Transaction {name} was told {_of(was)} before, and {_of(now)} now.")
     if not other.told:
         said.append("Each transaction is told the same.")
     said += [f"Table {name} ends with other rows." for name in other.rows]
@@ -193,7 +195,7 @@ def _changed(other: Changes) -> list[str]:
 
 
 def _of(told: Told | None) -> str:
-    return "nothing" if told is None else told.value
+    return "nothing (it died)" if told is None or told is Told.DIED else told.value
 
 
 def _times(count: int) -> str:

@@ -22,7 +22,7 @@ _STORE = {
     "list": "list {}",
     "put": "write {}",
     "create": "create {}, unless it is there",
-    "created": "heard of the creation of {}",
+    "created": "have the reply to the creation of {}",
     "sync": "make {} durable",
     "put done": "wrote {}",
     "delete": "delete {}",
@@ -100,6 +100,11 @@ def told_of(what: tuple[object, ...]) -> Line:
         case (str(attempt), str(text)) if _ATTEMPT.fullmatch(attempt):
             return Line(Doing.STATEMENT, text, attempt)
     return Line(Doing.STORE, " ".join(map(str, what)))
+
+
+def is_put(what: tuple[object, ...]) -> bool:
+    """Whether it is an object's put, or the reply to it: both lines are the same."""
+    return len(what) == 3 and isinstance(what[0], Process) and what[1] == "put"
 
 
 def _is_told(text: str) -> bool:

@@ -19,6 +19,7 @@ from tests.simulation.replay import FAULTS_MAX, SEED_MAX, Replay, case_with, cha
 from tests.simulation.runs import Aside, Kept
 from tests.simulation.show import PATH, Simulator, room
 from tests.simulation.shrinking import shrunk
+from tests.simulation.telling import Doing
 from tests.simulation.test_teeth import Off, commits_overwritten, selects_unchecked
 from tests.simulation.world import Failure, World
 from txlake.errors import InvalidRequest
@@ -89,8 +90,7 @@ def test_the_steps_are_those_of_the_run(seed: int) -> None:
     assert run.verdict.is_kept
     for standing in run.steps[-1].tables:
         assert standing.version == standing.logged == max(run.rows[standing.table])
-    struck = [one for one in run.all_struck if one.kind is not Misfortune.CLOCK_WRONG]
-    assert all(one.kind in run.steps[one.step - 1].possible for one in struck)
+    _check_places(run)
 
 
 def test_each_version_is_made_at_one_step_and_its_rows_are_shown() -> None:
@@ -118,12 +118,27 @@ def test_a_misfortune_strikes_where_it_is_asked_for(kind: Misfortune, seed: int)
     run = replay(case)
     assert run.verdict.is_kept, run.verdict.broken
     assert not run.missed
+    _check_places(run)
     asked = [one for one in run.all_struck if one.is_asked]
     assert fault in [Fault(one.step, one.kind) for one in asked]
     assert len(asked) == len(before) + 1
     same = fault.step
     assert [one.trace for one in run.steps[:same]] == [one.trace for one in calm.steps[:same]]
     assert replay(case).digest == run.digest
+
+
+def _check_places(run: Replay) -> None:
+    """Each misfortune is at the step of the request that it struck."""
+    for one in run.all_struck:
+        process, _, what = one.where.partition(" ")
+        if one.step:
+            step = run.steps[one.step - 1]
+            assert one.kind in step.possible
+            # A process that comes in a dead one's place has a number of its own.
+            assert step.lane.startswith(process) or one.kind is Misfortune.CLOCK_WRONG
+            is_at_request = step.doing is not Doing.TROUBLE  # else one struck before it
+            if is_at_request and what not in ("clock", "listing", "recovery"):
+                assert what in step.trace
 
 
 def _places(run: Replay, kind: Misfortune) -> list[int]:
@@ -133,6 +148,16 @@ def _places(run: Replay, kind: Misfortune) -> list[int]:
 
 def test_every_misfortune_is_tried() -> None:
     assert [kind for kind, _ in WHERE] == list(Misfortune)
+
+
+def test_asking_for_a_copy_of_the_catalog_changes_nothing_before_it() -> None:
+    """There is a recovery before it, which chance has a say in too."""
+    calm = replay(Case(12))
+    recovered = next(one.step for one in calm.all_struck if one.kind is Misfortune.RECOVERY_IDLE)
+    place = next(one for one in _places(calm, Misfortune.CATALOG_BACK) if one > 2 * recovered)
+    run = replay(case_with(12, [Fault(place, Misfortune.CATALOG_BACK)]))
+    assert not run.missed
+    assert [one.trace for one in run.steps[:place]] == [one.trace for one in calm.steps[:place]]
 
 
 def test_what_a_crash_changes_is_told() -> None:

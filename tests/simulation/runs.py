@@ -12,11 +12,13 @@ import signal
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from multiprocessing.pool import Pool
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
 
 from tests.simulation.case import Case
 from tests.simulation.replay import Replay, replay
-from txlake.errors import InvalidRequest
+from txlake.errors import InvalidRequest, Unavailable
 
 LIMIT_S = 25.0
 _KEPT = 8
@@ -48,30 +50,59 @@ class Aside:
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
         self._limit_s = limit_s
-        self._pool: Pool | None = None
+        self._process: SpawnProcess | None = None
+        self._pipe: Connection | None = None
+        self._left = 0
 
     def __call__(self, case: Case) -> Replay:
-        """Raises InvalidRequest when the run takes too long."""
-        if self._pool is None:
-            context = multiprocessing.get_context("spawn")
-            self._pool = context.Pool(1, _begin, maxtasksperchild=_RUNS_EACH)
+        """Raises InvalidRequest when the run takes too long, and Unavailable without one."""
+        if self._left == 0:
+            self._start()
+        self._left -= 1
+        assert self._pipe is not None
         try:
-            return self._pool.apply_async(replay, (case,)).get(self._limit_s)
-        except multiprocessing.TimeoutError as error:
+            self._pipe.send(case)
+            if not self._pipe.poll(self._limit_s):
+                self.close()
+                raise InvalidRequest(
+                    f"{case}: the run isn't over after {self._limit_s:g} seconds; choose another "
+                    "seed, or try again when the machine has less to do"
+                )
+            found = self._pipe.recv()
+        except (EOFError, OSError) as error:
             self.close()
-            raise InvalidRequest(
-                f"{case}: the run isn't over after {self._limit_s:g} seconds; choose another seed, "
-                "or try again when the machine has less to do"
-            ) from error
+            raise Unavailable(f"{case}: the process that runs it died; try again") from error
+        if isinstance(found, InvalidRequest):
+            raise found
+        assert isinstance(found, Replay)
+        return found
 
     def close(self) -> None:
         """Ends the process, whatever it does."""
-        if self._pool is not None:
-            self._pool.terminate()
-            self._pool.join()
-            self._pool = None
+        if self._process is not None and self._pipe is not None:
+            self._process.kill()
+            self._process.join()
+            self._pipe.close()
+        self._process, self._pipe, self._left = None, None, 0
+
+    def _start(self) -> None:
+        self.close()
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_run_all, args=(theirs,), daemon=True)
+        self._process.start()
+        theirs.close()
+        self._left = _RUNS_EACH
 
 
-def _begin() -> None:
+def _run_all(asked: Connection) -> None:
+    """Answers each case with its replay, until nobody asks any more."""
     logging.disable(logging.CRITICAL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who asks ends it
+    with suppress(EOFError):
+        while True:
+            case = asked.recv()
+            try:
+                asked.send(replay(case))
+            except InvalidRequest as error:
+                asked.send(error)

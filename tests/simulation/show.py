@@ -260,4 +260,6 @@ def main(given: Sequence[str]) -> int:
     except InvalidRequest as error:
         print(error)
         return 1
+    except KeyboardInterrupt:
+        return 130
     return 0

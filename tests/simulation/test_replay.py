@@ -22,7 +22,7 @@ from tests.simulation.shrinking import shrunk
 from tests.simulation.telling import Doing
 from tests.simulation.test_teeth import Off, commits_overwritten, selects_unchecked
 from tests.simulation.world import Failure, World
-from txlake.errors import InvalidRequest
+from txlake.errors import InvalidRequest, Unavailable
 
 # A bucket and a disk without a lake, and a lake on either.
 BUCKET, DISK, LAKE_ON_DISK, LAKE = 32, 63, 101, 96
@@ -204,6 +204,12 @@ def test_another_process_makes_the_same_run() -> None:
     aside = Aside()
     try:
         assert aside(Case(BUCKET)) == replay(Case(BUCKET))
+        assert aside._process is not None
+        aside._process.kill()
+        aside._process.join()
+        with pytest.raises(Unavailable, match="seed 32: the process that runs it died; try again"):
+            aside(Case(BUCKET))
+        assert aside(Case(BUCKET)).digest == replay(Case(BUCKET)).digest
     finally:
         aside.close()
 

@@ -105,6 +105,10 @@ docs: setup-python ## the documents as a site, in .cache/site
 sim: setup ## the engine on a simulated machine: SEEDS=10000 FROM=1, or one of them again by SEED=n
 	@PYTHONPATH=src:. $(PYTHON) -m tests.simulation $(SIM_ARGS)
 
+.PHONY: sim-show
+sim-show: setup-python ## a seed of the simulation step by step, in a browser: SEED=1 PORT=0
+	@PYTHONPATH=src:. $(PYTHON) -m tests.simulation show --seed $(or $(SEED),1) --port $(or $(PORT),0)
+
 .PHONY: diff
 diff: SEEDS = 200
 diff: setup ## Delta Spark and txlake side by side: programs from SEEDS=200 FROM=1, and where they differ

@@ -56,7 +56,8 @@ def url(shop: PlainLake) -> Iterator[str]:
 
 def _complaints(driver: WebDriver) -> list[str]:
     """What the browser says is wrong with pages since it was asked last."""
-    return [str(one["message"]) for one in driver.get_log("browser")]
+    found = driver.get_log("browser")  # type: ignore[no-untyped-call]
+    return [str(one["message"]) for one in found]
 
 
 @pytest.mark.parametrize("path", PATHS)

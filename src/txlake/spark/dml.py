@@ -208,8 +208,8 @@ def update(
     if here is not None:
         written = here
     elif files.num_rows:
-        values = (one.value for one in assignments if not isinstance(one.value, Default))
-        expressions = [*values, *(() if condition is None else (condition,))]
+        told = (one.value for one in assignments if not isinstance(one.value, Default))
+        expressions = [*told, *(() if condition is None else (condition,))]
         held = _held(work, files, found, expressions)
         if held is None:
             scanned = work.scan(files, positions=True, where=read.predicate)

@@ -105,6 +105,10 @@ docs: setup-python ## the documents as a site, in .cache/site
 sim: setup ## the engine on a simulated machine: SEEDS=10000 FROM=1, or one of them again by SEED=n
 	@PYTHONPATH=src:. $(PYTHON) -m tests.simulation $(SIM_ARGS)
 
+.PHONY: sim-show
+sim-show: setup-python ## a seed of the simulation step by step, in a browser: SEED=1 PORT=0
+	@PYTHONPATH=src:. $(PYTHON) -m tests.simulation show --seed $(or $(SEED),1) --port $(or $(PORT),0)
+
 .PHONY: diff
 diff: SEEDS = 200
 diff: setup ## Delta Spark and txlake side by side: programs from SEEDS=200 FROM=1, and where they differ
@@ -163,6 +167,10 @@ guards: setup-python ## the list of guards as the code is now, and tests for tho
 mutants: setup-python ## mutmut's mutants of conflict/ that no test notices: an hour
 	@tools/mutants.sh conflict
 
+.PHONY: console-pictures
+console-pictures: setup-python ## the console's pictures in docs/, taken in Debian's Chromium
+	@PYTHONPATH=src:. $(PYTHON) -m tests.console.pictures
+
 .PHONY: hermitage
 hermitage: setup ## Hermitage's anomalies at every level, and docs/hermitage.md of it: two minutes
 	@$(PYTHON) -m tests.hermitage.page
@@ -198,5 +206,6 @@ peers: setup
 	@tools/delta_jars.sh
 	@tools/servers.sh
 	@tools/judge.sh
+	@tools/rust_kernel.sh
 	@tools/duckdb_venv.sh
 	@tools/dbt_venv.sh

@@ -51,6 +51,8 @@ class Evidence:
         isolation: the level that the transaction was checked at; empty in a deadlock.
         retry: whether running the same transaction again can succeed.
         advice: one sentence on what to do.
+        operation: what the losing transaction does to the table, named as `winning_operation` is;
+            None where it had no change of it yet.
     """
 
     table: str
@@ -66,6 +68,7 @@ class Evidence:
     isolation: str = "write_serializable"
     retry: bool = True
     advice: str = ""
+    operation: str | None = None
 
 
 class TxlakeError(Exception):

@@ -302,6 +302,16 @@ def test_the_newest_commits_are_listed(user: User) -> None:
     assert [entry.version for entry in user.catalog.ledger.commits_listed(limit=1)] == [1]
 
 
+def test_the_commits_of_a_stretch_of_time(user: User) -> None:
+    first, second = user.create("a"), user.create("b")
+    ledger = user.catalog.ledger
+    both = ledger.commits_between(first.time_ms, second.time_ms, 10)
+    assert [(one.sequence, one.table) for one in both] == [(2, "default.b"), (1, "default.a")]
+    assert [one.sequence for one in ledger.commits_between(0, second.time_ms, 1)] == [2]
+    assert ledger.commits_between(0, first.time_ms - 1, 10) == []
+    assert ledger.commits_between(second.time_ms + 1, second.time_ms + 9, 10) == []
+
+
 @pytest.mark.usefixtures("direct")
 def test_what_one_instant_made(user: User) -> None:
     user.create("a")

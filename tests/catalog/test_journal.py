@@ -47,6 +47,8 @@ def test_conflicts_are_kept_with_their_evidence(opened: Callable[[], Catalog]) -
         if name != "rows":
             assert getattr(evidence, name) == getattr(EVIDENCE, name), name
     assert there.journal.conflicts(limit=1) == [newest]
+    assert there.journal.conflict(older.id) == older
+    assert there.journal.conflict(99) is None
 
 
 def test_of_an_open_transaction_it_is_noted_who_it_was(opened: Callable[[], Catalog]) -> None:

@@ -108,6 +108,7 @@ def test_it_is_written_a_moment_later(
         lambda user: user.catalog.ledger.commits_listed(),
         lambda user: user.catalog.ledger.forget("gone"),
         lambda user: user.catalog.close(),
+        lambda user: user.catalog.ledger.commits_between(0, 1, 1),
     ],
 )
 def test_who_goes_by_what_is_noted_has_it_written_first(

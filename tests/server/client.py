@@ -160,9 +160,13 @@ class Client:
         staging: dict[str, Any],
         *,
         lacking: Sequence[str] = (),
+        without: Sequence[str] = (),
         properties: dict[str, str] | None = None,
     ) -> int:
-        """Writes a new table's first commit, as it was asked for; its time."""
+        """Writes a new table's first commit, as it was asked for; its time.
+
+        Without the features that are `lacking`, and `without` these properties.
+        """
         required = staging["required-protocol"]
         protocol = Protocol(
             min_reader_version=required["min-reader-version"],
@@ -171,6 +175,8 @@ class Client:
             writer_features=_but(required["writer-features"], lacking),
         )
         configuration = {**staging["required-properties"], **(properties or {})}
+        for key in without:
+            del configuration[key]
         metadata = Metadata(id="of the client", schema_string=SCHEMA, configuration=configuration)
         time = self.next_time()
         info = told(time, f"first {time}", "CREATE TABLE")

@@ -1,11 +1,17 @@
-"""Delta Kernel in Java, a client that is not ours: a process of it is told what to do."""
+"""Delta Kernel in Java and in Rust, clients that aren't ours: their processes are told what to do.
+
+Both have the same commands (`KernelClient.java`, `tools/rust_kernel`): each is a line, as is its
+answer.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import shutil
 import subprocess
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -16,31 +22,47 @@ from tests.pages import ROOT
 
 _FOLDER = ROOT / ".cache" / "servers"
 _SOURCE = Path(__file__).with_name("KernelClient.java")
+_RUST = ROOT / ".cache" / "rust_kernel" / "rust-kernel"
 _ANSWER_S = 120
 
 
-def compiled(folder: Path) -> str:
-    """The class path of the program; the test is skipped where Kernel isn't there."""
+class Died(Exception):
+    """The process ended before it answered."""
+
+
+def compiled(folder: Path) -> tuple[str, ...]:
+    """The command of Kernel in Java; the test is skipped where it isn't there."""
     if not (_FOLDER / "kernel.stamp").exists() or shutil.which("javac") is None:
         pytest.skip("Delta Kernel isn't there: run tools/servers.sh, which says what it needs")
     jars = f"{_FOLDER / 'kernel'}/*"
     command = ["javac", "-nowarn", "-cp", jars, "-d", str(folder), str(_SOURCE)]
     subprocess.run(command, check=True, timeout=_ANSWER_S, capture_output=True)
-    return f"{folder}:{jars}"
+    return "java", "-cp", f"{folder}:{jars}", "KernelClient"
+
+
+def built() -> tuple[str, ...]:
+    """The command of Kernel in Rust; the test is skipped where it isn't there."""
+    if not _RUST.exists():
+        pytest.skip(
+            "Delta Kernel in Rust isn't there: install cargo, then run tools/rust_kernel.sh"
+        )
+    return (str(_RUST),)
 
 
 class Kernel:
-    """A process of it; used by one thread at a time."""
+    """A process that carries out commands; used by one thread at a time."""
 
-    def __init__(self, class_path: str, url: str, catalog: str, token: str = "any") -> None:
+    def __init__(self, command: Sequence[str], url: str, catalog: str, token: str = "any") -> None:
         self._process = subprocess.Popen(
-            ["java", "-cp", class_path, "KernelClient", url, token, catalog],
+            [*command, url, token, catalog],
+            cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
         )
-        self._answers: queue.Queue[str] = queue.Queue()
+        self._answers: queue.Queue[str | None] = queue.Queue()
+        self._ended = threading.Event()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -49,19 +71,33 @@ class Kernel:
         for line in self._process.stdout:
             if line.startswith("> "):
                 self._answers.put(line[2:].strip())
+        self._ended.set()
+        self._answers.put(None)
 
     def ask(self, command: str) -> str:
-        """What it answers, `ok ...` or `failed ...`."""
+        """What it answers, `ok ...` or `failed ...`. Raises Died when the process is gone."""
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{command}\n")
-        self._process.stdin.flush()
-        return self._answers.get(timeout=_ANSWER_S)
+        try:
+            self._process.stdin.write(f"{command}\n")
+            self._process.stdin.flush()
+        except OSError as error:
+            raise Died(command) from error
+        answer = self._answers.get(timeout=_ANSWER_S)
+        if answer is None:
+            self._answers.put(None)  # who asks again is told again
+            raise Died(command)
+        return answer
 
     def done(self, command: str) -> str:
         """What it answers, when it can do that."""
         found = self.ask(command)
         assert found.startswith("ok"), found
         return found[2:].strip()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process can still answer."""
+        return not self._ended.is_set()
 
     def kill(self) -> None:
         """Ends it at once."""
@@ -81,4 +117,5 @@ class Kernel:
         self._reader.join(_ANSWER_S)
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
-            pipe.close()
+            with contextlib.suppress(OSError):  # what was never sent
+                pipe.close()

@@ -107,6 +107,14 @@ COMMITS: dict[str, tuple[dict[str, Any], str]] = {
     "a feature is missing": ({"lacking": ["vacuumProtocolCheck"]}, "vacuumProtocolCheck"),
     "another id": ({"properties": {"io.unitycatalog.tableId": "x"}}, "io.unitycatalog.tableId"),
     "another lake": ({"properties": {"txlake.catalog": "{}"}}, "txlake.catalog"),
+    "no deletion vectors": (
+        {"without": ["delta.enableDeletionVectors"]},
+        "delta.enableDeletionVectors",
+    ),
+    "another kind of checkpoint": (
+        {"properties": {"delta.checkpointPolicy": "classic"}},
+        "delta.checkpointPolicy",
+    ),
     "no times": (
         {"properties": {"delta.enableInCommitTimestamps": "false"}},
         "delta.enableInCommitTimestamps",
@@ -122,6 +130,18 @@ def test_first_commits_that_are_refused(client: Client, name: str) -> None:
     answer = client.call("POST", TABLES, client.create_request("t", staging, time))
     failed(answer, 400, INVALID, told)
     assert query(client.lake, "SHOW TABLES") == []
+
+
+def test_what_a_client_cannot_write_is_told_by_its_request(client: Client) -> None:
+    """Delta Kernel in Rust takes no `delta.checkpointPolicy` for a table that it makes."""
+    staging = client.staging("t")
+    time = client.write_first(staging, without=["delta.checkpointPolicy"])
+    body = client.create_request("t", staging, time)
+    silent = {**body, "properties": {}}
+    failed(client.call("POST", TABLES, silent), 400, INVALID, "delta.checkpointPolicy")
+    assert client.call("POST", TABLES, body).status_code == 200
+    client.lake.sql("INSERT INTO t VALUES (1)")
+    assert client.version("t") == 1
 
 
 def test_a_place_without_a_commit_or_with_more_than_one(client: Client) -> None:

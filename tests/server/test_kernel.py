@@ -28,7 +28,7 @@ WAIT_S = 300
 
 
 @pytest.fixture(scope="module")
-def class_path(tmp_path_factory: pytest.TempPathFactory) -> str:
+def command(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     """The program, compiled."""
     return compiled(tmp_path_factory.mktemp("classes"))
 
@@ -47,9 +47,9 @@ def server(warehouse: Path) -> Iterator[ServerProcess]:
 
 
 @pytest.fixture(scope="module")
-def kernel(class_path: str, server: ServerProcess) -> Iterator[Kernel]:
+def kernel(command: tuple[str, ...], server: ServerProcess) -> Iterator[Kernel]:
     """A client."""
-    with Kernel(class_path, server.url, "warehouse") as made:
+    with Kernel(command, server.url, "warehouse") as made:
         yield made
 
 
@@ -163,10 +163,10 @@ def test_both_at_once_lose_nothing(kernel: Kernel, lake: txlake.Lake) -> None:
 
 
 def test_a_client_that_is_killed_leaves_a_table_that_goes_on(
-    class_path: str, server: ServerProcess, kernel: Kernel, lake: txlake.Lake
+    command: tuple[str, ...], server: ServerProcess, kernel: Kernel, lake: txlake.Lake
 ) -> None:
     kernel.done("create abandoned")
-    with Kernel(class_path, server.url, "warehouse") as other:
+    with Kernel(command, server.url, "warehouse") as other:
         other.done("load abandoned")
         other.done("append abandoned 1")
         other.kill()

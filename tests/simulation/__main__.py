@@ -1,6 +1,6 @@
 """`make sim`: many seeds, and what happened; or one seed again, shrunk, with its trace.
 
-python -m tests.simulation --seeds 10000 [--from 1] [--processes CORES] | --seed N
+python -m tests.simulation --seeds 10000 [--from 1] [--processes CORES] | --seed N | show [--seed N]
 """
 
 from __future__ import annotations
@@ -42,6 +42,10 @@ def explained(seed: int) -> int:
 
 def main(given: list[str]) -> int:
     """What was asked for; the exit status."""
+    if given[:1] == ["show"]:
+        from tests.simulation import show  # a web server's packages, for this alone
+
+        return show.main(given[1:])
     parser = argparse.ArgumentParser(prog="python -m tests.simulation")
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--from", type=int, default=1, dest="first")

@@ -9,7 +9,7 @@ from itertools import chain, zip_longest
 from tests.simulation import definitions, programs, streams
 from tests.simulation.feeds import FEED
 from tests.simulation.foreign import OPEN
-from tests.simulation.luck import OF_BUCKETS, OF_DISKS, OF_RECOVERIES, Luck, Misfortune
+from tests.simulation.luck import OF_BUCKETS, OF_DISKS, OF_RECOVERIES, Fault, Luck, Misfortune
 from tests.simulation.programs import Plan
 from txlake.settings import RetrySettings, Settings
 
@@ -58,12 +58,14 @@ class Case:
     Attributes:
         without_kinds, without_numbers: misfortunes that don't happen.
         without_programs: (client, number) of programs that aren't run.
+        faults: misfortunes that happen besides; the run is the same up to the first of them.
     """
 
     seed: int
     without_kinds: frozenset[Misfortune] = frozenset()
     without_numbers: frozenset[int] = frozenset()
     without_programs: frozenset[tuple[int, int]] = frozenset()
+    faults: frozenset[Fault] = frozenset()
 
     def __str__(self) -> str:
         parts = [f"seed {self.seed}"]
@@ -73,6 +75,8 @@ class Case:
             parts.append(f"without misfortunes {sorted(self.without_numbers)}")
         if self.without_programs:
             parts.append(f"without programs {sorted(self.without_programs)}")
+        if self.faults:
+            parts.append(f"with {', '.join(sorted(map(str, self.faults)))}")
         return "; ".join(parts)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from tests.simulation.case import OF_LAKES
 from tests.simulation.foreign import foreign_engine
 from tests.simulation.history import Doubt, Record, Step, Told
 from tests.simulation.luck import Misfortune
@@ -261,11 +262,14 @@ class _Attempt:
 
     def _failed(self, told: Told, error: BaseException) -> None:
         record, open_one = self._record, self._open
-        is_ended_by_others = self._world.has_been_silent or self._world.disasters is not None
+        may_befall_lake = bool(self._world.luck.kinds & OF_LAKES)
+        is_ended_by_others = self._world.has_been_silent or may_befall_lake
         if "nothing was heard of" in str(error) and not is_ended_by_others:
             raise Doubt(f"a living session's transaction was ended: {error}") from error
         record.told = told
         record.error = f"{type(error).__name__}: {error}"
+        if isinstance(error, Conflict) and error.evidence is not None:
+            record.rule = error.evidence.rule
         if open_one is not None:
             with suppress(Interrupted):  # a transaction that nobody holds ends by itself
                 open_one.rollback()

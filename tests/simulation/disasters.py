@@ -58,6 +58,10 @@ class Disasters:
         self._world = world
         self._empty_catalog = empty_catalog
         self._chance = random.Random(f"disasters {world.case.seed}")
+        # Asking for a copy to be put back changes nothing before that.
+        is_by_chance = Misfortune.CATALOG_BACK in world.luck.by_chance
+        copying = random.Random(f"copies {world.case.seed}")
+        self._copying = self._chance if is_by_chance else copying
         self._copies: list[bytes] = []
         self._is_needed = False
         self._recoveries = 0
@@ -70,7 +74,7 @@ class Disasters:
         luck = self._world.luck
         if Misfortune.CATALOG_BACK in luck.kinds and (
             not self._copies
-            or (len(self._copies) < _COPIES_MAX and self._chance.random() < _COPY_EVERY)
+            or (len(self._copies) < _COPIES_MAX and self._copying.random() < _COPY_EVERY)
         ):
             self._copies.append(disk().content())
         weight = _AT_COMMITS if where in _COMMITS else 1.0

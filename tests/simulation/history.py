@@ -47,6 +47,7 @@ class Record:
         id: the engine's.
         client: which program of which client.
         steps: what was answered, in order.
+        rule: by which a conflict was found; empty without one.
         pins: by table, the version that was read; the lake's instant under `""`.
         makers: by table, who had made the version that was read, by the catalog of that time.
         era: in which era of the catalog the instant was read; None where there is one alone.
@@ -59,6 +60,7 @@ class Record:
     steps: list[Step] = field(default_factory=list)
     told: Told = Told.DIED
     error: str = ""
+    rule: str = ""
     pins: dict[str, int] = field(default_factory=dict)
     makers: dict[str, str | None] = field(default_factory=dict)
     era: int | None = None

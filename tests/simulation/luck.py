@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -105,16 +105,46 @@ _MOST = 12  # so that a run comes to something
 
 
 @dataclass(frozen=True, slots=True)
+class Fault:
+    """A misfortune that somebody asks for: at the first place in a step where it can strike.
+
+    Attributes:
+        step: a line of the trace, counted from 1; 0 is what comes before the first.
+    """
+
+    step: int
+    kind: Misfortune
+
+    def __str__(self) -> str:
+        return f"{self.kind.name} at step {self.step}"
+
+
+@dataclass(frozen=True, slots=True)
 class Struck:
-    """A misfortune that happened: the so-manieth of the run."""
+    """A misfortune that happened: the so-manieth of the run; 0 for one that was asked for.
+
+    Attributes:
+        step: the newest line of the trace by the task that it struck.
+    """
 
     number: int
     kind: Misfortune
     where: str
+    step: int = 0
+
+    @property
+    def is_asked(self) -> bool:
+        return self.number == 0
 
 
 class Luck:
-    """Tells where something goes wrong. `without`: what doesn't happen in a smaller case."""
+    """Tells where something goes wrong. `without`: what doesn't happen in a smaller case.
+
+    Attributes:
+        by_chance: what can happen by chance.
+        kinds: what can happen in this run, by chance or because it is asked for.
+        heeded: what `strikes` has to be asked about.
+    """
 
     def __init__(
         self,
@@ -123,10 +153,11 @@ class Luck:
         *,
         without_kinds: frozenset[Misfortune] = frozenset(),
         without_numbers: frozenset[int] = frozenset(),
+        faults: Iterable[Fault] = (),
     ) -> None:
         self._chance = random.Random(f"luck {seed}")
         is_calm = self._chance.random() < _CALM
-        self.kinds = {
+        self.by_chance = {
             kind
             for kind in Misfortune
             if self._chance.random() < (_RECOVERIES_EACH if kind in OF_RECOVERIES else _KINDS_EACH)
@@ -137,19 +168,39 @@ class Luck:
         self._without_kinds = without_kinds
         self._without_numbers = without_numbers
         self._drawn = 0
+        self._happened = 0
+        self._asked = set(faults)
+        self.kinds = self.by_chance | {fault.kind for fault in self._asked}
+        self.heeded = self.kinds
+        self._places: dict[int, set[Misfortune]] | None = None
         self.is_quiet = False
         self.struck: list[Struck] = []
 
-    def strikes(self, kind: Misfortune, where: str, weight: float = 1.0) -> bool:
+    def note_places(self, possible: Iterable[Misfortune]) -> dict[int, set[Misfortune]]:
+        """By step, which of these misfortunes could have struck in it, as the run goes on."""
+        self.heeded = self.kinds | set(possible)
+        self._places = {}
+        return self._places
+
+    def strikes(self, kind: Misfortune, where: str, weight: float = 1.0, step: int = 0) -> bool:
         """Whether it happens, here and now; `weight`: how much likelier than elsewhere."""
-        if self.is_quiet or kind not in self.kinds or len(self.struck) >= _MOST:
+        if self.is_quiet:
+            return False
+        if self._places is not None:
+            self._places.setdefault(step, set()).add(kind)
+        if self._asked and (fault := Fault(step, kind)) in self._asked:
+            self._asked.remove(fault)
+            self.struck.append(Struck(0, kind, where, step))
+            return True
+        if kind not in self.by_chance or self._happened >= _MOST:
             return False
         if self._chance.random() >= _LIKELIHOOD[kind] * self._strength * weight:
             return False
         self._drawn += 1
         if kind in self._without_kinds or self._drawn in self._without_numbers:
             return False
-        self.struck.append(Struck(self._drawn, kind, where))
+        self._happened += 1
+        self.struck.append(Struck(self._drawn, kind, where, step))
         return True
 
     def random(self) -> float:

@@ -225,9 +225,10 @@ class Process:
 
     def hits(self, kind: Misfortune, where: str, weight: float = 1.0) -> bool:
         """Whether something goes wrong."""
-        if self.is_dead or kind not in self.world.luck.kinds:
+        world = self.world
+        if self.is_dead or kind not in world.luck.heeded:
             return False
-        return self.world.luck.strikes(kind, f"{self} {where}", weight)
+        return world.luck.strikes(kind, f"{self} {where}", weight, world.step)
 
     def note(self, *what: object) -> None:
         """Adds a line to the trace."""

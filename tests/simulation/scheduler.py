@@ -44,6 +44,7 @@ class Task:
         group: what it is killed and stalled with.
         wake_ms: when it goes on though nothing happened; None for never.
         is_ready: asked while it waits; None when it doesn't.
+        step: the newest line of the trace that it wrote, or of who started it before that.
     """
 
     number: int
@@ -57,6 +58,7 @@ class Task:
     rank: float = 0.0
     error: BaseException | None = None
     is_over: bool = False
+    step: int = 0
 
 
 class Scheduler:
@@ -66,6 +68,7 @@ class Scheduler:
         self._tasks: list[Task] = []
         self._current: Task | None = None
         self._hub: greenlet | None = None
+        self.turns_max = _TURNS_MAX
         self.start_over(chance, 1_800_000_000_000.0)
 
     def start_over(self, chance: random.Random, now_ms: float) -> None:
@@ -91,6 +94,8 @@ class Scheduler:
         self._started += 1
         task = Task(self._started, name, group, is_daemon, run, rank=self.chance.random())
         task.greenlet = greenlet(lambda: self._carried_out(task), parent=self._hub or getcurrent())
+        if self._current is not None:
+            task.step = self._current.step
         self._tasks.append(task)
         return task
 
@@ -187,9 +192,9 @@ class Scheduler:
 
     def _turn(self) -> None:
         self.turns += 1
-        if self.turns > _TURNS_MAX:
+        if self.turns > self.turns_max:
             names = [task.name for task in self._tasks]
-            raise Stuck(f"{_TURNS_MAX} turns and no end of {names}")
+            raise Stuck(f"{self.turns_max} turns and no end of {names}")
         self.now_ms += self.chance.random() * _STEP_MS
         able = self._able()
         if not able:

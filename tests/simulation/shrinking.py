@@ -43,7 +43,7 @@ def shrunk(failure: Failure, run: Callable[[Case], Failure | None] = failure_of)
 def _smaller(failure: Failure) -> Iterator[Case]:
     """What to try next, the largest steps first."""
     case = failure.case
-    happened = {one.kind for one in failure.struck} - case.without_kinds
+    happened = {one.kind for one in failure.struck if not one.is_asked} - case.without_kinds
     if happened:
         yield replace(case, without_kinds=case.without_kinds | happened)
     clients = shape_of(case).plan.clients
@@ -58,8 +58,11 @@ def _smaller(failure: Failure) -> Iterator[Case]:
                 yield replace(case, without_programs=case.without_programs | {(place, number)})
     for kind in sorted(happened, key=lambda one: one.name):
         yield replace(case, without_kinds=case.without_kinds | {kind})
+    for fault in sorted(case.faults, key=str):
+        yield replace(case, faults=case.faults - {fault})
     for one in failure.struck:
-        yield replace(case, without_numbers=case.without_numbers | {one.number})
+        if not one.is_asked:
+            yield replace(case, without_numbers=case.without_numbers | {one.number})
 
 
 def _is_alike(found: Failure, other: Failure) -> bool:

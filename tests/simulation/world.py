@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, Protocol
 
 from tests.simulation import definitions
 from tests.simulation.audit import Audit
@@ -30,7 +30,7 @@ from tests.simulation.luck import Luck, Misfortune, Struck
 from tests.simulation.process import WAREHOUSE, Process, patiently
 from tests.simulation.programs import Plan
 from tests.simulation.rows import RowSession
-from tests.simulation.scheduler import Scheduler
+from tests.simulation.scheduler import Scheduler, Task
 from tests.simulation.statements import COLUMNS, IDENTITY, Insert, Select, State
 from tests.simulation.stores import ROOT, Storage
 from tests.simulation.streams import Query
@@ -108,10 +108,22 @@ class Failure(AssertionError):
         self.trace = tuple(trace)
 
 
+class Watch(Protocol):
+    """Somebody who looks on. What happens doesn't depend on it."""
+
+    def begun(self, world: World) -> None:
+        """The tables are there, and the clients come next."""
+        ...
+
+    def noted(self, task: Task | None, what: tuple[object, ...]) -> None:
+        """A line was added to the trace, by the task that has the turn."""
+        ...
+
+
 class World:
     """Everything that is outside of the processes, and the processes."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, watch: Watch | None = None) -> None:
         self.case = case
         self.shape: Shape = shape_of(case)
         self.plan: Plan = self.shape.plan
@@ -122,7 +134,10 @@ class World:
             set(self.shape.possible),
             without_kinds=case.without_kinds,
             without_numbers=case.without_numbers,
+            faults=case.faults,
         )
+        self._watch = watch
+        self._watching: Watch | None = None  # once the clients begin
         self.storage = Storage(is_disk=False)
         self.records: list[Record] = []
         self._taken: list[tuple[int, str, int]] = []  # when, of which table, from which version on
@@ -172,6 +187,17 @@ class World:
     def note(self, *what: object) -> None:
         """Adds a line to the trace."""
         self._trace.append((self.scheduler.now_ms, *what))
+        task = self.scheduler.current
+        if task is not None:
+            task.step = len(self._trace)
+        if self._watching is not None:
+            self._watching.noted(task, what)
+
+    @property
+    def step(self) -> int:
+        """The newest line of the trace by the task that has the turn; 0 before there is one."""
+        task = self.scheduler.current
+        return 0 if task is None else task.step
 
     def kill(self, process: Process) -> None:
         """The process is gone; another comes, for what its clients have left to do."""
@@ -251,7 +277,10 @@ class World:
         self.luck.is_quiet = True
         self._set_up()
         self.luck.is_quiet = False
-        if self.luck.kinds & OF_LAKES:
+        if self._watch is not None:
+            self._watching = self._watch
+            self._watching.begun(self)
+        if self.luck.heeded & OF_LAKES:
             self.disasters = Disasters(self, _empty_catalog)
         start = 0
         for place, count in enumerate(self.shape.sessions):

@@ -18,6 +18,7 @@ from txlake.log.predicates import Comparison, Opaque, Operator
 from txlake.protocol.actions import Add, Remove
 from txlake.spark import candidates, dml
 from txlake.spark.deletions import delete_positions
+from txlake.spark.table_access import TableAccess
 from txlake.statements import NativeColumn
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def writer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(candidates, "find", lambda *_: None)
     if request.param == "in tasks":
         monkeypatch.setattr(dml, "_ONE_TASK_BYTES", -1)
+        monkeypatch.setattr(dml, "_MANY_BYTES", -1)
 
 
 def _table(folder: Path, spark: SparkSession, properties: Mapping[str, str]) -> PathTable:
@@ -261,10 +263,30 @@ def test_more_rows_than_this_process_writes_are_all_written_once(
 ) -> None:
     t = _table(tmp_path, spark, VECTORS)
     monkeypatch.setattr(dml, "_FEW_ROWS", 3)
+    monkeypatch.setattr(dml, "_MANY_ROWS", 3)
     assert t.run("UPDATE t SET id = id + 10 WHERE id < 3").affected == {"num_affected_rows": 3}
     assert t.run("UPDATE t SET id = id + 20 WHERE id < 10").affected == {"num_affected_rows": 7}
     assert t.run("DELETE FROM t WHERE id > 22").affected == {"num_affected_rows": 7}
     assert sorted(row[0] for row in t.rows()) == [10, 11, 12]
+
+
+def test_many_rows_are_written_here_where_this_process_computes_them(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    t = _table(tmp_path, spark, VECTORS)
+    monkeypatch.setattr(dml, "_FEW_ROWS", 3)
+    monkeypatch.setattr(dml, "_ONE_TASK_BYTES", 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(TableAccess, "scan", lambda *_, **__: pytest.fail("Spark reads"))
+        patch.setattr(candidates, "rows_at", lambda *_: pytest.fail("Spark gets many rows"))
+        assert t.run("UPDATE t SET id = id + 20 WHERE id < 9").affected == {"num_affected_rows": 9}
+        assert t.run("DELETE FROM t WHERE id > 22").affected == {"num_affected_rows": 6}
+        with pytest.raises(pytest.fail.Exception):  # Spark's values
+            t.run("UPDATE t SET v = upper(v) WHERE id > 8")
+        monkeypatch.setattr(dml, "_MANY_BYTES", 0)
+        with pytest.raises(pytest.fail.Exception):
+            t.run("DELETE FROM t WHERE id > 8")
+    assert sorted(row[0] for row in t.rows()) == [9, 20, 21, 22]
 
 
 @MODES

@@ -265,6 +265,13 @@ class CommitLedger:
         with self._on.reading() as connection:
             return [_commit_entry(row) for row in connection.execute(_LISTED.limit(limit))]
 
+    def commits_between(self, from_ms: int, to_ms: int, limit: int) -> list[CommitEntry]:
+        """The versions ratified from one time to another, both included; the newest first."""
+        self._publications.write()
+        within = _LISTED.where(commits.c.time_ms.between(from_ms, to_ms)).limit(limit)
+        with self._on.reading() as connection:
+            return [_commit_entry(row) for row in connection.execute(within)]
+
     def commits_at(self, sequence: int) -> list[CommitEntry]:
         """The versions that one instant made.
 

@@ -86,6 +86,13 @@ class Journal:
         with self._on.reading() as connection:
             return [_entry(row._mapping) for row in connection.execute(query)]
 
+    def conflict(self, number: int) -> ConflictEntry | None:
+        """The conflict of that id; None for one that isn't kept."""
+        query = sa.select(conflicts).where(conflicts.c.id == number)
+        with self._on.reading() as connection:
+            row = connection.execute(query).first()
+        return None if row is None else _entry(row._mapping)
+
 
 def _entry(row: Mapping[Any, Any]) -> ConflictEntry:
     return ConflictEntry(**{**row, "evidence": _evidence(row["evidence"])})

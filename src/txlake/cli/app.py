@@ -273,29 +273,36 @@ def recover(
     _list(as_json, lambda: lakes.recover(place, locations or ()))
 
 
-@app.command()
+Warehouse = Annotated[
+    str | None, typer.Argument(metavar="[WAREHOUSE]", show_default=False, help="As --lake.")
+]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="0: one that is free.")]
+Host = Annotated[
+    str, typer.Option(help="The address to listen at; another one than this needs tokens.")
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        show_default=False,
+        help="Who may call: a JSON list of objects with token, name, read_only and expires.",
+    ),
+]
+Certificate = Annotated[
+    Path | None, typer.Option(show_default=False, help="TLS: the certificate's chain, PEM.")
+]
+CertificateKey = Annotated[
+    Path | None, typer.Option(show_default=False, help="TLS: the certificate's key, PEM.")
+]
+
+
+@app.command(epilog=EXIT_HELP)
 def serve(
-    warehouse: Annotated[
-        str | None,
-        typer.Argument(metavar="[WAREHOUSE]", show_default=False, help="As --lake."),
-    ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: one that is free.")] = 8080,
-    host: Annotated[
-        str, typer.Option(help="The address to listen at; another one than this needs tokens.")
-    ] = "127.0.0.1",
-    token_file: Annotated[
-        Path | None,
-        typer.Option(
-            show_default=False,
-            help="Who may call: a JSON list of objects with token, name, read_only and expires.",
-        ),
-    ] = None,
-    tls_certificate: Annotated[
-        Path | None, typer.Option(show_default=False, help="TLS: the certificate's chain, PEM.")
-    ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option(show_default=False, help="TLS: the certificate's key, PEM.")
-    ] = None,
+    warehouse: Warehouse = None,
+    port: Port = 8080,
+    host: Host = "127.0.0.1",
+    token_file: TokenFile = None,
+    tls_certificate: Certificate = None,
+    tls_key: CertificateKey = None,
     lend_credentials: Annotated[
         bool,
         typer.Option(
@@ -315,22 +322,61 @@ def serve(
     from txlake.cli import lakes
     from txlake.cli.lakes import ServedAs
 
-    if warehouse and lake and warehouse != lake:
-        raise typer.BadParameter("give WAREHOUSE or --lake, not both")
-    if (tls_certificate is None) != (tls_key is None):
-        raise typer.BadParameter("give --tls-certificate and --tls-key together")
-    place = _lake(warehouse or lake, catalog, None, storage_option)
+    place = _served(warehouse, lake, catalog, storage_option)
     output = _output(as_json, 0)
     how = ServedAs(
         host=host,
         port=port,
         token_file=token_file,
-        certificate=None if tls_certificate is None else (tls_certificate, tls_key or Path()),
+        certificate=_certificate(tls_certificate, tls_key),
         lends_credentials=lend_credentials,
         workers=workers,
     )
     with _ending(output):
         lakes.serve(place, how, lambda url: output.note(f"serving at {url}"))
+
+
+@app.command(epilog=EXIT_HELP)
+def console(
+    warehouse: Warehouse = None,
+    port: Port = 8090,
+    host: Host = "127.0.0.1",
+    token_file: TokenFile = None,
+    tls_certificate: Certificate = None,
+    tls_key: CertificateKey = None,
+    lake: Lake = None,
+    catalog: Catalog = None,
+    storage_option: Options = None,
+    as_json: Json = False,
+) -> None:
+    """Show a lake in a browser: who works, waits and lost, its history, tables and a playground."""
+    from txlake.cli import lakes
+    from txlake.cli.lakes import ServedAs
+
+    place = _served(warehouse, lake, catalog, storage_option)
+    output = _output(as_json, 0)
+    how = ServedAs(
+        host=host,
+        port=port,
+        token_file=token_file,
+        certificate=_certificate(tls_certificate, tls_key),
+    )
+    with _ending(output):
+        lakes.show(place, how, lambda url: output.note(f"the console is at {url}"))
+
+
+def _served(
+    warehouse: str | None, lake: str | None, catalog: str | None, options: list[str] | None
+) -> Place:
+    if warehouse and lake and warehouse != lake:
+        raise typer.BadParameter("give WAREHOUSE or --lake, not both")
+    return _lake(warehouse or lake, catalog, None, options)
+
+
+def _certificate(chain: Path | None, key: Path | None) -> tuple[Path, Path] | None:
+    if (chain is None) != (key is None):
+        raise typer.BadParameter("give --tls-certificate and --tls-key together")
+    return None if chain is None or key is None else (chain, key)
 
 
 def _run_script(

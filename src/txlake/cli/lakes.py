@@ -64,14 +64,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedAs:
-    """How a lake is served, as the arguments say it."""
+    """How a lake is served, or shown, as the arguments say it."""
 
     host: str
     port: int
     token_file: Path | None
     certificate: tuple[Path, Path] | None
-    lends_credentials: bool
-    workers: int
+    lends_credentials: bool = False
+    workers: int = 8
 
 
 @contextmanager
@@ -204,14 +204,33 @@ def serve(place: Place, how: ServedAs, started: Callable[[str], None]) -> None:
     `serving.serve`.
     """
     try:
-        from txlake.server.calls import Limits
-        from txlake.server.serving import Serving
         from txlake.server.serving import serve as run
     except ModuleNotFoundError as error:
-        raise InvalidRequest(
-            f"the server needs the package {error.name}, which isn't installed: "
-            'pip install "txlake[server]" installs it'
-        ) from error
+        raise _needs(error, "server") from error
+    _run(place, how, run, started)
+
+
+def show(place: Place, how: ServedAs, started: Callable[[str], None]) -> None:
+    """Shows the lake in a browser; as `serve`, with the extra `console`."""
+    try:
+        from txlake.console.serving import serve as run
+    except ModuleNotFoundError as error:
+        raise _needs(error, "console") from error
+    _run(place, how, run, started)
+
+
+def _needs(error: ModuleNotFoundError, extra: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"the {extra} needs the package {error.name}, which isn't installed: "
+        f'pip install "txlake[{extra}]" installs it'
+    )
+
+
+def _run(
+    place: Place, how: ServedAs, run: Callable[..., None], started: Callable[[str], None]
+) -> None:
+    from txlake.server.calls import Limits
+    from txlake.server.serving import Serving
     from txlake.session.catalog_access import refuse_lost
 
     serving = Serving(

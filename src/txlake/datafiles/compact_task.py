@@ -27,6 +27,7 @@ from txlake.datafiles.parquet import (
     reading,
     rows_of,
 )
+from txlake.datafiles.read_ahead import read_ahead
 from txlake.datafiles.stored_vectors import StoredVector
 from txlake.datafiles.write_task import Output, WriteTask, report, report_row
 
@@ -59,6 +60,7 @@ BINS = pa.schema(
 
 _GATHERED_ROWS = 65_536
 _GATHERED_BYTES = 32 * 1024 * 1024
+_AHEAD_BYTES = 64 * 1024 * 1024  # that are read while others are written
 
 
 @dataclass(frozen=True)
@@ -94,8 +96,10 @@ class CompactTask:
         partition = tuple(one["partition"])
         sources = [_Source(self, columns, file) for file in one["files"]]
         try:
-            for batch in _gathered(chain.from_iterable(map(_Source.batches, sources))):
-                output.append(partition, batch)
+            rows = _gathered(chain.from_iterable(map(_Source.batches, sources)))
+            with read_ahead(rows, _AHEAD_BYTES) as batches:
+                for batch in batches:
+                    output.append(partition, batch)
             files = output.close()
         except BaseException:
             output.discard()

@@ -40,6 +40,9 @@ REQUIRED_FEATURES = frozenset(
 )
 """What a client's new table has to support."""
 
+_TOLD_ALONE = frozenset({"delta.checkpointPolicy"})
+"""What a client may tell with its request and not write: Delta Kernel in Rust can't write it."""
+
 _SUGGESTED_FEATURES = ("domainMetadata", "rowTracking")
 _SUGGESTED = {
     "delta.enableRowTracking": "true",
@@ -186,6 +189,8 @@ def _check_first(call: Call, there: Handle, told: NewTableTold, required: dict[s
         raise _wrong(there, f"it lacks the table features {', '.join(sorted(lacking))}")
     for key, text in required.items():
         found = latest.metadata.configuration.get(key)
+        if found is None and key in _TOLD_ALONE:
+            found = told.properties.get(key)
         if found != text:
             raise _wrong(there, f"table property {key!r}: expected {text!r}, found {found!r:.200}")
     start = Snapshot.empty(there.name)

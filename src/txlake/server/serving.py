@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from txlake.errors import InvalidRequest
 from txlake.server.app import application
 from txlake.server.calls import Limits, Served, Sessions
 from txlake.server.heads import prompt_protocol
-from txlake.server.tokens import Tokens
+from txlake.server.tokens import Tokens, is_own
 from txlake.session.session import Session
 from txlake.spark.plane import SparkPlane
 
@@ -48,7 +48,7 @@ def serve(session: Session, how: Serving, *, started: Callable[[str], None]) -> 
     Raises InvalidRequest: the token file can't be read, there is none and others than this host
     could call, or the address can't be had.
     """
-    tokens = _tokens(how)
+    tokens = tokens_of(how)
     engine, level = session.engine, session.level
     if isinstance(engine.plane, SparkPlane):
         engine.plane.make_spark = partial(_without_files, engine.plane.make_spark)
@@ -58,9 +58,17 @@ def serve(session: Session, how: Serving, *, started: Callable[[str], None]) -> 
         limits=how.limits,
         vends_credentials=how.vends_credentials,
     )
+    listen(application(served, tokens), how, started=started)
+
+
+def listen(app: ASGIApp, how: Serving, *, started: Callable[[str], None]) -> None:
+    """Answers requests by an application until the process is told to stop.
+
+    Raises InvalidRequest where the address can't be had.
+    """
     certificate, key = how.certificate or (None, None)
     config = uvicorn.Config(
-        application(served, tokens),
+        app,
         host=how.host,
         port=how.port,
         lifespan="on",
@@ -104,9 +112,10 @@ class _Server(uvicorn.Server):
         self._told(f"{scheme}://{shown}:{port}")
 
 
-def _tokens(how: Serving) -> Tokens:
+def tokens_of(how: Serving) -> Tokens:
+    """The tokens of the file. Raises InvalidRequest without any where others could call."""
     if how.token_file is None:
-        if not _is_own(how.host):
+        if not is_own(how.host):
             raise InvalidRequest(
                 f"--host {how.host}: others than this host could call, and there are no tokens; "
                 "give --token-file"
@@ -117,10 +126,3 @@ def _tokens(how: Serving) -> Tokens:
     except OSError as error:
         raise InvalidRequest(f"{how.token_file}: {error.strerror}") from error
     return Tokens.parse(text, source=str(how.token_file))
-
-
-def _is_own(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import hmac
+import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -53,6 +54,11 @@ class Tokens:
     def __init__(self, tokens: Iterable[Token] = ()) -> None:
         self._known = tuple(_known(token) for token in tokens)
 
+    @property
+    def are_asked_for(self) -> bool:
+        """Whether who calls has to have one."""
+        return bool(self._known)
+
     @classmethod
     def parse(cls, text: bytes, *, source: str) -> Tokens:
         """The tokens of a file: a JSON list of objects `token`, `name`, `read_only`, `expires`.
@@ -87,7 +93,12 @@ class Tokens:
             return ANYONE
         if authorization is None or not authorization.lower().startswith(_SCHEME):
             raise _unauthorized("expected the header Authorization: Bearer <token>")
-        digest = _digest(authorization[len(_SCHEME) :].strip())
+        return self.known(digest_of(authorization[len(_SCHEME) :].strip()), now_ms)
+
+    def known(self, digest: bytes, now_ms: int) -> Caller:
+        """Whose token has that digest. Raises Failure as `caller`."""
+        if not self._known:
+            return ANYONE
         found = None
         for known in self._known:  # all of them, so that the time doesn't tell which it was
             if hmac.compare_digest(known.digest, digest):
@@ -101,11 +112,20 @@ class Tokens:
 
 def _known(token: Token) -> _Known:
     expires = None if token.expires is None else int(token.expires.timestamp() * 1000)
-    return _Known(_digest(token.token), Caller(token.name, token.read_only), expires)
+    return _Known(digest_of(token.token), Caller(token.name, token.read_only), expires)
 
 
-def _digest(token: str) -> bytes:
+def digest_of(token: str) -> bytes:
+    """What is kept of a token."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+
+
+def is_own(host: str) -> bool:
+    """Whether a name or an address is this host's own, which nobody else reaches."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _unauthorized(message: str) -> Failure:

@@ -691,6 +691,8 @@ class Transaction:
         """Enters a conflict into the lake's list of them."""
         if isinstance(error, Conflict):
             facts = error.evidence
+            if facts is not None:
+                facts = error.evidence = replace(facts, operation=self._operation_on(facts.table))
             count(
                 "txlake.conflicts",
                 error=type(error).__name__,
@@ -699,6 +701,11 @@ class Transaction:
             )
             # While the catalog knows it: its number and when it began are noted too.
             self.engine.catalog.journal.met(self.id, self.session_number(), error)
+
+    def _operation_on(self, name: str) -> str | None:
+        """What the transaction does to the table of that name, as its history would say it."""
+        found = (self._tables[key] for key, one in self._handles.items() if one.name == name)
+        return next((one.operation for one in found), None)
 
     def _fail_as(self, state: State, error: BaseException) -> None:
         self.state = state

@@ -62,6 +62,11 @@ class Candidates:
     positions: Mapping[int, np.ndarray]
     certain: bool
 
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return sum(map(len, self.positions.values()))
+
 
 def find(
     work: TableAccess,
@@ -191,11 +196,14 @@ def _live_in(
 
 
 def held_rows(
-    work: TableAccess, files: pa.Table, positions: Mapping[int, np.ndarray]
+    work: TableAccess,
+    files: pa.Table,
+    positions: Mapping[int, np.ndarray],
+    bytes_max: int | None = None,
 ) -> pa.Table | None:
     """The rows at these positions, as `TableAccess.scan` gives them, positions included.
 
-    None as `find`.
+    None as `find`, and where they are more than `bytes_max`.
     """
     snapshot = work.snapshot
     data = data_fields(snapshot)
@@ -217,7 +225,8 @@ def held_rows(
     except (pa.ArrowException, OSError, ValueError):
         return None
     held = pa.concat_tables(parts) if parts else _no_rows(snapshot, names)
-    return held if held.nbytes <= _HELD_BYTES_MAX else None
+    most = _HELD_BYTES_MAX if bytes_max is None else bytes_max
+    return held if held.nbytes <= most else None
 
 
 def _no_rows(snapshot: Snapshot, names: Sequence[str]) -> pa.Table:

@@ -28,7 +28,7 @@ from txlake.protocol.types import DataType, Field, Primitive, Struct
 from txlake.spark import candidates, rows
 from txlake.spark.deletions import Deletions, delete_positions, remove_files
 from txlake.spark.identities import refuse_changed
-from txlake.spark.images import Assigned, write_images
+from txlake.spark.images import Assigned, values_here, write_images
 from txlake.spark.reading import FILE, ROW
 from txlake.spark.scan import ROW_ID, ROW_VERSION, add_rows, selected
 from txlake.spark.spark_errors import translating
@@ -41,6 +41,9 @@ from txlake.transaction.row_origins import Origins, origins_of
 
 _FEW_ROWS = 20_000
 _ONE_TASK_BYTES = 64 * 1024 * 1024
+# Of files on this machine, which this process reads sooner than a job of Spark's begins to pay.
+_MANY_ROWS = 4_000_000
+_MANY_BYTES = 512 * 1024 * 1024
 # What Spark tells of the file that it reads a row from, and subqueries.
 _MORE_THAN_THE_ROW = re.compile(r"input_file|_metadata|\bselect\b", re.IGNORECASE)
 
@@ -57,7 +60,7 @@ def delete(work: TableAccess, condition: Expression | None, alias: str | None = 
     counted = 0
     if partly.num_rows:
         assert condition is not None
-        found = _candidates(work, partly, read.predicate)
+        found = _candidates(work, partly, read.predicate, many=True)
         if found is not None and found.certain:
             replaced: Mapping[int, BitMap64] = {
                 ordinal: BitMap64(array("Q", positions.astype(np.uint64).tobytes()))
@@ -115,16 +118,21 @@ def deletion(
 
 
 def _candidates(
-    work: TableAccess, files: pa.Table, predicate: Predicate | None
+    work: TableAccess, files: pa.Table, predicate: Predicate | None, *, many: bool
 ) -> candidates.Candidates | None:
-    """The rows for which the condition may hold, where this process soon finds them."""
+    """The rows for which the condition may hold, where this process soon finds them.
+
+    `many`: whether it can do the rest by itself, so that they needn't be few.
+    """
     if not files.num_rows:
         is_known = predicate is None or not has_opaque(predicate)
         return candidates.Candidates(positions={}, certain=True) if is_known else None
-    few = few_rows_max(files)
-    if predicate is None or not few:
+    most = few_rows_max(files)
+    if predicate is None or not (most or many):
         return None
-    return candidates.find(work, files, predicate, few)
+    if many and not has_opaque(predicate) and _bytes_of(files) <= _MANY_BYTES:
+        most = _MANY_ROWS
+    return candidates.find(work, files, predicate, most) if most else None
 
 
 def _held(
@@ -135,9 +143,12 @@ def _held(
 ) -> DataFrame | None:
     """The rows found, for Spark to look at; None where it has to look at the files.
 
-    That is so for what may depend on more than the row, and for what can't be seen through.
+    That is so for what may depend on more than the row, for what can't be seen through, and where
+    they are many.
     """
-    if found is None or any(
+    if found is None or found.count > _FEW_ROWS:
+        return None
+    if any(
         not isinstance(one, SqlText) or one.references or _MORE_THAN_THE_ROW.search(one.text)
         for one in expressions
     ):
@@ -147,7 +158,11 @@ def _held(
 
 def few_rows_max(files: pa.Table) -> int:
     """How many rows this process may write itself: some, where one task soon finds them."""
-    return _FEW_ROWS if (pc.sum(files["size"]).as_py() or 0) <= _ONE_TASK_BYTES else 0
+    return _FEW_ROWS if _bytes_of(files) <= _ONE_TASK_BYTES else 0
+
+
+def _bytes_of(files: pa.Table) -> int:
+    return int(pc.sum(files["size"]).as_py() or 0)
 
 
 def _split(
@@ -185,13 +200,16 @@ def update(
     resolved = resolve_assignments(work, assignments, alias)
     refuse_changed(work.snapshot, resolved)
     written = Written()
-    found = _candidates(work, files, read.predicate)
-    here = None if found is None else write_images(work, files, found, resolved, alias)
+    values = values_here(work, resolved, alias)
+    found = _candidates(work, files, read.predicate, many=values is not None)
+    here = None
+    if found is not None and values is not None:
+        here = write_images(work, files, found, values)
     if here is not None:
         written = here
     elif files.num_rows:
-        values = (one.value for one in assignments if not isinstance(one.value, Default))
-        expressions = [*values, *(() if condition is None else (condition,))]
+        told = (one.value for one in assignments if not isinstance(one.value, Default))
+        expressions = [*told, *(() if condition is None else (condition,))]
         held = _held(work, files, found, expressions)
         if held is None:
             scanned = work.scan(files, positions=True, where=read.predicate)

@@ -23,32 +23,15 @@ from txlake.statements import Default, Expression, SqlText
 
 Assigned = dict[str, list[tuple[tuple[str, ...], Expression | Default]]]
 """By column, each value with its path inside the column."""
+_HELD_BYTES_MAX = 256 * 1024 * 1024
 
 
-def write_images(
-    work: TableAccess,
-    files: pa.Table,
-    found: Candidates,
-    assigned: Assigned,
-    alias: str | None,
-) -> Written | None:
-    """Writes the rows found with their new values; None where Spark has to compute them.
-
-    Raises InvalidRequest for a value whose type the column can't store.
-    """
-    if not found.certain or rows.has_rules(work.snapshot):
+def values_here(
+    work: TableAccess, assigned: Assigned, alias: str | None
+) -> Mapping[str, Value] | None:
+    """The new values, as far as `log.values` models them; None where Spark has to compute them."""
+    if rows.has_rules(work.snapshot):
         return None
-    values = _values(work, assigned, alias)
-    if values is None:
-        return None
-    held = held_rows(work, files, found.positions)
-    if held is None:
-        return None
-    images = _images(work, held, values)
-    return None if images is None else write_arrow(images, work.target())
-
-
-def _values(work: TableAccess, assigned: Assigned, alias: str | None) -> Mapping[str, Value] | None:
     aliases = tuple(name for name in (alias, work.name) if name is not None)
     values = {}
     for name, entries in assigned.items():
@@ -60,6 +43,22 @@ def _values(work: TableAccess, assigned: Assigned, alias: str | None) -> Mapping
             return None
         values[name] = value
     return values
+
+
+def write_images(
+    work: TableAccess, files: pa.Table, found: Candidates, values: Mapping[str, Value]
+) -> Written | None:
+    """Writes the rows found with their new values; None where Spark has to compute them.
+
+    Raises InvalidRequest for a value whose type the column can't store.
+    """
+    if not found.certain:
+        return None
+    held = held_rows(work, files, found.positions, _HELD_BYTES_MAX)
+    if held is None:
+        return None
+    images = _images(work, held, values)
+    return None if images is None else write_arrow(images, work.target())
 
 
 def _images(work: TableAccess, held: pa.Table, values: Mapping[str, Value]) -> pa.Table | None:

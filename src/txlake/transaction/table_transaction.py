@@ -227,6 +227,12 @@ class TableTransaction:
 
     # Changes
 
+    @property
+    def operation(self) -> str | None:
+        """What the history would say of its changes so far; None without any."""
+        statements = self._now.statements
+        return in_one(statements, change_files=0).operation if statements else None
+
     def stage(
         self,
         actions: Sequence[Action],

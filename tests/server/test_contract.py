@@ -275,7 +275,7 @@ def test_a_body_that_is_none(client: Client, route: str, content: bytes) -> None
     assert answer.status_code == 400
     error = answer.json()["error"]
     answered(error, "DeltaErrorModel")
-    assert (error["type"], error["code"]) == ("BadRequestException", 400)
+    assert (error["type"], error["code"]) == ("InvalidParameterValueException", 400)
     assert client.version("t") == 0
 
 

@@ -13,7 +13,7 @@ from txlake.protocol.actions import encode_actions
 from txlake.protocol.file_names import commit_path
 from txlake.transaction.membership import membership_of
 
-BAD, INVALID = "BadRequestException", "InvalidParameterValueException"
+INVALID = "InvalidParameterValueException"
 TAKEN = "AlreadyExistsException"
 TABLES = f"/delta/v1/catalogs/{CATALOG}/schemas/default/tables"
 
@@ -88,8 +88,8 @@ REQUESTS: dict[str, tuple[Callable[[dict[str, Any]], None], int, str]] = {
     "another name": (changed(name="other"), 400, INVALID),
     "external": (changed(table_type="EXTERNAL"), 501, "NotImplementedException"),
     "another time": (changed(last_commit_timestamp_ms=1), 400, INVALID),
-    "no time": (changed(last_commit_timestamp_ms="now"), 400, BAD),
-    "no properties": (changed(properties=None), 400, BAD),
+    "no time": (changed(last_commit_timestamp_ms="now"), 400, INVALID),
+    "no properties": (changed(properties=None), 400, INVALID),
 }
 
 

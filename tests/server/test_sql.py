@@ -211,7 +211,7 @@ def test_bad_requests(client: Client) -> None:
     path = f"{OWN_ROOT}/sql"
     for content, said in ((b"{", "body"), (b"{}", "statement"), (b'{"statement": 1}', "str")):
         answer = client.call("POST", path, content=content, token=ALL)
-        failed(answer, 400, "BadRequestException", said)
+        failed(answer, 400, "InvalidParameterValueException", said)
     failed(say(client, "  "), 400, INVALID, "found no text")
     failed(say(client, "SELECT 1", "none"), 404, "NotFoundException")
 

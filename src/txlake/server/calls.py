@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from txlake.server.tokens import Caller
 from txlake.session.engine import Engine
 from txlake.session.session import Session
 
+# Unity Catalog's rule: a full name is taken apart at its periods.
+_NO_NAME = re.compile(r"[.\s/\x00-\x1f\x7f]")
 Body = TypeVar("Body", bound=msgspec.Struct)
 
 
@@ -154,13 +157,13 @@ class Call:
         try:
             return msgspec.json.decode(self.content, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise Failure("BadRequestException", f"the request's body: {error}") from error
+            raise Failure("InvalidParameterValueException", f"the request's body: {error}") from error
 
     def required(self, name: str) -> str:
         """A parameter of the query string. Raises Failure where it is missing."""
         value = self.query.get(name)
         if not value:
-            raise Failure("BadRequestException", f"the query parameter {name!r} is missing")
+            raise Failure("InvalidParameterValueException", f"the query parameter {name!r} is missing")
         return value
 
     def check_catalog(self, name: str) -> None:
@@ -189,9 +192,9 @@ class Call:
             start = int(self.query.get("page_token") or 0)
             size = int(self.query.get("max_results") or 0) or total
         except ValueError as error:
-            raise Failure("BadRequestException", f"the page's query parameters: {error}") from error
+            raise Failure("InvalidParameterValueException", f"the page's query parameters: {error}") from error
         if start < 0 or size < 0:
-            raise Failure("BadRequestException", "the page's query parameters are below 0")
+            raise Failure("InvalidParameterValueException", "the page's query parameters are below 0")
         end = min(start + size, total)
         return start, end, str(end) if end < total else None
 
@@ -207,6 +210,16 @@ class Answer:
 
 
 Handler = Callable[[Call], Answer]
+
+
+def check_new_name(name: str) -> None:
+    """Raises Failure for a name that requests couldn't say, or would take apart."""
+    if not name or _NO_NAME.search(name):
+        raise Failure(
+            "InvalidParameterValueException",
+            f"expected a name without periods, spaces, slashes and control characters, found "
+            f"{name!r:.120}",
+        )
 
 
 def no_name(error: InvalidRequest) -> Failure:

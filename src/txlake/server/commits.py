@@ -82,10 +82,10 @@ def _by_action(updates: tuple[Update, ...]) -> dict[str, Update]:
     """The updates by what they do, each at most once."""
     counts = Counter(one.action for one in updates)
     if not counts:
-        raise Failure("BadRequestException", "updates: expected at least one")
+        raise Failure("InvalidParameterValueException", "updates: expected at least one")
     twice = [action for action, count in counts.items() if count > 1]
     if twice:
-        raise Failure("BadRequestException", f"updates: {', '.join(sorted(twice))} is there twice")
+        raise Failure("InvalidParameterValueException", f"updates: {', '.join(sorted(twice))} is there twice")
     if _OF_EXTERNAL in counts:
         raise Failure(
             "InvalidParameterValueException",
@@ -93,7 +93,7 @@ def _by_action(updates: tuple[Update, ...]) -> dict[str, Update]:
         )
     unknown = counts.keys() - _DEFINITION - {_COMMIT, _PUBLISHED}
     if unknown:
-        raise Failure("BadRequestException", f"updates: unknown action {sorted(unknown)[0]!r:.80}")
+        raise Failure("InvalidParameterValueException", f"updates: unknown action {sorted(unknown)[0]!r:.80}")
     return {one.action: one for one in updates}
 
 
@@ -104,12 +104,12 @@ def _check_requirements(call: Call, handle: Handle, requirements: tuple[Requirem
     counts = Counter(one.type for one in requirements)
     if counts[_UUID_REQUIRED] != 1 or counts[_ETAG] > 1:
         raise Failure(
-            "BadRequestException",
+            "InvalidParameterValueException",
             f"requirements: expected {_UUID_REQUIRED} once and {_ETAG} at most once",
         )
     unknown = counts.keys() - {_UUID_REQUIRED, _ETAG}
     if unknown:
-        raise Failure("BadRequestException", f"requirements: unknown {sorted(unknown)[0]!r:.80}")
+        raise Failure("InvalidParameterValueException", f"requirements: unknown {sorted(unknown)[0]!r:.80}")
     for one in requirements:
         if one.type == _UUID_REQUIRED and (one.uuid or "").lower() != entry.id:
             raise Failure(
@@ -133,12 +133,12 @@ def transact(call: Call) -> Answer:
     """
     body = call.body(TransactionTold)
     if not body.tables:
-        raise Failure("BadRequestException", "tables: expected at least one")
+        raise Failure("InvalidParameterValueException", "tables: expected at least one")
     call.check_catalog(body.catalog)
     handles = [_of(call, one) for one in (*body.tables, *body.unchanged)]
     ids = [one.key for one in handles]
     if len(set(ids)) < len(ids):
-        raise Failure("BadRequestException", "tables, unchanged: a table is there twice")
+        raise Failure("InvalidParameterValueException", "tables, unchanged: a table is there twice")
     asked = [
         (handle, one.commit)
         for handle, one in zip(handles[: len(body.tables)], body.tables, strict=True)
@@ -164,7 +164,7 @@ def _of(call: Call, told: TableTold) -> Handle:
 def _commit_of(call: Call, handle: Handle, update: Update) -> Shown:
     told = update.commit
     if told is None:
-        raise Failure("BadRequestException", f"{_COMMIT}: expected a commit")
+        raise Failure("InvalidParameterValueException", f"{_COMMIT}: expected a commit")
     entry = handle.entry
     assert entry is not None
     match _committed(call, [(handle, told)], {}):
@@ -200,7 +200,14 @@ def _committed(
     if not isinstance(outcome, Stopped):
         return outcome
     name = names.get(outcome.table, outcome.table)
+    wanted = {now.key: one.version for now, one in zip(locked, staged)}
     match outcome.why:
+        case Overtaken(version) if wanted.get(outcome.table, 0) > version + 1:
+            raise Failure(
+                "InvalidParameterValueException",
+                f"{name}: expected version {version + 1}, the next one, found "
+                f"{wanted[outcome.table]}",
+            )
         case Overtaken(version):
             raise Failure(
                 "CommitVersionConflictException",
@@ -228,6 +235,17 @@ def _staged(told: CommitTold) -> Staged:
             f"{_COMMIT}: expected <20 digits>.<uuid>.json as file-name, found "
             f"{told.file_name!r:.120}",
         )
+    for field, number in {
+        "version": told.version,
+        "timestamp": told.timestamp,
+        "file-size": told.file_size,
+        "file-modification-timestamp": told.file_modification_timestamp,
+    }.items():
+        if number < 1:
+            raise Failure(
+                "InvalidParameterValueException",
+                f"{_COMMIT}: expected a {field} above 0, found {number}",
+            )
     return Staged(
         version=told.version,
         name=told.file_name,
@@ -253,7 +271,7 @@ def _check_published(handle: Handle, table: Shown, update: Update) -> None:
     """
     version = update.latest_published_version
     if version is None or version < 0:
-        raise Failure("BadRequestException", f"{_PUBLISHED}: expected a version")
+        raise Failure("InvalidParameterValueException", f"{_PUBLISHED}: expected a version")
     if not is_open(table.snapshot.protocol) or version > table.snapshot.version:
         raise Failure(
             "InvalidParameterValueException",

@@ -21,7 +21,7 @@ from txlake.protocol.features import CATALOG_MANAGED, protocol_of
 from txlake.protocol.file_names import commit_path
 from txlake.server.answers import loaded, shown
 from txlake.server.bodies import NewTableTold, StagingTable
-from txlake.server.calls import Answer, Call
+from txlake.server.calls import Answer, Call, check_new_name
 from txlake.server.failures import Failure
 from txlake.session.engine import Handle
 from txlake.statements import TableName, TablePath
@@ -137,6 +137,7 @@ def create(call: Call) -> Answer:
 
 def _check_free(call: Call, database: str, name: str) -> None:
     """Raises Failure where the name is taken, or is none."""
+    check_new_name(name)
     catalog = call.engine.catalog.of_lake()
     if catalog.find(database, name) is not None or catalog.views.find(database, name) is not None:
         raise Failure("AlreadyExistsException", f"{database}.{name} exists already")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from txlake.errors import InvalidRequest
 from txlake.server.answers import loaded, shown
 from txlake.server.bodies import Metrics, Rename
-from txlake.server.calls import Answer, Call
+from txlake.server.calls import Answer, Call, check_new_name
 from txlake.server.creation import staged_id
 from txlake.server.failures import Failure
 from txlake.session.engine import Handle
@@ -68,7 +68,7 @@ def config(call: Call) -> Answer:
     asked = [one.strip() for one in call.required("protocol-versions").split(",")]
     majors = [one.partition(".")[0] for one in asked if one]
     if not majors or not all(one.isdecimal() for one in majors):
-        raise Failure("BadRequestException", f"protocol-versions: found {','.join(asked)!r:.80}")
+        raise Failure("InvalidParameterValueException", f"protocol-versions: found {','.join(asked)!r:.80}")
     if VERSION.partition(".")[0] not in majors:
         raise Failure(
             "InvalidParameterValueException",
@@ -101,6 +101,9 @@ def rename(call: Call) -> Answer:
     entry = handle.entry
     assert entry is not None
     wanted = call.body(Rename).new_name
+    check_new_name(wanted)
+    if wanted == entry.name:
+        return Answer(204)
     if call.engine.catalog.of_lake().find(entry.database, wanted) is not None:
         raise Failure("AlreadyExistsException", f"{entry.database}.{wanted} exists already")
     call.engine.place_of(entry.database, wanted)  # raises for what can't be a name
@@ -159,7 +162,11 @@ def path_credentials(call: Call) -> Answer:
 
 
 def _operation(call: Call) -> str:
-    operation = call.required("operation")
+    return check_operation(call.required("operation"))
+
+
+def check_operation(operation: str) -> str:
+    """What a client asks credentials for. Raises Failure for what there are none for."""
     if operation not in OPERATIONS:
         raise Failure(
             "InvalidParameterValueException",

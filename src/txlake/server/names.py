@@ -9,8 +9,8 @@ from __future__ import annotations
 from txlake.catalog import DatabaseEntry
 from txlake.server.answers import shown, table_info
 from txlake.server.bodies import NewSchema, TableCredentials
-from txlake.server.calls import Answer, Call
-from txlake.server.delta import table_named
+from txlake.server.calls import Answer, Call, check_new_name
+from txlake.server.delta import check_operation, table_named
 from txlake.server.failures import Failure
 from txlake.statements import CreateDatabase, DropDatabase, DropTable, TableName
 
@@ -57,6 +57,7 @@ def create_schema(call: Call) -> Answer:
     """A new database."""
     told = call.body(NewSchema)
     call.check_catalog(told.catalog_name)
+    check_new_name(told.name)
     if call.engine.catalog.database(told.name) is not None:
         raise Failure("AlreadyExistsException", f"schema {told.name!r} exists already")
     statement = CreateDatabase(
@@ -132,6 +133,7 @@ def delete_table(call: Call) -> Answer:
 def table_credentials(call: Call) -> Answer:
     """What a client needs to read or write a table's files in a folder: nothing."""
     told = call.body(TableCredentials)
+    check_operation(told.operation)
     if call.caller.read_only and told.operation != "READ":
         raise Failure("PermissionDeniedException", f"{call.caller.name!r} may only read")
     if call.engine.catalog.of_lake().ledger.head(told.table_id) is None:

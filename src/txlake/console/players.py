@@ -64,7 +64,7 @@ def told(error: TxlakeError) -> Told:
     )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Asked:
     """A statement, or a script of them, that a session was asked to carry out."""
 

@@ -1,8 +1,8 @@
 """Small lakes to play with: two or three sessions side by side, stepped through a timeline.
 
 Each is a real lake in a temporary folder, whose statements this process carries out without Spark.
-Owns the lakes and their ends, what is asked of which session, and the picture after each step:
-sessions, locks, tables. What is shown of it, and how, is the page's business.
+Owns the lakes and their ends, and what is asked of which session. What they look like is known by
+`pictures`; what is shown of that, and how, is the page's business.
 """
 
 from __future__ import annotations
@@ -17,20 +17,17 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from txlake.catalog import TableEntry
-from txlake.catalog.locks import LockEntry
 from txlake.commands import COMMANDS
-from txlake.conflict.levels import parse_level, strictest
-from txlake.conflict.locking import LockStatus, Resource, ResourceType
-from txlake.console.players import ROWS_MAX, Answered, Asked, Player, Told
-from txlake.console.timelines import LEVELS, TIMELINES, Outcome, Row, Step, Timeline
+from txlake.conflict.levels import parse_level
+from txlake.console.pictures import Looker, Picture
+from txlake.console.players import Answered, Asked, Player, Told
+from txlake.console.timelines import LEVELS, TIMELINES, Outcome, Step, Timeline
 from txlake.errors import InvalidRequest, TxlakeError
 from txlake.lake.lake import LakeSession
 from txlake.membership.connecting import session_on
 from txlake.server.refusals import refusal
 from txlake.session.command import AsRows
 from txlake.session.session import Session
-from txlake.session.transaction import State as TransactionState
 from txlake.sql import parse
 from txlake.system import System
 
@@ -42,79 +39,11 @@ TEXT_MAX = 4_000
 MOMENTS_MAX = 200
 """Statements of one lake."""
 
-_TABLES_MAX = 8
 _SETTLE_MS = 5_000
-_POLL_S = 0.005
+_POLL_S = 0.01
 _END_S = 10.0
 _SHARED_MEMORY = "/dev/shm"
 _PREFIX = "txlake-playground-"
-
-
-class Standing(Enum):
-    """What a session does; the values are how it is told."""
-
-    IDLE = "idle"
-    OPEN = "in a transaction"
-    WAITS = "waits for a lock"
-    RUNS = "runs"
-    LOST = "lost"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionPicture:
-    """A session after a step.
-
-    Attributes:
-        number: as `sys.dm_tran_locks` has it.
-        level: the one in force.
-        instant: that its transaction reads; None before its first read, and without one.
-        versions: of each table that its transaction has opened, the version that it reads; -1 of
-            one that it makes.
-        waits_for: the lock, and who is in the way; empty unless it waits.
-        error: what it lost with.
-    """
-
-    name: str
-    number: int
-    standing: Standing
-    level: str
-    instant: int | None
-    versions: Mapping[str, int]
-    waits_for: str
-    error: Told | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LockPicture:
-    """A row of `sys.dm_tran_locks`, with names for its numbers."""
-
-    session: str
-    type: str
-    what: str
-    mode: str
-    status: str
-    blocked_by: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TablePicture:
-    """A table as it is committed. `rows`: None where they can't be shown."""
-
-    name: str
-    version: int
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...] | None
-    total: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
-    """A lake after a step. `instant`: the newest."""
-
-    instant: int
-    sessions: tuple[SessionPicture, ...]
-    locks: tuple[LockPicture, ...]
-    tables: tuple[TablePicture, ...]
 
 
 class Ending(Enum):
@@ -399,15 +328,15 @@ class _Lake:
             self._session = session_on(
                 str(self.folder / "lake"), commands=COMMANDS, make_spark=no_spark
             )
-            self._engine = self._session.engine
-            self._catalog = self._engine.catalog.of_lake()
+            engine = self._session.engine
             setup = timeline.setup.replace("{level}", LEVELS[level])
             LakeSession(self._session)._answered(setup, None, AsRows())
             of_session = parse_level(level) if timeline.uses is None else None
             for name in timeline.sessions:
-                made = Session(self._engine, level=of_session)
+                made = Session(engine, level=of_session)
                 made.database = timeline.uses or made.database
                 self._players[name] = Player(name, made)
+            self._looker = Looker(engine, self._players.values())
         except BaseException:
             self.close()
             raise
@@ -473,47 +402,40 @@ class _Lake:
     def _add(self, moment: Moment) -> None:
         self._moments.append(moment)
         self._settle()
-        moment.after = self._picture()
+        moment.after = self._looked()
 
     def _settle(self) -> None:
         """Until each session is done, or waits for a lock that another one holds."""
         until_ms = self._system.monotonic_ms() + _SETTLE_MS
-        while self._system.monotonic_ms() < until_ms:
-            busy = [one for one in self._players.values() if one.asked is not None]
-            waits = self._waits() if busy else {}
-            if all(one.number in waits for one in busy):
-                break
-            moving = next(one.asked for one in busy if one.number not in waits)
-            if moving is not None:
-                moving.ended.wait(_POLL_S)
-        self._note()
+        moving = list(self._busy())
+        while moving and self._system.monotonic_ms() < until_ms:
+            for one in moving:
+                one.ended.wait(_POLL_S)
+            busy = self._busy()
+            waits = self._looker.waiting() if busy else frozenset()
+            moving = [asked for asked, number in busy.items() if number not in waits]
 
-    def _note(self) -> None:
-        """Notes at their moments which statements wait, and which have ended."""
-        waits = self._waits()
+    def _busy(self) -> Mapping[Asked, int]:
+        """What sessions are busy with, and their numbers."""
+        found = ((one.asked, one.number) for one in self._players.values())
+        return {asked: number for asked, number in found if asked is not None}
+
+    def _looked(self) -> Picture:
+        """A look at the lake; what has ended, or waits, is noted at its moment."""
+        picture = self._looker.look()
         for moment in self._moments:
             if moment.asked is None or moment.ended_at is not None:
                 continue
-            lock = waits.get(self._players[moment.session].number)
             if moment.asked.is_done:
                 moment.ended_at = len(self._moments)
-            elif lock is not None:
-                moment.waited_for = self._waited_for(lock)
-
-    def _waits(self) -> Mapping[int, LockEntry]:
-        """By session, the request that it waits with; not one whose way is free meanwhile."""
-        return {
-            one.session_id: one
-            for one in self._catalog.locks.listed()
-            if one.status in {LockStatus.WAIT, LockStatus.CONVERT}
-            and one.blocking_session_id is not None
-        }
+            else:
+                moment.waited_for = picture.waits.get(moment.session, moment.waited_for)
+        return picture
 
     # Looking
 
     def shown(self) -> Shown:
-        self._note()
-        picture = self._picture()
+        picture = self._looked()
         outcome = self.timeline.outcomes[self.level]
         return Shown(
             timeline=self.timeline,
@@ -538,110 +460,6 @@ class _Lake:
         rows = {one.name: one.rows for one in picture.tables}
         return lost == outcome.lost and waited == outcome.waits and rows == outcome.rows
 
-    def _picture(self) -> Picture:
-        tables = self._entries()
-        waits = self._waits()
-        return Picture(
-            instant=self._catalog.ledger.sequence(),
-            sessions=tuple(self._session_now(one, waits) for one in self._players.values()),
-            locks=tuple(self._lock_now(one, tables) for one in self._catalog.locks.listed()),
-            tables=tuple(filter(None, map(self._table_now, tables[:_TABLES_MAX]))),
-        )
-
-    def _entries(self) -> list[TableEntry]:
-        databases = self._catalog.databases()
-        return [table for one in databases for table in self._catalog.tables(one.name)]
-
-    def _session_now(self, player: Player, waits: Mapping[int, LockEntry]) -> SessionPicture:
-        session, lock = player.session, waits.get(player.number)
-        current = session.current
-        if player.asked is not None:
-            standing = Standing.RUNS if lock is None else Standing.WAITS
-        elif player.lost is not None:
-            standing = Standing.LOST
-        else:
-            standing = Standing.IDLE if current is None else Standing.OPEN
-        if current is not None and current.state is not TransactionState.ACTIVE:
-            current = None
-        database = self._catalog.database(session.database)
-        asked = None if database is None else database.isolation
-        level = session.level if current is None else current.level
-        in_force = strictest(None if asked is None else parse_level(asked), level)
-        versions = {} if current is None else current.versions_read
-        return SessionPicture(
-            name=player.name,
-            number=player.number,
-            standing=standing,
-            level=LEVELS[in_force.value],
-            instant=None if current is None else current.sequence,
-            versions={_short(name): version for name, version in versions.items()},
-            waits_for="" if lock is None else self._waited_for(lock),
-            error=player.lost if standing is Standing.LOST else None,
-        )
-
-    def _waited_for(self, lock: LockEntry) -> str:
-        what = self._what(lock.resource, self._entries())
-        return f"{lock.mode.value} on {what}; {self._name_of(lock.blocking_session_id)} is before"
-
-    def _lock_now(self, lock: LockEntry, tables: Sequence[TableEntry]) -> LockPicture:
-        status = LockStatus.WAIT if lock.status is LockStatus.VICTIM else lock.status
-        return LockPicture(
-            session=self._name_of(lock.session_id),
-            type=lock.resource.type.value,
-            what=self._what(lock.resource, tables),
-            mode=lock.mode.value,
-            status=status.value,
-            blocked_by=self._name_of(lock.blocking_session_id),
-        )
-
-    def _name_of(self, number: int | None) -> str:
-        if number is None:
-            return ""
-        names = (one.name for one in self._players.values() if one.number == number)
-        return next(names, f"session {number}")
-
-    def _what(self, resource: Resource, tables: Sequence[TableEntry]) -> str:
-        """The name of what a lock is on."""
-        match resource.type:
-            case ResourceType.KEY:
-                return f"the name {resource.description}"
-            case ResourceType.DATABASE:
-                names = (
-                    one.name for one in self._catalog.databases() if one.number == resource.database
-                )
-                return f"database {next(names, resource.database)}"
-            case ResourceType.OBJECT:
-                found = (
-                    _short(f"{one.database}.{one.name}")
-                    for one in tables
-                    if one.number == resource.entity
-                )
-                table = next(found, "a new table")
-                return f"the turn to commit to {table}" if resource.subtype else table
-
-    def _table_now(self, entry: TableEntry) -> TablePicture | None:
-        """A table as it is committed, read without a lock; None where it is gone meanwhile."""
-        try:
-            handle = self._engine.at_entry(entry)
-            snapshot = handle.log.latest()
-            work = self._engine.work(handle, snapshot)
-            found = work.plain_rows(snapshot.select(None), None, None)
-        except TxlakeError:
-            return None
-        columns = tuple(snapshot.schema.names)
-        rows: tuple[Row, ...] | None = None
-        if found is not None:
-            values = [found.column(place).to_pylist() for place in range(len(columns))]
-            # By their values: new images of rows come after the others in a table's files.
-            rows = tuple(sorted(zip(*values, strict=True), key=_in_order))
-        return TablePicture(
-            name=_short(f"{entry.database}.{entry.name}"),
-            version=snapshot.version,
-            columns=columns,
-            rows=None if rows is None else rows[:ROWS_MAX],
-            total=0 if rows is None else len(rows),
-        )
-
     # The end
 
     def close(self) -> None:
@@ -663,15 +481,3 @@ def _refused(sql: str) -> str | None:
         return refusal(sql, parse(sql))
     except TxlakeError:
         return None
-
-
-def _short(name: str) -> str:
-    return name.removeprefix("default.")
-
-
-def _in_order(row: Row) -> tuple[tuple[bool, str, object], ...]:
-    """A key to sort rows by, whatever their values are; NULL comes last."""
-    return tuple(
-        (value is None, type(value).__name__, value if isinstance(value, int | str) else str(value))
-        for value in row
-    )

@@ -527,8 +527,8 @@ _OF_REDSHIFT = (
         title="SELECTs moved out of the transactions",
         source="Troubleshooting serializable isolation errors (Database Developer Guide)",
         lesson=(
-            "The documented way out of error 1023, where the answers need not hold at the commit: "
-            "a SELECT that isn't part of the transaction doesn't count."
+            "The documented way out of error 1023, where the answers need not hold at the commit. "
+            "A SELECT outside of the transaction doesn't count."
         ),
         setup="""
             CREATE DATABASE sales ISOLATION LEVEL {level};

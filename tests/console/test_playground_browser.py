@@ -13,9 +13,10 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.console.chromium import DEADLINE_S, NARROW, WIDE, chromium, listening, size
 from tests.console.lakes import PlainLake
-from txlake.console.app import Form, Page, Room, application
+from txlake.console.app import application
 from txlake.console.playground import Playgrounds
-from txlake.console.playground_pages import PATH, posted, shown
+from txlake.console.playground_pages import PATH
+from txlake.console.serving import playground_room
 from txlake.server.tokens import Tokens
 
 
@@ -27,19 +28,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebDriver]:
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    playgrounds = Playgrounds()
-    room = Room(
-        pages=[
-            Page(
-                PATH,
-                "playground.html",
-                lambda visit: shown(playgrounds, visit.visitor.key, visit.query),
-                "Playground",
-            )
-        ],
-        forms=[Form(PATH, lambda visit: posted(playgrounds, visit.visitor.key, visit.form))],
-        close=playgrounds.close,
-    )
+    room = playground_room(Playgrounds())
     with (
         PlainLake(tmp_path_factory.mktemp("lake") / "warehouse") as lake,
         listening(application(lake.engine, Tokens(), rooms=[room])) as address,

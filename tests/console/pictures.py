@@ -6,12 +6,18 @@ import sys
 import tempfile
 from pathlib import Path
 
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.webdriver import WebDriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.wait import WebDriverWait
 
-from tests.console.chromium import WIDE, chromium, listening, size
+from tests.console.chromium import DEADLINE_S, WIDE, chromium, listening, size
 from tests.console.lakes import PlainLake
 from tests.pages import ROOT
 from txlake.console.app import application
+from txlake.console.playground import Playgrounds
+from txlake.console.playground_pages import PATH
+from txlake.console.serving import playground_room
 from txlake.errors import Conflict
 from txlake.server.tokens import Tokens
 
@@ -53,6 +59,17 @@ def pictures(driver: WebDriver, url: str, folder: Path) -> list[Path]:
         driver.get(url + path)
         made.append(folder / f"console-{name}.png")
         driver.save_screenshot(str(made[-1]))
+    driver.get(url + PATH)
+    driver.find_element(By.CSS_SELECTOR, "option[value='overdraft']").click()
+    wait = WebDriverWait(driver, DEADLINE_S, ignored_exceptions=[StaleElementReferenceException])
+    for button, told in (("play-begin", "Step 1 of"), ("play-auto", "as documented")):
+        driver.find_element(By.ID, button).click()
+        wait.until(
+            lambda seen, text=told: text in seen.find_element(By.CSS_SELECTOR, ".play-outcome").text  # type: ignore[misc]
+        )
+    size(driver, WIDE[0], 1100)
+    made.append(folder / "console-playground.png")
+    driver.save_screenshot(str(made[-1]))
     return made
 
 
@@ -60,7 +77,7 @@ def main() -> int:
     """Puts them into docs/."""
     with tempfile.TemporaryDirectory() as folder, PlainLake(Path(folder) / "warehouse") as lake:
         book(lake)
-        app = application(lake.engine, Tokens())
+        app = application(lake.engine, Tokens(), rooms=[playground_room(Playgrounds())])
         with listening(app) as url, chromium(Path(folder) / "profile") as driver:
             pictures(driver, url, ROOT / "docs")
     return 0

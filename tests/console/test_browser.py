@@ -19,6 +19,8 @@ from tests.console.lakes import PlainLake
 from tests.console.pictures import book, pictures
 from tests.pages import ROOT
 from txlake.console.app import application
+from txlake.console.playground import Playgrounds
+from txlake.console.serving import playground_room
 from txlake.server.tokens import Tokens
 
 PATHS = (
@@ -50,7 +52,8 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebDriver]:
 @pytest.fixture(scope="module")
 def url(shop: PlainLake) -> Iterator[str]:
     """A console of it that anybody on this host may look at."""
-    with listening(application(shop.engine, Tokens())) as address:
+    rooms = [playground_room(Playgrounds())]
+    with listening(application(shop.engine, Tokens(), rooms=rooms)) as address:
         yield address
 
 

@@ -17,7 +17,8 @@ from txlake.server.app import OWN_ROOT
 from txlake.server.calls import Limits
 from txlake.server.conversations import Conversations
 from txlake.server.failures import Failure
-from txlake.server.served_sql import ARROW, NOT_SERVED, READS
+from txlake.server.refusals import NOT_SERVED
+from txlake.server.served_sql import ARROW, READS
 from txlake.server.tokens import Token
 
 ALL, OTHER, READER = "a-token-for-everything", "another-token-for-all", "a-token-that-only-reads"

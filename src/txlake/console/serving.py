@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from txlake.console.app import application
+from txlake.console import playground_pages
+from txlake.console.app import Form, Page, Room, application
+from txlake.console.playground import Playgrounds
+from txlake.console.visits import Values, Visit
 from txlake.errors import InvalidRequest
 from txlake.server.serving import Serving, listen, tokens_of
 from txlake.session.session import Session
@@ -27,7 +30,25 @@ def serve(session: Session, how: Serving, *, started: Callable[[str], None]) -> 
     engine = session.engine
     if isinstance(engine.plane, SparkPlane):
         engine.plane.make_spark = no_spark
-    listen(application(engine, tokens, host=how.host), how, started=started)
+    rooms = [playground_room(Playgrounds())]
+    listen(application(engine, tokens, host=how.host, rooms=rooms), how, started=started)
+
+
+def playground_room(playgrounds: Playgrounds) -> Room:
+    """The playground's page, for everybody who may look: it changes small lakes of its own."""
+
+    def look(visit: Visit) -> Values:
+        return playground_pages.shown(playgrounds, visit.visitor.key, visit.query)
+
+    def act(visit: Visit) -> str:
+        return playground_pages.posted(playgrounds, visit.visitor.key, visit.form)
+
+    path = playground_pages.PATH
+    return Room(
+        pages=[Page(path, "playground.html", look, "Playground")],
+        forms=[Form(path, act)],
+        close=playgrounds.close,
+    )
 
 
 def no_spark() -> SparkSession:

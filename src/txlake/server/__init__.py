@@ -13,6 +13,7 @@ sessions of the lake, in a bounded number of threads.
 | `bodies` | what requests say, as checked values |
 | `delta`, `commits`, `creation` | the Delta API: tables, commits, new tables |
 | `names` | the older API: catalogs, schemas, tables |
+| `served_sql`, `refusals` | SQL for programs, and what of it isn't carried out for anybody |
 | `answers`, `columns` | tables as both APIs show them |
 """
 

@@ -1,16 +1,14 @@
 """SQL for those who can't import Python: statements in, rows out as JSON or as an Arrow stream.
 
-Owns what a caller may say: statements about the lake's own tables by name. What could reach the
-server's machine, its files, or the settings that all callers share is refused, and so is every
-change by a token that may only read.
+Owns what a caller may say: statements about the lake's own tables by name, no changes by a token
+that may only read. What nobody may say stands in `refusals`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import io
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 import pyarrow as pa
@@ -25,6 +23,7 @@ from txlake.protocol.types import to_arrow_type
 from txlake.server.bodies import NewSession, Script
 from txlake.server.calls import Answer, Call
 from txlake.server.failures import Failure, failure_of
+from txlake.server.refusals import parts_of, refusal
 from txlake.session.command import AsRows, words_of
 from txlake.session.controls import CONTROLS
 from txlake.session.session import Session
@@ -33,19 +32,12 @@ from txlake.sql import parse
 from txlake.statements import (
     Begin,
     Commit,
-    ConvertTable,
-    ConvertToDelta,
-    CopyInto,
-    CreateTemporaryView,
     DescribeDatabase,
     DescribeDetail,
     DescribeHistory,
     DescribeQuery,
     DescribeTable,
-    ExecuteImmediate,
     ExplainConflicts,
-    Generate,
-    ReadTable,
     ReleaseSavepoint,
     Rollback,
     RollbackTo,
@@ -63,13 +55,8 @@ from txlake.statements import (
     ShowProperties,
     ShowTables,
     ShowViews,
-    SparkCommand,
     Statement,
-    StreamBatch,
-    TableName,
-    TablePath,
     UseDatabase,
-    Write,
 )
 from txlake.views.describe import Rows
 from txlake.views.json_values import json_value
@@ -87,21 +74,7 @@ READS: frozenset[type] = frozenset(
 )
 """What a token that may only read may say."""
 
-NOT_SERVED: frozenset[type] = frozenset(
-    {
-        *(SparkCommand, CopyInto, ConvertToDelta, ConvertTable, Generate, ExecuteImmediate),
-        *(CreateTemporaryView, ReadTable, StreamBatch, Write),
-    }
-)
-"""What reaches beyond the lake's tables, or all callers."""
-
 _KINDS: frozenset[type] = frozenset({*COMMANDS, *CONTROLS})
-# Functions of Spark's that call any method of the JVM, and its clause that runs a program.
-_BEYOND = re.compile(r"(?i)\b((try_)?reflect|java_method)\b|\busing\s*r?['\"]")
-_COMMENT = re.compile(r"(?s)/\*.*?\*/|--[^\n]*")
-_PLACE = re.compile(r"[/\\:]")
-# As Spark is asked for the files of a place: text.`/place`.
-_PLACE_IN_TEXT = re.compile(r"\.\s*`[^`]*[/\\:][^`]*`")
 
 
 def run(call: Call) -> Answer:
@@ -223,31 +196,20 @@ def _stream(result: Result) -> bytes:
 
 def _check(call: Call, text: str, statements: Sequence[Statement]) -> None:
     """Raises Failure for what isn't served, or not to this caller."""
-    text = _COMMENT.sub(" ", text)
-    if _PLACE_IN_TEXT.search(text):
-        raise _of_a_place()
-    if _BEYOND.search(text):
-        raise Failure(
-            "PermissionDeniedException",
-            "reflect, java_method and USING 'program' run code on the server, and aren't served",
-        )
+    reason = refusal(text, statements)
+    if reason is not None:
+        raise Failure("PermissionDeniedException", reason)
     for statement in statements:
-        for part in _parts(statement):
+        for part in parts_of(statement):
             _check_part(call, part)
 
 
 def _check_part(call: Call, part: object) -> None:
     kind = type(part)
-    if kind in NOT_SERVED:
-        raise Failure(
-            "PermissionDeniedException",
-            f"{_words(part)} isn't served: it reaches beyond the lake's tables, or changes what "
-            "all callers share",
-        )
     if kind in _KINDS and call.caller.read_only and kind not in READS:
         raise Failure(
             "PermissionDeniedException",
-            f"{call.caller.name!r} may only read, and {_words(part)} changes the lake",
+            f"{call.caller.name!r} may only read, and {words_of(part)} changes the lake",  # type: ignore[arg-type]
         )
     most = call.served.limits.sql_lock_ms
     if isinstance(part, SetLockTimeout) and not 0 <= part.timeout_ms <= most:
@@ -255,31 +217,3 @@ def _check_part(call: Call, part: object) -> None:
             "InvalidParameterValueException",
             f"SET LOCK_TIMEOUT {part.timeout_ms}: a served session waits for 0 to {most} ms",
         )
-    is_place = isinstance(part, TablePath) or getattr(part, "location", None) is not None
-    if is_place or (isinstance(part, TableName) and any(map(_PLACE.search, part.parts))):
-        raise _of_a_place()
-
-
-def _of_a_place() -> Failure:
-    return Failure(
-        "PermissionDeniedException",
-        "a table is served by its name in the lake, not by a path or a LOCATION",
-    )
-
-
-def _words(part: object) -> str:
-    return words_of(part)  # type: ignore[arg-type]
-
-
-def _parts(part: object) -> Iterator[object]:
-    """A statement and all that it is made of."""
-    yield part
-    if isinstance(part, Mapping):
-        for one in part.values():
-            yield from _parts(one)
-    elif isinstance(part, tuple | list | frozenset):
-        for one in part:
-            yield from _parts(one)
-    elif dataclasses.is_dataclass(part):
-        for item in dataclasses.fields(part):
-            yield from _parts(getattr(part, item.name))

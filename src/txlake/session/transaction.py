@@ -212,6 +212,12 @@ class Transaction:
         """The instant of the lake that it reads; None until it reads or writes a lake's table."""
         return self._sequence
 
+    @property
+    def versions_read(self) -> Mapping[str, int]:
+        """By name, the version of each table that it has opened; -1 of one that it makes itself."""
+        opened = list(self._handles.items())
+        return {handle.name: self._tables[key].base.version for key, handle in opened}
+
     def require_active(self) -> None:
         """Raises InvalidRequest unless statements may still run in it."""
         self.engine.require_open()

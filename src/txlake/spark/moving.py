@@ -58,10 +58,10 @@ def moved(
     The rows are sorted by `place`; those of one place, and all without it, keep their order.
     """
     told = counted(work, files) is not None
+    rows = work.scan(files_table(files), positions=True)  # starts Spark, which columns need
     partition = [F.col(quote(name)) for name in work.snapshot.partition_columns]
     # Rows of one place are told apart by where they stood, so that they can go to several files.
     order = [*partition, F.col(_PLACE), F.col(FILE), F.col(ROW)]
-    rows = work.scan(files_table(files), positions=True)
     rows = rows.withColumn(_PLACE, F.lit(0) if place is None else place)
     rows = rows.repartitionByRange(number, *order).sortWithinPartitions(*order).drop(_PLACE)
     if not told:

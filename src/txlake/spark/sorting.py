@@ -118,6 +118,7 @@ def _place(
     work: TableAccess, files: pa.Table, columns: Sequence[Path], on_hilbert_curve: bool
 ) -> Column:
     """What rows are sorted by: a place on a curve; of one column its own order."""
+    _ = work.spark  # started, which columns need
     found = [(F.col(".".join(map(quote, path))), _type_of(work.snapshot, path)) for path in columns]
     if len(found) == 1 and _has_order(found[0][1]):
         return found[0][0]

@@ -137,7 +137,7 @@ class Side:
         """Writes its first commit; the commit's time."""
         table = self.tables[name]
         protocol, time = table.required["protocol"], self.next_time()
-        actions = [
+        actions: list[Action] = [
             told(time, f"first of {name}", "CREATE TABLE"),
             Protocol(
                 min_reader_version=3,
@@ -145,9 +145,7 @@ class Side:
                 reader_features=tuple(protocol["reader-features"]),
                 writer_features=tuple(protocol["writer-features"]),
             ),
-            Metadata(
-                id=table.id, schema_string=SCHEMA, configuration=table.required["properties"]
-            ),
+            Metadata(id=table.id, schema_string=SCHEMA, configuration=table.required["properties"]),
         ]
         table.store.put(commit_path(0), encode_actions(actions))
         return time

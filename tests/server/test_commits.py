@@ -226,7 +226,7 @@ def test_a_commit_that_is_not_as_it_was_told(client: Client, what: str, status: 
 
 def test_a_version_gap(client: Client) -> None:
     staged = client.stage("t", file("x"), version=4)
-    failed(client.commit("t", staged), 409, CONFLICT, "the table is at version 1")
+    failed(client.commit("t", staged), 400, INVALID, "expected version 2, the next one, found 4")
 
 
 def test_another_tables_staged_file(client: Client) -> None:

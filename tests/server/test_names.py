@@ -46,6 +46,25 @@ def test_listings_come_in_pages(client: Client) -> None:
     failed(client.call("GET", "/schemas"), 400, INVALID, "'catalog_name' is missing")
 
 
+@pytest.mark.parametrize("name", ["", "a.b", "a b", "a/b", "a\tb", "a\x00b"])
+def test_a_name_that_requests_would_take_apart_is_refused(client: Client, name: str) -> None:
+    client.lake.sql(f"CREATE TABLE t (id INT) {OPEN}")
+    for answer in (
+        client.call("POST", "/schemas", {"name": name, "catalog_name": CATALOG}),
+        client.call("POST", client.url("t").replace("tables/t", "staging-tables"), {"name": name}),
+        client.call("POST", f"{client.url('t')}/rename", {"new-name": name}),
+    ):
+        failed(answer, 400, INVALID, "expected a name without periods")
+    assert client.version("t") == 0
+
+
+def test_a_tables_own_name_is_no_other_one(client: Client) -> None:
+    client.lake.sql(f"CREATE TABLE t (id INT) {OPEN}")
+    answer = client.call("POST", f"{client.url('t')}/rename", {"new-name": "t"})
+    assert answer.status_code == 204
+    assert client.version("t") == 0
+
+
 def test_schemas_come_and_go(client: Client) -> None:
     told = {"name": "s", "catalog_name": CATALOG, "comment": "c", "properties": {"k": "v"}}
     made = client.call("POST", "/schemas", told).json()

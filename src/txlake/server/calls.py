@@ -157,13 +157,19 @@ class Call:
         try:
             return msgspec.json.decode(self.content, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise Failure("InvalidParameterValueException", f"the request's body: {error}") from error
+            raise Failure(
+                "InvalidParameterValueException",
+                f"the request's body: {error}",
+            ) from error
 
     def required(self, name: str) -> str:
         """A parameter of the query string. Raises Failure where it is missing."""
         value = self.query.get(name)
         if not value:
-            raise Failure("InvalidParameterValueException", f"the query parameter {name!r} is missing")
+            raise Failure(
+                "InvalidParameterValueException",
+                f"the query parameter {name!r} is missing",
+            )
         return value
 
     def check_catalog(self, name: str) -> None:
@@ -192,9 +198,15 @@ class Call:
             start = int(self.query.get("page_token") or 0)
             size = int(self.query.get("max_results") or 0) or total
         except ValueError as error:
-            raise Failure("InvalidParameterValueException", f"the page's query parameters: {error}") from error
+            raise Failure(
+                "InvalidParameterValueException",
+                f"the page's query parameters: {error}",
+            ) from error
         if start < 0 or size < 0:
-            raise Failure("InvalidParameterValueException", "the page's query parameters are below 0")
+            raise Failure(
+                "InvalidParameterValueException",
+                "the page's query parameters are below 0",
+            )
         end = min(start + size, total)
         return start, end, str(end) if end < total else None
 

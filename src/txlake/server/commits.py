@@ -85,7 +85,10 @@ def _by_action(updates: tuple[Update, ...]) -> dict[str, Update]:
         raise Failure("InvalidParameterValueException", "updates: expected at least one")
     twice = [action for action, count in counts.items() if count > 1]
     if twice:
-        raise Failure("InvalidParameterValueException", f"updates: {', '.join(sorted(twice))} is there twice")
+        raise Failure(
+            "InvalidParameterValueException",
+            f"updates: {', '.join(sorted(twice))} is there twice",
+        )
     if _OF_EXTERNAL in counts:
         raise Failure(
             "InvalidParameterValueException",
@@ -93,7 +96,10 @@ def _by_action(updates: tuple[Update, ...]) -> dict[str, Update]:
         )
     unknown = counts.keys() - _DEFINITION - {_COMMIT, _PUBLISHED}
     if unknown:
-        raise Failure("InvalidParameterValueException", f"updates: unknown action {sorted(unknown)[0]!r:.80}")
+        raise Failure(
+            "InvalidParameterValueException",
+            f"updates: unknown action {sorted(unknown)[0]!r:.80}",
+        )
     return {one.action: one for one in updates}
 
 
@@ -109,7 +115,10 @@ def _check_requirements(call: Call, handle: Handle, requirements: tuple[Requirem
         )
     unknown = counts.keys() - {_UUID_REQUIRED, _ETAG}
     if unknown:
-        raise Failure("InvalidParameterValueException", f"requirements: unknown {sorted(unknown)[0]!r:.80}")
+        raise Failure(
+            "InvalidParameterValueException",
+            f"requirements: unknown {sorted(unknown)[0]!r:.80}",
+        )
     for one in requirements:
         if one.type == _UUID_REQUIRED and (one.uuid or "").lower() != entry.id:
             raise Failure(
@@ -200,13 +209,13 @@ def _committed(
     if not isinstance(outcome, Stopped):
         return outcome
     name = names.get(outcome.table, outcome.table)
-    wanted = {now.key: one.version for now, one in zip(locked, staged)}
+    versions = {now.name: one.version for now, one in zip(locked, staged, strict=False)}
     match outcome.why:
-        case Overtaken(version) if wanted.get(outcome.table, 0) > version + 1:
+        case Overtaken(version) if versions.get(outcome.table, 0) > version + 1:
             raise Failure(
                 "InvalidParameterValueException",
                 f"{name}: expected version {version + 1}, the next one, found "
-                f"{wanted[outcome.table]}",
+                f"{versions[outcome.table]}",
             )
         case Overtaken(version):
             raise Failure(

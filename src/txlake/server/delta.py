@@ -68,7 +68,10 @@ def config(call: Call) -> Answer:
     asked = [one.strip() for one in call.required("protocol-versions").split(",")]
     majors = [one.partition(".")[0] for one in asked if one]
     if not majors or not all(one.isdecimal() for one in majors):
-        raise Failure("InvalidParameterValueException", f"protocol-versions: found {','.join(asked)!r:.80}")
+        raise Failure(
+            "InvalidParameterValueException",
+            f"protocol-versions: found {','.join(asked)!r:.80}",
+        )
     if VERSION.partition(".")[0] not in majors:
         raise Failure(
             "InvalidParameterValueException",

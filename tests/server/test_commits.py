@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.lake.rows import query
@@ -140,6 +141,34 @@ def test_an_etag_changes_with_the_definition_alone(client: Client) -> None:
     body = client.request("t", client.stage("t", file("y")))
     body["requirements"].append({"type": "assert-etag", "etag": before})
     failed(client.call("POST", client.url("t"), body), 409, UNMET, "load the table again")
+
+
+def test_a_commit_of_a_definition_is_sent_again_with_the_etag_before_it(client: Client) -> None:
+    """Its reply was lost: the etag that it asked for is that of the table before."""
+    before = client.load("t")["metadata"]["etag"]
+    old = client.handle("t").log.latest().metadata
+    changed = msgspec.structs.replace(old, configuration={**old.configuration, "a": "b"})
+    body = client.request("t", client.stage("t", changed))
+    body["requirements"].append({"type": "assert-etag", "etag": before})
+    for _ in range(2):
+        answer = client.call("POST", client.url("t"), body)
+        assert answer.status_code == 200, answer.text
+    assert client.load("t")["metadata"]["etag"] != before
+    assert client.version("t") == 2
+    # Another one of that version has lost, whatever it asks for.
+    body = client.request("t", client.stage("t", file("y"), version=2))
+    body["requirements"].append({"type": "assert-etag", "etag": before})
+    failed(client.call("POST", client.url("t"), body), 409, CONFLICT)
+
+
+@pytest.mark.parametrize("version", [2, 7])
+def test_a_note_that_is_refused_refuses_its_commit(client: Client, version: int) -> None:
+    body = client.request("t", client.stage("t", file("x")))
+    note = {"action": "set-latest-backfilled-version", "latest-published-version": version}
+    body["updates"].append(note)
+    failed(client.call("POST", client.url("t"), body), 400, INVALID, "isn't one that this catalog")
+    assert client.version("t") == 1
+    assert live(client) == set()
 
 
 UPDATES: dict[str, tuple[Any, str]] = {

@@ -64,18 +64,31 @@ def update(call: Call) -> Answer:
     handle = found(call)
     body = call.body(UpdateTable)
     updates = _by_action(body.updates)
-    _check_requirements(call, handle, body.requirements)
-    commit = updates.get(_COMMIT)
+    etag = _check_requirements(handle, body.requirements)
+    commit, published = updates.get(_COMMIT), updates.get(_PUBLISHED)
     if commit is None and updates.keys() & _DEFINITION:
         raise Failure(
             "InvalidParameterValueException",
             f"{handle.name}: its definition is changed by a commit; add one ({_COMMIT})",
         )
-    table = shown(call.engine, handle) if commit is None else _commit_of(call, handle, commit)
-    published = updates.get(_PUBLISHED)
-    if published is not None:
-        _check_published(handle, table, published)
+    table = shown(call.engine, handle) if commit is None or etag or published else None
+    if table is not None and not _is_taken(table, commit):
+        _check_etag(table, etag)
+        if published is not None:
+            _check_published(handle, table, published)
+    if commit is not None:
+        table = _commit_of(call, handle, commit)
+    assert table is not None
     return Answer(200, loaded(table))
+
+
+def _is_taken(table: Shown, update: Update | None) -> bool:
+    """Whether a commit can only be one that is sent again, or lose: its version is there.
+
+    What the request asks of the table, beside that, was so before that commit.
+    """
+    told = None if update is None else update.commit
+    return told is not None and told.version <= table.snapshot.version
 
 
 def _by_action(updates: tuple[Update, ...]) -> dict[str, Update]:
@@ -103,8 +116,13 @@ def _by_action(updates: tuple[Update, ...]) -> dict[str, Update]:
     return {one.action: one for one in updates}
 
 
-def _check_requirements(call: Call, handle: Handle, requirements: tuple[Requirement, ...]) -> None:
-    """Raises Failure where one of them isn't met, or they aren't as they have to be."""
+def _check_requirements(
+    handle: Handle, requirements: tuple[Requirement, ...]
+) -> Requirement | None:
+    """The etag that the table has to have, if any.
+
+    Raises Failure for another table, and where requirements aren't as they have to be.
+    """
     entry = handle.entry
     assert entry is not None
     counts = Counter(one.type for one in requirements)
@@ -125,14 +143,17 @@ def _check_requirements(call: Call, handle: Handle, requirements: tuple[Requirem
                 "UpdateRequirementConflictException",
                 f"{handle.name}: its table-uuid is {entry.id}, the request is for {one.uuid!r:.80}",
             )
-        if one.type == _ETAG:
-            now = etag_of(shown(call.engine, handle))
-            if one.etag != now:
-                raise Failure(
-                    "UpdateRequirementConflictException",
-                    f"{handle.name}: its etag is {now}, the request is for {one.etag!r:.80}; load "
-                    "the table again",
-                )
+    return next((one for one in requirements if one.type == _ETAG), None)
+
+
+def _check_etag(table: Shown, required: Requirement | None) -> None:
+    now = etag_of(table)
+    if required is not None and required.etag != now:
+        raise Failure(
+            "UpdateRequirementConflictException",
+            f"{table.snapshot.table}: its etag is {now}, the request is for "
+            f"{required.etag!r:.80}; load the table again",
+        )
 
 
 def transact(call: Call) -> Answer:

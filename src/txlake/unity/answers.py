@@ -62,9 +62,9 @@ class StagingTable(_Answer, frozen=True, kw_only=True):
 
 
 class Lent(_Answer, frozen=True, kw_only=True):
-    """Credentials for a place."""
+    """Credentials for a place; no time: they don't end."""
 
-    expiration_time_ms: int
+    expiration_time_ms: int | None = None
     config: dict[str, str] = {}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +26,9 @@ from txlake.errors import Conflict, InvalidRequest, OutcomeUnknown, Unavailable
 from txlake.server.tokens import Token
 from txlake.statements import TableName
 from txlake.system import System
+from txlake.unity.answers import Credentials, Lent
+from txlake.unity.catalog import UnityCatalog
+from txlake.unity.lending import Lending
 
 pytestmark = pytest.mark.no_interop("other engines read open tables through their catalog")
 NAMES = ("orders", "stock")
@@ -260,6 +264,26 @@ def test_a_table_is_created_renamed_and_dropped(there: ServedLake) -> None:
     assert run(there.lake, "SHOW TABLES DROPPED")
 
 
+@pytest.mark.parametrize("isolation", ["write_serializable", "serializable"])
+def test_a_table_is_made_of_another(there: ServedLake, isolation: str) -> None:
+    with there.client(isolation=isolation) as uc:
+        run(uc, "CREATE TABLE made AS SELECT id FROM orders")
+        assert rows(uc, "made") == [(1,), (2,)]
+        run(uc, "BEGIN; CREATE TABLE late AS SELECT id FROM orders")
+        run(there.lake, "DELETE FROM orders WHERE id = 1")
+        with pytest.raises(Conflict, match="orders"):
+            run(uc, "COMMIT")
+        assert ("default", "late", False) not in run(uc, "SHOW TABLES")
+
+
+def test_a_new_name_and_another_tables_rows_are_refused(there: ServedLake) -> None:
+    with there.client() as uc:
+        run(uc, "BEGIN; INSERT INTO orders VALUES (3, 30); CREATE TABLE made (id INT)")
+        with pytest.raises(InvalidRequest, match="and no other table with it"):
+            run(uc, "COMMIT")
+    assert rows(there.lake, "orders") == [(1, 10), (2, 20)]
+
+
 def test_databases_are_schemas(there: ServedLake) -> None:
     with there.client() as uc:
         run(uc, "CREATE DATABASE shop COMMENT 'of ours'")
@@ -405,6 +429,28 @@ def test_commits_that_nobody_published_are_read(tmp_path: Path) -> None:
             assert rows(uc, "s.t") == [(1,)]
             assert published.exists()
             assert table.commits == []
+
+
+def test_credentials_that_do_not_end_are_asked_for_once(there: ServedLake) -> None:
+    """Unity Catalog's own server gives no time where it lends nothing."""
+    with there.client() as uc:
+        catalog = uc._session.engine.catalog
+        assert isinstance(catalog, UnityCatalog)
+        lent = Lent(config={"s3.access-key-id": "k"})
+        read = Credentials(storage_credentials=(lent,))
+        asked: list[str] = []
+
+        def credentials(table_id: str, operation: str) -> Credentials:
+            asked.append(operation)
+            return read
+
+        lending = Lending(catalog.ledger, {})
+        lending._ledger = SimpleNamespace(  # type: ignore[assignment]
+            credentials=credentials, table_at=lambda location: "t", system=System()
+        )
+        for _ in range(2):
+            assert lending.options("s3://bucket/t") == {"aws_access_key_id": "k"}
+        assert asked == ["READ_WRITE"]
 
 
 def test_a_name_of_a_path_table_is_one(tmp_path: Path) -> None:

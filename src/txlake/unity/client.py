@@ -201,16 +201,16 @@ class UnityClient:
             )
         except HTTPError as error:
             raise Unanswered(f"{self.url}{path}: {error}") from error
-        return self._read(path, answer.status, answer.data, is_change=method != "GET")
+        return self._read(path, answer.status, answer.data, is_deletion=method == "DELETE")
 
-    def _read(self, path: str, status: int, data: bytes, *, is_change: bool) -> Answer:
+    def _read(self, path: str, status: int, data: bytes, *, is_deletion: bool) -> Answer:
         try:
             found = json.loads(data) if data.strip() else {}
         except ValueError:
             found = None
         if 200 <= status < 300 and isinstance(found, dict):
             return found
-        if 200 <= status < 300 and is_change:  # some say in plain text that it is done
+        if 200 <= status < 300 and is_deletion:  # whose answer says nothing, in plain text
             return {}
         kind, message = _failure(found, status)
         said = f"{self.url}{path}: {message}"

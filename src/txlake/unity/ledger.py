@@ -177,8 +177,7 @@ class UnityLedger:
         Unavailable.
         """
         if request.names:
-            self._rename(request)
-            return self._ratified()
+            return self._rename(request)
         staged = [self._read(commit) for commit in request.commits]
         written = {one.known.id for one in staged}
         others = {key: at for key, at in request.unchanged.items() if key not in written}
@@ -359,24 +358,34 @@ class UnityLedger:
 
     # Names
 
-    def _rename(self, request: Ratification) -> None:
-        """Carries out a change of one name, with its table's first commit where it is new."""
-        if len(request.names) > 1 or request.unchanged:
+    def _rename(self, request: Ratification) -> Ratified | Moved:
+        """Carries out a change of one name, with its table's first commit where it is new.
+
+        What a new table was made of is looked at right before: nobody can have read that table
+        yet, so that whoever changes the others meanwhile comes after it.
+        """
+        first, *more = request.names
+        others = {one.table_id for one in request.commits} - {first.id}
+        is_new = isinstance(first, NewTable)
+        if more or others or (request.unchanged and not is_new):
             raise InvalidRequest(
-                "a Unity Catalog changes one name at a time, whatever other tables are like then; "
-                "nothing was changed: end the transaction after each, and at a level below "
-                "Serializable where it reads others"
+                "a Unity Catalog changes one name at a time, and no other table with it; nothing "
+                "was changed: end the transaction after each"
             )
-        [change] = request.names
-        match change:
+        match first:
             case NewTable():
-                self._create(change, request.commits)
+                heads = {table: self.head(table) for table in request.unchanged}
+                now = {table: at.version for table, at in heads.items() if at is not None}
+                if now != dict(request.unchanged):
+                    return Moved(heads=now)
+                self._create(first, request.commits)
             case DroppedTable() | RenamedTable() if not request.commits:
-                self._changed(change)
+                self._changed(first)
             case _:
                 raise InvalidRequest(
                     "a Unity Catalog can't do this to a name and commit to its table at once"
                 )
+        return self._ratified()
 
     def _create(self, change: NewTable, commits: Collection[TableCommit]) -> None:
         [commit] = commits

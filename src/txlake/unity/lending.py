@@ -18,6 +18,7 @@ from txlake.unity.ledger import UnityLedger
 
 _OPERATIONS = ("READ_WRITE", "READ")
 _EARLIER_MS = 300_000
+_NEVER_MS = 2**62
 _NAMES = {
     "s3.access-key-id": "aws_access_key_id",
     "s3.secret-access-key": "aws_secret_access_key",
@@ -88,7 +89,8 @@ def _read(answer: Credentials) -> tuple[Mapping[str, str], int]:
     for lent in answer.storage_credentials:
         options = {_NAMES[key]: text for key, text in lent.config.items() if key in _NAMES}
         if options or not lent.config:
-            return options, lent.expiration_time_ms
+            until_ms = lent.expiration_time_ms
+            return options, _NEVER_MS if until_ms is None else until_ms
         raise InvalidRequest(
             f"the catalog lends {', '.join(sorted(lent.config))}, which can't be used here; give "
             "storage_options"

@@ -245,7 +245,9 @@ def _committed(
                 "load it again",
             )
         case Refused(reason):
-            raise Failure("CommitVersionConflictException", f"{name}: it is refused: {reason}")
+            # No conflict: it follows the newest version. A client that is told of one makes the
+            # commit again, which is refused again.
+            raise Failure("InvalidParameterValueException", f"{name}: it is refused: {reason}")
         case Busy(reason):
             raise Failure("TooManyRequestsException", reason)
         case other:

@@ -57,6 +57,14 @@ class ServerProcess:
         host, _, port = self.url.partition("://")[2].rpartition(":")
         return host, int(port)
 
+    def said(self) -> list[str]:
+        """The lines that it wrote since, once it has ended."""
+        self._reader.join(END_S)
+        found: list[str] = []
+        while line := self._lines.get(timeout=END_S):
+            found.append(line)
+        return found
+
     def kill(self) -> None:
         """Ends it as a machine that fails does."""
         self._process.kill()

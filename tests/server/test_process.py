@@ -117,6 +117,19 @@ def test_a_server_that_is_killed_loses_nothing(tmp_path: Path) -> None:
         assert asked(server, "GET", f"{TABLES}/t").json()["latest-table-version"] == 3
 
 
+def test_a_client_that_asks_for_another_protocol_is_answered_in_silence(tmp_path: Path) -> None:
+    """As Java's does with each connection."""
+    with ServerProcess(tmp_path / "warehouse") as server:
+        answer = httpx.get(
+            f"{server.url}{ROOT}/catalogs",
+            headers={"connection": "upgrade, http2-settings", "upgrade": "h2c"},
+            timeout=TIMEOUT_S,
+        )
+        assert answer.status_code == 200
+        assert server.stop() in (0, -15)
+        assert server.said() == []
+
+
 def test_half_a_request_changes_nothing(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "warehouse") as server:
         table_id, location = made(server, "t")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -83,10 +84,16 @@ def listen(app: ASGIApp, how: Serving, *, started: Callable[[str], None]) -> Non
         ssl_certfile=certificate,
         ssl_keyfile=key,
     )
+    # Java's client asks for HTTP/2 with each connection, and goes on without it.
+    logging.getLogger("uvicorn.error").addFilter(_is_no_upgrade)
     server = _Server(config, started)
     server.run()
     if not server.started:
         raise InvalidRequest(f"the server couldn't start at {how.host}:{how.port}")
+
+
+def _is_no_upgrade(record: logging.LogRecord) -> bool:
+    return record.msg != "Unsupported upgrade request."
 
 
 def _without_files(make_spark: Callable[[], SparkSession]) -> SparkSession:

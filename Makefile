@@ -123,6 +123,12 @@ delta-tests: setup ## Delta Spark's own Python tests and examples, of a checkout
 	@PYTHONPATH=$(CURDIR)/src:$(CURDIR) $(PYTHON) -m tests.delta_python $(CHECKOUT) --connect
 	@PYTHONPATH=$(CURDIR)/src:$(CURDIR) $(PYTHON) -m tests.delta_python.examples $(CHECKOUT)
 
+.PHONY: uc-suites
+uc-suites: setup ## Delta's own suites of Unity Catalog on txlake's server: UNITYCATALOG=/path DELTA=/path, half an hour
+	@test -n "$(UNITYCATALOG)" -a -n "$(DELTA)" || { \
+		echo "make uc-suites UNITYCATALOG=/path/to/unitycatalog DELTA=/path/to/delta"; exit 2; }
+	@tools/uc_suites.sh "$(UNITYCATALOG)" "$(DELTA)"
+
 .PHONY: test-dbt
 test-dbt: setup ## a dbt project on a lake, by dbt-spark's session method
 	@tools/dbt_venv.sh

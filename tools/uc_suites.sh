@@ -30,12 +30,15 @@ if [ "$(cat "$folder/jars.stamp" 2>/dev/null)" != "$wanted" ]; then
     printf '%s\n' "$wanted" >"$folder/jars.stamp"
 fi
 
-# Spark's own jars first; of the connector what Spark doesn't have, of the server what its tests name.
+# Spark's own jars first; of the connector and the server what Spark doesn't have.
 spark=$("$here/.venv/bin/python" -c 'import pyspark; print(pyspark.__path__[0])')/jars
-connector=$(tr ':' '\n' <"$here/.cache/unity_server/connector.class_path" |
-    grep -vE 'jackson-(core|databind|annotations|module|dataformat)|hadoop-client|scala-library' |
-    paste -sd:)
-server=$(cat "$here/.cache/unity_server/server.class_path")
+beside_spark() {
+    tr ':' '\n' <"$here/.cache/unity_server/$1.class_path" |
+        grep -vE '/(jackson-[^/]*|hadoop-client-[^/]*|scala-library-[^/]*)\.jar$' |
+        paste -sd:
+}
+connector=$(beside_spark connector)
+server=$(beside_spark server)
 path="$folder/classes:$folder:$spark/*:$folder/jars/*:$connector:$server"
 
 # Where Spark 4.2 has what Delta's build gives its tests under one name for all releases.

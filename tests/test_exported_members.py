@@ -188,6 +188,7 @@ ERRORS = {
 EVIDENCE = (
     "table", "read_version", "winning_version", "winning_operation", "winning_timestamp_ms",
     "winning_user", "rule", "predicate", "files", "rows", "isolation", "retry", "advice",
+    "operation",
 )  # fmt: skip
 
 

@@ -104,7 +104,7 @@ class Served:
         """Where it answers."""
         return self._process.url
 
-    def wait(self) -> None:
+    def wait_until_up(self) -> None:
         """Until it is there."""
         assert self._up.wait(_WAIT_S)
 
@@ -212,7 +212,7 @@ class _Client:
 
     def _wait(self) -> None:
         if self._kind.place is None:
-            self._server.wait()
+            self._server.wait_until_up()
 
     def run(self, plan: Plan) -> None:
         """Its turns, and those in which it is killed."""

@@ -63,7 +63,7 @@ class _Held:
             self._changed.notify_all()
 
     def _may_go_on(self) -> bool:
-        return self._is_ended or self._bytes < self._bytes_max
+        return self._is_ended or not self._waiting or self._bytes < self._bytes_max
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The batches. Raises what the source raises."""

@@ -11,7 +11,7 @@ import pytest
 from pyroaring import BitMap64
 
 from txlake.conflict import judging
-from txlake.conflict.judging import RULES, ForeignCommit, refusal_of
+from txlake.conflict.judging import RULES, ForeignCommit, Refusal, refusal_of
 from txlake.errors import CorruptTable
 from txlake.log.snapshot import ROW_TRACKING_DOMAIN, Snapshot
 from txlake.protocol.actions import (
@@ -424,6 +424,12 @@ FINE: dict[str, tuple[Snapshot, tuple[Action, ...]]] = {
 
 
 def judge(before: Snapshot, actions: tuple[Action, ...]) -> str | None:
+    """Why not, as `refusal`."""
+    found = refusal(before, actions)
+    return None if found is None else found.reason
+
+
+def refusal(before: Snapshot, actions: tuple[Action, ...]) -> Refusal | None:
     """Why not, of a commit that says it happened at 2000 where nothing else is said."""
     told = next(
         (one.number("inCommitTimestamp") for one in actions if isinstance(one, CommitInfo)), 0
@@ -434,6 +440,14 @@ def judge(before: Snapshot, actions: tuple[Action, ...]) -> str | None:
         before,
         Vectors(),
     )
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_the_catalogs_is_refused_however_often_it_is_tried(name: str) -> None:
+    rule, before, actions, _ = REFUSED[name]
+    found = refusal(before, actions)
+    assert found is not None
+    assert found.is_lasting == (rule in {"table_is_the_same", "identities_are_the_catalogs"})
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -236,7 +236,7 @@ def told(staged: Staged, what: str) -> dict[str, object]:
         ("a gap", 400),
         ("an old version", 400),
         ("no version", 400),
-        ("another time", 400),
+        ("another time", 409),
         ("another size", 400),
         ("no such file", 400),
         ("another version's name", 400),
@@ -266,9 +266,18 @@ def test_another_tables_staged_file(client: Client) -> None:
 
 def test_what_would_corrupt_the_table_is_refused_with_the_reason(client: Client) -> None:
     twice = client.stage("t", file("x"), file("x"))
-    failed(client.commit("t", twice), 400, INVALID, "is refused: ")
+    failed(client.commit("t", twice), 409, CONFLICT, "is refused: ")
     gone = client.stage("t", file("gone").removed(timestamp_ms=1))
-    failed(client.commit("t", gone), 400, INVALID, "it isn't in the table")
+    failed(client.commit("t", gone), 409, CONFLICT, "it isn't in the table")
+    assert client.version("t") == 1
+
+
+def test_what_is_the_catalogs_is_refused_as_no_conflict(client: Client) -> None:
+    """A client that is told of a conflict does the same again, without end."""
+    old = client.handle("t").log.latest().metadata
+    others = {**old.configuration, "io.unitycatalog.tableId": "another"}
+    staged = client.stage("t", msgspec.structs.replace(old, configuration=others))
+    failed(client.commit("t", staged), 400, INVALID, "which is the catalog's")
     assert client.version("t") == 1
 
 

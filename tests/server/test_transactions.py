@@ -73,7 +73,7 @@ def test_one_that_lost_stops_all(client: Client) -> None:
 
 def test_one_that_is_refused_stops_all(client: Client) -> None:
     twice = {"a": client.stage("a", file("x")), "b": client.stage("b", file("y"), file("y"))}
-    failed(ask(client, body(client, twice)), 400, INVALID, "default.b: it is refused")
+    failed(ask(client, body(client, twice)), 409, CONFLICT, "default.b: it is refused")
     assert versions(client) == [1, 1, 1]
 
 

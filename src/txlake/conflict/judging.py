@@ -58,13 +58,26 @@ class ForeignCommit:
     is_kept: frozenset[str] = frozenset()
 
 
-def refusal_of(commit: ForeignCommit, before: Snapshot, vectors: Vectors) -> str | None:
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a commit may not follow.
+
+    `is_lasting`: what it changes is the catalog's, so that the same work done again, on a newer
+    version, is refused again.
+    """
+
+    reason: str
+    is_lasting: bool
+
+
+def refusal_of(commit: ForeignCommit, before: Snapshot, vectors: Vectors) -> Refusal | None:
     """Why the commit would leave a table that isn't whole; None when it may follow.
 
     `before` is the table at the version before it; `vectors` reads deletion vectors.
     """
     case = _Case(commit, before, vectors)
-    return next((reason for rule in RULES if (reason := rule(case)) is not None), None)
+    told = ((rule, rule(case)) for rule in RULES)
+    return next((Refusal(why, rule in LASTING) for rule, why in told if why is not None), None)
 
 
 @dataclass(frozen=True)
@@ -349,3 +362,6 @@ RULES: tuple[Rule, ...] = (
     row_ids_are_new,
     identities_are_the_catalogs,
 )
+
+LASTING: frozenset[Rule] = frozenset({table_is_the_same, identities_are_the_catalogs})
+"""The rules over what is the catalog's."""

@@ -10,8 +10,7 @@ from urllib.parse import quote
 from txlake.conflict.levels import Level
 from txlake.console import rows
 from txlake.console.features import in_words
-from txlake.console.rows import Shown
-from txlake.console.skipping import Skipping, skipping_of
+from txlake.console.skipping import skipping_of
 from txlake.console.visits import Values, Visit
 from txlake.console.words import bytes_text
 from txlake.errors import InvalidRequest, TxlakeError
@@ -286,6 +285,3 @@ def restore(visit: Visit) -> str:
     statement = Restore(table=table, travel=TimeTravel(version=version))
     visit.session.carry_out(None, statement, user_metadata=said)(AsRows())
     return f"/tables/{quote(handle.name)}"
-
-
-__all__ = ["Skipping", "Shown", "look", "one", "restore", "restoring"]

@@ -37,6 +37,7 @@ from txlake.transaction.foreign_commit import (
 )
 from txlake.transaction.membership import is_open
 
+_CONFLICT = "CommitVersionConflictException"
 _COMMIT, _PUBLISHED = "add-commit", "set-latest-backfilled-version"
 # Of a table's definition: the commit that they come with has it.
 _DEFINITION = frozenset(
@@ -230,7 +231,9 @@ def _committed(
     if not isinstance(outcome, Stopped):
         return outcome
     name = names.get(outcome.table, outcome.table)
-    versions = {now.name: one.version for now, one in zip(locked, staged, strict=False)}
+    versions = {
+        now.name: one.version for now, one in zip(locked[: len(staged)], staged, strict=True)
+    }
     match outcome.why:
         case Overtaken(version) if versions.get(outcome.table, 0) > version + 1:
             raise Failure(
@@ -240,14 +243,14 @@ def _committed(
             )
         case Overtaken(version):
             raise Failure(
-                "CommitVersionConflictException",
+                _CONFLICT,
                 f"{name}: the table is at version {version}, which the request doesn't follow; "
                 "load it again",
             )
-        case Refused(reason):
-            # No conflict: it follows the newest version. A client that is told of one makes the
-            # commit again, which is refused again.
-            raise Failure("InvalidParameterValueException", f"{name}: it is refused: {reason}")
+        case Refused(reason, is_lasting):
+            # A client that is told of a conflict does its work again, on a newer version.
+            kind = "InvalidParameterValueException" if is_lasting else _CONFLICT
+            raise Failure(kind, f"{name}: it is refused: {reason}")
         case Busy(reason):
             raise Failure("TooManyRequestsException", reason)
         case other:

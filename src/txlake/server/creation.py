@@ -197,15 +197,15 @@ def _check_first(call: Call, there: Handle, told: NewTableTold, required: dict[s
     start = Snapshot.empty(there.name)
     # The commit's own settings are those that it is held against.
     settings = start.apply([latest.protocol, latest.metadata])
-    reason = refusal_of(
+    refused = refusal_of(
         ForeignCommit(
             version=0, actions=commit.actions, timestamp_ms=told.last_commit_timestamp_ms
         ),
         settings,
         StoredVectors(there.store, there.log.elsewhere),
     )
-    if reason is not None:
-        raise _wrong(there, reason)
+    if refused is not None:
+        raise _wrong(there, refused.reason)
     try:
         validated(commit.actions, start, operation="CREATE TABLE", is_foreign=True)
     except (InvalidRequest, UnsupportedFeature, CorruptTable) as error:

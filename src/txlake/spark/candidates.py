@@ -214,19 +214,34 @@ def held_rows(
         return None
     names = [*snapshot.schema.names, *_extra_names(work)]
     adds = adds_of(files)
+    room = _Room(_HELD_BYTES_MAX if bytes_max is None else bytes_max)
+
+    def of_file(item: tuple[int, np.ndarray]) -> pa.Table:
+        ordinal, wanted = item
+        return _rows_of_file(work, ordinal, adds[ordinal], wanted, names, room)
+
     try:
         with ThreadPoolExecutor(threads_for(files)) as pool:
-            parts = list(
-                pool.map(
-                    lambda item: _rows_of_file(work, item[0], adds[item[0]], item[1], names),
-                    positions.items(),
-                )
-            )
+            parts = list(pool.map(of_file, positions.items()))
     except (pa.ArrowException, OSError, ValueError):
         return None
-    held = pa.concat_tables(parts) if parts else _no_rows(snapshot, names)
-    most = _HELD_BYTES_MAX if bytes_max is None else bytes_max
-    return held if held.nbytes <= most else None
+    return pa.concat_tables(parts) if parts else _no_rows(snapshot, names)
+
+
+@dataclass(slots=True)
+class _Room:
+    """The bytes that rows of several files may take together."""
+
+    bytes_max: int
+    _taken: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def take(self, rows: pa.Table) -> None:
+        """Raises ValueError where there isn't so much left."""
+        with self._lock:
+            self._taken += rows.nbytes
+            if self._taken > self.bytes_max:
+                raise ValueError("they are too large to be held")
 
 
 def _no_rows(snapshot: Snapshot, names: Sequence[str]) -> pa.Table:
@@ -282,7 +297,12 @@ def _extra_names(work: TableAccess) -> list[str]:
 
 
 def _rows_of_file(
-    work: TableAccess, ordinal: int, add: Add, wanted: np.ndarray, names: list[str]
+    work: TableAccess,
+    ordinal: int,
+    add: Add,
+    wanted: np.ndarray,
+    names: list[str],
+    room: _Room,
 ) -> pa.Table:
     snapshot = work.snapshot
     properties = snapshot.properties
@@ -307,8 +327,9 @@ def _rows_of_file(
                 columns[name] = pc.coalesce(stored, given)
         columns[FILE] = pa.array(np.full(len(positions), ordinal), pa.int64())
         columns[ROW] = positions
-        rows = _with_partitions(snapshot, add, pa.table(columns))
-        parts.append(rows.select(names))
+        rows = _with_partitions(snapshot, add, pa.table(columns)).select(names)
+        room.take(rows)
+        parts.append(rows)
     return pa.concat_tables(parts)
 
 

@@ -78,9 +78,10 @@ class Overtaken:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The table would not be whole after it."""
+    """The table would not be whole after it; `is_lasting` as in `judging.Refusal`."""
 
     reason: str
+    is_lasting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,9 +265,9 @@ def _judged(log: TableLog, staged: Staged, content: bytes, before: Snapshot) -> 
     commit = ForeignCommit(
         version=staged.version, actions=actions, timestamp_ms=staged.timestamp_ms, is_kept=_KEPT
     )
-    reason = refusal_of(commit, before, StoredVectors(log.store, log.elsewhere))
-    if reason is not None:
-        return Refused(reason)
+    found = refusal_of(commit, before, StoredVectors(log.store, log.elsewhere))
+    if found is not None:
+        return Refused(found.reason, found.is_lasting)
     info = next(action for action in actions if isinstance(action, CommitInfo))
     try:
         validated(actions, before, operation=info.text("operation") or "", is_foreign=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
@@ -10,6 +10,7 @@ from txlake.catalog import Catalog
 from txlake.catalog.locks import LockEntry
 from txlake.catalog.transactions import TransactionEntry
 from txlake.conflict.locking import LockMode, LockStatus, ResourceType
+from txlake.console.resources import Resources
 from txlake.console.visits import Values, Visit
 from txlake.errors import Deadlock, InvalidRequest
 from txlake.session.killing import kill_session
@@ -91,11 +92,11 @@ def look(visit: Visit) -> Values:
     catalog = visit.engine.catalog.of_lake()
     now_ms = visit.engine.system.now_ms()
     locks = catalog.locks.listed()
-    names = _names(catalog)
-    held = [_held(one, names, now_ms) for one in locks]
+    resources = _resources(catalog)
+    held = [_held(one, resources, now_ms) for one in locks]
     return {
         "now_ms": now_ms,
-        "transactions": _transactions(catalog, locks, names, now_ms),
+        "transactions": _transactions(catalog, locks, resources, now_ms),
         "locks": sorted(held, key=lambda one: (not one.waits, one.what, one.session)),
         "graph": graph(held),
         "deadlocks": _deadlocks(catalog),
@@ -121,30 +122,17 @@ def kill(visit: Visit) -> str:
 def _open(visit: Visit) -> Sequence[Open]:
     catalog = visit.engine.catalog.of_lake()
     now_ms = visit.engine.system.now_ms()
-    return _transactions(catalog, catalog.locks.listed(), _names(catalog), now_ms)
+    return _transactions(catalog, catalog.locks.listed(), _resources(catalog), now_ms)
 
 
-def _names(catalog: Catalog) -> Mapping[tuple[int, int], str]:
-    return {
-        (database.number, table.number): f"{database.name}.{table.name}"
-        for database in catalog.databases()
-        for table in catalog.tables(database.name)
-    }
+def _resources(catalog: Catalog) -> Resources:
+    databases = catalog.databases()
+    return Resources(databases, (table for one in databases for table in catalog.tables(one.name)))
 
 
-def _what(one: LockEntry, names: Mapping[tuple[int, int], str]) -> str:
-    on = one.resource
-    if on.type is ResourceType.KEY:
-        return f"the name {on.description.strip()}"
-    if on.type is ResourceType.DATABASE:
-        return f"database {on.database}"
-    return names.get((on.database, on.entity), f"object {on.entity}")
-
-
-def _held(one: LockEntry, names: Mapping[tuple[int, int], str], now_ms: int) -> Held:
-    turn = ", its turn to commit" if one.resource.subtype else ""
+def _held(one: LockEntry, resources: Resources, now_ms: int) -> Held:
     return Held(
-        what=_what(one, names) + turn,
+        what=resources.name_of(one.resource),
         mode=one.mode.value,
         status=one.status.value,
         session=one.session_id,
@@ -156,7 +144,7 @@ def _held(one: LockEntry, names: Mapping[tuple[int, int], str], now_ms: int) -> 
 def _transactions(
     catalog: Catalog,
     locks: Sequence[LockEntry],
-    names: Mapping[tuple[int, int], str],
+    resources: Resources,
     now_ms: int,
 ) -> list[Open]:
     of: dict[str, list[LockEntry]] = {}
@@ -167,18 +155,18 @@ def _transactions(
     for entry in sorted(catalog.transactions.listed(), key=lambda one: one.begin_ms):
         own = of.get(entry.id, [])
         tables = [one for one in own if not one.resource.subtype]
-        writes = {_what(one, names) for one in tables if one.mode in _WRITING}
+        writes = {resources.name_of(one.resource) for one in tables if one.mode in _WRITING}
         waits = next((one for one in own if one.status is not LockStatus.GRANT), None)
         blocker = None if waits is None else waits.blocking_session_id
         found.append(
             Open(
                 entry=entry,
                 age_ms=now_ms - entry.begin_ms,
-                reads=sorted({_what(one, names) for one in tables} - writes),
+                reads=sorted({resources.name_of(one.resource) for one in tables} - writes),
                 writes=sorted(writes),
                 waits_for=None
                 if waits is None
-                else f"{_what(waits, names)}, of session {blocker or 'unknown'}",
+                else f"{resources.name_of(waits.resource)}, of session {blocker or 'unknown'}",
                 has_turn=any(one.resource.subtype for one in own),
             )
         )

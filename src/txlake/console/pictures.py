@@ -12,8 +12,9 @@ from enum import Enum
 from txlake.catalog import DatabaseEntry, TableEntry
 from txlake.catalog.locks import LockEntry
 from txlake.conflict.levels import parse_level, strictest
-from txlake.conflict.locking import LockStatus, Resource, ResourceType
+from txlake.conflict.locking import LockStatus
 from txlake.console.players import ROWS_MAX, Player, Told
+from txlake.console.resources import Resources
 from txlake.console.timelines import LEVELS, Row
 from txlake.errors import TxlakeError
 from txlake.session.engine import Engine
@@ -114,10 +115,12 @@ class Looker:
     def look(self) -> Picture:
         """What it looks like now."""
         databases = self._catalog.databases()
+        tables = [table for one in databases for table in self._catalog.tables(one.name)]
         look = _Look(
             databases=databases,
-            tables=[table for one in databases for table in self._catalog.tables(one.name)],
+            tables=tables,
             locks=self._catalog.locks.listed(),
+            resources=Resources(databases, tables, _short),
         )
         return Picture(
             instant=self._catalog.ledger.sequence(),
@@ -155,14 +158,14 @@ class Looker:
 
     def _waited_for(self, lock: LockEntry, look: _Look) -> str:
         blocker = self._name_of(lock.blocking_session_id)
-        return f"{lock.mode.value} on {look.name_of(lock.resource)}, after {blocker}"
+        return f"{lock.mode.value} on {look.resources.name_of(lock.resource)}, after {blocker}"
 
     def _lock_now(self, lock: LockEntry, look: _Look) -> LockPicture:
         status = LockStatus.WAIT if lock.status is LockStatus.VICTIM else lock.status
         return LockPicture(
             session=self._name_of(lock.session_id),
             type=lock.resource.type.value,
-            what=look.name_of(lock.resource),
+            what=look.resources.name_of(lock.resource),
             mode=lock.mode.value,
             status=status.value,
             blocked_by=self._name_of(lock.blocking_session_id),
@@ -211,23 +214,11 @@ class _Look:
     databases: Sequence[DatabaseEntry]
     tables: Sequence[TableEntry]
     locks: Sequence[LockEntry]
+    resources: Resources
 
     @property
     def waits(self) -> Mapping[int, LockEntry]:
         return _waits(self.locks)
-
-    def name_of(self, resource: Resource) -> str:
-        """The name of what a lock is on."""
-        match resource.type:
-            case ResourceType.KEY:
-                return f"the name {resource.description}"
-            case ResourceType.DATABASE:
-                numbers = {one.number: one.name for one in self.databases}
-                return f"database {numbers.get(resource.database, resource.database)}"
-            case ResourceType.OBJECT:
-                names = {one.number: _short(f"{one.database}.{one.name}") for one in self.tables}
-                table = names.get(resource.entity, "a new table")
-                return f"the turn to commit to {table}" if resource.subtype else table
 
 
 def _waits(locks: Sequence[LockEntry]) -> Mapping[int, LockEntry]:

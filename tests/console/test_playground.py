@@ -115,6 +115,7 @@ def hermitage(script: Script) -> Timeline:
 # Timelines
 
 
+@pytest.mark.broad(keep=17)
 @pytest.mark.parametrize(("timeline", "level"), RUNS, ids=lambda one: getattr(one, "name", one))
 def test_a_timeline_ends_as_it_says(
     timeline: Timeline, level: str, begun: Callable[[str, str], Playground]

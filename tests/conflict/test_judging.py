@@ -41,7 +41,8 @@ TRACKING = msgspec.structs.replace(PROTOCOL, writer_features=(*FEATURES, "rowTra
 CONFIGURATION = {"delta.enableInCommitTimestamps": "true", "own": "1"}
 METADATA = Metadata(id="t", schema_string=SCHEMA, configuration=CONFIGURATION)
 TRACKED = {**CONFIGURATION, "delta.enableRowTracking": "true"}
-KEPT = frozenset({"own", "txlake.catalog"})
+KEPT = frozenset({"own", "maker", "txlake.catalog"})
+MAY_GO = frozenset({"maker"})
 POSITIONS: Mapping[str, BitMap64] = {
     "none": BitMap64(),
     "1": BitMap64([1]),
@@ -226,6 +227,18 @@ REFUSED: dict[str, tuple[str, Snapshot, tuple[Action, ...], str]] = {
         (info(), settings(configuration={"delta.enableInCommitTimestamps": "true"})),
         "property 'own'",
     ),
+    "the catalog's property changed that may go": (
+        "table_is_the_same",
+        table(metadata=settings(configuration={**CONFIGURATION, "maker": "1"})),
+        (info(), settings(configuration={**CONFIGURATION, "maker": "2"})),
+        "property 'maker'",
+    ),
+    "the catalog's property come that may go": (
+        "table_is_the_same",
+        PLAIN,
+        (info(), settings(configuration={**CONFIGURATION, "maker": "1"})),
+        "property 'maker'",
+    ),
     "the catalog's domain": (
         "table_is_the_same",
         PLAIN,
@@ -370,6 +383,10 @@ REFUSED |= {
     ),
 }
 FINE: dict[str, tuple[Snapshot, tuple[Action, ...]]] = {
+    "the catalog's property gone that may": (
+        table(metadata=settings(configuration={**CONFIGURATION, "maker": "1"})),
+        (info(), settings()),
+    ),
     "an append": (PLAIN, (info(), file("b"))),
     "more rows deleted": (PLAIN, (info(), file("a").removed(timestamp_ms=5), file("a", "1"))),
     "still more rows deleted": (PLAIN, (info(), V_GONE, file("v", "1,2,3"))),
@@ -436,7 +453,7 @@ def refusal(before: Snapshot, actions: tuple[Action, ...]) -> Refusal | None:
     )
     time = 2000 if told is None or told > 2000 else told
     return refusal_of(
-        ForeignCommit(version=4, actions=actions, timestamp_ms=time, is_kept=KEPT),
+        ForeignCommit(version=4, actions=actions, timestamp_ms=time, is_kept=KEPT, may_go=MAY_GO),
         before,
         Vectors(),
     )

@@ -82,13 +82,13 @@ class Client:
 
     # Tables
 
-    def url(self, table: str, schema: str = "default") -> str:
-        """The path of a table in the Delta API."""
-        return f"/delta/v1/catalogs/{CATALOG}/schemas/{schema}/tables/{table}"
+    def url(self, table: str) -> str:
+        """The path of a table in the Delta API; `table` may name its schema."""
+        return f"{_schema(table)}/tables/{table.rpartition('.')[2]}"
 
     def handle(self, table: str) -> Handle:
         """A table of the lake."""
-        found = self.engine.find(TableName((table,)), "default")
+        found = self.engine.find(TableName(tuple(table.split("."))), "default")
         assert found is not None
         return found
 
@@ -149,8 +149,8 @@ class Client:
 
     def staging(self, table: str) -> dict[str, Any]:
         """Asks for a place for a new table."""
-        path = f"/delta/v1/catalogs/{CATALOG}/schemas/default/staging-tables"
-        answer = self.call("POST", path, {"name": table})
+        path = f"{_schema(table)}/staging-tables"
+        answer = self.call("POST", path, {"name": table.rpartition(".")[2]})
         assert answer.status_code == 200, answer.text
         found: dict[str, Any] = answer.json()
         return found
@@ -187,7 +187,7 @@ class Client:
     def create_request(self, table: str, staging: dict[str, Any], time: int) -> dict[str, Any]:
         """The body that asks for a new table's name."""
         return {
-            "name": table,
+            "name": table.rpartition(".")[2],
             "location": staging["location"],
             "table-type": "MANAGED",
             "columns": {"type": "struct", "fields": []},
@@ -200,8 +200,13 @@ class Client:
         """Makes a table, as a client does."""
         staging = self.staging(table)
         time = self.write_first(staging)
-        path = f"/delta/v1/catalogs/{CATALOG}/schemas/default/tables"
-        return self.call("POST", path, self.create_request(table, staging, time))
+        return self.call(
+            "POST", f"{_schema(table)}/tables", self.create_request(table, staging, time)
+        )
+
+
+def _schema(table: str) -> str:
+    return f"/delta/v1/catalogs/{CATALOG}/schemas/{table.rpartition('.')[0] or 'default'}"
 
 
 def _but(names: Sequence[str], lacking: Sequence[str]) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -11,7 +12,8 @@ from deltalake.exceptions import DeltaError
 import txlake
 from tests.server.client import OPEN, Client, file
 from txlake.errors import InvalidRequest, UnsupportedFeature
-from txlake.transaction.membership import TABLE_ID, membership_of
+from txlake.membership.recovery import Recovered
+from txlake.transaction.membership import OPEN_PROPERTIES, TABLE_ID, membership_of
 
 pytestmark = pytest.mark.no_interop("its files' rows are only said to be there")
 
@@ -81,3 +83,46 @@ def test_who_does_not_ask_the_catalog_is_refused(tmp_path: Path) -> None:
             txlake.Log(place).start_transaction().commit([{"txn": {"appId": "a", "version": 1}}])
         lake.sql(f"INSERT INTO delta.`{place}` VALUES (1)")
         assert client.version("t") == 1
+
+
+def replaced(client: Client, name: str) -> None:
+    """Replaces a table as Delta Spark does: with the properties that it is given, and its id."""
+    now = client.handle(name).log.latest()
+    configuration = {key: now.metadata.configuration[key] for key in (*OPEN_PROPERTIES, TABLE_ID)}
+    metadata = msgspec.structs.replace(now.metadata, configuration=configuration)
+    answer = client.commit(name, client.stage(name, metadata))
+    assert answer.status_code == 200, answer.text
+
+
+def test_a_table_that_its_maker_replaces_stays_the_lakes(tmp_path: Path) -> None:
+    """Its properties say no more whose it is, and its place does."""
+    warehouse = tmp_path / "a warehouse"
+    with txlake.connect(str(warehouse)) as lake, Client(lake) as client:
+        lake.sql("CREATE DATABASE shop")
+        client.create("t")
+        client.create("moved")
+        client.create("shop.o")
+        lake.sql("ALTER TABLE moved RENAME TO elsewhere")
+        for name in ("t", "elsewhere", "shop.o"):
+            replaced(client, name)
+        lake.sql("INSERT INTO t VALUES (1)")
+        known = {name: client.uuid(name) for name in ("t", "elsewhere", "shop.o")}
+        place = client.store("t").url
+        with (
+            txlake.connect(str(tmp_path / "other")) as other,
+            pytest.raises(UnsupportedFeature, match="its catalog makes its versions"),
+        ):
+            other.attach(place)
+        lake.sql("DROP TABLE t; UNDROP TABLE t")
+        client.create("lost")
+        replaced(client, "lost")
+        lake.sql("DROP TABLE lost PURGE")
+        assert [one for one in warehouse.glob("lost*/**/*") if one.is_file()] == []
+        assert lake.recover() == Recovered((), (), ())
+    for left in (warehouse / "_txlake").glob("catalog.db*"):
+        left.unlink()
+    with txlake.connect(str(warehouse)) as lake, Client(lake) as client:
+        assert lake.recover().tables == ("default.elsewhere", "default.t", "shop.o")
+        assert {name: client.uuid(name) for name in known} == known
+        for name in known:
+            assert client.commit(name, client.stage(name, file("y"))).status_code == 200

@@ -26,6 +26,7 @@ from txlake.protocol.actions import (
 )
 from txlake.protocol.types import Field, Primitive, Struct, schema_to_string
 from txlake.transaction import validation
+from txlake.transaction.membership import DOMAIN
 from txlake.transaction.validation import RULES, validated
 
 NESTED = json.dumps(
@@ -458,14 +459,29 @@ def test_another_systems_catalog_holds_a_table_from_the_first_commit_on() -> Non
     validated([OPEN, metadata({**TIMES, **ID})], Snapshot.empty("t"))
 
 
+def test_an_open_table_may_leave_out_whose_it_is_when_it_is_replaced() -> None:
+    before = Snapshot.empty("t").apply([OPEN, metadata({**TIMES, **ID, DOMAIN: "{}"})], version=1)
+    validated([metadata({**TIMES, **ID})], before)
+
+
+OPENED = PLAIN.apply(
+    [
+        OPEN,
+        metadata({**TIMES, **ID}),
+        DomainMetadata(domain=DOMAIN, configuration="{}", removed=False),
+    ]
+)
+
+
 @pytest.mark.parametrize(
     ("actions", "before"),
     [
         ([OPEN, metadata({**TIMES, **ID})], PLAIN),
         ([OPEN, metadata(TIMES)], Snapshot.empty("t")),
         ([CATALOGS, metadata(ID)], Snapshot.empty("t")),
+        ([DomainMetadata(domain=DOMAIN, configuration="{}", removed=True)], OPENED),
     ],
-    ids=["a table that is there", "no id", "the lake's own feature"],
+    ids=["a table that is there", "no id", "the lake's own feature", "a domain that goes"],
 )
 def test_who_holds_a_table_is_said_in_all_other_cases(
     actions: list[Action], before: Snapshot

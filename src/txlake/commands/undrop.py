@@ -15,6 +15,7 @@ from txlake.errors import CorruptTable, InvalidRequest
 from txlake.membership.attachment import stamped
 from txlake.membership.drop_note import take_back
 from txlake.membership.dropping import publish_pending
+from txlake.membership.whose import owner_of
 from txlake.ports import UndroppedTable
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.admission import admit, admit_new
@@ -22,7 +23,7 @@ from txlake.session.command import TableLock, command, giving_nothing, giving_ro
 from txlake.session.context import Context
 from txlake.session.engine import Engine
 from txlake.statements import ShowDroppedTables, TableName, TablePath, UndropTable
-from txlake.transaction.membership import Membership, membership_of
+from txlake.transaction.membership import Membership
 from txlake.views.describe import Rows
 from txlake.views.standard import CATALOG
 from txlake.views.view import moment
@@ -164,7 +165,7 @@ def _taken_in(engine: Engine, entry: TableEntry) -> int | None:
     handle = engine.at(entry.location, TablePath(entry.location))
     try:
         latest = handle.log.latest_or_none()
-        own = None if latest is None else membership_of(latest)
+        own = None if latest is None else owner_of(engine, entry.location, latest)
         if latest is None:
             raise CorruptTable(
                 f"{entry.database}.{entry.name} can't come back: there is no table at "

@@ -50,12 +50,14 @@ class ForeignCommit:
         actions: its lines, in order.
         timestamp_ms: when it happened, as the request says.
         is_kept: names of metadata domains, and of properties, that are the catalog's.
+        may_go: those of these properties that may go, and not change.
     """
 
     version: int
     actions: tuple[Action, ...]
     timestamp_ms: int
     is_kept: frozenset[str] = frozenset()
+    may_go: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +182,9 @@ def table_is_the_same(case: _Case) -> str | None:
             f"{list(old.partition_columns)}"
         )
     for key in sorted(case.commit.is_kept):
-        if new.configuration.get(key) != old.configuration.get(key):
+        found = new.configuration.get(key)
+        is_gone = found is None and key in case.commit.may_go
+        if found != old.configuration.get(key) and not is_gone:
             return f"it changes the table property {key!r}, which is the catalog's"
     for action in case.commit.actions:
         if isinstance(action, DomainMetadata) and action.domain in case.commit.is_kept:

@@ -16,6 +16,7 @@ from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
 from txlake.membership.drop_note import note_path
 from txlake.membership.dropping import take_out
+from txlake.membership.whose import owner_of
 from txlake.ports import NewTable
 from txlake.session.catalog_access import handle_entry, transaction_of
 from txlake.session.engine import Engine, Handle
@@ -23,7 +24,7 @@ from txlake.session.session import Session
 from txlake.session.transaction import Transaction
 from txlake.statements import TableName, TablePath, table_of
 from txlake.transaction.change import Change
-from txlake.transaction.membership import ATTACH, Membership, attaching, membership_of
+from txlake.transaction.membership import ATTACH, Membership, attaching, is_open, unasked
 from txlake.transaction.table_transaction import TableTransaction
 
 
@@ -113,7 +114,9 @@ def take_in(
     if catalog.views.find(database, name) is not None:
         raise InvalidRequest(f"{database}.{name} is a view; choose another name")
     latest = handle.log.latest()
-    own = membership_of(latest)
+    own = owner_of(engine, handle.store.url, latest)
+    if own is None and is_open(latest.protocol):
+        raise unasked(latest)
     if own is not None and own.lake != catalog.lake_id:
         raise InvalidRequest(
             f"{handle.store.url} belongs to another lake ({own.lake}), as {own.name}; detach it "
@@ -133,7 +136,7 @@ def _entered(
 ) -> TableEntry:
     """Stamps the table and enters it into the catalog."""
     catalog, latest = engine.catalog.of_lake(), handle.log.latest()
-    own = membership_of(latest)
+    own = owner_of(engine, handle.store.url, latest)
     name = str(TableName((entry.database, entry.name)))
     if own is None:
         head = stamped(handle, Membership(lake=catalog.lake_id, table=entry.id, name=name))

@@ -12,6 +12,7 @@ from txlake.catalog import DroppedEntry
 from txlake.catalog.commits import PendingTable
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, UnsupportedFeature
 from txlake.membership.drop_note import DropNote, note_in, note_path, retention_ms, tell
+from txlake.membership.whose import owner_of
 from txlake.ports import DroppedTable, Store, Versions
 from txlake.protocol.file_names import LOG_FOLDER
 from txlake.session.catalog_access import handle_entry
@@ -20,7 +21,7 @@ from txlake.session.transaction import Transaction
 from txlake.statements import TablePath
 from txlake.storage import led_out
 from txlake.transaction.change import Change
-from txlake.transaction.membership import DETACH, detaching, membership_of
+from txlake.transaction.membership import DETACH, detaching
 from txlake.transaction.publication import publish
 from txlake.transaction.settling import newest_of
 
@@ -236,7 +237,7 @@ def _is_its_folder(engine: Engine, table: PendingTable) -> bool:
     handle = engine.at(table.location, TablePath(table.location))
     try:
         latest = handle.log.latest_or_none()
-        own = None if latest is None else membership_of(latest)
+        own = None if latest is None else owner_of(engine, table.location, latest)
     except (CorruptTable, UnsupportedFeature):
         return False
     finally:

@@ -17,13 +17,14 @@ from txlake.log.snapshot import Snapshot
 from txlake.membership.drop_note import DropNote, note_in
 from txlake.membership.dropping import finish
 from txlake.membership.opening import MARKER, Marker, mark, marker_of
+from txlake.membership.whose import owner_of
 from txlake.ports import DroppedTable, NewTable, RenamedTable, Store
 from txlake.protocol.file_names import LOG_FOLDER, STAGED_FOLDER, StagedCommit, parse_name
 from txlake.session.catalog_access import transaction_of
 from txlake.session.engine import Engine, Lost
 from txlake.session.session import Session
 from txlake.statements import TableName, TablePath, table_of
-from txlake.transaction.membership import Membership, membership_of
+from txlake.transaction.membership import Membership
 from txlake.transaction.settling import cut, is_at_odds, newest_of, newest_sound, settle
 from txlake.transaction.table_log import TableLog
 
@@ -204,7 +205,7 @@ def _is_at_odds(engine: Engine, places: Collection[str], report: _Report) -> boo
         log = _log_at(engine, place)
         try:
             latest = _found(log)
-            own = None if latest is None else membership_of(latest)
+            own = None if latest is None else owner_of(engine, place, latest)
         except (CorruptTable, UnsupportedFeature):
             continue  # nothing that a recovery could mend
         if own is None or own.lake != catalog.lake_id or _is_dropped(engine, own, log.store):
@@ -228,7 +229,7 @@ def _bring_up(session: Session, epoch: int, standing: Standing, report: _Report)
     if standing.is_dropped:
         return
     name = str(TableName((entry.database, entry.name)))
-    own = membership_of(log.latest())
+    own = owner_of(engine, entry.location, log.latest())
     if own is None or (own.lake, own.table) != (catalog.lake_id, entry.id):
         with transaction_of(engine, session.number) as transaction:
             transaction.change_name(DroppedTable(id=entry.id, stays=True), {})
@@ -269,7 +270,7 @@ def _take_in(session: Session, epoch: int, place: str, report: _Report, *, manag
     catalog = engine.catalog.of_lake()
     try:
         latest = _found(log)
-        own = None if latest is None else membership_of(latest)
+        own = None if latest is None else owner_of(engine, place, latest)
     except (CorruptTable, UnsupportedFeature) as error:
         report.unknown.append(f"{place} can't be read: {error}")
         return

@@ -16,6 +16,7 @@ from txlake.datafiles.vectors import StoredVectors
 from txlake.errors import CorruptTable, InvalidRequest, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
 from txlake.membership.attachment import new_entry
+from txlake.membership.whose import place_with_id
 from txlake.ports import NewTable
 from txlake.protocol.features import CATALOG_MANAGED, protocol_of
 from txlake.protocol.file_names import commit_path
@@ -65,7 +66,7 @@ def stage(call: Call) -> Answer:
     name = call.body(StagingTable).name
     _check_free(call, database, name)
     table_id = call.engine.system.new_id()
-    place = _place(call, database, name, table_id)
+    place = place_with_id(call.engine, database, name, table_id)
     protocol = protocol_of(REQUIRED_FEATURES)
     lent = {
         "prefix": place,
@@ -147,10 +148,6 @@ def _check_free(call: Call, database: str, name: str) -> None:
         raise Failure("InvalidParameterValueException", str(error)) from error
 
 
-def _place(call: Call, database: str, name: str, table_id: str) -> str:
-    return f"{call.engine.place_of(database, name)}-{table_id}"
-
-
 def _required(call: Call, database: str, name: str, table_id: str) -> dict[str, str]:
     """The properties that the first commit has to hold, by which the table says whose it is."""
     lake = call.engine.catalog.of_lake().lake_id
@@ -163,7 +160,9 @@ def _told_place(call: Call, database: str, told: NewTableTold) -> tuple[str, str
     try:
         place = canonical_url(told.location)
         table_id = staged_id(place[-36:])
-        if table_id is not None and place == _place(call, database, told.name, table_id):
+        if table_id is not None and place == place_with_id(
+            call.engine, database, told.name, table_id
+        ):
             return place, table_id
     except InvalidRequest as error:
         raise Failure("InvalidParameterValueException", str(error)) from error

@@ -35,6 +35,8 @@ from txlake.transaction.table_log import TableLog
 from txlake.transaction.validation import validated
 
 _KEPT = frozenset({DOMAIN, TABLE_ID})
+# A replaced table has the properties that it is given then.
+_MAY_GO = frozenset({DOMAIN})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,7 +265,11 @@ def _decoded(content: bytes, log: TableLog, staged: Staged) -> Sequence[Action]:
 def _judged(log: TableLog, staged: Staged, content: bytes, before: Snapshot) -> _Sound | Refused:
     actions = tuple(_decoded(content, log, staged))
     commit = ForeignCommit(
-        version=staged.version, actions=actions, timestamp_ms=staged.timestamp_ms, is_kept=_KEPT
+        version=staged.version,
+        actions=actions,
+        timestamp_ms=staged.timestamp_ms,
+        is_kept=_KEPT,
+        may_go=_MAY_GO,
     )
     found = refusal_of(commit, before, StoredVectors(log.store, log.elsewhere))
     if found is not None:

@@ -248,7 +248,8 @@ def membership_is_whole(request: _Request) -> None:
             (not domains.get(DOMAIN, True), request.after),
         )
     )
-    if request.before.version < 0 and _is_anothers(request.after):
+    was_open = request.before.version < 0 or is_open(request.before.protocol)
+    if was_open and _names_itself(request.after) and not domains.get(DOMAIN, False):
         return
     is_touched = was != will_be or was_said != is_said
     if is_touched and will_be != is_said:
@@ -258,8 +259,8 @@ def membership_is_whole(request: _Request) -> None:
         )
 
 
-def _is_anothers(snapshot: Snapshot) -> bool:
-    """Whether another system's catalog makes the versions of the table."""
+def _names_itself(snapshot: Snapshot) -> bool:
+    """Whether an open table says which it is, and leaves out whose."""
     return is_open(snapshot.protocol) and TABLE_ID in snapshot.metadata.configuration
 
 

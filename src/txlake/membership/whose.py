@@ -1,0 +1,52 @@
+"""Whose table a folder holds: its log says so, or its place does.
+
+A table that another engine made says whose it is by a property, which that engine may drop again
+when it replaces the table. Such a table lies in a folder of the warehouse that ends with its id.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+from txlake.catalog import DEFAULT_DATABASE
+from txlake.errors import InvalidRequest
+from txlake.log.snapshot import Snapshot
+from txlake.session.engine import Engine
+from txlake.statements import TableName
+from txlake.transaction.membership import TABLE_ID, Membership, is_open, membership_of
+
+_ID_LENGTH = 36
+
+
+def place_with_id(engine: Engine, database: str, name: str, table_id: str) -> str:
+    """Where another engine makes a new table of the lake. Raises as `Engine.place_of`."""
+    return f"{engine.place_of(database, name)}-{table_id}"
+
+
+def owner_of(engine: Engine, place: str, latest: Snapshot) -> Membership | None:
+    """Whose the table at a place is; None as for `membership_of`, which see."""
+    own = membership_of(latest)
+    if own is not None or not is_open(latest.protocol):
+        return own
+    table_id = latest.metadata.configuration.get(TABLE_ID, "")
+    named = _named_by(engine, place, table_id)
+    if named is None:
+        return None
+    return Membership(
+        lake=engine.catalog.of_lake().lake_id, table=table_id, name=str(TableName(named))
+    )
+
+
+def _named_by(engine: Engine, place: str, table_id: str) -> tuple[str, str] | None:
+    """The database and the name that a place with a table's id was made for."""
+    warehouse = engine.warehouse
+    if warehouse is None or len(table_id) != _ID_LENGTH:
+        return None
+    *folders, folder = unquote(place.removeprefix(f"{warehouse.url}/")).split("/")
+    database = folders[0].removesuffix(".db") if folders else DEFAULT_DATABASE
+    name = folder.removesuffix(f"-{table_id}")
+    try:
+        is_its = place_with_id(engine, database, name, table_id) == place
+    except InvalidRequest:
+        return None
+    return (database, name) if is_its else None

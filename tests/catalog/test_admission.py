@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -18,6 +20,7 @@ from txlake.catalog.relations import counters
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.errors import CorruptTable, Deadlock, LockTimeout, Unavailable
 from txlake.ports import DroppedTable
+from txlake.system import System
 
 A = ("default", "a")
 ON_A = Asked(names=frozenset({A}))
@@ -305,3 +308,26 @@ def test_names_are_looked_at_again_where_others_may_write(
     monkeypatch.setattr(Database, "writes_alone", is_alone)
     assert admitted(user, entrant(user)).is_granted
     assert len(seen) == looks
+
+
+def test_a_long_history_costs_a_statement_nothing(tmp_path: Path, direct: None) -> None:
+    """The steps of SQLite's machine are counted, as the table's versions become many."""
+    user = User(Catalog(f"sqlite:///{tmp_path / 'catalog.db'}", System()))
+    user.create("a")
+    steps: list[None] = []
+
+    def look() -> int:
+        steps.clear()
+        assert user.catalog.admissions.look(ON_A, on_a("Sch-S")).seen.versions == {"a": newest}
+        return len(steps)
+
+    with user.catalog._on.reading() as connection:
+        found = connection.connection.driver_connection
+    assert isinstance(found, sqlite3.Connection)
+    found.set_progress_handler(lambda: steps.append(None), 1)
+    newest = 1
+    user.write(version("a", 1))
+    few = look()
+    for newest in range(2, 200):
+        user.write(version("a", newest))
+    assert 0 < look() < few + 50

@@ -21,7 +21,7 @@ from txlake.catalog.locks import Locks
 from txlake.catalog.names import DatabaseEntry, TableEntry
 from txlake.catalog.prepared import Prepared
 from txlake.catalog.pruning import require_instant
-from txlake.catalog.relations import commits
+from txlake.catalog.relations import commits, tables
 from txlake.catalog.shielding import shielded
 from txlake.catalog.transactions import INSTANT, Transactions
 from txlake.catalog.views import ViewEntry, view_named
@@ -30,11 +30,16 @@ from txlake.conflict.locking import LockRequest, Owner
 Name = tuple[str, str]
 """Database and table, in lower case."""
 
+# From the newest version back, so that a long history costs nothing.
+_VERSION = (
+    sa.select(commits.c.version)
+    .where(commits.c.table_id == tables.c.id, commits.c.sequence <= sa.bindparam("at"))
+    .order_by(commits.c.version.desc())
+    .limit(1)
+)
 _VERSIONS = Prepared(
-    lambda ids: (
-        sa.select(commits.c.table_id, sa.func.max(commits.c.version).label("version"))
-        .where(commits.c.table_id.in_(ids), commits.c.sequence <= sa.bindparam("at"))
-        .group_by(commits.c.table_id)
+    lambda ids: sa.select(tables.c.id, _VERSION.scalar_subquery().label("version")).where(
+        tables.c.id.in_(ids)
     ),
     "ids",
 )
@@ -241,4 +246,5 @@ def _at(connection: Connection, seen: Seen, instant: int) -> Seen:
     entries: Iterable[TableEntry] = (*seen.tables.values(), *seen.places.values())
     ids = sorted({entry.id for entry in entries})
     rows = _VERSIONS.rows(connection, ids=ids, at=instant) if ids else ()
-    return replace(seen, instant=instant, versions={row.table_id: int(row.version) for row in rows})
+    versions = {row.id: int(row.version) for row in rows if row.version is not None}
+    return replace(seen, instant=instant, versions=versions)

@@ -10,7 +10,7 @@ from tests.session.processes import INTRUDER, Lakes, head, say, told
 from tests.transaction.log_of import add, metadata
 from txlake.errors import CorruptTable, InvalidRequest, Unavailable
 from txlake.membership.attachment import attach
-from txlake.membership.recovery import recover
+from txlake.membership.recovery import Recovered, recover
 from txlake.ports import PutOutcome
 from txlake.protocol.actions import CommitInfo, encode_actions
 from txlake.protocol.file_names import commit_path
@@ -65,9 +65,9 @@ def test_what_another_built_on_its_file_goes_with_it(lakes: Lakes) -> None:
     store.put(checkpoint, b"of the intruder's state")
     store.put("_delta_log/_last_checkpoint", b'{"version":3,"size":1}')
     report = recover(lake.session, ())
-    assert told(report, "version 3 was no commit of the lake's")
-    assert lakes.versions("t") == [0, 1]
-    assert lakes.comments("t") == [None, "one"]
+    assert told(report, "version 3 was no commit of the lake's", "holds nothing")
+    assert lakes.versions("t") == [0, 1, 2, 3]
+    assert lakes.comments("t") == [None, "one", "one", "one"]
     assert store.head(checkpoint) is None
     assert len(list(store.list("_delta_log/_set_aside"))) == 3
     say(lake, "two")
@@ -91,9 +91,10 @@ def test_what_another_built_on_its_file_goes_though_that_is_cut_short(lakes: Lak
     assert any("the reply was lost" in one for one in report.unknown)
     lake.instead.clear()
     recover(lake.session, ())
-    assert lakes.versions("t") == [0, 1]
+    assert lakes.versions("t") == [0, 1, 2]
     assert store.head(checkpoint) is None
-    assert lakes.comments("t") == [None, "one"]
+    assert lakes.comments("t") == [None, "one", "one"]
+    assert recover(lake.session, ()) == Recovered((), (), ())
 
 
 def test_what_txlake_published_for_a_newer_catalog_stays(lakes: Lakes) -> None:
@@ -118,16 +119,18 @@ def test_a_version_that_no_reader_can_read_is_set_aside(lakes: Lakes) -> None:
         say(lake, "lost")
     report = recover(lake.session, ())
     assert told(report, "version 1, which the catalog didn't have, is in it now: INTRUDE")
-    assert told(report, "version 2 can't be read as one")
-    assert lakes.versions("t") == [0, 1]
+    assert told(report, "version 2 can't be read as one", "holds nothing")
+    assert lakes.versions("t") == [0, 1, 2]
     say(lake, "two")
-    assert lakes.comments("t") == [None, None, "two"]
+    assert lakes.comments("t") == [None, None, None, "two"]
 
 
 @pytest.mark.parametrize("contested", [False, True])
+@pytest.mark.parametrize("stands_at", [".aside", commit_path(2)])
 def test_a_recovery_that_stood_still_removes_nothing_of_what_came_later(
-    lakes: Lakes, contested: bool
+    lakes: Lakes, contested: bool, stands_at: str
 ) -> None:
+    """Nor when it had made sure that no other one has begun, and writes after that one's end."""
     stalled = intruded(lakes) if contested else lakes.process()
     other, store = lakes.process(), lakes.store("t")
     store.put(commit_path(1), INTRUDER)
@@ -137,11 +140,11 @@ def test_a_recovery_that_stood_still_removes_nothing_of_what_came_later(
     stores = {False: warehouse.put, True: store.put}
 
     def put(path: str, data: bytes) -> None:
-        stores[path.startswith("_delta_log")](path, data)
-        if path.endswith(".aside"):
+        if path.endswith(stands_at):
             stalled.instead.clear()
             recover(other.session, ())
             say(lakes.process(), "two")
+        stores[path.startswith("_delta_log")](path, data)
 
     stalled.instead["put"] = put
     with pytest.raises(Unavailable, match="has rebuilt it"):

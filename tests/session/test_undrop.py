@@ -14,9 +14,10 @@ from tests.session.offline import Offline
 from tests.session.processes import Lakes, told
 from tests.transaction.log_of import add
 from txlake.catalog import DroppedEntry, TableEntry
+from txlake.catalog.commits import PendingTable
 from txlake.errors import CorruptTable, InvalidRequest, LockTimeout, Unavailable
 from txlake.membership.attachment import attach, detach
-from txlake.membership.drop_note import note_path, tell
+from txlake.membership.drop_note import note_path, take_back, tell
 from txlake.membership.dropping import finish
 from txlake.membership.opening import open_lake
 from txlake.membership.recovery import Recovered, recover
@@ -696,3 +697,28 @@ def test_a_note_that_commits_came_after_says_nothing(both: Lakes) -> None:
     lake.run("COMMENT ON TABLE t IS 'nobody noticed'")
     recover(lake.session, ())
     assert "default.t" in lake.tables()
+
+
+def test_a_recovery_beside_an_undrop_finds_nothing_to_do(
+    lakes: Lakes, lake: Offline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process's UNDROP has told the folder, and hasn't told the catalog yet."""
+    lake.run("DROP TABLE t")
+    other, store = lakes.process(), lakes.store("t")
+    ledger, table_id = other.catalog.of_lake().ledger, dropped(lake).entry.id
+    listed = ledger.dropped_tables
+    seen: list[None] = []
+
+    def then_it_is_taken_back() -> list[PendingTable]:
+        found = listed()
+        if not seen:
+            take_back(lake.catalog, store, table_id)
+        seen.append(None)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger, "dropped_tables", then_it_is_taken_back)
+        assert recover(other.session, ()) == Recovered((), (), ())
+    assert seen
+    lake.run("UNDROP TABLE t")
+    assert table(lake).id == table_id

@@ -22,6 +22,7 @@ from tests.simulation.stores import Storage
 from txlake.protocol.actions import DeletionVector
 from txlake.protocol.deletion_vectors import decode_inline, read_from_file, vector_path
 from txlake.protocol.paths import decode_path
+from txlake.transaction.settling import RECOVER
 
 _COMMIT = re.compile(r"\d{20}\.json")
 _NAME = "{}/_delta_log/{:020}.json"
@@ -32,7 +33,7 @@ class LogBook:
 
     Attributes:
         rows: by version.
-        foreign: the versions that another engine made.
+        foreign: the versions that another engine made, and those that a recovery emptied.
         transactions: whose each version is.
     """
 
@@ -87,7 +88,7 @@ class LogBook:
             if "commitInfo" in action:
                 info = action["commitInfo"]
                 self.transactions[version] = info.get("userMetadata") or info.get("txnId", "")
-                if info.get("engineInfo") == OUTSIDER:
+                if info.get("engineInfo") == OUTSIDER or info.get("operation") == RECOVER:
                     self.foreign.add(version)
                 self._check_time(version, info.get("inCommitTimestamp"))
             if "remove" in action:

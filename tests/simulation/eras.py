@@ -70,8 +70,8 @@ class Eras:
             torn=self._lost,
             opaque=opaque | self._foreign,
             # A copy that was put back before a statement, and exchanged for the catalog during it,
-            # is noticed at the end alone.
-            excused={one.id for one in clean if one.told is Told.UNAVAILABLE},
+            # is noticed at the end alone: what it read then comes to nothing.
+            excused={one.id for one in clean if one.told in (Told.UNAVAILABLE, Told.REFUSED)},
         )
         audit.check_rows(is_fresh=is_fresh)
         for number, era in enumerate(self._chronicle.eras):

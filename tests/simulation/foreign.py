@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from tests.simulation.history import Doubt
 from txlake.catalog import AnyCatalog, Catalog
+from txlake.errors import CorruptTable, OutcomeUnknown, Unavailable
 from txlake.ports import Ledger, Moved, Ratification, Ratified, Reserved
 from txlake.protocol.actions import CommitInfo, decode_actions
 from txlake.session.bounded_cache import Recent
@@ -86,8 +87,7 @@ class _Ledger:
             bytes_max=_COMMIT_BYTES_MAX,
         )
         if not isinstance(outcome, Stopped):
-            now = self._server.system.now_ms()
-            return Ratified(sequence=self._catalog.ledger.sequence(), time_ms=now)
+            return self._ratified()
         match outcome.why:
             case Overtaken():
                 return Moved(heads=self._heads([*logs, *request.unchanged]))
@@ -95,6 +95,14 @@ class _Ledger:
                 return Reserved(transaction_id="another")
             case Refused(reason):
                 raise Doubt(f"{outcome.table}: a sound commit was refused: {reason}")
+
+    def _ratified(self) -> Ratified:
+        """What the ledger says of it. Raises OutcomeUnknown where it can't be asked any more."""
+        try:
+            sequence = self._catalog.ledger.sequence()
+        except (Unavailable, CorruptTable) as error:
+            raise OutcomeUnknown("it is committed, and the reply was lost") from error
+        return Ratified(sequence=sequence, time_ms=self._server.system.now_ms())
 
     def _log(self, table_id: str) -> TableLog:
         found = next(

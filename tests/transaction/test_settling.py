@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.transaction.log_of import LogOf, add, metadata
-from txlake.errors import CorruptTable, InvalidRequest, Unavailable
+from txlake.errors import CorruptTable, Unavailable
 from txlake.ports import Found, StoredObject, TableCommit
 from txlake.protocol.actions import CommitInfo, Protocol, encode_actions
 from txlake.protocol.file_names import commit_path
@@ -20,6 +20,7 @@ from txlake.transaction.checkpointing import write_checkpoint
 from txlake.transaction.commit_info import PRODUCT
 from txlake.transaction.settling import (
     ASIDE_FOLDER,
+    RECOVER,
     is_at_odds,
     newest_of,
     newest_sound,
@@ -205,10 +206,36 @@ def test_nothing_sound_after_the_catalogs_version_is_nothing_to_take_in() -> Non
     checksum = "_delta_log/00000000000000000001.crc"
     table.store.put(checksum, b"{}")
     settled = settle(table.open(), 0, 0, (), still)
-    assert (settled.kept, settled.found) == (0, ())
+    assert (settled.kept, settled.newest) == (0, 2)
+    assert [(one.version, one.operation) for one in settled.found] == [(1, RECOVER), (2, RECOVER)]
     assert [one.partition(" can't")[0] for one in settled.told] == ["t: version 2", "t: version 1"]
     assert len(aside(table)) == 2
     assert checksum not in table.paths
+    assert (table.open().latest().version, files(table.open())) == (2, [])
+
+
+def test_a_version_that_holds_nothing_is_the_same_whoever_makes_it_and_when() -> None:
+    """A recovery that was cut short, or stood still, takes nothing away when it goes on."""
+    table = LogOf().create()
+    written: list[tuple[str, bytes]] = []
+    put = table.store.put
+
+    def noted(path: str, data: bytes) -> None:
+        written.append((path, data))
+        put(path, data)
+
+    for version in (1, 2):
+        put(commit_path(version), b"{nonsense")
+    table.store.put = noted  # type: ignore[method-assign]
+    first = settle(table.open(), 0, 0, (), still)
+    put(commit_path(1), b"{nonsense")  # as if the first one had gone no further
+    again = settle(table.open(), 0, 0, (), still)
+    assert again.found == first.found
+    made = [one for one in written if one[0] in (commit_path(1), commit_path(2))]
+    assert len(made) == 3
+    assert len(set(made)) == 2
+    assert len(aside(table)) == 3
+    assert [one.partition(" can't")[0] for one in again.told] == ["t: version 1"]
 
 
 def test_versions_are_judged_by_themselves_where_older_ones_are_gone() -> None:
@@ -237,10 +264,39 @@ def test_a_version_whose_time_is_no_later_one_is_set_aside(second: dict[str, Any
     table.commit(1, info(inCommitTimestamp=7), add("x")).commit(2, info(**second), add("y"))
     log = table.open()
     assert files(log) == ["x", "y"]
-    assert [one.version for one in settle(log, 0, 0, (), still).found] == [1]
+    found = settle(log, 0, 0, (), still).found
+    assert [(one.version, one.operation) for one in found] == [(1, "WRITE"), (2, RECOVER)]
     assert files(log) == ["x"]
-    with pytest.raises(InvalidRequest, match="version 2"):
-        log.snapshot(2)
+    assert log.snapshot(2).in_commit_timestamp_ms == 8
+
+
+@pytest.mark.parametrize(
+    ("known", "times", "sound"),
+    [
+        (1, [3], 1),  # not later than the version that the catalog knows
+        (1, [3, 9], 1),
+        (1, [8, 9], 3),
+        (0, [8, 4], 2),
+    ],
+)
+def test_times_go_on_from_those_before(known: int, times: list[int], sound: int) -> None:
+    table = LogOf()
+    table.commit(0, info(inCommitTimestamp=5), CARRIES, metadata(TIMED))
+    table.commit(1, info(inCommitTimestamp=7), add("x"))
+    for version, time in enumerate(times, 2):
+        table.commit(version, info(inCommitTimestamp=time), add(f"y{version}"))
+    found = settle(table.open(), known, known, (), still).found
+    is_kept = [one.version for one in found if one.operation != RECOVER]
+    assert is_kept == [*range(known + 1, sound + 1)]
+    assert newest_sound(table.open()) == 1 + len(times)
+
+
+def test_a_time_that_goes_back_ends_a_log_whose_catalog_is_lost() -> None:
+    """Though the version before it carries none."""
+    table = LogOf()
+    table.commit(0, info(inCommitTimestamp=5), CARRIES, metadata(TIMED))
+    table.commit(1, info(), add("x")).commit(2, info(inCommitTimestamp=1), add("y"))
+    assert newest_sound(table.open()) == 0
 
 
 # --- a log whose catalog is lost ------------------------------------------------------------------

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
+from txlake.catalog.commits import PendingTable
 from txlake.catalog.recovering import Standing
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, UnsupportedFeature
 from txlake.log.snapshot import Snapshot
@@ -143,12 +144,20 @@ def _is_dropped(engine: Engine, own: Membership, store: Store) -> bool:
 
     A catalog from a backup may have it as one that is kept, whose folder says so no more.
     """
-    dropped = engine.catalog.of_lake().ledger.dropped_tables()
-    found = next((table for table in dropped if own.table == table.table_id), None)
+    found = _dropped_in(engine, own.table)
     if found is None:
         return False
-    has_come_back = found.is_kept and found.is_told and _note(store, own.table) is None
-    return not has_come_back
+    if not (found.is_kept and found.is_told) or _note(store, own.table) is not None:
+        return True
+    # Who takes it back just now notes that before the folder says so no more.
+    now = _dropped_in(engine, own.table)
+    return now is not None and not now.is_told
+
+
+def _dropped_in(engine: Engine, table_id: str) -> PendingTable | None:
+    """A table that the catalog has dropped."""
+    dropped = engine.catalog.of_lake().ledger.dropped_tables()
+    return next((table for table in dropped if table.table_id == table_id), None)
 
 
 def _note(store: Store, table_id: str) -> DropNote | None:
@@ -302,7 +311,8 @@ def _take_in(session: Session, epoch: int, place: str, report: _Report, *, manag
     except InvalidRequest:
         report.unknown.append(f"{place}: its name {own.name!r} is no name of a table")
         return
-    report.done += cut(log, latest.version, partial(catalog.recovery.require, epoch))
+    settled = cut(log, latest.version, partial(catalog.recovery.require, epoch))
+    report.done += settled.told
     try:
         catalog.create_database(database, if_not_exists=True)
         with transaction_of(engine, session.number) as transaction:
@@ -312,7 +322,7 @@ def _take_in(session: Session, epoch: int, place: str, report: _Report, *, manag
                 name=name,
                 location=place,
                 managed=managed,
-                head=latest.version,
+                head=settled.newest,
             )
             transaction.change_name(entry, {})
     except TxlakeError as error:
@@ -321,7 +331,7 @@ def _take_in(session: Session, epoch: int, place: str, report: _Report, *, manag
     report.tables.append(own.name)
     for staged in log.store.list(STAGED_FOLDER):
         match parse_name(staged.path):
-            case StagedCommit(version, _) if version <= latest.version:
+            case StagedCommit(version, _) if version <= settled.newest:
                 continue  # another engine's, which is published or wasn't ratified
         report.unknown.append(
             f"{own.name}: {staged.path} may hold a commit that was ratified and never published"

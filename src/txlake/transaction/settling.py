@@ -3,16 +3,22 @@
 Owns what stands then. What is published stays: versions that the catalog doesn't know are taken in.
 Where a version has both a ratified commit and another one's file, the ratified commit stands,
 unless that file is txlake's own: it was published for a catalog that knew more than this one does.
-What gives way is set aside in the log's folder, never deleted. Source: DESIGN section 5.
+What gives way is set aside in the log's folder, and a version whose commit did holds nothing from
+then on: no version is given out twice, so that a request to the store which arrives late, or a
+recovery that stood still, takes nothing away from who came later. Source: DESIGN section 5.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from txlake.errors import CorruptTable, InvalidRequest, Unavailable, UnsupportedFeature
+from txlake.log.replay import commit_info_of
+from txlake.log.snapshot import Snapshot
 from txlake.ports import Found, Store, TableCommit
+from txlake.protocol.actions import CommitInfo, encode_actions
 from txlake.protocol.file_names import (
     LAST_CHECKPOINT_PATH,
     LOG_FOLDER,
@@ -26,11 +32,15 @@ from txlake.protocol.file_names import (
     list_from,
     parse_name,
 )
+from txlake.transaction.commit_info import ENGINE
 from txlake.transaction.in_commit_time import is_enabled
 from txlake.transaction.publication import content_of, made_by_txlake, put_ratified
 from txlake.transaction.table_log import TableLog
 
 ASIDE_FOLDER = f"{LOG_FOLDER}/_set_aside"
+
+RECOVER = "RECOVER"
+"""The operation, in a table's history, of a version whose commit was set aside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +56,11 @@ class Settled:
     kept: int
     found: tuple[Found, ...] = ()
     told: tuple[str, ...] = ()
+
+    @property
+    def newest(self) -> int:
+        """The version that the table has then."""
+        return self.found[-1].version if self.found else self.kept
 
 
 @dataclass(slots=True)
@@ -155,11 +170,8 @@ def newest_sound(log: TableLog) -> int | None:
     return None
 
 
-def cut(log: TableLog, newest: int, still: Callable[[], None]) -> tuple[str, ...]:
-    """Sets aside what a log has after a version, `newest_sound`; what was done, a sentence each.
-
-    `still` as for `settle`.
-    """
+def cut(log: TableLog, newest: int, still: Callable[[], None]) -> Settled:
+    """Sets aside what a log has after a version, `newest_sound`. `still` as for `settle`."""
     return _Settling(log, newest, newest, (), still).cut(newest)
 
 
@@ -232,22 +244,23 @@ class _Settling:
         that what follows was built on it.
         """
         self._remove_derived(first)
+        ratified = {one.version: content_of(self._store, one) for one in self._pending}
+        before = _time_of(ratified[self._head])
         for version in sorted((one for one in files.versions if one >= first), reverse=True):
-            data = self._store.get(commit_path(version))
-            ratified = next((one for one in self._pending if one.version == version), None)
-            content = None if ratified is None else content_of(self._store, ratified)
-            if data == content:
-                continue
-            kept = self._set_aside(version, data)
-            if content is None:
-                self._remove([commit_path(version)])
-                self._tell(f"version {version} was no commit of the lake's: it is in {kept} now")
-            else:
-                self._still()
-                self._store.put(commit_path(version), content)
-                self._tell(
+            content = ratified.get(version)
+            if content is not None:
+                kept = self._put_instead(version, content)
+                self._tell_if(
+                    kept,
                     f"{commit_path(version)} wasn't the commit that the lake ratified: it is in "
-                    f"{kept} now, and the ratified commit is published"
+                    f"{kept} now, and the ratified commit is published",
+                )
+            else:
+                kept = self._empty(version, self._head, before)
+                self._tell_if(
+                    kept,
+                    f"version {version} was no commit of the lake's: it is in {kept} now, and the "
+                    "version holds nothing",
                 )
 
     def _remove_derived(self, first: int) -> None:
@@ -271,6 +284,23 @@ class _Settling:
         self._still()
         self._store.delete(paths)
 
+    def _empty(self, version: int, base: int, before: _Time) -> str | None:
+        """Makes a version hold nothing, of a time after that of the version `base`."""
+        return self._put_instead(
+            version, _nothing(self._store.url, version, version - base, before)
+        )
+
+    def _put_instead(self, version: int, content: bytes) -> str | None:
+        """Makes a version's commit another one; where that is which was there, if it is another."""
+        path = commit_path(version)
+        data = self._store.get(path)
+        if data == content:
+            return None
+        kept = self._set_aside(version, data)
+        self._still()
+        self._store.put(path, content)
+        return kept
+
     def _set_aside(self, version: int, data: bytes) -> str:
         # No reader takes a file with such a name for a commit.
         path = f"{ASIDE_FOLDER}/{version:020d}.{self._log.system.new_id()}.aside"
@@ -291,30 +321,36 @@ class _Settling:
                 f"be read, so that versions {versions[0]} to {versions[-1]} can't be judged; "
                 "restore the log's files, then run lake.recover() again"
             )
-        found = tuple(self._found(version) for version in sound)
+        found = [self._found(version) for version in sound]
         if found:
             self._tell(
                 f"{_listed(sound)}, which the catalog didn't have, "
                 f"{'is' if len(sound) == 1 else 'are'} in it now: "
                 f"{', '.join(sorted({one.operation or 'an unnamed operation' for one in found}))}"
             )
-        self._drop_unsound(versions[len(sound) :])
-        return found
+        return (*found, *self._drop_unsound(versions[len(sound) :]))
 
-    def cut(self, newest: int) -> tuple[str, ...]:
+    def cut(self, newest: int) -> Settled:
         versions = _Files.of(self._store, newest + 1).versions
-        self._drop_unsound([version for version in versions if version > newest])
-        return tuple(self._told)
+        found = self._drop_unsound([version for version in versions if version > newest])
+        return Settled(kept=newest, found=found, told=tuple(self._told))
 
-    def _drop_unsound(self, versions: Sequence[int]) -> None:
+    def _drop_unsound(self, versions: Sequence[int]) -> tuple[Found, ...]:
+        """Makes the versions at a log's end hold nothing."""
         if not versions:
-            return
+            return ()
+        base = versions[0] - 1
+        before = _Time.of(self._log.snapshot(base))
         self._remove_derived(versions[0])
         for version in reversed(versions):
-            aside = self._set_aside(version, self._store.get(commit_path(version)))
-            self._remove([commit_path(version)])
-            self._tell(f"version {version} can't be read as one: it is in {aside} now")
+            kept = self._empty(version, base, before)
+            self._tell_if(
+                kept,
+                f"version {version} can't be read as one: it is in {kept} now, and the version "
+                "holds nothing",
+            )
         self._log.forget()
+        return tuple(self._found(version) for version in versions)
 
     def _sound(self, versions: Sequence[int]) -> Sequence[int]:
         """The first of these, as long as a table can be read at each."""
@@ -334,6 +370,46 @@ class _Settling:
     def _tell(self, what: str) -> None:
         self._told.append(f"{self._log.name}: {what}")
 
+    def _tell_if(self, kept: str | None, what: str) -> None:
+        """Tells of what was set aside; nothing where nothing was."""
+        if kept is not None:
+            self._tell(what)
+
+
+@dataclass(frozen=True, slots=True)
+class _Time:
+    """When a version was made, milliseconds since the epoch; `is_carried`: its commit says so."""
+
+    time_ms: int
+    is_carried: bool
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> _Time:
+        told = [snapshot.timestamp_ms, snapshot.in_commit_before_ms or 0]
+        return cls(max(told), is_enabled(snapshot.metadata.configuration))
+
+
+def _time_of(content: bytes) -> _Time:
+    """That of a commit of txlake's."""
+    info = commit_info_of(content, file="") or CommitInfo({})
+    carried = info.in_commit_timestamp_ms
+    return _Time(carried or info.number("timestamp") or 0, carried is not None)
+
+
+def _nothing(place: str, version: int, count: int, before: _Time) -> bytes:
+    """A commit that changes nothing, `count` milliseconds after another; always the same bytes."""
+    time_ms = before.time_ms + count
+    values: dict[str, object] = {"inCommitTimestamp": time_ms} if before.is_carried else {}
+    values |= {
+        "timestamp": time_ms,
+        "operation": RECOVER,
+        "operationParameters": {},
+        "isBlindAppend": True,
+        "engineInfo": ENGINE,
+        "txnId": str(uuid.uuid5(uuid.NAMESPACE_URL, f"{place}/{commit_path(version)}")),
+    }
+    return encode_actions([CommitInfo(values)])
+
 
 def _require_listed(log: TableLog, versions: Sequence[int]) -> None:
     """Raises Unavailable for a version that isn't listed yet: it would seem to be damaged."""
@@ -346,20 +422,32 @@ def _require_listed(log: TableLog, versions: Sequence[int]) -> None:
         )
 
 
-def _is_sound(log: TableLog, version: int, new: Collection[int]) -> bool:
+def _is_sound(log: TableLog, version: int, new: Sequence[int]) -> bool:
     """Whether a table can be read at a version, and its time at those that are new."""
     try:
         snapshot = log.snapshot(version)
-        if not is_enabled(snapshot.metadata.configuration):
+        if not new or not is_enabled(snapshot.metadata.configuration):
             return True
-        infos = [log.commit_info(one) for one in new]
+        times = [_in_commit_time(log, one) for one in new]
     except UnsupportedFeature:
         return True  # for who has the feature
     except (CorruptTable, InvalidRequest):
         return False
-    times = [None if info is None else info.number("inCommitTimestamp") for info in infos]
+    earlier = [_in_commit_time(log, new[0] - 1)] if new[0] > 0 else []
+    if len(new) == 1:
+        earlier.append(snapshot.in_commit_before_ms)
+    before = max((time for time in earlier if time is not None), default=-1)
     known = [time for time in times if time is not None]
-    return len(known) == len(times) and known == sorted(set(known))
+    return len(known) == len(times) and [before, *known] == sorted({before, *known})
+
+
+def _in_commit_time(log: TableLog, version: int) -> int | None:
+    """The time that a version's commit carries; None where it carries none, or is gone."""
+    try:
+        info = log.commit_info(version)
+    except FileNotFoundError:
+        return None
+    return None if info is None else info.in_commit_timestamp_ms
 
 
 def _is_one(log: TableLog, version: int) -> bool:

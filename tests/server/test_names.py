@@ -159,3 +159,13 @@ def test_the_lakes_own_keys_are_lent_only_where_that_is_asked_for(row_lake: RowL
         # Keys that write can't be narrowed.
         with pytest.raises(Failure, match="lends no credentials"):
             lent(client, Caller("reader", read_only=True))
+
+
+def test_a_table_says_what_it_is_clustered_by_and_that_it_is_no_more(client: Client) -> None:
+    client.lake.sql(f"CREATE TABLE t (id INT, s STRUCT<a: INT>) {OPEN} CLUSTER BY (id, s.a)")
+    told = [client.load("t")["metadata"]["properties"]["delta.clusteringColumns"]]
+    client.lake.sql("ALTER TABLE t CLUSTER BY NONE")
+    told.append(client.load("t")["metadata"]["properties"]["delta.clusteringColumns"])
+    assert told == ['[["id"], ["s", "a"]]', "[]"]
+    answer = client.call("GET", f"/tables/{CATALOG}.default.t")
+    assert answer.json()["properties"]["clusteringColumns"] == "[]"

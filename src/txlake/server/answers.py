@@ -14,7 +14,7 @@ from txlake.errors import Unavailable
 from txlake.log.replay import commit_info_of
 from txlake.log.snapshot import ROW_TRACKING_DOMAIN, Snapshot
 from txlake.ports import TableCommit
-from txlake.protocol.clustering import clustered_by
+from txlake.protocol.clustering import FEATURE, clustered_by
 from txlake.protocol.unity_columns import column_infos, delta_columns
 from txlake.session.engine import Engine, Handle
 from txlake.transaction.membership import is_open
@@ -111,8 +111,11 @@ def properties_of(snapshot: Snapshot) -> dict[str, str]:
 
 
 def _clustering(snapshot: Snapshot) -> dict[str, str]:
+    """The columns, none of a table that isn't clustered any more."""
     clustered = clustered_by(snapshot.schema, snapshot.domains, table=snapshot.table)
-    return {"clusteringColumns": json.dumps(clustered, ensure_ascii=False)} if clustered else {}
+    if not clustered and FEATURE not in snapshot.features:
+        return {}
+    return {"clusteringColumns": json.dumps(clustered, ensure_ascii=False)}
 
 
 def loaded(table: Shown) -> dict[str, object]:

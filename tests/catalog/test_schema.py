@@ -25,13 +25,13 @@ from txlake.system import System
 REPOSITORY = Path(__file__).parents[2]
 
 # A step after those that there are.
-NEXT_REVISION = "0008"
+NEXT_REVISION = "0009"
 NEXT_STEP = """
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0008"
-down_revision = "0007"
+revision = "0009"
+down_revision = "0008"
 
 
 def upgrade():
@@ -47,7 +47,7 @@ def steps(tmp_path: Path) -> Path:
     """The steps of a release to come."""
     folder = tmp_path / "migrations"
     shutil.copytree(schema._MIGRATIONS, folder)
-    (folder / "versions" / "v0008_next.py").write_text(NEXT_STEP)
+    (folder / "versions" / "v0009_next.py").write_text(NEXT_STEP)
     return folder
 
 
@@ -157,7 +157,7 @@ def test_an_older_txlake_refuses_an_upgraded_catalog(
     released()
     Catalog(url, System()).close()
     monkeypatch.undo()
-    with pytest.raises(InvalidRequest, match=r"revision 0008, this txlake knows 0007"):
+    with pytest.raises(InvalidRequest, match=r"revision 0009, this txlake knows 0008"):
         Catalog(url, System())
 
 

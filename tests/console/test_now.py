@@ -11,6 +11,7 @@ from tests.console.lakes import PlainLake
 from txlake.catalog import Catalog
 from txlake.console.now import Held, graph
 from txlake.errors import TxlakeError
+from txlake.ports import Moved, Ratification
 
 DEADLINE_S = 30
 
@@ -26,10 +27,26 @@ def test_open_transactions_say_what_they_read_and_write(lake: PlainLake, browser
     text = browser.page("/now")
     (row,) = [line for line in text.split("<tr") if "default.orders" in line and "instant" in line]
     cells = [cell.split("</td>")[0] for cell in row.split("<td>")[1:]]
-    assert "default.stock" in cells[4]
-    assert "default.orders" in cells[5]
+    assert cells[3] == ""
+    assert "default.stock" in cells[5]
+    assert "default.orders" in cells[6]
     lake.sql("ROLLBACK", session)
     assert "default.orders" not in browser.page("/now")
+
+
+def test_attempts_to_commit_that_lost_are_counted(lake: PlainLake, browser: Browser) -> None:
+    session = lake.another()
+    lake.sql("BEGIN; UPDATE orders SET pieces = 0 WHERE id = 1", session)
+    catalog = _catalog(lake)
+    (mine,) = [one for one in catalog.transactions.listed() if one.explicit]
+    table = catalog.find("default", "orders")
+    assert table is not None
+    for lost in (1, 2):
+        request = Ratification(transaction_id=mine.id, commits=(), unchanged={table.id: 10**6})
+        assert isinstance(catalog.ledger.ratify(request), Moved)
+        assert lake.sql("SELECT lost_attempts FROM txlake.transactions") == [(lost,)]
+    assert "</td><td>2</td>" in browser.page("/now")
+    lake.sql("ROLLBACK", session)
 
 
 def _waiting(lake: PlainLake) -> tuple[threading.Thread, list[object], int, int]:

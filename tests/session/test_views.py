@@ -74,7 +74,8 @@ def transaction(number: int, **more: object) -> TransactionEntry:
     values = {
         "id": f"x{number}", "number": number, "session_id": 5, "name": None, "begin_ms": 8_000,
         "isolation": None, "read_only": False, "explicit": True, "state": "active",
-        "begin_sequence": 8, "sequence": 9, "host": "h", "process": 4711, "user_name": "ada",
+        "begin_sequence": 8, "sequence": 9, "lost_attempts": 2, "host": "h",
+        "process": 4711, "user_name": "ada",
         **more,
     }  # fmt: skip
     return TransactionEntry(**values)  # type: ignore[arg-type]

@@ -71,6 +71,14 @@ _ADVANCE = Prepared(
     ),
     "ids",
 )
+_LOSE = Prepared(
+    lambda ids: (
+        sa.update(transactions)
+        .where(transactions.c.id.in_(ids))
+        .values(lost_attempts=transactions.c.lost_attempts + 1)
+    ),
+    "ids",
+)
 
 
 @dataclass(slots=True)
@@ -192,6 +200,7 @@ class _Book:
             queries.fence.check_epoch(epoch_of(connection))
         self._steps = self._published(vouched)
         self._ended: list[str] = []
+        self._lost: list[str] = []
         self._commits: list[dict[str, object]] = []
 
     def _published(self, vouched: Mapping[str, Sequence[Versions]]) -> list[Step]:
@@ -220,6 +229,7 @@ class _Book:
                 return Reserved(transaction_id=holder)
             moved = self._moved(there, request.unchanged)
             if moved:
+                self._lost.append(request.transaction_id)
                 return Moved(heads=moved)
             if request.names:
                 self._write_commits()  # names look at what is in the database
@@ -237,10 +247,12 @@ class _Book:
 
     def write(self) -> None:
         """Writes what was noted."""
-        if not self._ended and not self._steps:
+        if not (self._ended or self._steps or self._lost):
             return
         with together(self._connection):
             write_steps(self._connection, self._steps)
+            if self._lost:
+                _LOSE.run(self._connection, ids=self._lost)
             self._write_commits()
             if not self._ended:
                 return

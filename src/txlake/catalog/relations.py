@@ -25,7 +25,7 @@ from sqlalchemy import (
     text,
 )
 
-REVISION = "0007"
+REVISION = "0008"
 
 metadata = MetaData()
 
@@ -181,6 +181,8 @@ transactions = Table(
     # The newest instant when it began, before which it reads none, and the instant that it reads.
     Column("begin_sequence", BigInteger, nullable=False, server_default=text("0")),
     Column("sequence", BigInteger),
+    # To commit, which lost to another transaction's commit.
+    Column("lost_attempts", BigInteger, nullable=False, server_default=text("0")),
 )
 
 # Granted and awaited locks, in the order asked for.

@@ -62,6 +62,7 @@ class TransactionEntry:
         state: `active` or `killed`.
         begin_sequence: the newest instant of the lake when it began.
         sequence: the instant that it reads; None before its first read.
+        lost_attempts: how many of its attempts to commit lost to another transaction's commit.
         host, process, user_name: of its session.
     """
 
@@ -76,6 +77,7 @@ class TransactionEntry:
     state: str
     begin_sequence: int
     sequence: int | None
+    lost_attempts: int
     host: str
     process: int
     user_name: str | None

@@ -53,6 +53,7 @@ def _transactions(entries: Entries) -> Iterator[Values]:
                 "host": one.host,
                 "process": one.process,
                 "user": one.user_name,
+                "lost_attempts": one.lost_attempts,
             }
 
 
@@ -86,11 +87,14 @@ TRANSACTIONS = view(
     """
     transaction_id STRING, number BIGINT, session_id BIGINT, transaction_begin_time TIMESTAMP,
     state STRING, isolation STRING, read_only BOOLEAN, sequence BIGINT, host STRING,
-    process BIGINT, user STRING
+    process BIGINT, user STRING, lost_attempts BIGINT
     """,
     _transactions,
 )
-"""Those begun by BEGIN, `lake.begin` and the like, oldest first; `sequence` is what they read."""
+"""Those begun by BEGIN, `lake.begin` and the like, oldest first; `sequence` is what they read.
+
+`lost_attempts`: how often another transaction's commit came before theirs.
+"""
 
 COMMITS = view(
     "txlake",

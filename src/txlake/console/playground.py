@@ -7,8 +7,6 @@ Owns the lakes and their ends, and what is asked of which session. What they loo
 
 from __future__ import annotations
 
-import os
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +19,7 @@ from txlake.commands import COMMANDS
 from txlake.conflict.levels import parse_level
 from txlake.console.pictures import Looker, Picture
 from txlake.console.players import Answered, Asked, Player, Told
+from txlake.console.scratch import Scratch
 from txlake.console.timelines import LEVELS, TIMELINES, Outcome, Step, Timeline
 from txlake.errors import InvalidRequest, TxlakeError
 from txlake.lake.lake import LakeSession
@@ -42,8 +41,6 @@ MOMENTS_MAX = 200
 _SETTLE_MS = 5_000
 _POLL_S = 0.01
 _END_S = 10.0
-_SHARED_MEMORY = "/dev/shm"
-_PREFIX = "txlake-playground-"
 
 
 class Ending(Enum):
@@ -316,9 +313,8 @@ class _Lake:
     def __init__(self, timeline: Timeline, level: str) -> None:
         self.timeline = timeline
         self.level = level
-        in_memory = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
-        self._folder = tempfile.TemporaryDirectory(prefix=_PREFIX, dir=in_memory)
-        self.folder = Path(self._folder.name)
+        self._scratch = Scratch()
+        self.folder = self._scratch.folder
         self._system = System()
         self._moments: list[Moment] = []
         self._taken = 0
@@ -472,7 +468,7 @@ class _Lake:
         if self._session is not None:
             self._session.close()
             self._session.engine.close()
-        self._folder.cleanup()
+        self._scratch.remove()
 
 
 def _refused(sql: str) -> str | None:

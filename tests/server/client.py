@@ -226,8 +226,14 @@ def file(path: str, rows: int = 1) -> Add:
 
 
 def failed(answer: httpx.Response, status: int, kind: str, told: str = "") -> None:
-    """The answer is the API's error of that kind, and says so."""
+    """The answer is the API's error of that kind, and says so; the older API has other names."""
     assert answer.status_code == status, answer.text
-    error = answer.json()["error"]
-    assert (error["code"], error["type"]) == (status, kind), answer.text
-    assert told in error["message"], error["message"]
+    found = answer.json()
+    if "error_code" in found:
+        assert found["error_code"] == kind, answer.text
+        assert found["details"][0]["reason"] == kind
+        message = found["message"]
+    else:
+        assert (found["error"]["code"], found["error"]["type"]) == (status, kind), answer.text
+        message = found["error"]["message"]
+    assert told in message, message

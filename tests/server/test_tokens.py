@@ -23,7 +23,7 @@ TOKENS = (
     Token(token=READER, name="reports", read_only=True),
     Token(token=OLD, name="old", expires=PAST),
 )
-WRONG = "NotAuthorizedException"
+WRONG = "UNAUTHENTICATED"
 
 
 def test_calls_without_a_good_token(row_lake: RowLake) -> None:

@@ -140,7 +140,7 @@ class _Desk:
             try:
                 return await self._answer(endpoint, request)
             except Failure as failure:
-                return _refusal(failure)
+                return _refusal(failure, request)
 
         return answer
 
@@ -236,11 +236,13 @@ class _Desk:
             ) from error
 
 
-def _refusal(failure: Failure) -> Response:
+def _refusal(failure: Failure, request: Request) -> Response:
     headers = {"retry-after": "1"} if failure.status in (429, 503) else {}
     if failure.status == 401:
         headers["www-authenticate"] = "Bearer"
-    return _response(failure.status, failure.body(), headers)
+    path = request.url.path
+    older = path.startswith(f"{ROOT}/") and not path.startswith(f"{_DELTA}/")
+    return _response(*failure.answer(older=older), headers)
 
 
 def _response(status: int, body: object, headers: Mapping[str, str] | None = None) -> Response:
@@ -254,9 +256,10 @@ async def _unrouted(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 404
     kind = "NotImplementedException" if status == 405 else "NotFoundException"
     told = f"{request.method} {request.url.path}: this server doesn't have that"
-    return _refusal(Failure(kind, told[:300], status=501 if status == 405 else status))
+    return _refusal(Failure(kind, told[:300], status=501 if status == 405 else status), request)
 
 
 async def _broken(request: Request, error: Exception) -> Response:
     _log.error("%s %s", request.method, request.url.path, exc_info=error)
-    return _refusal(Failure("InternalServerErrorException", "the server failed; its log says why"))
+    failure = Failure("InternalServerErrorException", "the server failed; its log says why")
+    return _refusal(failure, request)

@@ -1,6 +1,7 @@
 """Errors as the API names them: a status, a type of its list, and a message.
 
-Owns which of txlake's errors is which of them. Source: Unity Catalog's Delta API, "Errors".
+Owns which of txlake's errors is which of them, and the form that each API gives them. Source: Unity
+Catalog's Delta API, "Errors"; the errors of its older API as Unity Catalog's own server answers.
 """
 
 from __future__ import annotations
@@ -39,6 +40,28 @@ STATUSES = {
 
 _UNAVAILABLE = 503
 
+_OLDER = {
+    "BadRequestException": "INVALID_ARGUMENT",
+    "InvalidParameterValueException": "INVALID_ARGUMENT",
+    "UnsupportedTableFormatException": "UNSUPPORTED_TABLE_FORMAT",
+    "NotAuthorizedException": "UNAUTHENTICATED",
+    "PermissionDeniedException": "PERMISSION_DENIED",
+    "NotFoundException": "NOT_FOUND",
+    "NoSuchCatalogException": "CATALOG_NOT_FOUND",
+    "NoSuchSchemaException": "SCHEMA_NOT_FOUND",
+    "NoSuchTableException": "TABLE_NOT_FOUND",
+    "AlreadyExistsException": "SCHEMA_ALREADY_EXISTS",  # tables are made by the Delta API
+    "CommitVersionConflictException": "ABORTED",
+    "UpdateRequirementConflictException": "UPDATE_REQUIREMENT_CONFLICT",
+    "ResourceExhaustedException": "RESOURCE_EXHAUSTED",
+    "TooManyRequestsException": "RESOURCE_EXHAUSTED",
+    "CommitStateUnknownException": "COMMIT_STATE_UNKNOWN",
+    "InternalServerErrorException": "INTERNAL",
+    "NotImplementedException": "UNIMPLEMENTED",
+}
+_OLDER_STATUSES = {"AlreadyExistsException": 400}
+_OLDER_DETAILS = "type.googleapis.com/google.rpc.ErrorInfo"
+
 
 class Failure(Exception):
     """What a request failed with. `kind` is one of STATUSES; the message is for its sender.
@@ -52,10 +75,15 @@ class Failure(Exception):
         self.more: dict[str, object] = {}
         self.status = STATUSES[kind] if status is None else status
 
-    def body(self) -> dict[str, object]:
-        """The answer's body."""
+    def answer(self, *, older: bool) -> tuple[int, dict[str, object]]:
+        """The answer's status and body. `older`: as the API before the Delta API has them."""
+        if older:
+            code = _OLDER[self.kind]
+            details = [{"@type": _OLDER_DETAILS, "reason": code}]
+            body = {"error_code": code, "message": str(self), "details": details}
+            return _OLDER_STATUSES.get(self.kind, self.status), {**body}
         error = {"message": str(self), "type": self.kind, "code": self.status, **self.more}
-        return {"error": error}
+        return self.status, {"error": error}
 
 
 def failure_of(error: TxlakeError) -> Failure:

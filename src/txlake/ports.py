@@ -69,7 +69,10 @@ class Store(Protocol):
         ...
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """Creates the object unless it exists; durable when CREATED is returned."""
+        """Creates the object unless it exists.
+
+        What is there is durable when CREATED or EXISTS is returned, whoever wrote it.
+        """
         ...
 
     def put_unsynced(self, path: str, data: bytes) -> None:

@@ -15,6 +15,7 @@ from tests.session.processes import Lakes, told
 from tests.transaction.log_of import add
 from txlake.catalog import DroppedEntry, TableEntry
 from txlake.catalog.commits import PendingTable
+from txlake.catalog.recovering import Standing
 from txlake.errors import CorruptTable, InvalidRequest, LockTimeout, Unavailable
 from txlake.membership.attachment import attach, detach
 from txlake.membership.drop_note import note_path, take_back, tell
@@ -722,3 +723,28 @@ def test_a_recovery_beside_an_undrop_finds_nothing_to_do(
     assert seen
     lake.run("UNDROP TABLE t")
     assert table(lake).id == table_id
+
+
+def test_a_recovery_beside_a_drop_tells_nothing_of_the_table(
+    lakes: Lakes, lake: Offline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is dropped, and its folder removed, after the catalog was asked for its tables."""
+    other = lakes.process()
+    recovery = other.catalog.of_lake().recovery
+    listed = recovery.standing
+    seen: list[None] = []
+
+    def then_it_is_dropped() -> list[Standing]:
+        found = listed()
+        seen.append(None)
+        if len(seen) == 2:
+            lake.run("DROP TABLE t PURGE")
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(recovery, "standing", then_it_is_dropped)
+        assert recover(other.session, ()) == Recovered((), (), ())
+    assert len(seen) == 3
+    lakes.process().run("CREATE TABLE t (id INT)")
+    lakes.store("t").delete([commit_path(0)])
+    assert "there is no log" in recover(lakes.process().session, ()).unknown[0]

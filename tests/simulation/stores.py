@@ -193,11 +193,11 @@ class SimulatedStore:
         storage, hits, weight = self._storage, self._process.hits, _weight(key)
         if storage.is_disk:
             self._write_aside(key)
-            if key in storage.items:
-                return PutOutcome.EXISTS
-            storage.write(key, self._item(data, is_durable=False))
+            is_mine = key not in storage.items
+            if is_mine:
+                storage.write(key, self._item(data, is_durable=False))
             self._make_durable(key)
-            return PutOutcome.CREATED
+            return PutOutcome.CREATED if is_mine else PutOutcome.EXISTS
         if hits(Misfortune.PUT_LOST, key, weight):
             return PutOutcome.UNKNOWN
         if hits(Misfortune.PUT_LATE, key, weight):
@@ -284,11 +284,13 @@ class SimulatedStore:
     def _make_durable(self, key: str) -> None:
         """The second half: visible already, and a power cut may take it until this is over."""
         self._process.step("sync", key)
-        item = self._storage.items.get(key)
-        if item is not None:
-            self._storage.items[key] = replace(item, is_durable=True, before=None)
-        # With the folder's entry of this file, what was removed from the folder is for good.
+        # With the folder's entry of this file, its others are for good, and what was removed.
         folder = key.rpartition("/")[0]
+        items = self._storage.items
+        for one in self._storage.below(f"{folder}/", ""):
+            item = items[one]
+            if one.rpartition("/")[0] == folder and not item.is_durable and item.is_synced:
+                items[one] = replace(item, is_durable=True, before=None)
         ghosts = self._storage.ghosts
         for gone in [one for one in ghosts if one.rpartition("/")[0] == folder]:
             del ghosts[gone]

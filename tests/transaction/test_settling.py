@@ -9,7 +9,7 @@ import pytest
 
 from tests.transaction.log_of import LogOf, add, metadata
 from txlake.errors import CorruptTable, Unavailable
-from txlake.ports import Found, StoredObject, TableCommit
+from txlake.ports import Found, PutOutcome, StoredObject, TableCommit
 from txlake.protocol.actions import CommitInfo, Protocol, encode_actions
 from txlake.protocol.file_names import commit_path
 from txlake.settings import Settings
@@ -21,6 +21,7 @@ from txlake.transaction.commit_info import PRODUCT
 from txlake.transaction.settling import (
     ASIDE_FOLDER,
     RECOVER,
+    cut,
     is_at_odds,
     newest_of,
     newest_sound,
@@ -244,6 +245,22 @@ def test_versions_are_judged_by_themselves_where_older_ones_are_gone() -> None:
     table.remove_file(commit_path(0))
     settled = settle(table.open(), 0, 0, (), still)
     assert settled.found == (Found(1, None, "WRITE"),)
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_what_is_taken_in_outlives_a_power_cut(is_lost: bool) -> None:
+    """Who wrote it may have died between that and the folder's sync."""
+    table = LogOf().create().commit(1).commit(2)
+    asked: list[str] = []
+
+    def unanswered(path: str, data: bytes) -> PutOutcome:
+        asked.append(path)
+        return PutOutcome.UNKNOWN
+
+    table.store.put_if_absent = unanswered  # type: ignore[method-assign]
+    with pytest.raises(Unavailable, match=r"2\.json can't be made durable"):
+        cut(table.open(), 2, still) if is_lost else settle(table.open(), 0, 0, (), still)
+    assert asked == [commit_path(2)]
 
 
 def test_a_version_that_says_nothing_of_itself_is_taken_in() -> None:

@@ -204,9 +204,8 @@ def _is_at_odds(engine: Engine, places: Collection[str], report: _Report) -> boo
     }
     known = catalog.recovery.standing()
     for one in known:
-        store, ended = _log_at(engine, one.entry.location).store, newest.get(one.entry.id, -1)
         with report.noting(one.entry.location):
-            if is_at_odds(store, one.head, one.published, one.pending, newest=ended):
+            if _has_other_versions(engine, one, newest.get(one.entry.id, -1)):
                 return True
             if _is_told_alone(engine, one):
                 return True
@@ -224,6 +223,18 @@ def _is_at_odds(engine: Engine, places: Collection[str], report: _Report) -> boo
         if _note(log.store, own.table) is None:
             return True
     return False
+
+
+def _has_other_versions(engine: Engine, one: Standing, newest: int) -> bool:
+    """Whether a table's log has others than the catalog; as `is_at_odds`, which see."""
+    store = _log_at(engine, one.entry.location).store
+    try:
+        return is_at_odds(store, one.head, one.published, one.pending, newest=newest)
+    except CorruptTable:
+        now = engine.catalog.of_lake().recovery.standing()
+        if any(other.entry.id == one.entry.id for other in now):
+            raise
+        return False  # it was dropped since the catalog was asked, and its folder is removed
 
 
 def _bring_up(session: Session, epoch: int, standing: Standing, report: _Report) -> None:

@@ -103,15 +103,15 @@ class LocalStore:
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         file = self._file(path)
         with _translating("write", file), _temporary(file, data) as temporary:
-            if not _publish(temporary, file):
-                if os.path.isdir(file):
-                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-                return PutOutcome.EXISTS
+            is_mine = _publish(temporary, file)
+            if not is_mine and os.path.isdir(file):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             try:
+                # Another one's too: its writer may not have come to this yet.
                 sync_folder(os.path.dirname(file))
             except OSError:
                 return PutOutcome.UNKNOWN  # it is visible, but may not outlive a power cut
-            return PutOutcome.CREATED
+            return PutOutcome.CREATED if is_mine else PutOutcome.EXISTS
 
     def put_unsynced(self, path: str, data: bytes) -> None:
         file = self._file(path)

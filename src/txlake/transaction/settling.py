@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from txlake.errors import CorruptTable, InvalidRequest, Unavailable, UnsupportedFeature
 from txlake.log.replay import commit_info_of
 from txlake.log.snapshot import Snapshot
-from txlake.ports import Found, Store, TableCommit
+from txlake.ports import Found, PutOutcome, Store, TableCommit
 from txlake.protocol.actions import CommitInfo, encode_actions
 from txlake.protocol.file_names import (
     LAST_CHECKPOINT_PATH,
@@ -323,6 +323,7 @@ class _Settling:
             )
         found = [self._found(version) for version in sound]
         if found:
+            self._make_durable(found[-1].version)
             self._tell(
                 f"{_listed(sound)}, which the catalog didn't have, "
                 f"{'is' if len(sound) == 1 else 'are'} in it now: "
@@ -330,7 +331,17 @@ class _Settling:
             )
         return (*found, *self._drop_unsound(versions[len(sound) :]))
 
+    def _make_durable(self, version: int) -> None:
+        """Makes a log's commits up to a version outlive a power cut.
+
+        Who wrote them may have died, or stand still, before that was done.
+        """
+        path = commit_path(version)
+        if self._store.put_if_absent(path, self._store.get(path)) is PutOutcome.UNKNOWN:
+            raise Unavailable(f"{self._log.name}: {path} can't be made durable; try again")
+
     def cut(self, newest: int) -> Settled:
+        self._make_durable(newest)
         versions = _Files.of(self._store, newest + 1).versions
         found = self._drop_unsound([version for version in versions if version > newest])
         return Settled(kept=newest, found=found, told=tuple(self._told))

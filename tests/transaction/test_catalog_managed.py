@@ -525,3 +525,13 @@ def test_files_of_the_log_are_named_as_they_are() -> None:
     staged = [path for path in lake.fake("a").files if "_staged_commits" in path]
     assert [log_path(name) for path in staged if (name := parse_name(path))] == staged
     assert lake.open("a").latest().metadata.id == "a"
+
+
+@pytest.mark.parametrize("of_lake", [True, False])
+def test_a_commit_that_is_missing_may_be_one_of_a_catalog_that_went_back(of_lake: bool) -> None:
+    lake = lake_of("x", "y")
+    lake.store("a").delete([commit_path(2)])
+    log = lake.open("a") if of_lake else lake.plain("a")
+    with pytest.raises(CorruptTable, match=r"2\.json is missing") as caught:
+        list(log.commits(1, 2))
+    assert ("lake.recover()" in str(caught.value)) is of_lake

@@ -250,9 +250,15 @@ class TableLog:
             if commit is None:
                 if up_to is None:
                     return
+                mend = "restore the file, or read a version after it"
+                if self.governed is not None:  # one that was ratified need not be published
+                    mend += (
+                        ". Where the lake's catalog was restored from a backup, connect again and "
+                        "let lake.recover() bring it up to the tables' logs"
+                    )
                 raise CorruptTable(
                     f"{self.name}: {commit_path(version)} is missing (expected every commit from "
-                    f"{after + 1} to {up_to}); restore the file, or read a version after it"
+                    f"{after + 1} to {up_to}); {mend}"
                 )
             yield commit
             version += 1

@@ -41,6 +41,7 @@ class Eras:
             for maker in makers:
                 self._ratified.setdefault(maker, set()).add(place)
         self._records = records
+        self._own = {record.id for record in records}
         self.counts: Counter[str] = Counter()
 
     def check(
@@ -96,7 +97,9 @@ class Eras:
 
     def _is_of(self, place: Place, transaction: str | None) -> bool:
         name, version = place
-        return place in self._foreign or self._logs[name].transactions.get(version) == transaction
+        if place in self._foreign:
+            return transaction not in self._own
+        return self._logs[name].transactions.get(version) == transaction
 
     def _check_whole(self, record: Record) -> None:
         """All of its commits stand or none, and as it was told, unless it may be lost."""

@@ -75,6 +75,7 @@ ENDPOINTS = (
     Endpoint("GET", f"{ROOT}/schemas/{{full_name}}", names.schema),
     Endpoint("DELETE", f"{ROOT}/schemas/{{full_name}}", names.delete_schema, changes=True),
     Endpoint("GET", f"{ROOT}/tables", names.tables),
+    Endpoint("POST", f"{ROOT}/tables", names.create_table, changes=True),
     Endpoint("GET", f"{ROOT}/tables/{{full_name}}", names.table),
     Endpoint("DELETE", f"{ROOT}/tables/{{full_name}}", names.delete_table, changes=True),
     Endpoint("POST", f"{ROOT}/temporary-table-credentials", names.table_credentials),

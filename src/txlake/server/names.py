@@ -115,6 +115,16 @@ def tables(call: Call) -> Answer:
     return Answer(200, {"tables": listed, "next_page_token": following})
 
 
+def create_table(call: Call) -> Answer:
+    """Raises Failure: a table at a place of its own isn't one whose commits a lake makes."""
+    raise Failure(
+        "NotImplementedException",
+        "this server makes no EXTERNAL tables, whose commits don't go through a catalog: leave out "
+        "LOCATION, so that the table is made by the Delta API, or take the one that is there in by "
+        "lake.attach",
+    )
+
+
 def table(call: Call) -> Answer:
     """A table."""
     handle = table_named(call, *_names(call))

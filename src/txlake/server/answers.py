@@ -16,9 +16,11 @@ from txlake.log.snapshot import ROW_TRACKING_DOMAIN, Snapshot
 from txlake.ports import TableCommit
 from txlake.protocol.clustering import FEATURE, clustered_by
 from txlake.protocol.unity_columns import column_infos, delta_columns
+from txlake.server.definitions import Defined, defined_since
 from txlake.session.engine import Engine, Handle
 from txlake.transaction.membership import is_open
 from txlake.transaction.publication import content_of, publish_pending, staged_path
+from txlake.transaction.table_log import TableLog
 
 _FORMAT = "DELTA"
 _LOOKS = 4
@@ -29,8 +31,14 @@ class Shown:
     """A table as it is at one moment; `commits`: those that aren't in its log yet, newest first."""
 
     entry: TableEntry
+    log: TableLog
     snapshot: Snapshot
     commits: Sequence[dict[str, object]] = ()
+
+    @property
+    def defined(self) -> Defined | None:
+        """Since when it is defined as it is."""
+        return defined_since(self.log, self.entry.id, etag_of(self), self.snapshot.version)
 
 
 def shown(engine: Engine, handle: Handle) -> Shown:
@@ -48,7 +56,7 @@ def shown(engine: Engine, handle: Handle) -> Shown:
             break
         told = [_pending(handle, commit) for commit in reversed(head.pending)]
         snapshot = handle.log.snapshot(head.version)
-        return Shown(entry, snapshot, told)
+        return Shown(entry, handle.log, snapshot, told)
     raise Unavailable(f"{handle.name}: it is being made or dropped; look again")
 
 
@@ -92,8 +100,9 @@ def etag_of(table: Shown) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def properties_of(snapshot: Snapshot) -> dict[str, str]:
-    """The table's properties, and those that its protocol, its domains and its version make."""
+def properties_of(table: Shown) -> dict[str, str]:
+    """The table's properties, and those that its protocol, its domains and its history make."""
+    snapshot, defined = table.snapshot, table.defined
     protocol = snapshot.protocol
     features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
     found = {
@@ -101,9 +110,10 @@ def properties_of(snapshot: Snapshot) -> dict[str, str]:
         **{f"delta.feature.{name}": "supported" for name in sorted(features)},
         "delta.minReaderVersion": str(protocol.min_reader_version),
         "delta.minWriterVersion": str(protocol.min_writer_version),
-        "delta.lastUpdateVersion": str(snapshot.version),
-        "delta.lastCommitTimestamp": str(snapshot.timestamp_ms),
     }
+    if defined is not None:
+        found["delta.lastUpdateVersion"] = str(defined.version)
+        found["delta.lastCommitTimestamp"] = str(defined.time_ms)
     found |= {f"delta.{key}": text for key, text in _clustering(snapshot).items()}
     if ROW_TRACKING_DOMAIN in snapshot.domains:
         found["delta.rowTracking.rowIdHighWaterMark"] = str(snapshot.row_id_high_water_mark)
@@ -130,8 +140,12 @@ def loaded(table: Shown) -> dict[str, object]:
         "updated-time": max(entry.modified_ms, snapshot.timestamp_ms),
         "columns": delta_columns(snapshot.schema),
         "partition-columns": list(snapshot.partition_columns),
-        "properties": properties_of(snapshot),
+        "properties": properties_of(table),
     }
+    defined = table.defined
+    if defined is not None:
+        metadata["last-commit-version"] = defined.version
+        metadata["last-commit-timestamp-ms"] = defined.time_ms
     answer: dict[str, object] = {"metadata": metadata, "commits": list(table.commits)}
     if is_open(snapshot.protocol):
         answer["latest-table-version"] = snapshot.version
@@ -149,7 +163,7 @@ def table_info(catalog: str, table: Shown) -> dict[str, object]:
         "data_source_format": _FORMAT,
         "columns": column_infos(snapshot.schema, snapshot.partition_columns),
         "storage_location": entry.location,
-        "properties": properties_of(snapshot) | _clustering(snapshot),
+        "properties": properties_of(table) | _clustering(snapshot),
         "created_at": entry.created_ms,
         "updated_at": max(entry.modified_ms, snapshot.timestamp_ms),
         "table_id": entry.id,

@@ -200,7 +200,7 @@ def _commit_of(call: Call, handle: Handle, update: Update) -> Shown:
     assert entry is not None
     match _committed(call, [(handle, told)], {}):
         case [Accepted(snapshot, is_published)]:
-            return Shown(entry, snapshot, () if is_published else (_told(told),))
+            return Shown(entry, handle.log, snapshot, () if is_published else (_told(told),))
         case _:
             return shown(call.engine, handle)
 

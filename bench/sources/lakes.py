@@ -130,10 +130,11 @@ class StagedTransaction:
     def commit(self) -> CommittedTogether:
         """Commits, published as far as it can be."""
         catalog, parts = self.lake.catalog, tuple(self.parts.values())
+        beside = [part.beside for part in parts]
         try:
             return commit_together(
                 catalog.ledger,
-                [Part(part.log, part.proposal(txn_id=self.id, beside=parts)) for part in parts],
+                [Part(part.log, part.proposal(txn_id=self.id, beside=beside)) for part in parts],
                 transaction_id=self.id,
                 system=SYSTEM,
                 settings=self.lake.settings,

@@ -165,12 +165,13 @@ class LakeTransaction:
 
     def commit(self) -> CommittedTogether:
         """All of it or nothing."""
+        beside = tuple(table.beside for table in self.tables.values())
         parts: Sequence[Part] = [
             Part(
                 table.log,
                 table.proposal(
                     txn_id=self.id,
-                    beside=tuple(self.tables.values()),
+                    beside=beside,
                     names_change=bool(self.names),
                     names_go=any(not isinstance(one, NewTable) for one in self.names),
                 ),

@@ -202,7 +202,7 @@ def test_who_writes_nothing_there_is_not_kept_from_anything() -> None:
     transaction.read(None, None)
     elsewhere = begin(LogOf().create())
     elsewhere.stage([add("a")], operation="WRITE")
-    proposal = transaction.proposal(txn_id="reader", beside=(elsewhere,))
+    proposal = transaction.proposal(txn_id="reader", beside=(elsewhere.beside,))
     table.commit(1, info(), remove("nothing"))
     check_reads(table.open(), proposal)
     assert table.open().latest().version == 1

@@ -133,7 +133,7 @@ def reading(table: LogOf, kind: ReadKind, level: Level | None = None) -> Proposa
         transaction.read(None, None)
     elsewhere = begin(LogOf().create())
     elsewhere.stage([add("a")], operation="WRITE")
-    return transaction.proposal(txn_id="reader", beside=(elsewhere,))
+    return transaction.proposal(txn_id="reader", beside=(elsewhere.beside,))
 
 
 def test_what_was_read_has_to_hold_as_the_table_is_now() -> None:

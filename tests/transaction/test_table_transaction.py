@@ -214,7 +214,7 @@ def test_who_read_another_table_is_blind_to_this_one_and_says_what_it_read() -> 
     read, unread = begin(staging), begin(LogOf().create())
     read.read()
     transaction = begin(table)
-    transaction.read_elsewhere([read, unread])
+    transaction.read_elsewhere([read.beside, unread.beside])
     stage(transaction, add("b"))
     transaction.commit()
     info = info_at(table, 1)
@@ -227,7 +227,7 @@ def test_what_is_no_blind_append_doesnt_say_what_it_read_elsewhere() -> None:
     other.read()
     transaction = begin(table)
     transaction.read()
-    transaction.read_elsewhere([other])
+    transaction.read_elsewhere([other.beside])
     stage(transaction, add("b"))
     transaction.commit()
     assert "tags" not in info_at(table, 1)
@@ -385,7 +385,7 @@ def test_reading_a_table_that_isnt_there_is_no_read() -> None:
     transaction.read()
     transaction.plain_read()
     assert transaction.base.version == -1
-    assert not transaction.has_read
+    assert not transaction.beside.has_read
     stage(transaction, metadata(), add("a"), operation="CREATE TABLE AS SELECT")
     assert transaction.commit().version == 0
     assert paths(begin(table)) == ["a"]

@@ -8,7 +8,7 @@ path table.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
@@ -43,7 +43,7 @@ from txlake.transaction.lake_commit import Part, commit_together
 from txlake.transaction.membership import is_open, unasked
 from txlake.transaction.rebase import Proposal, check_reads, check_same
 from txlake.transaction.staging import Staging
-from txlake.transaction.table_transaction import TableTransaction, Token
+from txlake.transaction.table_transaction import Beside, TableTransaction, Token
 
 _logger = logging.getLogger(__name__)
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
@@ -570,20 +570,22 @@ class Transaction:
             for table in written.values():
                 table.describe_less()
         paths = [key for key in written if not self._handles[key].in_lake]
+        beside = {key: table.beside for key, table in self._tables.items()}
+        proposed = partial(self._proposal, beside=tuple(beside.values()), user_metadata=told)
         for key, table in self._tables.items():
             if key not in written and (paths or not self._handles[key].in_lake):
-                check_reads(table.log, self._proposal(key, told))
+                check_reads(table.log, proposed(key))
         if paths:
             [key] = paths
             self.require_alive()
-            written[key].read_elsewhere(one for url, one in self._tables.items() if url != key)
+            written[key].read_elsewhere(one for url, one in beside.items() if url != key)
             written[key].commit(user_metadata=told, probe=self._probe(key))
             return None
         catalog = self.engine.catalog
         self.make_known()
         gone = {one.id for one in self._names.changes if isinstance(one, DroppedTable)}
         parts = [
-            Part(table.log, self._proposal(key, told))
+            Part(table.log, proposed(key))
             for key, table in self._tables.items()
             if self._handles[key].in_lake and (key in written or key not in gone)
         ]
@@ -647,10 +649,12 @@ class Transaction:
         if self._is_known:
             self.engine.catalog.transactions.require_open(self.id)
 
-    def _proposal(self, key: str, user_metadata: str | None) -> Proposal:
+    def _proposal(
+        self, key: str, *, beside: Collection[Beside], user_metadata: str | None
+    ) -> Proposal:
         return self._tables[key].proposal(
             txn_id=self.id,
-            beside=list(self._tables.values()),
+            beside=beside,
             names_change=bool(self._names.changes),
             names_go=not all(isinstance(one, NewTable) for one in self._names.changes),
             user_metadata=user_metadata,

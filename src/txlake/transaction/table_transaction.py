@@ -60,6 +60,23 @@ class Token:
     untold: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """A transaction's part on one table, as its parts on others tell of it.
+
+    Attributes:
+        table_ids: the table's id as its metadata has it; two where it is replaced.
+        has_read: whether any row of the table was read, or is taken away, which looks at it.
+        has_changes: whether there is anything to commit; `changes_data`: whether rows come or go.
+    """
+
+    part: TableTransaction
+    table_ids: frozenset[str]
+    has_read: bool
+    has_changes: bool
+    changes_data: bool
+
+
 class TableTransaction:
     """A transaction's part on one table.
 
@@ -110,15 +127,16 @@ class TableTransaction:
         )
 
     @property
-    def table_ids(self) -> frozenset[str]:
-        """The table's id as its metadata has it; two where this transaction replaces the table."""
+    def beside(self) -> Beside:
+        """What it did so far, for the transaction's parts on other tables."""
         known = (one for one in (self.base, self._view) if one.has_metadata)
-        return frozenset(one.metadata.id for one in known)
-
-    @property
-    def has_read(self) -> bool:
-        """Whether any row of the table was read, or is taken away, which looks at it."""
-        return self._footprint().read_anything
+        return Beside(
+            part=self,
+            table_ids=frozenset(one.metadata.id for one in known),
+            has_read=self._footprint().read_anything,
+            has_changes=self.has_changes,
+            changes_data=self.changes_data,
+        )
 
     def raise_level(self, level: Level) -> None:
         """Asks for a level beside what was asked for before; the strictest of them counts."""
@@ -212,7 +230,7 @@ class TableTransaction:
         """Notes files, paths as in the log, that were read without a predicate."""
         self._read_files.update(paths)
 
-    def read_elsewhere(self, others: Iterable[TableTransaction]) -> None:
+    def read_elsewhere(self, others: Iterable[Beside]) -> None:
         """Notes which of its parts on other tables the transaction read; the commit tells of it."""
         self._read_elsewhere.update(*(one.table_ids for one in others if one.has_read))
 
@@ -375,7 +393,7 @@ class TableTransaction:
         self,
         *,
         txn_id: str,
-        beside: Collection[TableTransaction] = (),
+        beside: Collection[Beside] = (),
         names_change: bool = False,
         names_go: bool = False,
         user_metadata: str | None = None,
@@ -384,14 +402,14 @@ class TableTransaction:
     ) -> Proposal:
         """What is to be committed; nothing can be staged any more.
 
-        `beside` are the transaction's parts on other tables, which become true at the same instant
+        `beside` are the transaction's parts on all tables, which become true at the same instant
         as this one, and `names_change` says whether names of tables do: what was read here has to
         hold then, though nothing changes here. `names_go`: whether tables are dropped or
         renamed. `probe` looks at rows that the driver can't judge.
         """
         self._require_open()
         self._is_done = True
-        others = [one for one in beside if one is not self]
+        others = [one for one in beside if one.part is not self]
         self.read_elsewhere(others)
         written = (one.table_ids for one in others if one.has_changes)
         footprint = replace(

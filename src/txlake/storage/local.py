@@ -214,7 +214,7 @@ def _listed(
         try:
             status = os.stat(folder)
             with os.scandir(folder) as found:
-                entries = sorted((entry.name + "/" * entry.is_dir(), entry) for entry in found)
+                entries = sorted(_after(found, path, start_after))
         except _NOT_THERE:
             return
     identity = (status.st_dev, status.st_ino)
@@ -223,9 +223,8 @@ def _listed(
     for name, entry in entries:
         below = joined(path, name)
         if name.endswith("/"):
-            if below > start_after or start_after.startswith(below):
-                yield from _listed(entry.path, below[:-1], start_after, above | {identity})
-        elif below > start_after and not is_temporary(name):
+            yield from _listed(entry.path, below[:-1], start_after, above | {identity})
+        elif not is_temporary(name):
             with _translating("list", entry.path):
                 try:
                     found_file = _stored(below, entry.stat())
@@ -233,6 +232,24 @@ def _listed(
                     continue  # deleted meanwhile, or a link to nothing
             if found_file is not None:
                 yield found_file
+
+
+def _after(
+    found: Iterator[os.DirEntry[str]], path: str, start_after: str
+) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """The entries of a folder that come after a path, or hold what does; folders with a slash.
+
+    A log has thousands of files before those that are asked for.
+    """
+    above = f"{path}/" if path else ""
+    for entry in found:
+        below = above + entry.name
+        if below > start_after:
+            yield entry.name + "/" * entry.is_dir(), entry
+        elif entry.is_dir():
+            within = f"{below}/"
+            if within > start_after or start_after.startswith(within):
+                yield f"{entry.name}/", entry
 
 
 @contextmanager

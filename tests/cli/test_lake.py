@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import io
 import json
+import re
 import warnings
 from collections.abc import Iterator
 from decimal import Decimal
@@ -289,7 +290,8 @@ def test_a_transaction_of_any_process_is_listed_and_ended(
 ) -> None:
     monkeypatch.setattr(lakes, "quiet_spark", started)
     place = lakes.Place(location=warehouse)
-    with lakes.catalog_of(place) as catalog:
+    with lakes.opened(place) as (_, own):
+        catalog = own.engine.catalog.of_lake()
         session = catalog.sessions.open()
         first = catalog.transactions.begin("one", session, isolation="snapshot", read_only=True)
         catalog.transactions.begin("two", session)
@@ -322,7 +324,8 @@ def test_locks_and_conflicts_of_any_process_are_listed(
     monkeypatch.setattr(lakes, "quiet_spark", started)
     table = Resource(type=ResourceType.OBJECT, database=1, entity=7)
     evidence = Evidence(table="t", read_version=1, winning_version=2, winning_timestamp_ms=500)
-    with lakes.catalog_of(lakes.Place(location=warehouse)) as catalog:
+    with lakes.opened(lakes.Place(location=warehouse)) as (_, own):
+        catalog = own.engine.catalog.of_lake()
         session = catalog.sessions.open()
         catalog.transactions.begin("one", session)
         request = LockRequest(resource=table, mode=LockMode.IX)
@@ -344,9 +347,39 @@ def test_locks_and_conflicts_of_any_process_are_listed(
 
 def test_a_lake_where_nothing_goes_on(warehouse: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lakes, "quiet_spark", started)
+    assert txlake("sql", "-l", warehouse, "SHOW TABLES")[0] == 0
     for command in ("locks", "transactions", "conflicts"):
         assert txlake(command, "-l", warehouse, "--json") == (0, "", "")
         assert txlake(command, "-l", warehouse)[1] == "0 rows\n"
     code, _, err = txlake("transactions", "--kill", "nope", "-l", warehouse)
     assert code == 6
     assert "no open transaction 'nope'; there are: none" in err
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["locks", "transactions", "transactions --kill 1", "conflicts", "history t", "console -p 0"],
+)
+def test_who_only_looks_makes_no_lake_at_a_mistyped_place(
+    command: str, warehouse: str, tmp_path: Path
+) -> None:
+    code, _, err = txlake(*command.replace("-p", "--port").split(), "--lake", warehouse)
+    assert code == 6
+    assert f"no lake at file://{warehouse}, which has no _txlake/lake.json" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_place_is_not_recovered(warehouse: str, tmp_path: Path) -> None:
+    code, _, err = txlake("recover", "--lake", warehouse)
+    assert code == 6
+    assert f"no lake at file://{warehouse}, which holds no file; name" in err
+    assert list(tmp_path.iterdir()) == []
+    assert txlake("sql", "--lake", warehouse, "CREATE TABLE t (id INT)")[0] == 0
+    for file in Path(warehouse, "_txlake").iterdir():
+        file.unlink()
+    marked = Path(warehouse, "_txlake", "lake.json")
+    told = txlake("recover", "--lake", warehouse, "--json")[1]
+    [found] = re.findall(r"its marker was lost, write (\{.*?\}) into", json.loads(told)["what"])
+    Path(warehouse, "_txlake", "catalog.db").unlink()
+    marked.write_text(found)
+    assert "default.t" in txlake("recover", "--lake", warehouse)[1]

@@ -205,6 +205,17 @@ def test_text_files_are_copied(t: txlake.Lake, tmp_path: Path) -> None:
     assert query(t, "SELECT * FROM t") == [(1, "one"), (2, "two"), (3, "three"), (4, None)]
 
 
+def test_csv_without_names_says_how_to_give_them(t: txlake.Lake, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,name\n1,one\n")
+    (tmp_path / "b.csv").write_text("two,2\n")
+    copy = f"COPY INTO t FROM '{tmp_path}/a.csv' FILEFORMAT = CSV"
+    with pytest.raises(InvalidRequest, match=r"no names; .*'header' = 'true'.* t \(column, ...\)"):
+        t.sql(copy)
+    t.sql(f"{copy} FORMAT_OPTIONS ('header' = 'true')")
+    t.sql(f"COPY INTO t (name, id) FROM '{tmp_path}/b.csv' FILEFORMAT = CSV")
+    assert query(t, "SELECT * FROM t") == [(1, "one"), (2, "two")]
+
+
 def test_a_copy_may_choose_and_compute_columns(t: txlake.Lake, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("7,seven,x\n8,eight,y\n")
     t.sql(

@@ -52,6 +52,7 @@ NEAREST = {
     "shop.item": "no table 'item' in database 'shop'; did you mean shop.items? SHOW TABLES",
     "sjop.items": "no table 'items' in database 'sjop' (there is no such database); "
     "did you mean shop.items? SHOW TABLES",
+    "shop.itexx": "no table 'itexx' in database 'shop'; SHOW TABLES",
     "nothing_like_it": "no table 'nothing_like_it' in database 'default'; SHOW TABLES",
 }
 

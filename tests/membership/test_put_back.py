@@ -27,7 +27,7 @@ def test_a_table_whose_log_is_ahead_is_refused_until_it_is_recovered(lakes: Lake
     report = recover(lake.session, ())
     assert report.tables == ()
     assert told(report, "versions 2 to 3, which the catalog didn't have")
-    assert any("since the copy was made" in one for one in report.unknown)
+    assert any("views, databases, their settings" in one for one in report.unknown)
     assert any("committed since then, and not published" in one for one in report.unknown)
     assert head(lake) == 3
     say(lake, "four")

@@ -8,7 +8,7 @@ from tests.session.offline import Offline
 from txlake.errors import CorruptTable
 from txlake.log.snapshot import Snapshot
 from txlake.membership.attachment import attach
-from txlake.membership.opening import open_lake
+from txlake.membership.opening import MARKER, open_lake
 from txlake.membership.recovery import Recovered, recover
 from txlake.protocol.actions import CommitInfo, encode_actions
 from txlake.protocol.file_names import commit_path
@@ -62,7 +62,7 @@ def test_the_tables_have_their_names_ids_and_heads_again(lake: Offline) -> None:
 
 def test_what_logs_never_tell_is_always_listed(lake: Offline) -> None:
     _, report = recovered(lake)
-    assert told(report, "isolation levels")
+    assert told(report, "views, and databases' isolation levels")
     assert told(report, "not published when the catalog was lost")
     assert told(report, "outside of the warehouse")
     assert len(report.unknown) == 3
@@ -80,6 +80,16 @@ def test_without_a_marker_the_lake_is_a_new_one() -> None:
     report = recover(lake.session, ())
     assert report.tables == ()
     assert lake.engine.lost is None
+
+
+def test_a_lake_whose_marker_and_catalog_are_lost_says_how_to_mark_it(lake: Offline) -> None:
+    assert lake.engine.warehouse is not None
+    lake.engine.warehouse.delete([MARKER])
+    again, report = recovered(lake)
+    assert report.tables == report.done == ()
+    for name in ("default.t", "sales.u"):
+        assert told(report, f"belongs to lake {lake.catalog.lake_id}, as {name}", "marker was lost")
+    assert again.catalog.epoch == 1
 
 
 def test_a_table_outside_is_found_where_it_is_named(lake: Offline) -> None:

@@ -11,7 +11,7 @@ from tests.session.processes import INTRUDER, Lakes, say, told
 from txlake.errors import Unavailable
 from txlake.membership import recovery
 from txlake.membership.attachment import attach
-from txlake.membership.recovery import recover
+from txlake.membership.recovery import Recovered, recover
 from txlake.protocol.actions import CommitInfo, encode_actions
 from txlake.protocol.file_names import commit_path
 from txlake.transaction.membership import ATTACH, Membership, attaching
@@ -27,7 +27,7 @@ def test_other_tables_in_the_warehouse_are_no_work(alone: Lakes) -> None:
     lake.failing |= {"delete", "put"}
     lake.run("DROP TABLE u")
     lake.failing.clear()
-    assert recover(lake.session, ()).done == ()
+    assert recover(lake.session, ()) == Recovered((), (), ())
     assert lake.catalog.epoch == 1
 
 

@@ -389,6 +389,25 @@ def test_the_works_sql_knows_the_views_of_its_batch(events: txlake.Lake, checkpo
     assert query(events, "SELECT * FROM updates") == [(9, "no")]
 
 
+def test_the_works_names_are_of_the_database_that_was_current_at_the_start(
+    events: txlake.Lake, checkpoint: str
+) -> None:
+    events.sql("CREATE DATABASE shop; USE shop; CREATE TABLE state (id INT, p STRING)")
+
+    def work(tx: txlake.Transaction, batch: DataFrame) -> None:
+        tx.write(batch, "copy", "append")
+        batch.createOrReplaceTempView("updates")
+        tx.sql("INSERT INTO state SELECT * FROM updates")
+
+    asked = events.foreach_batch(
+        events.read_stream("default.t"), work, checkpoint=checkpoint, trigger=NOW
+    )
+    events.sql("USE default")
+    ended(asked)
+    assert query(events, "SELECT * FROM shop.copy") == [(1, "a"), (2, "b")]
+    assert query(events, "SELECT * FROM shop.state") == [(1, "a"), (2, "b")]
+
+
 def test_what_the_work_raises_stops_the_query_and_undoes_its_writes(
     events: txlake.Lake, checkpoint: str
 ) -> None:

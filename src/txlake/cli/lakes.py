@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from txlake.catalog import Catalog
     from txlake.lake.lake import Lake
+    from txlake.ports import Store
     from txlake.session.session import Session
 
 HISTORY = {
@@ -96,6 +97,35 @@ def opened(place: Place) -> Iterator[tuple[Lake, Session]]:
         yield lake, session
 
 
+@contextmanager
+def opened_there(place: Place) -> Iterator[tuple[Lake, Session]]:
+    """As `opened`, of a lake that there is: who only looks makes none at a mistyped place."""
+    from txlake.membership.opening import MARKER, marker_of
+
+    warehouse = _warehouse(place)
+    if warehouse is not None and marker_of(warehouse) is None:
+        raise _no_lake(warehouse.url, f"has no {MARKER}")
+    with opened(place) as both:
+        yield both
+
+
+def _warehouse(place: Place) -> Store | None:
+    """The place's store; None of a Unity Catalog, and where no place was named."""
+    from txlake.storage import open_store
+    from txlake.unity import is_unity
+
+    if place.location is None or is_unity(place.location):
+        return None
+    return open_store(place.location, place.storage_options)
+
+
+def _no_lake(url: str, why: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"there is no lake at {url}, which {why}; name the lake's own folder or URL, or make one "
+        "there with `txlake sql`"
+    )
+
+
 def quiet_spark() -> SparkSession:
     """The Spark session of a command, whose own chatter isn't among the command's messages."""
     from txlake.lake.lake import local_spark
@@ -114,7 +144,7 @@ def quiet_spark() -> SparkSession:
 @contextmanager
 def catalog_of(place: Place) -> Iterator[Catalog]:
     """The lake's catalog."""
-    with opened(place) as (_, session):
+    with opened_there(place) as (_, session):
         yield session.engine.catalog.of_lake()
 
 
@@ -143,7 +173,7 @@ def history(place: Place, table: str, limit: int | None) -> Result:
     if isinstance(named, TablePath):
         rows = Log(named.location, place.storage_options).history(limit)
     else:
-        with opened(place) as (_, session):
+        with opened_there(place) as (_, session):
             refuse_lost(session.engine)
             found = session.engine.find(named, session.database)
             if found is None:
@@ -188,7 +218,13 @@ def recover(place: Place, locations: Sequence[str]) -> Result:
 
     A row for each table that it has again, for each thing that was changed besides, and for each
     that could not be known.
+
+    Raises InvalidRequest for an empty place: there is no log to recover from, and the folder or URL
+    is mistyped.
     """
+    warehouse = _warehouse(place)
+    if warehouse is not None and next(iter(warehouse.list("")), None) is None:
+        raise _no_lake(warehouse.url, "holds no file")
     with opened(place) as (lake, _):
         report = lake.recover(*locations)
     rows = [{"kind": "table", "what": name} for name in report.tables]
@@ -207,7 +243,7 @@ def serve(place: Place, how: ServedAs, started: Callable[[str], None]) -> None:
         from txlake.server.serving import serve as run
     except ModuleNotFoundError as error:
         raise _needs(error, "server") from error
-    _run(place, how, run, started)
+    _run(opened(place), how, run, started)
 
 
 def show(place: Place, how: ServedAs, started: Callable[[str], None]) -> None:
@@ -216,7 +252,7 @@ def show(place: Place, how: ServedAs, started: Callable[[str], None]) -> None:
         from txlake.console.serving import serve as run
     except ModuleNotFoundError as error:
         raise _needs(error, "console") from error
-    _run(place, how, run, started)
+    _run(opened_there(place), how, run, started)
 
 
 def _needs(error: ModuleNotFoundError, extra: str) -> InvalidRequest:
@@ -227,7 +263,10 @@ def _needs(error: ModuleNotFoundError, extra: str) -> InvalidRequest:
 
 
 def _run(
-    place: Place, how: ServedAs, run: Callable[..., None], started: Callable[[str], None]
+    opening: AbstractContextManager[tuple[Lake, Session]],
+    how: ServedAs,
+    run: Callable[..., None],
+    started: Callable[[str], None],
 ) -> None:
     from txlake.server.calls import Limits
     from txlake.server.serving import Serving
@@ -241,7 +280,7 @@ def _run(
         vends_credentials=how.lends_credentials,
         limits=Limits(workers=how.workers),
     )
-    with opened(place) as (_, session):
+    with opening as (_, session):
         refuse_lost(session.engine)
         run(session, serving, started=started)
 

@@ -40,6 +40,8 @@ from txlake.transaction.data_plane import Placement, TableData
 _File: TypeAlias = tuple[str, StoredObject]
 _APP_PREFIX = "copy-into:"
 _GLOB = frozenset("*?[")
+_NAMELESS = "_c0"
+"""What Spark calls the first column of a CSV file that is read without a row of names."""
 
 
 def copy_into(context: Context, statement: CopyInto) -> Mapping[str, int]:
@@ -126,7 +128,18 @@ def _read(
     work = context.work(handle)
     if _is_on(statement, "mergeSchema"):
         work = grown(context, handle, work, context.plane.schema_of(frame), "COPY INTO")
+    elif _placement(statement).by_name and _NAMELESS in _strange(frame, work):
+        raise InvalidRequest(
+            f"COPY INTO {statement.table}: the CSV files give their columns no names; "
+            "FORMAT_OPTIONS ('header' = 'true') takes them from the first row, and COPY INTO "
+            f"{statement.table} (column, ...) takes the fields in this order"
+        )
     return frame, work
+
+
+def _strange(frame: DataFrame, work: TableData) -> list[str]:
+    """The columns of rows that the table doesn't have."""
+    return [name for name in frame.columns if work.snapshot.schema.find(name) is None]
 
 
 def _new_files(context: Context, handle: Handle, statement: CopyInto) -> list[_File]:

@@ -56,7 +56,11 @@ def read_range(store: Store, path: str, offset: int, length: int) -> bytes:
     try:
         return store.get_range(path, offset, length)
     except FileNotFoundError as error:
-        raise CorruptTable(f"{store.url}: deletion vector file {path} is missing") from error
+        raise CorruptTable(
+            f"{store.url}: deletion vector file {path} is in the log but not in the store; it was "
+            "removed by hand, or by VACUUM before this version was read: restore the file, or read "
+            "a later version"
+        ) from error
 
 
 def as_array(bitmap: BitMap64) -> np.ndarray:

@@ -354,7 +354,7 @@ class LakeSession(Streams):
         raise AssertionError("unreachable")
 
     def session(self) -> LakeSession:
-        """Another session on the same lake."""
+        """Another session on the same lake; it begins in the database `default`."""
         return self._session_on(self._session.engine)
 
     def _session_on(self, engine: Engine) -> LakeSession:

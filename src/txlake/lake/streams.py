@@ -136,10 +136,15 @@ class TableSink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchWork:
-    """What a program does with each micro-batch of a stream, in one transaction."""
+    """What a program does with each micro-batch of a stream, in one transaction.
+
+    Attributes:
+        database: of names without one, as it was current where the query was started.
+    """
 
     work: Work
     checkpoint: str
+    database: str = DEFAULT_DATABASE
     isolation: str | None = None
     attempts: int = _ATTEMPTS
 
@@ -151,6 +156,7 @@ class BatchWork:
             _evaluate(batch)
             return
         progress.require_unbroken(batch_id)
+        session._session.database = self.database
 
         def run(tx: BatchTransaction) -> None:
             held = tx._held()
@@ -285,8 +291,9 @@ class Streams(Statements):
 
         `tx` is a transaction over any tables of the lake, which is committed when the work is done:
         all that it writes becomes visible at one instant, once a micro-batch, however often Spark
-        runs it. Its SQL knows the temporary views that the work makes of the batch. A conflict does
-        the work again, as `run` does it; anything else that the work raises stops the query. A work
+        runs it. Its SQL knows the temporary views that the work makes of the batch; names without a
+        database are of the one that is current here when the query is started. A conflict does the
+        work again, as `run` does it; anything else that the work raises stops the query. A work
         that writes nothing may be done again.
 
         `checkpoint`, `trigger` and `query_name` as in `write_stream`; `isolation` and `attempts` as
@@ -302,7 +309,11 @@ class Streams(Statements):
         writer = _writer(df, checkpoint, output_mode, trigger, query_name)
         require_own_checkpoint(self._session, df.sparkSession, checkpoint, None)
         batches = BatchWork(
-            work=work, checkpoint=checkpoint, isolation=isolation, attempts=attempts
+            work=work,
+            checkpoint=checkpoint,
+            database=self._session.database,
+            isolation=isolation,
+            attempts=attempts,
         )
         return started(self, writer, df.sparkSession, batches)
 

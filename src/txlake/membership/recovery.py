@@ -30,12 +30,12 @@ from txlake.transaction.settling import cut, is_at_odds, newest_of, newest_sound
 from txlake.transaction.table_log import TableLog
 
 _NEVER_TOLD = (
-    "databases' isolation levels, comments and properties: set them again",
+    "views, and databases' isolation levels, comments and properties: make and set them again",
     "transactions that were committed, and not published when the catalog was lost",
     "tables outside of the warehouse that weren't named: lake.attach takes them in again",
 )
 _NOT_TOLD_OF_A_COPY = (
-    "if the catalog is a copy: databases, their settings and DROPs since the copy was made",
+    "if the catalog is a copy: views, databases, their settings and DROPs since it was made",
     "if the catalog is a copy: transactions that were committed since then, and not published",
 )
 
@@ -216,7 +216,13 @@ def _is_at_odds(engine: Engine, places: Collection[str], report: _Report) -> boo
             own = None if latest is None else owner_of(engine, place, latest)
         except (CorruptTable, UnsupportedFeature):
             continue  # nothing that a recovery could mend
-        if own is None or own.lake != catalog.lake_id or _is_dropped(engine, own, log.store):
+        if own is None:
+            continue
+        if own.lake != catalog.lake_id:
+            if report.is_new:  # perhaps its own, and the warehouse's marker was lost as well
+                report.unknown.append(_told_of_another_lakes(place, own))
+            continue
+        if _is_dropped(engine, own, log.store):
             continue
         if catalog.at_place(place) is not None:
             continue  # it came back since the catalog was asked
@@ -284,6 +290,14 @@ def _told_of(place: str, own: Membership) -> str:
     )
 
 
+def _told_of_another_lakes(place: str, own: Membership) -> str:
+    return (
+        f"{place} belongs to lake {own.lake}, as {own.name}; when that is this lake, and its "
+        f'marker was lost, write {{"lake": "{own.lake}"}} into {MARKER} of the warehouse, '
+        "and recover with an empty catalog"
+    )
+
+
 def _take_in(session: Session, epoch: int, place: str, report: _Report, *, managed: bool) -> None:
     """Gives a table of the lake that the catalog doesn't know its name again."""
     engine, log = session.engine, _log_at(session.engine, place)
@@ -306,11 +320,7 @@ def _take_in(session: Session, epoch: int, place: str, report: _Report, *, manag
         )
         return
     if own.lake != catalog.lake_id:
-        report.unknown.append(
-            f"{place} belongs to lake {own.lake}, as {own.name}; when that is this lake, and its "
-            f'marker was lost, write {{"lake": "{own.lake}"}} into {MARKER} of the warehouse, '
-            "and recover with an empty catalog"
-        )
+        report.unknown.append(_told_of_another_lakes(place, own))
         return
     if _is_dropped(engine, own, log.store):
         return

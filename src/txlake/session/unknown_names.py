@@ -51,7 +51,9 @@ def _near(
         return []
     if len(table.parts) > 1:
         full = [f"{entry.database}.{entry.name}" for entry in entries]
-        return nearest(f"{owner}.{name}", [*full, *VIEWS])
+        found = nearest(f"{owner}.{name}", [*full, *VIEWS])
+        # One database's name in both makes any two of its tables' names alike.
+        return [one for one in found if nearest(name, [one.rpartition(".")[2]])]
     homes: dict[str, list[str]] = {}
     for entry in entries:
         is_here = entry.database.lower() == owner.lower()

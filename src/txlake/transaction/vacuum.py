@@ -94,8 +94,9 @@ def plan_vacuum(
         raise InvalidRequest(
             f"{log.name}: VACUUM: expected a retention of at least {least / _HOUR_MS:g} hours "
             f"(delta.deletedFileRetentionDuration), found {retention / _HOUR_MS:g} hours: readers "
-            "and writers that still run could lose their files. Keep more, or turn the retention "
-            "check off when you are certain that no reader uses older versions"
+            "and writers that still run could lose their files. Keep more; or, when you are "
+            "certain that no reader uses older versions, turn the check off: set Spark's "
+            "spark.databricks.delta.retentionDurationCheck.enabled to false"
         )
     before = (log.system.now_ms() if now_ms is None else now_ms) - retention
     candidates, folders = _candidates(log, snapshot, before)

@@ -1,6 +1,6 @@
 """The results shown: a table for the terminal, and for docs/benchmarks.md a table and the chart.
 
-docs/growth.md gets what growth.py draws.
+docs/growth.md gets what growth.py draws, README.md the ten works that most users do.
 """
 
 from __future__ import annotations
@@ -18,6 +18,20 @@ from bench.results import Line, Results, SuiteRun, lines
 
 BEGIN = "<!-- bench -->"
 END = "<!-- /bench -->"
+
+TEN = (
+    "sum",
+    "append",
+    "update-one",
+    "update-tenth",
+    "merge",
+    "compact-deleted",
+    "point-clustered",
+    "sum-small",
+    "contend-processes",
+    "two-rows",
+)
+"""The names of README's works; one that misses its target is among them."""
 
 
 def console_table(results: Results) -> Table:
@@ -52,9 +66,19 @@ def markdown(results: Results) -> str:
     return f"{table}\n\n" + " ".join(_conditions(results)) + "\n"
 
 
+def markdown_of_ten(results: Results) -> str:
+    """README's part: a few works, and nothing but their times."""
+    found = {line.work.name: line for line in lines(results)}
+    rows = [" | ".join(("work", *TITLES.values())), " | ".join(["---", *["---:"] * len(TITLES)])]
+    for line in (found[key] for key in TEN if key in found):
+        rows.append(" | ".join((line.title, *_medians(line))))
+    return "\n".join(f"| {row} |" for row in rows) + "\n"
+
+
 def write_report(results: Results, root: Path) -> None:
-    """Writes docs/benchmarks.md and docs/growth.md between their marks, and the images of both."""
+    """Writes README.md, docs/benchmarks.md and docs/growth.md between their marks, and images."""
     docs = root / "docs"
+    _write_part(root / "README.md", markdown_of_ten(results))
     (docs / "bench.svg").write_text(chart(lines(results)), encoding="utf-8")
     _write_part(docs / "benchmarks.md", markdown(results))
     found = growth.curves(results)
@@ -75,11 +99,15 @@ def _write_part(page: Path, part: str) -> None:
 
 
 def _cells(line: Line) -> list[str]:
-    medians = [
+    wanted = _wanted(line.work.target, line.work.unit)
+    return [line.title, *_medians(line), _stands(line), wanted]
+
+
+def _medians(line: Line) -> list[str]:
+    return [
         amount(line.medians[engine], line.work.unit) if engine in line.medians else "-"
         for engine in TITLES
     ]
-    return [line.title, *medians, _stands(line), _wanted(line.work.target, line.work.unit)]
 
 
 def _stands(line: Line) -> str:

@@ -21,7 +21,7 @@ from bench.engines.delta_rs import DeltaRs
 from bench.engines.transactions import PYTHON
 from bench.points import tenths, worst_step
 from bench.registry import SUITES, WORKS, Work
-from bench.report import BEGIN, END, console_table, markdown, write_report
+from bench.report import BEGIN, END, TEN, console_table, markdown, markdown_of_ten, write_report
 from bench.results import Machine, Results, SuiteRun, lines, load, save
 from bench.sizes import FULL, QUICK, WARM_UP
 from bench.sources.rows import Total
@@ -304,10 +304,13 @@ def test_the_report_changes_nothing_but_its_place(tmp_path: Path) -> None:
     shown = tmp_path / "docs" / "benchmarks.md"
     shown.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     (tmp_path / "docs" / "growth.md").write_text(f"{BEGIN}\n{END}")
+    readme = tmp_path / "README.md"
+    readme.write_text(f"first\n{BEGIN}\n{END}\nlast\n")
     results = Results({"files": a_run(0.2, "files")})
     for _ in range(2):
         write_report(results, tmp_path)
         assert shown.read_text() == f"before\n{BEGIN}\n{markdown(results)}{END}\nafter\n"
+        assert readme.read_text() == f"first\n{BEGIN}\n{markdown_of_ten(results)}{END}\nlast\n"
     assert (tmp_path / "docs" / "bench.svg").read_text() == chart(lines(results))
     shown.write_text("no place")
     with pytest.raises(SystemExit, match="no place for the table"):
@@ -363,6 +366,7 @@ def test_the_report_writes_the_page_on_growth(tmp_path: Path) -> None:
     docs.mkdir()
     for name in ("benchmarks.md", "growth.md"):
         (docs / name).write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    (tmp_path / "README.md").write_text(f"{BEGIN}\n{END}")
     write_report(a_grown_run(), tmp_path)
     part = growth.markdown(a_grown_run())
     assert (docs / "growth.md").read_text() == f"before\n{BEGIN}\n{part}{END}\nafter\n"
@@ -375,6 +379,7 @@ def test_the_page_shows_the_results_that_are_there() -> None:
     results = load(ROOT / "bench" / "results.json")
     assert f"{BEGIN}\n{markdown(results)}{END}" in page("docs/benchmarks.md")
     assert page("docs/bench.svg") == chart(lines(results))
+    assert f"{BEGIN}\n{markdown_of_ten(results)}{END}" in page("README.md")
     assert f"{BEGIN}\n{growth.markdown(results)}{END}" in page("docs/growth.md")
 
 
@@ -385,3 +390,11 @@ def test_amounts() -> None:
     assert [count(value) for value in (20_000_000, 200_000, 1_000, 1_500_000)] == [
         *("20M", "200,000", "1,000", "1,500,000")
     ]
+
+
+def test_the_readme_has_ten_works_that_are_there_and_one_that_misses_its_target() -> None:
+    results = load(ROOT / "bench" / "results.json")
+    assert len(TEN) == len(set(TEN)) == 10
+    found = [line for line in lines(results) if line.work.name in TEN]
+    assert len(found) == 10
+    assert not all(line.reached for line in found)

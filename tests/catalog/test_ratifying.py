@@ -15,10 +15,12 @@ from txlake.catalog import prepared as prepared_statements
 from txlake.catalog import ratifying
 from txlake.catalog.fence import Fence
 from txlake.catalog.prepared import Prepared
+from txlake.catalog.publishing import Note
 from txlake.catalog.ratifying import Decision, Ratifier
+from txlake.catalog.relations import commits
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.errors import InvalidRequest
-from txlake.ports import Head, NewTable, Ratification, Ratified, Reserved
+from txlake.ports import Head, Moved, NewTable, Ratification, Ratified, Reserved
 
 pytestmark = pytest.mark.usefixtures("direct")
 
@@ -167,3 +169,29 @@ def test_what_is_written_is_sent_at_one_go(user: User, monkeypatch: pytest.Monke
         "DELETE FROM txlake_transactions", "DELETE FROM txlake_locks",
         "UPDATE txlake_counters SET",
     ]  # fmt: skip
+
+
+def test_a_lost_attempt_is_counted_for_its_transaction_alone(user: User) -> None:
+    user.create("a")
+    mine, other = user.begin(), user.begin()
+    late = Ratification(transaction_id=mine, commits=(version("a", 7),))
+    for _ in range(2):
+        assert together(user, late) == [Moved(heads={"a": 0})]
+    counts = {one.id: one.lost_attempts for one in user.catalog.transactions.listed()}
+    assert (counts[mine], counts[other]) == (2, 0)
+
+
+def test_what_was_published_is_noted_where_nothing_is_ratified(user: User) -> None:
+    user.create("a")
+    made = user.write(version("a", 1))
+    on = user.catalog._on
+    with on.writing() as connection:
+        maker = connection.execute(
+            sa.select(commits.c.transaction_id).where(commits.c.sequence == made.sequence)
+        ).scalar_one()
+        first = connection.execute(
+            sa.select(commits.c.transaction_id).where(commits.c.version == 0)
+        ).scalar_one()
+        notes = [Note("a", 0, first), Note("a", 1, maker)]
+        assert Ratifier(on, Fence("catalog")).ratify(connection, [], notes) == []
+    assert user.catalog.ledger.head("a") == Head(version=1)

@@ -17,13 +17,16 @@ from txlake.catalog import DroppedEntry, TableEntry
 from txlake.catalog.commits import PendingTable
 from txlake.catalog.recovering import Standing
 from txlake.errors import CorruptTable, InvalidRequest, LockTimeout, Unavailable
+from txlake.membership import dropping
 from txlake.membership.attachment import attach, detach
 from txlake.membership.drop_note import note_path, take_back, tell
 from txlake.membership.dropping import finish
 from txlake.membership.opening import open_lake
 from txlake.membership.recovery import Recovered, recover
-from txlake.ports import Ratification
+from txlake.ports import Ratification, Store
+from txlake.protocol.actions import CommitInfo, encode_actions
 from txlake.protocol.file_names import commit_path
+from txlake.session.engine import Engine
 from txlake.session.session import Session
 from txlake.statements import TablePath
 
@@ -700,10 +703,11 @@ def test_a_note_that_commits_came_after_says_nothing(both: Lakes) -> None:
     assert "default.t" in lake.tables()
 
 
+@pytest.mark.parametrize("is_over", [False, True])
 def test_a_recovery_beside_an_undrop_finds_nothing_to_do(
-    lakes: Lakes, lake: Offline, monkeypatch: pytest.MonkeyPatch
+    lakes: Lakes, lake: Offline, monkeypatch: pytest.MonkeyPatch, is_over: bool
 ) -> None:
-    """Another process's UNDROP has told the folder, and hasn't told the catalog yet."""
+    """Another process's UNDROP has told the folder, and the catalog not yet, or that too."""
     lake.run("DROP TABLE t")
     other, store = lakes.process(), lakes.store("t")
     ledger, table_id = other.catalog.of_lake().ledger, dropped(lake).entry.id
@@ -712,7 +716,9 @@ def test_a_recovery_beside_an_undrop_finds_nothing_to_do(
 
     def then_it_is_taken_back() -> list[PendingTable]:
         found = listed()
-        if not seen:
+        if not seen and is_over:
+            lake.run("UNDROP TABLE t")
+        elif not seen:
             take_back(lake.catalog, store, table_id)
         seen.append(None)
         return found
@@ -721,7 +727,8 @@ def test_a_recovery_beside_an_undrop_finds_nothing_to_do(
         patch.setattr(ledger, "dropped_tables", then_it_is_taken_back)
         assert recover(other.session, ()) == Recovered((), (), ())
     assert seen
-    lake.run("UNDROP TABLE t")
+    if not is_over:
+        lake.run("UNDROP TABLE t")
     assert table(lake).id == table_id
 
 
@@ -748,3 +755,34 @@ def test_a_recovery_beside_a_drop_tells_nothing_of_the_table(
     lakes.process().run("CREATE TABLE t (id INT)")
     lakes.store("t").delete([commit_path(0)])
     assert "there is no log" in recover(lakes.process().session, ()).unknown[0]
+
+
+def test_a_recovery_of_others_leaves_a_dropped_table_alone(lakes: Lakes, lake: Offline) -> None:
+    """Its folder says that it was dropped, as the catalog does."""
+    lake.run("CREATE TABLE o (id INT); DROP TABLE t")
+    lakes.store("o").put(commit_path(1), encode_actions([CommitInfo({"operation": "INTRUDE"})]))
+    report = recover(lakes.process().session, ())
+    assert [one for one in (*report.done, *report.unknown) if "/t" in one] == []
+    assert any("version 1" in one for one in report.done)
+    lakes.process().run("UNDROP TABLE t")
+
+
+def test_a_recovery_takes_in_no_folder_that_is_being_removed(
+    lakes: Lakes, lake: Offline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its time is over, and what says that it was dropped is about to go."""
+    lake.run("CREATE TABLE o (id INT); DROP TABLE t")
+    entry = end(lakes, lake).entry
+    lakes.store("o").put(commit_path(1), encode_actions([CommitInfo({"operation": "INTRUDE"})]))
+
+    def cut_short(engine: Engine, store: Store, table_id: str) -> None:
+        store.put(note_path(table_id), b"")
+        raise Unavailable("the store is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dropping, "_remove_all", cut_short)
+        report = recover(lakes.process().session, ())
+    assert report.done
+    assert [one for one in (*report.done, *report.unknown) if entry.location in one] == []
+    assert lakes.process().tables().keys() == {"default.o"}
+    assert list(lakes.store("t").list("")) == []

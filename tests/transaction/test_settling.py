@@ -308,6 +308,16 @@ def test_times_go_on_from_those_before(known: int, times: list[int], sound: int)
     assert newest_sound(table.open()) == 1 + len(times)
 
 
+def test_times_are_judged_by_themselves_where_older_commits_are_gone() -> None:
+    table = LogOf()
+    table.commit(0, info(inCommitTimestamp=5), CARRIES, metadata(TIMED))
+    write_checkpoint(table.open())
+    table.remove_file(commit_path(0))
+    table.commit(1, info(inCommitTimestamp=7), add("x"))
+    found = settle(table.open(), 0, 0, (), still).found
+    assert [(one.version, one.operation) for one in found] == [(1, "WRITE")]
+
+
 def test_a_time_that_goes_back_ends_a_log_whose_catalog_is_lost() -> None:
     """Though the version before it carries none."""
     table = LogOf()

@@ -480,8 +480,13 @@ OPENED = PLAIN.apply(
         ([OPEN, metadata(TIMES)], Snapshot.empty("t")),
         ([CATALOGS, metadata(ID)], Snapshot.empty("t")),
         ([DomainMetadata(domain=DOMAIN, configuration="{}", removed=True)], OPENED),
+        ([metadata(TIMES)], PLAIN.apply([OPEN, metadata({**TIMES, **ID, DOMAIN: "{}"})])),
+        ([metadata(ID)], PLAIN.apply([CATALOGS, metadata({**ID, DOMAIN: "{}"})])),
     ],
-    ids=["a table that is there", "no id", "the lake's own feature", "a domain that goes"],
+    ids=[
+        *("a table that is there", "no id", "the lake's own feature", "a domain that goes"),
+        *("an id that goes", "a table that isn't open"),
+    ],
 )
 def test_who_holds_a_table_is_said_in_all_other_cases(
     actions: list[Action], before: Snapshot

@@ -247,8 +247,6 @@ class _Book:
 
     def write(self) -> None:
         """Writes what was noted."""
-        if not (self._ended or self._steps or self._lost):
-            return
         with together(self._connection):
             write_steps(self._connection, self._steps)
             if self._lost:

@@ -144,14 +144,13 @@ def _is_dropped(engine: Engine, own: Membership, store: Store) -> bool:
 
     A catalog from a backup may have it as one that is kept, whose folder says so no more.
     """
-    found = _dropped_in(engine, own.table)
-    if found is None:
+    if _dropped_in(engine, own.table) is None:
         return False
-    if not (found.is_kept and found.is_told) or _note(store, own.table) is not None:
+    if _note(store, own.table) is not None:
         return True
     # Who takes it back just now notes that before the folder says so no more.
     now = _dropped_in(engine, own.table)
-    return now is not None and not now.is_told
+    return now is not None and not (now.is_kept and now.is_told)
 
 
 def _dropped_in(engine: Engine, table_id: str) -> PendingTable | None:

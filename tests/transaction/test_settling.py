@@ -329,6 +329,17 @@ def test_a_time_that_goes_back_ends_a_log_whose_catalog_is_lost() -> None:
 # --- a log whose catalog is lost ------------------------------------------------------------------
 
 
+def test_what_was_read_of_versions_that_are_emptied_is_forgotten() -> None:
+    table = LogOf()
+    table.commit(0, info(inCommitTimestamp=5), CARRIES, metadata(TIMED))
+    table.commit(1, info(inCommitTimestamp=7), add("x")).commit(2, info(), add("y"))
+    log = table.open()
+    assert files(log) == ["x", "y"]
+    settled = cut(log, 1, still)
+    assert (settled.newest, [one.operation for one in settled.found]) == (2, [RECOVER])
+    assert files(log) == ["x"]
+
+
 def test_a_checkpoint_beyond_all_commits_is_what_was_left_of_a_table() -> None:
     table = LogOf().create().commit(1).commit(2)
     write_checkpoint(table.open())

@@ -360,7 +360,6 @@ class _Settling:
                 f"version {version} can't be read as one: it is in {kept} now, and the version "
                 "holds nothing",
             )
-        self._log.forget()
         return tuple(self._found(version) for version in versions)
 
     def _sound(self, versions: Sequence[int]) -> Sequence[int]:

@@ -55,6 +55,7 @@ def listening(app: ASGIApp) -> Iterator[str]:
     """Answers at an address of this host."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
+        taken.listen()  # who comes before the server accepts waits
         server = uvicorn.Server(
             uvicorn.Config(app, lifespan="on", log_level="warning", access_log=False)
         )

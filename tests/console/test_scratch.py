@@ -8,6 +8,7 @@ from pathlib import Path
 
 from txlake.console.scratch import Scratch, remove_abandoned
 
+DEADLINE_S = 30
 HOLDS = """
 import sys
 from pathlib import Path
@@ -26,7 +27,7 @@ def test_what_a_killed_process_left_goes_with_the_next_one(tmp_path: Path) -> No
         mine = Scratch(tmp_path)
         assert theirs.is_dir()  # its process lives
         one.kill()
-        one.wait()
+        one.wait(DEADLINE_S)
         other = Scratch(tmp_path)
     assert not theirs.exists()
     assert {mine.folder, other.folder} == set(tmp_path.iterdir())

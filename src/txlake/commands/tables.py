@@ -102,6 +102,8 @@ def place(context: Context, table: Table, location: str | None = None) -> Handle
             )
         return found
     owner, name = context.engine.qualified(table, context.database)
+    if not context.engine.catalog.has_names:
+        context.engine.catalog.of_lake()  # raises: there is none
     known = context.engine.catalog.database(owner)
     if known is None or context.is_homeless(table):
         raise InvalidRequest(f"there is no database {owner!r}; CREATE DATABASE {owner} makes it")

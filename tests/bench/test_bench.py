@@ -26,6 +26,7 @@ from bench.results import Machine, Results, SuiteRun, lines, load, save
 from bench.sizes import FULL, QUICK, WARM_UP
 from bench.sources.rows import Total
 from bench.stage import WrongAnswer
+from bench.suites.retail import of_first_version
 from bench.worker import Measured, Task, measure
 from tests.pages import ROOT, page
 
@@ -398,3 +399,10 @@ def test_the_readme_has_ten_works_that_are_there_and_one_that_misses_its_target(
     found = [line for line in lines(results) if line.work.name in TEN]
     assert len(found) == 10
     assert not all(line.reached for line in found)
+
+
+def test_a_query_of_an_older_version_keeps_its_columns_names() -> None:
+    text = "SELECT store_sales.a FROM store_sales, item WHERE store_sales.b = item.b"
+    assert of_first_version(text) == (
+        "SELECT store_sales.a FROM store_sales VERSION AS OF 0, item WHERE store_sales.b = item.b"
+    )

@@ -152,16 +152,32 @@ def test_before_the_commit_nothing_is_done_and_nothing_looked_for(
     assert user.write(version("a", 1), version("b", 1)).sequence == 2
 
 
+class _Clock(System):
+    """The machine's, which may be put forward."""
+
+    ahead_ms = 0.0
+
+    def monotonic_ms(self) -> float:
+        return super().monotonic_ms() + self.ahead_ms
+
+
 def test_a_server_that_closed_idle_connections_is_asked_again(
     postgres_url: str, postgres: PostgresServer
 ) -> None:
-    catalog = Catalog(f"{postgres_url}&application_name=idle_{uuid.uuid4().hex}", System())
+    clock = _Clock()
+    catalog = Catalog(f"{postgres_url}&application_name=idle_{uuid.uuid4().hex}", clock)
     user = User(catalog)
     user.create("a")
     name = catalog._on.url.query["application_name"]
-    postgres.execute(
+    close = (
         f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{name}'"
     )
+    postgres.execute(close)
+    with pytest.raises(Unavailable, match="try again"):  # they were in use just now
+        user.write(version("a", 1))
     assert user.write(version("a", 1)).sequence == 2
-    assert catalog.ledger.sequence() == 2
+    postgres.execute(close)
+    clock.ahead_ms += 60_000
+    assert user.write(version("a", 2)).sequence == 3
+    assert catalog.ledger.sequence() == 3
     catalog.close()

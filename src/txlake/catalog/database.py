@@ -18,7 +18,14 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from txlake.catalog import shielding
 from txlake.catalog.database_errors import shown, translated
-from txlake.catalog.engines import READS, clock, lease_clock, postgresql_engine, sqlite_engine
+from txlake.catalog.engines import (
+    READS,
+    Liveness,
+    clock,
+    lease_clock,
+    postgresql_engine,
+    sqlite_engine,
+)
 from txlake.catalog.forks import Origin
 from txlake.catalog.mounts import network_file_system
 from txlake.errors import InvalidRequest, Unavailable
@@ -57,6 +64,7 @@ class Database:
     def __init__(self, url: str | sa.URL, system: System, *, busy_timeout_s: float = 30.0) -> None:
         self.system = system
         self._busy_timeout_s = busy_timeout_s
+        self._liveness = Liveness(system)
         try:
             self.url = _parsed(url)
             self.is_sqlite = self.url.get_backend_name() == "sqlite"
@@ -191,7 +199,9 @@ class Database:
 
     def _engine(self, *, is_durable: bool) -> sa.Engine:
         if not self.is_sqlite:
-            return postgresql_engine(self.url, self._busy_timeout_s, is_durable=is_durable)
+            return postgresql_engine(
+                self.url, self._liveness, self._busy_timeout_s, is_durable=is_durable
+            )
         return sqlite_engine(
             self.url,
             self.system,

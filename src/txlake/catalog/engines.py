@@ -6,22 +6,31 @@ functions `txlake_now_ms` and `txlake_monotonic_ms`, or the server's clock (`clo
 
 from __future__ import annotations
 
+import math
 import sqlite3
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.engine import Connection
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.exc import InvalidatePoolError
+from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection, StaticPool
 
+from txlake.catalog.prepared import Prepared
 from txlake.ports import System
 
 READS = "txlake_reads"
+_BEGIN = Prepared(sa.text("BEGIN"))
+_BEGIN_TO_WRITE = Prepared(sa.text("BEGIN IMMEDIATE"))
 _NOW, _MONOTONIC = "txlake_now_ms", "txlake_monotonic_ms"
 _WAL_ATTEMPTS = 100
 # A process's threads ratify in groups: connections are few, as a server's many hosts share them.
 _POOL_SIZE, _POOL_OVERFLOW = 4, 28
+# So long after its use a connection counts as alive: to ask takes as long as a statement.
+_SURE_MS = 1_000.0
+_USED = "txlake_used_ms"
 
 
 def clock(*, is_sqlite: bool) -> sa.ColumnElement[int]:
@@ -75,11 +84,11 @@ def sqlite_engine(
     return engine
 
 
-def postgresql_engine(url: sa.URL, busy_timeout_s: float, *, is_durable: bool) -> sa.Engine:
+def postgresql_engine(
+    url: sa.URL, liveness: Liveness, busy_timeout_s: float, *, is_durable: bool
+) -> sa.Engine:
     """An engine for a PostgreSQL server."""
-    engine = sa.create_engine(
-        url, isolation_level="READ COMMITTED", pool_pre_ping=True, **_pool(busy_timeout_s)
-    )
+    engine = sa.create_engine(url, isolation_level="READ COMMITTED", **_pool(busy_timeout_s))
     settings = [f"SET lock_timeout = {max(1, round(busy_timeout_s * 1000))}"]
     if not is_durable:
         settings.append("SET synchronous_commit = off")
@@ -91,7 +100,46 @@ def postgresql_engine(url: sa.URL, busy_timeout_s: float, *, is_durable: bool) -
         connection.commit()
 
     event.listen(engine, "connect", prepare)
+    liveness.watch(engine)
     return engine
+
+
+class Liveness:
+    """Tries out the connections of a server's engines before their use.
+
+    Not those that were used just now, unless one of any engine was lost since.
+    """
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._lost_ms = -math.inf
+
+    def watch(self, engine: sa.Engine) -> None:
+        """Has the engine's connections tried out."""
+        event.listen(engine, "checkin", self._note_use)
+        event.listen(engine, "invalidate", self._note_loss)
+        event.listen(engine, "checkout", partial(self._try_out, engine.dialect))
+
+    def _note_use(self, _connection: DBAPIConnection | None, record: ConnectionPoolEntry) -> None:
+        record.info[_USED] = self._system.monotonic_ms()
+
+    def _note_loss(self, *_: object) -> None:
+        self._lost_ms = self._system.monotonic_ms()
+
+    def _try_out(
+        self,
+        dialect: sa.Dialect,
+        connection: DBAPIConnection,
+        record: ConnectionPoolEntry,
+        _proxy: PoolProxiedConnection,
+    ) -> None:
+        used_ms = record.info.get(_USED, -math.inf)
+        if used_ms > max(self._lost_ms, self._system.monotonic_ms() - _SURE_MS):
+            return
+        try:
+            dialect.do_ping(connection)
+        except dialect.loaded_dbapi.Error as error:
+            raise InvalidatePoolError from error  # the others came before the server went away too
 
 
 def _pool(busy_timeout_s: float) -> dict[str, Any]:
@@ -118,4 +166,4 @@ def _log_ahead(cursor: sqlite3.Cursor, system: System) -> None:
 def _begin_sqlite(connection: Connection) -> None:
     """A transaction that writes takes its turn at once, so that it can't find out too late."""
     reads = connection.get_execution_options().get(READS, False)
-    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+    (_BEGIN if reads else _BEGIN_TO_WRITE).run(connection)

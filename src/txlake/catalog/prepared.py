@@ -73,7 +73,7 @@ class Prepared:
             except base as error:
                 raise _translated(connection, text.sql, error, cursor) from error
             cursor.close()
-            return [make(text.converted(one)) for one in found]
+            return list(map(make, map(text.converted, found) if text.converters else found))
 
         return answered
 
@@ -113,6 +113,9 @@ class Prepared:
         cursor.close()
 
     def _bound(self, dialect: Dialect, parameters: dict[str, Any]) -> tuple[_Text, Bound]:
+        if not self._lists:
+            text = self._text(dialect, ())
+            return text, text.bound(parameters)
         filled = [_filled(parameters.pop(name)) for name in self._lists]
         for name, values in zip(self._lists, filled):
             parameters |= {f"{name}_{place}": one for place, one in enumerate(values)}
@@ -157,8 +160,6 @@ class _Text:
 
     def converted(self, found: Sequence[object]) -> Sequence[object]:
         """A row's values as they were before they were written."""
-        if not self.converters:
-            return found
         values = list(found)
         for place, convert in self.converters:
             values[place] = convert(values[place])

@@ -253,7 +253,7 @@ def test_statements_that_come_to_nothing() -> None:
     change(transaction, [file("k")], [file("k", "45")])
     assert told(transaction) == []
     transaction.change_no_row()
-    assert not transaction.changes_data
+    assert not transaction.beside.footprint.changes_data
     transaction.commit()
     files = [one for one in actions_at(log, 1) if isinstance(one, Add | Remove)]
     assert [(one.path, one.data_change) for one in files] == [("a", False), ("k", False)]

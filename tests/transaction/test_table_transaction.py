@@ -385,7 +385,7 @@ def test_reading_a_table_that_isnt_there_is_no_read() -> None:
     transaction.read()
     transaction.plain_read()
     assert transaction.base.version == -1
-    assert not transaction.beside.has_read
+    assert not transaction.beside.footprint.read_anything
     stage(transaction, metadata(), add("a"), operation="CREATE TABLE AS SELECT")
     assert transaction.commit().version == 0
     assert paths(begin(table)) == ["a"]

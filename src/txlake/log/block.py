@@ -203,7 +203,7 @@ class Block:
     def _indexed(self, path: str) -> list[int]:
         hashes, order = self._index()
         value = hash(path)
-        start, end = np.searchsorted(hashes, value, "left"), np.searchsorted(hashes, value, "right")
+        start, end = hashes.searchsorted(value, "left"), hashes.searchsorted(value, "right")
         return [row for row in order[start:end].tolist() if self._path_at(row) == path]
 
     def _scan_is_cheaper(self, keys: int) -> bool:

@@ -42,6 +42,16 @@ from txlake.protocol.types import Struct, to_arrow_schema
 
 ROW_TRACKING_DOMAIN = "delta.rowTracking"
 _IN_COMMIT_TIMESTAMPS = "delta.enableInCommitTimestamps"
+# What a snapshot makes of its protocol and metadata alone.
+_OF_DEFINITION = (
+    "schema",
+    "column_mapping_mode",
+    "arrow_schema",
+    "properties",
+    "features",
+    "materializes_partitions",
+    "is_iceberg_compatible",
+)
 _NO_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=1)
 _NO_METADATA = Metadata(id="")
 
@@ -191,6 +201,9 @@ class Snapshot:
         Costs what the actions cost. `version` and `timestamp_ms` stay as they are when None; an
         in-commit timestamp among the actions wins over `timestamp_ms`.
         """
+        actions = tuple(actions)
+        if not actions and version is None and timestamp_ms is None:
+            return self
         changes = Changes()
         changes.take(actions)
         return changes.applied_to(self, version=version, timestamp_ms=timestamp_ms)
@@ -258,7 +271,7 @@ class Changes:
         app_transactions = base.app_transactions
         if self.app_transactions:
             app_transactions = {**app_transactions, **self.app_transactions}
-        return replace(
+        after = replace(
             base,
             version=base.version if version is None else version,
             timestamp_ms=_first(in_commit if version is not None else None, timestamp_ms, base),
@@ -271,6 +284,10 @@ class Changes:
             in_commit_timestamp_ms=in_commit,
             in_commit_before_ms=before,
         )
+        if self.protocol is None and self.metadata is None:
+            known = base.__dict__
+            after.__dict__.update((each, known[each]) for each in _OF_DEFINITION if each in known)
+        return after
 
 
 def unknown_column(name: str, snapshot: Snapshot) -> InvalidRequest:

@@ -69,14 +69,22 @@ class Staged:
         Of two settings of one thing the later counts. A file that is removed and listed again
         with the same key stays where it is.
         """
-        actions = tuple(actions)
-        staged = self._then_removed([file for file in actions if isinstance(file, Remove)], files)
-        staged = staged._then_added([file for file in actions if isinstance(file, Add)], files)
-        transactions, domains = dict(staged.app_transactions), dict(staged.domains)
-        metadata, protocol = staged.metadata, staged.protocol
-        changes = list(staged.change_files)
+        added, removed = dict(self.added), dict(self.removed)
+        transactions, domains = dict(self.app_transactions), dict(self.domains)
+        metadata, protocol = self.metadata, self.protocol
+        changes = list(self.change_files)
+        moved_on = self.rows_moved_on
+        files_to_add: list[Add] = []
         for action in actions:
             match action:
+                case Add():
+                    files_to_add.append(action)  # once everything is removed
+                case Remove():
+                    own = added.pop(action.key, None)
+                    if own is not None and own.data_change != action.data_change:
+                        moved_on = True
+                    if own is None or action.key in files:
+                        removed.setdefault(action.key, action)
                 case Metadata():
                     metadata = action
                 case Protocol():
@@ -89,38 +97,22 @@ class Staged:
                     changes.append(action)
                 case _:
                     pass
-        return replace(
-            staged,
+        for file in files_to_add:
+            if removed.pop(file.key, None) is not None:
+                file = msgspec.structs.replace(file, data_change=False)
+                if _is_as_before(file, files):
+                    continue
+            added[file.key] = file
+        return Staged(
+            added=added,
+            removed=removed,
             metadata=metadata,
             protocol=protocol,
             app_transactions=transactions,
             domains=domains,
             change_files=tuple(changes),
+            rows_moved_on=moved_on,
         )
-
-    def _then_removed(self, files: Iterable[Remove], base: Files) -> Staged:
-        added, removed = dict(self.added), dict(self.removed)
-        moved_on = self.rows_moved_on
-        for file in files:
-            own = added.pop(file.key, None)
-            if own is not None and own.data_change != file.data_change:
-                moved_on = True
-            if own is None or file.key in base:
-                removed.setdefault(file.key, file)
-        return replace(self, added=added, removed=removed, rows_moved_on=moved_on)
-
-    def _then_added(self, files: Iterable[Add], base: Files) -> Staged:
-        added, removed = dict(self.added), dict(self.removed)
-        for file in files:
-            if removed.pop(file.key, None) is not None:
-                before = base.get(file.key)
-                file = msgspec.structs.replace(file, data_change=False)
-                if before is not None and before == msgspec.structs.replace(
-                    file, data_change=before.data_change
-                ):
-                    continue
-            added[file.key] = file
-        return replace(self, added=added, removed=removed)
 
     def without_change(self) -> Staged:
         """The same files where no row of the table came, went or changed: rows were only moved."""
@@ -165,3 +157,11 @@ class Staged:
             *self.added_files,
             *self.change_files,
         )
+
+
+def _is_as_before(file: Add, base: Files) -> bool:
+    """Whether a file stands in the snapshot that was read just as it is listed now."""
+    before = base.get(file.key)
+    return before is not None and before == msgspec.structs.replace(
+        file, data_change=before.data_change
+    )

@@ -66,15 +66,12 @@ class Beside:
 
     Attributes:
         table_ids: the table's id as its metadata has it; two where it is replaced.
-        has_read: whether any row of the table was read, or is taken away, which looks at it.
-        has_changes: whether there is anything to commit; `changes_data`: whether rows come or go.
+        footprint: what it did so far, but for what the others have to tell.
     """
 
     part: TableTransaction
     table_ids: frozenset[str]
-    has_read: bool
-    has_changes: bool
-    changes_data: bool
+    footprint: Footprint
 
 
 class TableTransaction:
@@ -119,23 +116,13 @@ class TableTransaction:
         return not self._now.staged.is_empty
 
     @property
-    def changes_data(self) -> bool:
-        """Whether any row comes or goes."""
-        staged = self._now.staged
-        return any(file.data_change for file in staged.added_files) or any(
-            file.data_change for file in staged.removed_files
-        )
-
-    @property
     def beside(self) -> Beside:
         """What it did so far, for the transaction's parts on other tables."""
         known = (one for one in (self.base, self._view) if one.has_metadata)
         return Beside(
             part=self,
             table_ids=frozenset(one.metadata.id for one in known),
-            has_read=self._footprint().read_anything,
-            has_changes=self.has_changes,
-            changes_data=self.changes_data,
+            footprint=self._footprint(),
         )
 
     def raise_level(self, level: Level) -> None:
@@ -232,7 +219,8 @@ class TableTransaction:
 
     def read_elsewhere(self, others: Iterable[Beside]) -> None:
         """Notes which of its parts on other tables the transaction read; the commit tells of it."""
-        self._read_elsewhere.update(*(one.table_ids for one in others if one.has_read))
+        read = (one.table_ids for one in others if one.footprint.read_anything)
+        self._read_elsewhere.update(*read)
 
     def app_version(self, app_id: str) -> int | None:
         """The newest version that the application has written; the commit depends on it."""
@@ -411,14 +399,16 @@ class TableTransaction:
         self._is_done = True
         others = [one for one in beside if one.part is not self]
         self.read_elsewhere(others)
-        written = (one.table_ids for one in others if one.has_changes)
+        changed = [one for one in others if not one.footprint.is_empty]
         footprint = replace(
-            self._footprint(),
+            next((one.footprint for one in beside if one.part is self), None) or self._footprint(),
             reads_elsewhere=frozenset(self._read_elsewhere),
-            writes_elsewhere=None if names_go else frozenset[str]().union(*written),
-            changes_elsewhere=names_change or any(one.has_changes for one in others),
+            writes_elsewhere=(
+                None if names_go else frozenset[str]().union(*(one.table_ids for one in changed))
+            ),
+            changes_elsewhere=names_change or bool(changed),
         )
-        changes_data = footprint.changes_data or any(one.changes_data for one in others)
+        changes_data = footprint.changes_data or any(one.footprint.changes_data for one in changed)
         level = checked_at(self.level, changes_data=changes_data)
         said = in_one(self._now.statements, change_files=len(self._now.staged.change_files))
         about = Provenance(
@@ -469,15 +459,27 @@ class TableTransaction:
 
     def _footprint(self) -> Footprint:
         staged = self._now.staged
+        added, removed = staged.added_files, staged.removed_files
         undone = self._undone_app_ids if self.level is Level.SERIALIZABLE else set()
-        footprint = Footprint(
+        reads = tuple(self._reads)
+        for_writes = any(read.kind is not ReadKind.PLAIN for read in reads)
+        if any(file.data_change for file in removed) and not (self._read_files or for_writes):
+            # Who takes rows away and didn't say what for, may have looked at anything.
+            reads = (*reads, Read(is_assumed=True))
+        live = self.base.files
+        relisted = {file.path: file for file in added if file.key in live}
+        restated = {
+            path for path, file in relisted.items() if _is_restated(file, live.get(file.key))
+        }
+        return Footprint(
             read_version=self.base.version,
-            reads=tuple(self._reads),
-            read_files=frozenset(self._read_files),
+            reads=reads,
+            read_files=frozenset(self._read_files | (relisted.keys() - restated)),
             read_app_ids=frozenset(self._read_app_ids | undone),
             read_domains=frozenset(self._read_domains),
-            added=staged.added_files,
-            removed=staged.removed_files,
+            added=added,
+            restated=frozenset(map(canonical_path, restated)),
+            removed=removed,
             metadata=staged.metadata,
             protocol=staged.protocol,
             app_ids=frozenset(staged.app_transactions),
@@ -486,32 +488,12 @@ class TableTransaction:
             # What a catalog reserved is given to no other transaction, whatever the mark is by now.
             generated_identity=bool(self._now.marks) and self.log.governed is None,
         )
-        removes_rows = any(file.data_change for file in footprint.removed)
-        if removes_rows and not _reads_for_writes(footprint):
-            # Who takes rows away and didn't say what for, may have looked at anything.
-            footprint = replace(footprint, reads=(*footprint.reads, Read(is_assumed=True)))
-        live = self.base.files
-        relisted = {file.path: file for file in footprint.added if file.key in live}
-        restated = {
-            path for path, file in relisted.items() if _is_restated(file, live.get(file.key))
-        }
-        return replace(
-            footprint,
-            read_files=footprint.read_files | (relisted.keys() - restated),
-            restated=frozenset(map(canonical_path, restated)),
-        )
 
 
 def _is_restated(file: Add, before: Add | None) -> bool:
     """Whether a file that is listed again differs from what it was in its statistics alone."""
     assert before is not None
     return file == msgspec.structs.replace(before, stats=file.stats, data_change=False)
-
-
-def _reads_for_writes(footprint: Footprint) -> bool:
-    return bool(footprint.read_files) or any(
-        read.kind is not ReadKind.PLAIN for read in footprint.reads
-    )
 
 
 def _marks(snapshot: Snapshot, now: Token) -> dict[str, int]:

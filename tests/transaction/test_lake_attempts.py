@@ -51,9 +51,9 @@ def reserved_by_another(lake: LakeOf) -> None:
     when(lake, "ratify done", lambda: lake.ledger.end("other"))
 
 
-def moved(lake: LakeOf) -> None:
-    """Another commits to a first."""
-    when(lake, "ratify", lambda: lake.append("a", add("x")))
+def moved(lake: LakeOf, *, times: int = 1) -> None:
+    """Another commits to a first, so often."""
+    when(lake, "ratify", *[lambda n=n: lake.append("a", add(f"x{n}")) for n in range(times)])
 
 
 @pytest.mark.parametrize("met", [reserved_by_another, moved])
@@ -102,11 +102,11 @@ def test_who_meets_a_reservation_waits_once() -> None:
 
 
 def test_whose_turn_it_is_does_not_wait() -> None:
-    lake = lake_of(settings=Settings(retry=RetrySettings(reserve_after=1)))
+    lake = lake_of(settings=Settings(retry=RetrySettings(reserve_after=2)))
     tx = write_both(lake)
-    moved(lake)
+    moved(lake, times=2)
     waited = waits_of(lake)
-    assert tx.commit().attempts == 2
+    assert tx.commit().attempts == 3
     assert waited == []
 
 

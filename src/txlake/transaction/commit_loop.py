@@ -268,13 +268,16 @@ class CommitLoop:
         return None
 
     def _lose(self, attempt: int) -> None:
-        """After so many losses the next turn is asked for; others are waited for until then."""
+        """After so many losses the next turn is asked for; others are waited for until then.
+
+        Not after the first: what came before is known now, and nothing says that more will come.
+        """
         self._losses += 1
         count("txlake.commit.retries")
         if self._losses >= self._retry.reserve_after:
             tables = [table_id for table_id, one in self._asked().items() if one.state.version >= 0]
             self._is_reserved = self._committer.reserve(tables)
-        if not self._is_reserved:
+        if self._losses > 1 and not self._is_reserved:
             self._wait(attempt)
 
     def _wait(self, attempt: int) -> None:

@@ -32,10 +32,13 @@ from txlake.spark.memory_tables import task_url
 from txlake.spark.shipping import travelling
 from txlake.spark.spark_sessions import in_session, is_connect, session_with
 from txlake.spark.task_split import sharing
-from txlake.spark.types import parquet_field, spark_schema
+from txlake.spark.types import parquet_field, quote, spark_schema
 
 FILE = "__txlake_file"
 ROW = "__txlake_row"
+# A column of this name Spark's Parquet reader fills with the rows' positions. They are a field of
+# `_metadata` too, but that makes a struct for each row.
+_POSITION = "_tmp_metadata_row_index"
 _SCHEMES = {"s3": "s3a", "gs": "gs", "az": "abfss"}
 # Types whose text in a folder name Spark reads as the log means it.
 _FOLDER_TYPES = frozenset({"string", "byte", "short", "integer", "long", "date"})
@@ -55,6 +58,7 @@ class Reading:
         files: the files by their ordinal in the scan.
         looked_up: partition columns whose values don't come from the folders.
         tracked: columns of the files that aren't the table's: materialised row ids.
+        file_metadata: whether `_metadata` is read of the rows too.
     """
 
     spark: SparkSession
@@ -66,6 +70,7 @@ class Reading:
     files: Mapping[int, Add]
     looked_up: tuple[str, ...] = ()
     tracked: tuple[str, ...] = ()
+    file_metadata: bool = False
 
     @property
     def by_id(self) -> bool:
@@ -99,7 +104,9 @@ def native_rows(reading: Reading, *, positions: bool) -> DataFrame:
     With `positions` also FILE (ordinal) and ROW (position in the file).
     """
     spark = reading.spark
-    schema = _spark_schema(reading, reading.looked_up)
+    schema = read = _spark_schema(reading, reading.looked_up)
+    if positions and not reading.file_metadata:  # which has them too, and Spark tells them once
+        read = T.StructType([*schema, T.StructField(_POSITION, T.LongType())])
     url = reading.manifests.write(
         (ordinal, spark_url(reading.url_of(add)), add.size)
         for ordinal, add in reading.files.items()
@@ -109,16 +116,14 @@ def native_rows(reading: Reading, *, positions: bool) -> DataFrame:
         options["recursiveFileLookup"] = "true"
     sizes = [add.size for add in reading.files.values()]
     settings = {} if is_connect(spark) else sharing(spark, reading.store, sizes)
-    frame = _parquet(spark, paths.decode_path(spark_url(url)), schema, options, settings)
+    frame = _parquet(spark, paths.decode_path(spark_url(url)), read, options, settings)
     if not is_connect(spark):  # the plan has read it; Connect reads it again with each action
         reading.manifests.drop(url)
     if positions:
         metadata = frame.metadataColumn("_metadata")
-        frame = frame.select(
-            "*",
-            F.unix_millis(metadata.getField("file_modification_time")).alias(FILE),
-            metadata.getField("row_index").alias(ROW),
-        )
+        ordinals = F.unix_millis(metadata.getField("file_modification_time"))
+        rows = metadata.getField("row_index") if read is schema else F.col(_POSITION)
+        frame = frame.select(*map(quote, schema.names), ordinals.alias(FILE), rows.alias(ROW))
     return frame
 
 

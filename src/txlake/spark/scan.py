@@ -176,6 +176,7 @@ def _branch(
         files=files,
         looked_up=tuple(item.name for item in looked_up),
         tracked=_materialized(snapshot) if scan.row_ids else (),
+        file_metadata=scan.file_metadata,
     )
     positions = bool(looked_up) or has_deleted or scan.row_ids or scan.positions
     frame = decoded_rows(reading) if decode else native_rows(reading, positions=positions)

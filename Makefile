@@ -52,7 +52,7 @@ help: ## this list
 demo: setup ## an order system: transactions over three tables, on real data
 	@$(PYTHON) examples/demo.py
 
-test: peers ## the tests' core, on a local Spark in parallel processes: thirteen minutes on two idle cores
+test: peers ## the tests' core, on a local Spark in parallel processes: twelve minutes on two idle cores
 	@$(PYTHON) -m pytest $(IN_PROCESSES) --part core $(PYTEST_ARGS)
 
 .PHONY: test-quick

@@ -59,6 +59,7 @@ def ansi(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[None]:
     spark.conf.set("spark.sql.ansi.enabled", str(before))
 
 
+@pytest.mark.broad(keep=1)
 @pytest.mark.no_interop("the table doesn't change")
 def test_values_are_those_of_spark(full: PathTable, spark: SparkSession, ansi: None) -> None:
     """Each row on its own: what fails for one of them is left to Spark for all."""

@@ -48,6 +48,7 @@ def ids(peer: Peer, folder: Path) -> list[int]:
     return sorted(int("".join(sign for sign in row if sign in "-0123456789")) for row in rows)
 
 
+@pytest.mark.broad(keep=3)
 @pytest.mark.parametrize("creator", ["delta", "txlake"])
 @pytest.mark.parametrize(
     ("definition", "step"),

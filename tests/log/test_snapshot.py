@@ -164,3 +164,15 @@ def test_select_leaves_out_files_that_can_not_match() -> None:
     )
     predicate = bind(parse_predicate("id > 5"), state.schema)
     assert state.select(predicate)["path"].to_pylist() == ["high", "unknown"]
+
+
+def test_what_is_made_of_the_metadata_is_kept_as_long_as_that_stays() -> None:
+    state = _created()
+    known = state.properties
+    assert state.apply([]) is state
+    assert state.apply([add("b")], version=1).properties is known
+    appending = state.apply([metadata({"delta.appendOnly": "true"}, ["p"])])
+    assert appending.properties.append_only
+    assert not known.append_only
+    features = state.features
+    assert state.apply([Protocol(min_reader_version=1, min_writer_version=4)]).features > features

@@ -126,6 +126,16 @@ def test_tried_once_by_however_many_threads() -> None:
     assert alone == [True, True]
 
 
+def test_a_folder_is_tidied_up_after_the_one_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(locate(tmp_path), Proof())
+    store.ensure_safe()
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr("os.rmdir", None)  # each commit asks whether the store is safe
+    store.ensure_safe()
+
+
 def test_a_bucket_that_ignores_the_condition(scripted: Scripted) -> None:
     scripted.refuses = False
     store = open_store("s3://unsafe/t", scripted.options)

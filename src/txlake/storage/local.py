@@ -146,9 +146,9 @@ class LocalStore:
                             os.unlink(file)
 
     def ensure_safe(self) -> None:
-        self._proof.ensure(self)
-        with suppress(OSError):
-            os.rmdir(self._file(PROBE_FOLDER))  # only while no other process tries the store
+        if self._proof.ensure(self):
+            with suppress(OSError):
+                os.rmdir(self._file(PROBE_FOLDER))  # only while no other process tries the store
 
     def at(self, path: str) -> LocalStore:
         folder = path.rstrip("/")

@@ -27,19 +27,21 @@ class Proof:
         self._lock = threading.Lock()
         self._found = False
 
-    def ensure(self, store: Store) -> None:
-        """Tries `store` unless that was done before.
+    def ensure(self, store: Store) -> bool:
+        """Tries `store` unless that was done before; whether it was done now.
 
         Raises:
             InvalidRequest: the store overwrites, or refuses the probe.
             Unavailable: the store can't be reached, or replies got lost.
         """
         if self._found:
-            return
+            return False
         with self._lock:
-            if not self._found:
-                try_store(store)
-                self._found = True
+            if self._found:
+                return False
+            try_store(store)
+            self._found = True
+            return True
 
 
 def try_store(store: Store) -> None:

@@ -181,9 +181,9 @@ class HdfsStore:
                 self._delete(each.path, self._file(each.path))
 
     def ensure_safe(self) -> None:
-        self._cluster.proof.ensure(self)
-        with suppress(TxlakeError):
-            self._delete(PROBE_FOLDER, self._file(PROBE_FOLDER))  # only while it is empty
+        if self._cluster.proof.ensure(self):
+            with suppress(TxlakeError):
+                self._delete(PROBE_FOLDER, self._file(PROBE_FOLDER))  # only while it is empty
 
     def at(self, path: str) -> HdfsStore:
         below = path.rstrip("/")
